@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("ingest", "tests", "pyproject.toml")
 FOLD = ("tests/properties/test_fold.py", "tests/properties/test_order_key.py")
-MODEL = ("tests/gold/test_policy.py", "tests/lake/test_resolve.py", "tests/model/test_plain.py")
+POLICY = ("tests/gold/test_policy.py", "tests/gold/test_policy_steps.py", "tests/gold/test_character_sets.py")
+MODEL = (*POLICY, "tests/lake/test_resolve.py", "tests/model/test_plain.py")
 PLAIN, SPARK = "plain", "spark"
 SECONDS = 900  # longer is a hang, which is noticed, too
 
@@ -207,7 +208,7 @@ MUTANTS = (
         "ingest/types.py",
         'return (old, new) == ("DATE", "TIMESTAMP_NTZ")',
         "return False",
-        tests=("tests/test_types.py", "tests/gold/test_policy.py"),
+        tests=("tests/test_types.py", *POLICY),
     ),
     Mutant(
         "a string without its end is tried at every quote",
@@ -228,7 +229,7 @@ MUTANTS = (
         "ingest/bronze/files.py",
         "if waiting and (found is not None or (state is not None and state.holes())):",
         "if False:",
-        tests=("tests/bronze/test_files.py",),
+        tests=("tests/bronze/test_files.py", "tests/bronze/test_file_holes.py"),
     ),
     Mutant(
         "a cache that every user may write is used",

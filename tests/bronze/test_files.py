@@ -1,10 +1,9 @@
-"""What a run plans to read of a file source: growth, rewrites, losses, order, and nothing in silence."""
+"""What a run plans to read of a file source: growth, rewrites, losses, and nothing in silence."""
 
 from __future__ import annotations
 
 import gzip
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,62 +11,12 @@ import fsspec
 import pytest
 
 from ingest.bronze import files
-from ingest.bronze.files import FilePlan, natural, plan
+from ingest.bronze.files import plan
 from ingest.bronze.land import _read_all, _tasks
 from ingest.bronze.reading import OVERSIZE, read
-from ingest.bronze.receipts import FileState, Receipt
+from ingest.bronze.receipts import FileState
 from ingest.config import Source
-
-
-class Feed:
-    """A folder read run by run, without Spark: plan, read, take in the receipts."""
-
-    def __init__(self, folder: Path, pattern: str = "*.jsonl", **given: Any) -> None:
-        self.folder = folder
-        defaults: dict[str, Any] = {"format": "canal", "framing": "lines", "settle": 3600.0}
-        self.source = Source("feed", "files", path=str(folder / pattern), **defaults | given)
-        self.states: dict[str, FileState] = {}
-        self.alarms: list[str] = []
-
-    def plan(self) -> FilePlan:
-        """What the next run would read."""
-        return plan(self.source, 0, self.states, 2)
-
-    def run(self) -> list[bytes | None]:
-        """The values of one run."""
-        planned = self.plan()
-        self.alarms = [alarm.text for alarm in planned.alarms]
-        values: list[bytes | None] = []
-        for one in planned.ranges:
-            reader = read(one)
-            while True:
-                try:
-                    values.extend(value for _, value, _ in next(reader))
-                except StopIteration as done:
-                    receipt = Receipt.from_json(done.value.to_json())
-                    self.states.setdefault(receipt.file, FileState()).add(receipt)
-                    self.alarms.extend([receipt.fault] if receipt.fault else [])
-                    break
-        return values
-
-    def write(self, name: str, data: bytes, age: float = 0) -> Path:
-        """Write a file, as if so many seconds ago."""
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-        self.age(file, age)
-        return file
-
-    def age(self, file: Path, seconds: float) -> None:
-        """Make a file look as if last written so many seconds ago."""
-        moment = time.time() - seconds
-        os.utime(file, (moment, moment))
-
-
-@pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    """A folder of line files that settle after an hour."""
-    return Feed(tmp_path)
+from tests.bronze.feed import Feed
 
 
 def test_a_file_is_read_once_and_its_growth_after_it(feed: Feed) -> None:
@@ -216,33 +165,6 @@ def test_a_document_that_grows_is_an_alarm(tmp_path: Path) -> None:
     assert "one document cannot" in feed.alarms[0]
 
 
-def test_only_regular_files_are_read(feed: Feed) -> None:
-    """A pipe would be waited for without end."""
-    os.mkfifo(feed.folder / "pipe.jsonl")
-    (feed.folder / "folder.jsonl").mkdir()
-    (feed.folder / "nowhere.jsonl").symlink_to(feed.folder / "missing")
-    feed.write("a.jsonl", b"1\n", 9)
-    assert [b"1"] == feed.run()
-
-
-@pytest.mark.parametrize(
-    "name", ["a b.jsonl", "ä中.jsonl", "#1?x=2&y.jsonl", "50%20.jsonl", "a\nb.jsonl", "'q`\".jsonl"]
-)
-def test_names_are_only_names(feed: Feed, name: str) -> None:
-    """A name that some layer reads as an address or a pattern would hide its file."""
-    file = feed.write(name, b"1\n", 9)
-    assert [b"1"] == feed.run()
-    assert [str(file)] == list(feed.states)
-
-
-def test_a_name_that_is_no_text_is_an_alarm(feed: Feed) -> None:
-    """A name that no table can hold would end the run."""
-    Path(os.fsdecode(os.fsencode(feed.folder) + b"/\xff.jsonl")).write_bytes(b"1\n")
-    feed.write("a.jsonl", b"2\n")
-    assert [b"2"] == feed.run()
-    assert "\\udcff.jsonl has a name that is not UTF-8: rename it." in feed.alarms[0]
-
-
 def test_a_file_that_cannot_be_opened_is_an_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One closed file would end the run for all the others; only where arrival orders do later files wait."""
     feed = Feed(tmp_path, format="dts-canal")
@@ -261,34 +183,6 @@ def test_a_file_that_cannot_be_opened_is_an_alarm(tmp_path: Path, monkeypatch: p
         f"{file} cannot be read (Permission denied): nothing of it was read now; repair that."
         == feed.alarms[0]
     )
-
-
-def test_folders_below_are_searched_and_late_names_come_later(tmp_path: Path) -> None:
-    """A file whose name sorts before those already read would never be read."""
-    feed = Feed(tmp_path, "**/*.jsonl")
-    feed.write("2026/11/b.jsonl", b"1\n", 9)
-    feed.write("c.jsonl", b"2\n", 9)
-    assert [b"1", b"2"] == feed.run()
-    feed.write("2026/10/a.jsonl", b"0\n", 9)
-    assert [b"0"] == feed.run()
-
-
-def test_numbers_in_names_are_numbers(feed: Feed) -> None:
-    """``part-10`` before ``part-2`` would end weakly ordered mirrors wrong."""
-    for number in (10, 9, 2, 100):
-        feed.write(f"part-{number}.jsonl", b"%d\n" % number, 9)
-    assert [b"2", b"9", b"10", b"100"] == feed.run()
-    names = ["part-2", "part-10", "part-a", "part", "2-part", "10-part", "²", "part-٣"]
-    backwards = names[::-1]
-    assert sorted(names, key=natural) == sorted(backwards, key=natural)
-
-
-def test_files_may_be_ordered_by_time(tmp_path: Path) -> None:
-    """A source that numbers its files by nothing but time would be read in another order."""
-    feed = Feed(tmp_path, order_files_by="mtime")
-    feed.write("a.jsonl", b"2\n", 5)
-    feed.write("b.jsonl", b"1\n", 50)
-    assert [b"1", b"2"] == feed.run()
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 1000])
@@ -390,118 +284,3 @@ def test_remote_files_are_read_like_local_ones(tmp_path: Path) -> None:
     store.pipe("/feed-of-files/a.jsonl", b"1\n9\n3\n")
     assert [] == feed.run()
     assert "was rewritten" in feed.alarms[0]
-
-
-# --- holes in sources that arrival orders ---------------------------------------------------------
-
-
-def landed(feed: Feed, broken: str, monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
-    """The values of one run in which one file cannot be read, as bronze lands them."""
-    from ingest.bronze import reading
-
-    whole = reading._opened
-
-    def opened(work: reading.Range) -> Any:
-        if Path(work.file).name == broken:
-            raise OSError(5, "Input/output error")
-        return whole(work)
-
-    work = list(feed.plan().ranges)
-    with monkeypatch.context() as patch:
-        patch.setattr(reading, "_opened", opened)
-        while True:
-            try:
-                rows = [row for batch in _read_all(work, ["feed"]) for row in batch.to_pylist()]
-                break
-            except reading.BrokenRange as error:
-                found = reading.before_broken(work, f"Py4JJavaError: {error}\n at java")
-                assert found is not None
-                work = found[0]
-    for row in rows:
-        if row["kind"] == "receipt":
-            receipt = Receipt.from_json(row["value"])
-            feed.states.setdefault(receipt.file, FileState()).add(receipt)
-    return [row["value"] for row in rows if row["kind"] == "message"]
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "then"),
-    [("canal", [b"1"], [b"2", b"3"]), ("dms", [b"1"], [b"2", b"3"]), ("dts-canal", [b"1", b"3"], [b"2"])],
-)
-def test_nothing_is_landed_beyond_a_hole_where_arrival_orders(
-    name: str, first: list[bytes], then: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One read error would put older changes after newer ones; a dialect with positions may go on."""
-    feed = Feed(tmp_path, format=name, settle=1.0)
-    for number in "123":
-        feed.write(f"part-{number}.jsonl", f"{number}\n".encode(), 100)
-    assert first == landed(feed, "part-2.jsonl", monkeypatch)
-    assert then == feed.run()
-
-
-def test_a_hole_inside_a_file_ends_what_is_landed_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file is read in several ranges at once: one that fails would leave its neighbours' newer changes."""
-    from ingest.bronze import files, reading
-
-    monkeypatch.setattr(files, "MIN_SPLIT", 4)
-    feed = Feed(tmp_path, format="canal")
-    feed.write("a.jsonl", b"aa\nbb\ncc\ndd\nee\n", 100)
-    ranges = feed.plan().ranges
-    assert [True] * (len(ranges) - 1) + [False] == [one.followed for one in ranges]
-    found = reading.before_broken(ranges, str(reading.BrokenRange(ranges[1], "a.jsonl cannot be read.")))
-    assert found is not None
-    kept, broken, fault = found
-    assert ([0, ranges[1].start], ranges[1], "a.jsonl cannot be read.") == (
-        [one.start for one in kept],
-        broken,
-        fault,
-    )
-    assert not kept[-1].followed
-    assert reading.before_broken(ranges, "some other error") is None
-
-
-def test_later_files_wait_for_a_damaged_one_where_arrival_orders(tmp_path: Path) -> None:
-    """Put right later, its changes would come after those of the files behind it."""
-    feed = Feed(tmp_path, "*.gz", format="canal", settle=1.0)
-    torn = gzip.compress(b"1\n" * 1000)[:-30]
-    feed.write("part-1.gz", torn, 100)
-    feed.run()
-    feed.write("part-2.gz", gzip.compress(b"2\n"), 100)
-    assert [] == feed.run()
-    assert any("later files wait" in text for text in feed.alarms)
-    feed.write("part-1.gz", gzip.compress(b"1\n" * 1000), 50)
-    assert b"2" == feed.run()[-1]
-
-
-def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
-    """Whoever may put a link into the landing folder would get any file of this user into the lake."""
-    outside, folder = tmp_path / "outside", tmp_path / "landing"
-    (outside / "deep").mkdir(parents=True)
-    (folder / "real").mkdir(parents=True)
-    (outside / "secret.jsonl").write_text('{"a":1}\n')
-    (outside / "deep" / "b.jsonl").write_text('{"a":1}\n')
-    (folder / "real" / "c.jsonl").write_text('{"a":1}\n')
-    (folder / "a.jsonl").symlink_to(outside / "secret.jsonl")
-    (folder / "below").symlink_to(outside / "deep")
-    (folder / "within.jsonl").symlink_to(folder / "real" / "c.jsonl")
-    source = Source("s", "files", "canal", path=f"{folder}/**/*.jsonl", settle=0.0)
-    found = plan(source, 0, {}, 1)
-    assert {str(folder / "real/c.jsonl"), str(folder / "within.jsonl")} == {
-        each.file for each in found.ranges
-    }
-    assert [str(folder / "a.jsonl"), str(folder / "below/b.jsonl")] == [alarm.file for alarm in found.alarms]
-    assert f"leads to {outside}/secret.jsonl, out of the source's folder" in found.alarms[0].text
-
-
-@pytest.mark.parametrize("path", ["linked/*.jsonl", "linked/secret.jsonl", "one.jsonl"])
-def test_links_that_the_pattern_names_are_followed(tmp_path: Path, path: str) -> None:
-    """An operator who mounts the landing folder by a link would read nothing."""
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret.jsonl").write_text('{"a":1}\n')
-    (tmp_path / "linked").symlink_to(tmp_path / "outside")
-    (tmp_path / "one.jsonl").symlink_to(tmp_path / "outside" / "secret.jsonl")
-    found = plan(Source("s", "files", "canal", path=f"{tmp_path}/{path}", settle=0.0), 0, {}, 1)
-    assert () == found.alarms
-    assert 1 == len(found.ranges)

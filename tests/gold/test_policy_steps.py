@@ -1,0 +1,288 @@
+"""What statements do to rows: columns that come, go and change, defaults, and statements delivered again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ingest import ddl
+from ingest.change import Change, Image, Op
+from ingest.fold import Placed, SchemaStep, copies, fold
+from ingest.gold import retyped
+from ingest.gold.policy import (
+    APPLIED,
+    HELD,
+    LOGGED,
+    PARTLY,
+    Subject,
+    concerns,
+    judge,
+    shown,
+    steps,
+)
+from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.lake.resolve import resolved
+from ingest.lake.statements import Statement
+from ingest.order import Order
+from tests.gold.statements import DEPOT, KNOWN, retyped_by, said, subject
+
+
+def folded(statements: list[Statement], row: dict[str, str | None], policy: str) -> Image:
+    """What statements make of a row that stood before them, by the plain fold."""
+    change = Change(op=Op.INSERT, keys=("no",), after={"no": "1", **row})
+    events = [
+        step._replace(order=Order(0, 1, (9,), 0, (), i))
+        for i, (step, _) in enumerate(steps(statements, subject(policy)))
+    ]
+    return fold([Placed(Order(0, 1, (1,), 0, (), 0), change), *events], ("no",))[("1",)].values
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize(
+    ("clauses", "expected"),
+    [
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", {"a": "B", "b": "A", "c": "C"}),
+        ("CHANGE a b INT, CHANGE b c INT, CHANGE c a INT", {"a": "C", "b": "A", "c": "B"}),
+        ("RENAME COLUMN b TO c, RENAME COLUMN c TO b, DROP COLUMN a", {"b": "C", "c": "B"}),
+        ("ADD COLUMN a INT DEFAULT 5, RENAME COLUMN a TO d", {"a": "5", "b": "B", "c": "C", "d": "A"}),
+        ("RENAME COLUMN a TO b, DROP COLUMN b", {"b": "A", "c": "C"}),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO c, DROP COLUMN c", {"b": "A", "c": "B"}),
+        ("ADD COLUMN c INT DEFAULT 5, DROP COLUMN c", {"a": "A", "b": "B", "c": "5"}),
+    ],
+)
+def test_clauses_apply_at_once(clauses: str, expected: dict[str, str], policy: str) -> None:
+    """MySQL: every clause uses the names from before the statement, so columns may exchange theirs."""
+    found = folded([said(f"ALTER TABLE depot {clauses}")], {"a": "A", "b": "B", "c": "C"}, policy)
+    kept = found if policy == "evolve" else {name: found[name] for name in expected}
+    assert {**expected, **({"no": "1"} if policy == "evolve" else {})} == kept
+
+
+def test_a_column_that_stands_is_not_added() -> None:
+    """ADD COLUMN IF NOT EXISTS, or the same ALTER once more, would turn true NULLs into the default."""
+    guarded = "ALTER TABLE depot ADD COLUMN IF NOT EXISTS c INT DEFAULT 5"
+    plain = "ALTER TABLE depot ADD COLUMN c INT DEFAULT 5"
+    assert 1 == len(steps([said(plain, 1), said(guarded, 2), said(plain, 3)], subject()))
+    assert [True] == [step.guarded for step, _ in steps([said(guarded)], subject())]
+    dropped = said("ALTER TABLE depot DROP COLUMN c", 2)
+    assert ["add_column", "drop_column", "add_column"] == [
+        step.action for step, _ in steps([said(plain, 1), dropped, said(guarded, 3)], subject())
+    ]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "c DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",
+        "c INT GENERATED ALWAYS AS (no + 1) STORED",
+        "c BIGINT NOT NULL AUTO_INCREMENT UNIQUE",
+        "c CHAR(36) DEFAULT (UUID())",
+    ],
+)
+def test_values_that_only_the_source_knows(column: str) -> None:
+    """The existing rows have values at the source and NULL in the mirror: a person must hear of it."""
+    statement = said(f"ALTER TABLE depot ADD COLUMN {column}")
+    assert PARTLY == judge(statement, subject()).state
+    assert "existing rows have NULL" in " ".join(judge(statement, subject()).does)
+    assert APPLIED == judge(said(statement.text, decided=APPROVE), subject()).state
+    assert "c" in shown([statement], subject()).columns, "the column is added all the same"
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ALTER TABLE depot RENAME COLUMN SITE TO place", {"place": "A"}),
+        ("ALTER TABLE depot CHANGE Site place VARCHAR(9)", {"place": "A"}),
+        ("ALTER TABLE depot RENAME COLUMN SITE TO Site", {"Site": "A"}),
+        ("ALTER TABLE depot RENAME COLUMN SITE TO x, RENAME COLUMN Load TO y", {"x": "A", "y": "1.25"}),
+    ],
+)
+def test_columns_in_another_letter_case(text: str, expected: Image, policy: str) -> None:
+    """To MySQL the case of a column's name does not matter: a rename that finds no column loses its values."""
+    found = folded([said(text)], {"site": "A", "load": "1.25"}, policy)
+    assert expected == {name: found.get(name) for name in expected}
+    retyped = steps([said("ALTER TABLE depot MODIFY LOAD DECIMAL(8,1)")], subject(policy))
+    assert ["load"] == [step.column for step, _ in retyped]
+
+
+def test_two_columns_that_differ_in_case_are_not_mixed_up() -> None:
+    """Where both spellings stand, another spelling is neither of them."""
+    both = Subject(DEPOT, "lenient", {"site": "string", "SITE": "string"})
+    assert ["site", "SITE", "Site"] == [both.column(name) for name in ("site", "SITE", "Site")]
+
+
+def test_a_changed_type_changes_the_rows() -> None:
+    """The source converts its rows and no message says so: the mirror would keep the old values."""
+    made = said(
+        "CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY, a DECIMAL(10,4), b DATETIME(6), c FLOAT)", 1
+    )
+    text = "ALTER TABLE depot MODIFY a DECIMAL(10,2), MODIFY b DATE, CHANGE c d DOUBLE"
+    row: dict[str, str | None] = {"a": "1.2350", "b": "2024-02-28 23:59:59.6", "c": "4.185"}
+    expected = {"a": "1.24", "b": "2024-02-29", "d": "4.184999942779541"}
+    found = folded([made, said(text)], row, "lenient")
+    assert expected == {name: found[name] for name in expected}
+    assert {"a": None} == {
+        name: value
+        for name, value in folded([made, said(text)], {"a": None}, "lenient").items()
+        if name == "a"
+    }
+
+
+def test_a_statement_delivered_again_changes_only_what_came_again() -> None:
+    """A stream that goes back brings old rows under old names, then the statement: other rows have their values."""
+    swap = "ALTER TABLE depot RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+    first = said(swap, 2)
+    again = replace(said(swap, 5), effects=(), first=first, since=first.order)
+    assert concerns(again, DEPOT)
+    found = steps([first, again], subject())
+    assert {2: "", 5: "002"} == {batch: str(step.since or "") for step, batch in found}
+    assert [] == steps([replace(first, effects=(), decided=DISMISS), again], subject()), (
+        "the first did nothing"
+    )
+
+    def row(batch: int, no: str, a: str, b: str) -> Placed:
+        change = Change(op=Op.INSERT, keys=("no",), after={"no": no, "a": a, "b": b})
+        return Placed(Order(0, 1, (), 0, (batch,), 0), change)
+
+    def place(text: object) -> Order:
+        return Order(0, 1, (), 0, (int(str(text)), 1), 0)
+
+    placed = [
+        step._replace(order=place(step.order), since=place(step.since) if step.since else None)
+        for step, _ in found
+    ]
+    rows = [row(1, "1", "A", "B"), row(1, "2", "C", "D"), row(4, "2", "C", "D")]  # key 2 came again
+    values = fold([*rows, *_in_row(placed)], ("no",))
+    assert {"1": ("B", "A"), "2": ("D", "C")} == {
+        str(one.values["no"]): (one.values["a"], one.values["b"]) for one in values.values()
+    }
+    mine = copies([*rows[:2], *_in_row(placed)])
+    assert [("B", "A"), ("D", "C")] == [(one.values["a"], one.values["b"]) for one in mine]
+
+
+def _in_row(found: list[SchemaStep]) -> list[SchemaStep]:
+    """Steps of one statement one after the other."""
+    return [step._replace(order=step.order._replace(row=number)) for number, step in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("clause", "zero"),
+    [
+        ("MODIFY no INT NOT NULL", "0"),
+        ("CHANGE no nr DECIMAL(6,2) NOT NULL DEFAULT 7", None),  # MySQL's zero, or MariaDB's 7
+        ("MODIFY no INT NOT NULL DEFAULT 0", "0"),
+        ("MODIFY site VARCHAR(9) NOT NULL DEFAULT ''", ""),
+        ("MODIFY site VARCHAR(9) NOT NULL DEFAULT 'x'", None),
+        ("MODIFY site DATE NOT NULL DEFAULT '2024-01-02'", None),
+        ("MODIFY site VARCHAR(9) NOT NULL", ""),
+        ("MODIFY site ENUM('b','a') NOT NULL", ""),
+        ("MODIFY site DATE NOT NULL", "0000-00-00"),
+        ("MODIFY site DATETIME(3) NOT NULL", "0000-00-00 00:00:00"),
+        ("MODIFY site TIMESTAMP NOT NULL", None),  # this moment, or a zero
+        ("MODIFY site JSON NOT NULL", None),
+        ("MODIFY site BINARY(2) NOT NULL", "AAA="),
+    ],
+)
+def test_null_becomes_a_zero_in_a_column_of_mysql_that_becomes_not_null(
+    clause: str, zero: str | None
+) -> None:
+    """Where the column has another default, MySQL and MariaDB put different values there."""
+    step = retyped_by(f"ALTER TABLE depot {clause}")[-1]
+    assert (True, zero) == (step.solid, step.zero)
+
+
+def test_other_databases_refuse_not_null_where_there_are_nulls() -> None:
+    """Oracle's ENABLE NOVALIDATE keeps them."""
+    for dialect in ("oracle", "postgres"):
+        text = "ALTER TABLE depot MODIFY (SITE VARCHAR2(9) NOT NULL ENABLE NOVALIDATE)"
+        if dialect == "postgres":
+            text = "ALTER TABLE depot ALTER site TYPE varchar(9), ALTER site SET NOT NULL"
+        assert not any(step.solid for step in retyped_by(text, dialect))
+
+
+@pytest.mark.parametrize(
+    ("using", "certain"),
+    [
+        ("", True),
+        ("USING load", True),
+        ("USING load::numeric(10,2)", True),
+        ("USING load * 100", False),
+        ("USING load::int", False),
+        ("USING (site::numeric)", False),
+    ],
+)
+def test_what_an_expression_computes_is_not_known(using: str, certain: bool) -> None:
+    """``ALTER TYPE ... USING`` gives every row a value that no message tells."""
+    [step] = retyped_by(f"ALTER TABLE depot ALTER COLUMN load TYPE numeric(10,2) {using}", "postgres")
+    assert certain == step.conversion("decimal(10,4)").certain
+
+
+def test_a_column_that_becomes_generated_has_values_that_no_message_tells() -> None:
+    """MODIFY computes them for every row."""
+    [step] = retyped_by(
+        "ALTER TABLE depot MODIFY site VARCHAR(9) GENERATED ALWAYS AS (concat(no, 'x')) STORED"
+    )
+    assert not step.conversion("string").certain
+
+
+def test_a_partition_is_exchanged_with_a_table_that_holds_too() -> None:
+    """Its rows are others from there on, and no message tells which."""
+    statement = said("ALTER TABLE hall EXCHANGE PARTITION p0 WITH TABLE depot")
+    assert HELD == judge(statement, subject()).state
+    assert concerns(statement, DEPOT)
+
+
+def test_a_new_unique_key_takes_rows_away_where_a_tool_copies_them() -> None:
+    """gh-ost and pt-online-schema-change copy with INSERT IGNORE."""
+    made = resolved(
+        [
+            said("CREATE TABLE _depot_gho LIKE depot", 1),
+            said("ALTER TABLE _depot_gho ADD UNIQUE KEY u (site)", 2),
+            said("RENAME TABLE depot TO _depot_del, _depot_gho TO depot", 3),
+        ],
+        [("src", DEPOT)],
+    )
+    assert HELD == judge(made[-1], subject()).state
+
+
+def test_a_change_without_a_statement_asks_for_attention() -> None:
+    """A structure has the new columns; a renamed one looks like a new one."""
+    structure = '{"type":"ALTER","keys":["no"],"columns":{"no":"int32","gate":"string"}}'
+    found = ddl.of_change(Change(op=Op.DDL, table=DEPOT, structure=structure))
+    statement = Statement("s5", "src", DEPOT, 5, "005", "", found.kind, found.effects)
+    verdict = judge(statement, subject())
+    assert PARTLY == verdict.state
+    assert "has column gate (STRING); what became of the rows is not known" in verdict.does
+
+
+def test_a_truncate_that_spells_its_table_in_another_case_empties_it() -> None:
+    """Its change is another table's, as the message names it, and would empty nothing."""
+    for text, made in (("TRUNCATE TABLE Depot", ["new_incarnation"]), ("TRUNCATE TABLE depot", [])):
+        found = resolved([said(text)], [("src", DEPOT)])
+        assert made == [step.action for step, _ in steps(found, subject())]
+
+
+def test_zeros_are_numbered_where_a_column_counts_by_itself() -> None:
+    """MODIFY ... AUTO_INCREMENT gives them numbers that no message tells."""
+    [step] = retyped_by("ALTER TABLE depot MODIFY no INT AUTO_INCREMENT")
+    assert retyped.OPEN == retyped.effect(step, "0", "int32")
+    assert 0 == retyped.effect(step, "7", "int32")
+
+
+@pytest.mark.parametrize(
+    "text", ["ALTER TABLE depot DROP COLUMN site", "ALTER TABLE depot RENAME COLUMN site TO place"]
+)
+def test_a_column_that_left_a_table_without_a_key(text: str) -> None:
+    """All values identify a row: with the old column's among them, no later delete finds its row."""
+    statement = said(text)
+    for name in ("lenient", "evolve"):
+        found = steps([statement], Subject(DEPOT, name, KNOWN, keyless=True))
+        assert ("drop_column", "site") == (found[-1][0].action, found[-1][0].column)
+    assert not any(
+        step.action == "drop_column" for step, _ in steps([statement], Subject(DEPOT, "lenient", KNOWN))
+    )
+    ignoring = Subject(DEPOT, "ignore", KNOWN, keyless=True)
+    assert HELD == judge(statement, ignoring).state
+    assert LOGGED == judge(statement, replace(ignoring, keyless=False)).state
+    assert LOGGED == judge(statement, replace(ignoring, frozen=statement.batch)).state
