@@ -13,7 +13,7 @@ from ingest.config import Pipeline, TableRule
 from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.completed import STAGE
-from ingest.gold.lane import Lane, LaneId, Steps, shard_of
+from ingest.gold.lane import Lane, Steps, shard_of
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, subject_of
 from ingest.gold.work import Books, lane, lanes_of, whole
@@ -265,25 +265,44 @@ def work_of(
 ) -> Work:
     """The lanes with new batches, each with its schema steps; all lanes of a mirror that merges them."""
     found = []
-    declared, merged = bool(plan.job.rule.keys), plan.job.merged
-    lines = dict(plan.job.lines)
+    merged, lines = plan.job.merged, dict(plan.job.lines)
     if merged and any(line.batch > applied for some in lines.values() for line in some):
         lines = {name: lines.get(name, []) for name in lanes_of(pipeline, books, plan.mirror.path)}
     for name, some in lines.items():
-        own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
-        eras = plan.mirror.eras_of(*name)
-        one = lane(books, name, some, applied, own, eras, declared=declared, merged=merged)
+        eras, declared = plan.mirror.eras_of(*name), bool(plan.job.rule.keys)
+        one = lane(books, name, some, applied, _own_keys(plan), eras, declared=declared, merged=merged)
         if one is not None:
-            one = _with_rules(pipeline, plan, name, one)
-            steps = _steps(pipeline, ledger, plan, name, one).meeting(before.columns, one.folded_high)
-            found.append((one, steps))
+            one, steps = _by_rules(pipeline, ledger, plan, one)
+            found.append((one, steps.meeting(before.columns, one.folded_high)))
     return tuple(found)
 
 
-def _with_rules(pipeline: Pipeline, plan: Plan, name: LaneId, one: Lane) -> Lane:
-    """The lane with what the mirror's rules need of it."""
-    shard = shard_of(pipeline, plan.job.rule, name)
-    return _judged(replace(one, shard=shard, stamps=stamps_of(plan.mirror, *name)), plan.mirror)
+def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Work:
+    """All of the mirror's lanes from their first change, each with its schema steps."""
+    found = []
+    for name in lanes_of(pipeline, books, plan.mirror.path):
+        eras, declared = plan.mirror.eras_of(*name), bool(plan.job.rule.keys)
+        one = whole(books, name, _own_keys(plan), eras, declared=declared, merged=plan.job.merged)
+        found.append(_by_rules(pipeline, ledger, plan, one))
+    return tuple(found)
+
+
+def _own_keys(plan: Plan) -> list[str]:
+    return [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
+
+
+def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tuple[Lane, Steps]:
+    """The lane with what the mirror's rules need of it, and its schema steps."""
+    name = one.source, one.table
+    stamped = replace(
+        one, shard=shard_of(pipeline, plan.job.rule, name), stamps=stamps_of(plan.mirror, *name)
+    )
+    one = _judged(stamped, plan.mirror)
+    subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
+    found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
+    if one.folded_high is None and one.order_low is not None:  # there are no rows before the first change
+        found = found.after(one.order_low)
+    return one, found
 
 
 def _judged(one: Lane, mirror: Mirror) -> Lane:
@@ -300,24 +319,3 @@ def _judged(one: Lane, mirror: Mirror) -> Lane:
         return one
     new, ever = one.inherits + int(one.new.partials), one.inherits_ever + int(one.ever.partials)
     return replace(one, inherits=new, inherits_ever=ever)
-
-
-def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Work:
-    """All of the mirror's lanes from their first change, each with its schema steps."""
-    found = []
-    declared = bool(plan.job.rule.keys)
-    own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
-    for name in lanes_of(pipeline, books, plan.mirror.path):
-        eras = plan.mirror.eras_of(*name)
-        one = whole(books, name, own, eras, declared=declared, merged=plan.job.merged)
-        one = _with_rules(pipeline, plan, name, one)
-        found.append((one, _steps(pipeline, ledger, plan, name, one)))
-    return tuple(found)
-
-
-def _steps(pipeline: Pipeline, ledger: Ledger, plan: Plan, name: LaneId, one: Lane) -> Steps:
-    subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
-    found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
-    if one.folded_high is None and one.order_low is not None:  # there are no rows before the first change
-        return found.after(one.order_low)
-    return found

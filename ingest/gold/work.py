@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
@@ -357,13 +357,12 @@ def lane(
     ``keys`` are the columns that identify the lane's rows now, ``eras`` those that did before. If they are
     ``declared``, moves were counted by the declared names, whatever the columns were called then.
     """
-    history = _copy(books.histories.get(name))
-    new = History()
+    past, new = _copy(books.histories.get(name)), History()
     low: str | None = None
     first = books.last + 1
     for line in sorted(lines, key=lambda line: line.batch):
         if line.batch <= applied:
-            history.add(line)
+            past.add(line)
             continue
         first = min(first, line.batch)
         new.add(line)
@@ -372,28 +371,8 @@ def lane(
     if first > books.last and not merged:
         return None
     named = () if declared else eras
-    history, new = history.recounted(keys, named), new.recounted(keys, named)
-    return Lane(
-        source=name[0],
-        table=name[1],
-        first=first,
-        last=books.last,
-        order_low=low,
-        folded_high=history.high,
-        changes=new.changes,
-        reads=new.reads,
-        new=Shape(bool(new.partials), bool(new.key_changes)),
-        ever=Shape(bool(new.partials + history.partials), bool(new.key_changes + history.key_changes)),
-        deletes=new.deletes,
-        truncates=new.truncates,
-        truncates_ever=new.truncates + history.truncates,
-        inherits=new.inherits,
-        inherits_ever=new.inherits + history.inherits,
-        eras=eras,
-        ddl_ever=new.ddl + history.ddl,
-        changes_ever=new.changes + history.changes,
-        merged=merged,
-    )
+    past, new = past.recounted(keys, named), new.recounted(keys, named)
+    return _lane(name, past, new, first=first, last=books.last, order_low=low, eras=eras, merged=merged)
 
 
 def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
@@ -426,31 +405,28 @@ def whole(
         if (line.source, line.table_id) == name and line.batch <= books.last:
             every.add(line)
     every = every.recounted(keys, () if declared else eras)
-    shape = Shape(bool(every.partials), bool(every.key_changes))
+    return _lane(name, History(), every, first=0, last=books.last, order_low=None, eras=eras, merged=merged)
+
+
+def _lane(name: LaneId, past: History, new: History, **given: Any) -> Lane:
+    """A lane with the counts of what its mirror has folded and of what it has not."""
     return Lane(
-        source=name[0],
-        table=name[1],
-        first=0,
-        last=books.last,
-        order_low=None,
-        folded_high=None,
-        changes=every.changes,
-        reads=every.reads,
-        new=shape,
-        ever=shape,
-        deletes=every.deletes,
-        truncates=every.truncates,
-        truncates_ever=every.truncates,
-        inherits=every.inherits,
-        inherits_ever=every.inherits,
-        ddl_ever=every.ddl,
-        changes_ever=every.changes,
-        eras=eras,
-        merged=merged,
+        *name,
+        folded_high=past.high,
+        changes=new.changes,
+        reads=new.reads,
+        new=Shape(bool(new.partials), bool(new.key_changes)),
+        ever=Shape(bool(new.partials + past.partials), bool(new.key_changes + past.key_changes)),
+        deletes=new.deletes,
+        truncates=new.truncates,
+        truncates_ever=new.truncates + past.truncates,
+        inherits=new.inherits,
+        inherits_ever=new.inherits + past.inherits,
+        ddl_ever=new.ddl + past.ddl,
+        changes_ever=new.changes + past.changes,
+        **given,
     )
 
 
 def _copy(history: History | None) -> History:
-    if history is None:
-        return History()
-    return replace(history)
+    return History() if history is None else replace(history)
