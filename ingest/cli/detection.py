@@ -112,11 +112,11 @@ def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
     if not others or reading in others:
         return True
     perhaps = all(text.startswith(formats.PERHAPS) for text in evidence.values())
-    return perhaps and _has_no_row(reading) and _done(reading) in (_done(other or []) for other in others)
-
-
-def _has_no_row(reading: list[Change]) -> bool:
-    return all(one.before is None and one.after is None for one in reading)
+    return (
+        perhaps
+        and all(one.before is None and one.after is None for one in reading)
+        and _done(reading) in (_done(other or []) for other in others)
+    )
 
 
 def _done(reading: list[Change]) -> list[object]:

@@ -48,7 +48,9 @@ def wait(
             one = of_all(chosen)
             if reached := one.until is not None and one.until >= wanted:
                 code = 0
-            elif any(_blocks(each, wanted) for each in chosen.values()):
+            elif any(
+                each.blocked and (each.until is None or each.until < wanted) for each in chosen.values()
+            ):
                 code = 1
             else:
                 code = NOT_YET
@@ -71,10 +73,6 @@ def wait(
         output.line(f"complete until {until} ({one.reason})")
     if code:
         raise typer.Exit(code)
-
-
-def _blocks(one: Complete, wanted: dt.datetime) -> bool:
-    return one.blocked and (one.until is None or one.until < wanted)
 
 
 def _chosen(complete: dict[str, Complete], text: str) -> dict[str, Complete]:

@@ -52,7 +52,7 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
     found: dict[str, MirrorCommit] = {}
     opened: dict[str, _Target] = {}
     by_path = {one.plan.mirror.path: one for one in plans}
-    with ThreadPoolExecutor(_threads(lake), thread_name_prefix="arrow") as pool:
+    with ThreadPoolExecutor(max(2, min(8, cores(lake.spark))), thread_name_prefix="arrow") as pool:
         for path, target in zip(by_path, pool.map(lambda one: _open(lake, one), plans), strict=True):
             if isinstance(target, str):
                 found[path] = MirrorCommit(target)
@@ -65,10 +65,6 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
             found[made.path] = _committed(lake, fold_plan, opened[made.path], made)
     each = (time.monotonic() - began) / len(plans)
     return {path: replace(one, seconds=each) for path, one in found.items()}
-
-
-def _threads(lake: Lake) -> int:
-    return max(2, min(8, cores(lake.spark)))
 
 
 # --- before ---------------------------------------------------------------------------------------
@@ -132,7 +128,7 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
 
 
 def _marked(before: Snapshot, budget: int | None) -> frozenset[str]:
-    """The files of a large mirror that stay: all, until there are enough small ones to write these anew as one."""
+    """The files of a large mirror that stay: all, until there are enough small ones to write these again as one."""
     most = (SMALL if budget is None else min(SMALL, budget)) // FILES
     small = [one.place for one in before.files if one.size <= most][:FILES]
     return frozenset(one.place for one in before.files) - set(small if len(small) == FILES else ())
@@ -302,8 +298,9 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Mi
         return MirrorCommit(made.refused, made.held)
     before, now = fold.before, int(time.time() * 1000)
     files = [Added(made.file, made.size, {}, made.stats, now)] if made.file else []
+    metrics = {name: str(made.counts.get(count, 0)) for name, count in tables.METRICS.items()}
     rows = NewRows(
-        files, made.replaces, target.schema, _metrics(made), marked=target.work.marked, vectors=made.vectors
+        files, made.replaces, target.schema, metrics, marked=target.work.marked, vectors=made.vectors
     )
     if not before.exists:
         rows = rows._replace(operation="CREATE TABLE AS SELECT", **_described(lake, fold))
@@ -317,10 +314,6 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Mi
         return MirrorCommit(f"{type(error).__name__}: {error}")
     size = made.size if made.replaces and not fold.marks else target.work.size + made.size
     return MirrorCommit(version=before.version + 1, size=size, counts=counts)
-
-
-def _metrics(made: Written) -> dict[str, str]:
-    return {name: str(made.counts.get(count, 0)) for name, count in tables.METRICS.items()}
 
 
 def _described(lake: Lake, fold: FoldPlan) -> dict[str, Any]:

@@ -215,14 +215,10 @@ def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
             keys = ()
         elif effect.action == "add_primary_key":
             keys = effect.keys or keys
-        elif effect.action == "create_table" and _made(effect, keys):
+        # one for an existing table does not change a known key
+        elif effect.action == "create_table" and (effect.note != "if-not-exists" or not keys):
             keys = effect.keys or (() if effect.columns else keys)
     return keys
-
-
-def _made(effect: Effect, keys: Keys) -> bool:
-    """True if a CREATE sets the key; one for an existing table does not change a known key."""
-    return effect.note != "if-not-exists" or not keys
 
 
 # --- the pipeline file ----------------------------------------------------------------------------

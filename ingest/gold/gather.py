@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -96,7 +96,7 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
     floor, clears = _floor([(at, batch) for at, batch, _ in truncates], steps, lane)
     whole = bool(steps.new) or bool(lane.late and steps.ever) or bool(lane.inherits)
     whole = whole or bool(lane.late and lane.inherits_ever)
-    shape = Shape(lane.ever.partials, lane.ever.key_changes, clears) if lane.late else _in_order(lane, clears)
+    shape = replace(lane.ever if lane.late else lane.new, cleared=clears)
     if not whole:
         happened = _happened(mine, mirror, lane, shape, floor, tolerant)
         return Gathered(outcomes(happened, mirror, shape), shape, clears)
@@ -159,10 +159,6 @@ def _since(steps: Steps, cleared: str | None) -> str | None:
     """The place from which new steps require folded changes again: a new clearing keeps only rows with an outcome."""
     places = [str(step.since or step.order) for step in steps.new]
     return min([*places, cleared or places[0]]) if places else None
-
-
-def _in_order(lane: Lane, clears: bool) -> Shape:
-    return Shape(lane.new.partials, lane.new.key_changes, clears)
 
 
 def _happened(

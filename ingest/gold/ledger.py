@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ingest import types
 from ingest.change import TableId
 from ingest.ddl import Effect
@@ -20,7 +18,7 @@ from ingest.lake.lanes import sent_columns
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
-from ingest.lake.statements import Decided, Statement, decided, decision_on, recorded, statement_id
+from ingest.lake.statements import Decided, Statement, decided, of_row, recorded
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
     "statement", "class", "effects", "event_time",
 )  # fmt: skip
-_effects = msgspec.json.Decoder(tuple[Effect, ...])
 
 
 @dataclass(slots=True)
@@ -127,20 +124,9 @@ def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:
 
 
 def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
-    """A row of `ddl` with its decision."""
-    effects = _effects.decode(row["effects"] or "[]")
-    return Statement(
-        statement_id(row),
-        row["source"],
-        TableId(row["database"], row["schema"], row["table"]),
-        row["batch"],
-        row["order_key"],
-        row["statement"] or "",
-        row["class"],
-        tuple(_described(effects) if row["class"] == "none" else effects),
-        decision_on(row, said),
-        row["event_time"],
-    )
+    """A row of `ddl` with its decision; a snapshot's statement describes its table, and is no event."""
+    found = of_row(row, said)
+    return replace(found, effects=tuple(_described(found.effects))) if found.kind == "none" else found
 
 
 def _described(effects: Iterable[Effect]) -> Iterator[Effect]:

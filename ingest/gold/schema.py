@@ -259,7 +259,7 @@ def _decided(
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
     if rule.on_schema_change == "evolve" and not rule.shard_column and not job.merged:
-        gone = _gone(job, declared)
+        gone = _not_again(job, {name: one.gone for name, one in declared.items()})
         seen = {name: logical for name, logical in seen.items() if name not in gone}
         again = _again(declared)
         seen |= again
@@ -417,11 +417,6 @@ def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) ->
     return replace(
         mirror, columns=tuple(_retyped(one, job, again) if one.name in again else one for one in kept)
     )
-
-
-def _gone(job: Job, declared: dict[LaneId, Shown]) -> set[str]:
-    """Columns dropped at the source, if the policy follows, that no later row shows again."""
-    return _not_again(job, {name: one.gone for name, one in declared.items()})
 
 
 def _not_again(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.lake import decisions
 from ingest.lake.decisions import APPROVE, DISMISS, FOLDED
 from ingest.lake.tables import Tables
 
+_effects = msgspec.json.Decoder(tuple[Effect, ...])
 _POSITION = ("source", "topic", "partition", "offset", "row")
 Decided = Mapping[tuple[str, int | None], str]
 """The last decision on each statement, by its name and batch."""
@@ -82,6 +85,22 @@ def decided(lake: Tables) -> Decided:
         for one in decisions.read(lake).of(APPROVE, DISMISS)
         if one.value.get("statement")
     }
+
+
+def of_row(row: Mapping[str, Any], said: Decided) -> Statement:
+    """A row of `ddl` with its decision."""
+    return Statement(
+        statement_id(row),
+        row["source"],
+        TableId(row.get("database"), row.get("schema"), row.get("table")),
+        row["batch"],
+        row["order_key"],
+        row.get("statement") or "",
+        row["class"],
+        _effects.decode(row.get("effects") or "[]"),
+        decision_on(row, said),
+        row.get("event_time"),
+    )
 
 
 def decision_on(row: Mapping[str, Any], said: Decided) -> str:

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
-from ingest.ddl import Effect
 from ingest.lake import lanes
 from ingest.lake.decisions import DISMISS
 from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import Lanes, Presence, leaves_open, resolved
-from ingest.lake.statements import Decided, Statement, decided, decision_on, statement_id, touched
+from ingest.lake.statements import Statement, decided, of_row, touched
 from ingest.lake.tables import Tables
-
-_effects = msgspec.json.Decoder(tuple[Effect, ...])
 
 
 def read(lake: Tables) -> list[Statement]:
@@ -31,22 +26,7 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
     """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
     ordered = sorted(rows, key=lambda row: str(row["order_key"]))
     said = decided(lake) if ordered else {}
-    return resolved([_statement(row, said) for row in ordered], sent, lanes.sent_columns(lake))
-
-
-def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
-    return Statement(
-        statement_id(row),
-        row["source"],
-        TableId(row.get("database"), row.get("schema"), row.get("table")),
-        row["batch"],
-        row["order_key"],
-        row.get("statement") or "",
-        row["class"],
-        _effects.decode(row.get("effects") or "[]"),
-        decision_on(row, said),
-        row.get("event_time"),
-    )
+    return resolved([of_row(row, said) for row in ordered], sent, lanes.sent_columns(lake))
 
 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:

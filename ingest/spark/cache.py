@@ -46,7 +46,7 @@ def writable(*parts: str) -> Path:
 
 
 def exposed(path: Path) -> str:
-    """Who else may change what is at this path of the cache, or put something else there; empty if nobody.
+    """Who else may change what is at this path of the cache, or put something else there; empty if no one may.
 
     Much of it is run, so it must belong to this user or to root, and others must not write to it; the operator may
     have given a group the right to. Others do not replace what is in a folder with the sticky bit.

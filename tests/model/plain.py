@@ -20,12 +20,11 @@ from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, ke
 from ingest.gold import eras, policy, retyped
 from ingest.gold.eras import Run, evidence
 from ingest.gold.lane import change_of
-from ingest.gold.ledger import _effects
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.lake.books import merged_columns
 from ingest.lake.mirrors import Era
 from ingest.lake.resolve import resolved
-from ingest.lake.statements import Statement
+from ingest.lake.statements import Statement, _effects
 from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
 from ingest.quality.order_checks import Arrived, unsure
