@@ -14,7 +14,7 @@ from ingest.lake.envelope import SealError
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import dismiss, listed
 from ingest.run import run
-from tests.lake.test_sealing import SEALED, Sealed, clock, held  # noqa: F401 - the fixture
+from tests.lake.sealed import SEALED, Sealed, held
 from tests.lakes import FORMAT, touch
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def plex(op: str, number: int | None, part: str = "0/0") -> str:
     )
 
 
-def test_runs_by_both_writers(spark: SparkSession, tmp_path: Path, clock: Any) -> None:  # noqa: F811
+def test_runs_by_both_writers(spark: SparkSession, tmp_path: Path, clock: Any) -> None:
     """A TRUNCATE finds its place among sealed rows of an earlier batch, and a transaction that lacks a part is found."""
     from ingest.silver import replay
     from ingest.silver.decode import lifted, lifting

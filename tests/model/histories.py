@@ -14,6 +14,7 @@ from random import Random
 from ingest.change import Image
 from tests.formats.one_history.history import Event
 from tests.model import values
+from tests.model.conversions import convert
 from tests.model.source import Clause, Column, Default, Name, Source, Table
 from tests.model.values import RefusedError, literal
 
@@ -197,7 +198,7 @@ class _Writer:
 
     def key_value(self, column: Column) -> str:
         if column.type.name in values.INTEGERS or column.type.name == "decimal":
-            return values.convert(str(self.random.randint(1, 9)), values.read("int"), column.type) or "1"
+            return convert(str(self.random.randint(1, 9)), values.read("int"), column.type) or "1"
         if column.type.name == "varchar":
             return self.random.choice(("A", "a", "b", "ä", "1", "01", "x"))
         return values.value(column.type, self.random)
@@ -553,7 +554,7 @@ class _Writer:
     def unread_default(self, column: Column) -> Default:
         """A default whose value no statement tells: a moment, an expression, a clock's text of the server's zone."""
         if column.type.name not in ("datetime", "timestamp"):
-            text = values.convert("3", values.read("int"), column.type)
+            text = convert("3", values.read("int"), column.type)
             return Default(self.random.choice(("(1 + 2)", "(greatest(1, 3))")), text, known=False)
         if column.type.name == "timestamp" and self.random.random() < 0.5:
             text = values.value(column.type, self.random)

@@ -13,7 +13,8 @@ from decimal import Decimal
 from ingest.change import Image
 from tests.formats.one_history.history import Column as Shape
 from tests.formats.one_history.history import Event
-from tests.model.values import RefusedError, Type, convert, literal, nothing, zero
+from tests.model.conversions import convert, nothing
+from tests.model.values import RefusedError, Type, literal, zero
 
 Key = tuple[object, ...]
 Name = tuple[str, str]
