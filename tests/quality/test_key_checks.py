@@ -20,16 +20,20 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 MOVED = {"id": "9"}
 
 
-def test_large_mirrors_are_checked_alike(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is quick on a large table must see what is seen on a small one."""
+@pytest.fixture
+def depot(spark: SparkSession, tmp_path: Path) -> Depot:
+    """A mirror of nine rows."""
     from ingest.run import Warm
 
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
+    made = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
     for key in range(1, 10):
-        depot.row(id=str(key), n="0")
-    assert ("done", "") == depot.run()
+        made.row(id=str(key), n="0")
+    assert ("done", "") == made.run()
+    return made
+
+
+def test_large_mirrors_are_checked_alike(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is quick on a large table must see what is seen on a small one."""
     for key in range(1, 6):
         depot.row("UPDATE", {"n": "0"}, id=str(key), n="1")
     depot.row("DELETE", id="6", n="0").row("DELETE", id="7", n="0").row("UPDATE", MOVED, id="10", n="0")
@@ -38,7 +42,7 @@ def test_large_mirrors_are_checked_alike(
     mirror = lake.read("mirrors/yard/depot")
     broken = mirror.where("id NOT IN (2, 3)").collect()
     broken += [(1, 1), (6, 0), (9, 0), (None, 4), (8, 0)]  # doubled, ghosts, empty; the last is not touched
-    spark.createDataFrame(broken, mirror.schema).write.format("delta").mode("overwrite").save(
+    depot.spark.createDataFrame(broken, mirror.schema).write.format("delta").mode("overwrite").save(
         lake.path("mirrors/yard/depot")
     )
 
@@ -61,16 +65,8 @@ def test_large_mirrors_are_checked_alike(
     assert small | {"key_unique": 1} == large
 
 
-def test_few_changes_are_checked_alike_without_a_job(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_changes_are_checked_alike_without_a_job(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is quick for a small batch must count what Spark counts for a large one."""
-    from ingest.run import Warm
-
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
-    for key in range(1, 10):
-        depot.row(id=str(key), n="0")
-    assert ("done", "") == depot.run()
     depot.row("UPDATE", {"n": "0"}, id="1", n="1").row("DELETE", id="6", n="0")
     depot.row("UPDATE", MOVED, id="10", n="0").row(id="6", n="2")
     assert ("done", "") == depot.run()
