@@ -39,7 +39,12 @@ def read(reader: Callable[[str], Any], schema: dict[str, Any]) -> tuple[PlainVal
             raise ValueError(f"a single value belongs here, not {_kind(value)}")
         return reader(value)
 
-    return PlainValidator(validate), WithJsonSchema(schema)
+    return tree(validate, schema)
+
+
+def tree(reader: Callable[[Any], Any], schema: dict[str, Any]) -> tuple[PlainValidator, WithJsonSchema]:
+    """A field read from a list, a mapping or a scalar by ``reader``."""
+    return PlainValidator(reader), WithJsonSchema(schema)
 
 
 def _kind(value: Any) -> str:
@@ -216,55 +221,36 @@ Ratio = Annotated[float, *read(scalars.ratio, {"type": ["string", "number"], "ex
 Zone = Annotated[str, *read(scalars.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
 Template = Annotated[str, *read(scalars.template, {"type": "string", "examples": ["shop.{table}"]})]
 Match = Annotated[str, *read(_match, {"type": "string", "examples": ["shop.*"]})]
-Mask = Annotated[
-    dict[str, str],
-    PlainValidator(_mask),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "additionalProperties": {"enum": [*scalars.MASKS, None]},
-            "examples": [{"email": "hmac", "*phone*": "last4"}],
-        }
-    ),
-]
+_MASKS: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": {"enum": [*scalars.MASKS, None]},
+    "examples": [{"email": "hmac", "*phone*": "last4"}],
+}
+Mask = Annotated[dict[str, str], *tree(_mask, _MASKS)]
 Secret = Annotated[str, *read(scalars.mask_secret, {"type": "string", "minLength": scalars.LEAST_SECRET})]
 MasterKey = Annotated[str, *read(scalars.master_key, TEXT)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
-Joined = Annotated[str, PlainValidator(lambda value: ",".join(_texts(value))), WithJsonSchema(_LIST)]
-Settings = Annotated[dict[str, str], PlainValidator(_settings), WithJsonSchema(_MAP)]
+Joined = Annotated[str, *tree(lambda value: ",".join(_texts(value)), _LIST)]
+Settings = Annotated[dict[str, str], *tree(_settings, _MAP)]
 KafkaSettings = Annotated[
     dict[str, str],
-    PlainValidator(
-        lambda value: {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
-    ),
-    WithJsonSchema(_MAP),
+    *tree(lambda value: {key.removeprefix("kafka."): item for key, item in _settings(value).items()}, _MAP),
 ]
-Start = Annotated[
-    Any,
-    PlainValidator(_start),
-    WithJsonSchema({"type": ["string", "object"], "examples": ["earliest", "latest"]}),
-]
+Start = Annotated[Any, *tree(_start, {"type": ["string", "object"], "examples": ["earliest", "latest"]})]
 Tables = Annotated[
     tuple[Any, ...],
     BeforeValidator(_tables),
     WithJsonSchema({"anyOf": [TEXT, {"type": "object", "additionalProperties": TEXT}]}),
 ]
 Pattern = Annotated[str, *read(_pattern, TEXT)]
-ColumnRule = Annotated[
-    dict[str, str],
-    PlainValidator(_column),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "examples": ["decimal(10,2)", "exclude", "include"]},
-                _rule(type=TEXT, rename=TEXT),
-                _rule("compute", compute={**TEXT, "examples": ["price * quantity"]}, type=TEXT),
-                _rule("constant", constant=_SCALAR, type=TEXT),
-                _rule("meta", meta={"enum": list(METADATA)}),
-            ]
-        }
-    ),
+_COLUMN: list[dict[str, Any]] = [
+    {"type": "string", "examples": ["decimal(10,2)", "exclude", "include"]},
+    _rule(type=TEXT, rename=TEXT),
+    _rule("compute", compute={**TEXT, "examples": ["price * quantity"]}, type=TEXT),
+    _rule("constant", constant=_SCALAR, type=TEXT),
+    _rule("meta", meta={"enum": list(METADATA)}),
 ]
+ColumnRule = Annotated[dict[str, str], *tree(_column, {"anyOf": _COLUMN})]
 
 
 # --- keys -----------------------------------------------------------------------------------------
