@@ -22,7 +22,8 @@ from tests.e2e.databases import MariaDB
 from tests.e2e.parts import Missing
 from tests.model import values
 from tests.model.checks import typed
-from tests.model.histories import STEPS, Life, history
+from tests.model.histories import STEPS, history
+from tests.model.parts import Life
 from tests.model.source import Table
 
 HISTORIES = 60

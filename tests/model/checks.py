@@ -17,7 +17,8 @@ from ingest.values import instant_micros
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE, Loss
 from tests.formats.one_history.writing import Dialect
 from tests.model import histories, plain, values
-from tests.model.histories import History, Life, history
+from tests.model.histories import History, history
+from tests.model.parts import Life
 from tests.model.source import Table
 
 BATCHES = 3

@@ -7,7 +7,7 @@ message tells: only there may a mirror differ, and then it must say so.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -15,71 +15,9 @@ from ingest.change import Image
 from tests.formats.one_history.history import Event
 from tests.model import values
 from tests.model.conversions import convert
+from tests.model.parts import _NO_KEYS, NAMES, NOISE, TABLES, WIDER, Life, Parts
 from tests.model.source import Clause, Column, Default, Name, Source, Table
 from tests.model.values import RefusedError, literal
-
-DECLARED = (
-    "tinyint", "smallint", "int", "bigint", "tinyint unsigned", "smallint unsigned", "int unsigned",
-    "bigint unsigned", "decimal(6,2)", "decimal(10,2)", "decimal(10,4)", "decimal(20,6)", "float", "double",
-    "varchar(4)", "varchar(20)", "varchar(40)", "text", "date", "datetime", "datetime(6)", "timestamp", "timestamp(6)",
-    "time", "time(3)", "year", "varbinary(6)", "varbinary(20)", "bit(8)", "bit(16)", "enum('new','old')",
-    "enum('new','old','it''s')",
-)  # fmt: skip
-_INTS = ("tinyint", "smallint", "int", "bigint")
-WIDER: dict[str, tuple[str, ...]] = {
-    **{name: (*_INTS[at + 1 :], "decimal(20,6)") for at, name in enumerate(_INTS[:3])},
-    **{
-        f"{name} unsigned": tuple(f"{one} unsigned" for one in _INTS[at + 1 :])
-        for at, name in enumerate(_INTS[:3])
-    },
-    "decimal(6,2)": ("decimal(10,2)", "decimal(20,6)"),
-    "decimal(10,2)": ("decimal(20,6)",),
-    "varchar(20)": ("varchar(40)", "text"),
-    "varchar(40)": ("text",),
-    "float": ("double",),
-    "date": ("datetime", "datetime(6)"),
-    "datetime": ("datetime(6)",),
-    "timestamp": ("timestamp(6)",),
-    "time": ("time(3)",),
-    "varbinary(6)": ("varbinary(20)",),
-    "bit(8)": ("bit(16)",),
-    "enum('new','old')": ("enum('new','old','it''s')", "varchar(20)"),
-}
-"""Types that hold every value of another, unchanged."""
-NOISE = ("ENGINE=InnoDB", "COMMENT = 'x'", "ALGORITHM=COPY", "ROW_FORMAT=DYNAMIC")
-KEYS = ("int", "bigint", "varchar(20)", "smallint unsigned")
-_NO_KEYS = ("text", "json", "timestamp", "float", "double")
-NAMES = ("a", "b", "c", "d", "Total", "note")
-TABLES = ("orders", "items")
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """What may happen in a history: how likely each step is, and what the source is like.
-
-    Args:
-        steps: each step with its weight.
-        types: what columns are declared as.
-        length: the most steps.
-        lower: True for a source whose tables' names ignore letter case.
-        hurried: True if statements and rows may share a second.
-        guards: True for ADD COLUMN IF NOT EXISTS.
-        cases: True if statements spell columns in any letter case.
-        keys: what key columns are declared as.
-        reloads: how a table is loaded again: ``rows``, or before them ``drop`` and ``truncate``.
-        fixed: names whose columns are always declared alike, as a pipeline file declares them.
-    """
-
-    steps: dict[str, int]
-    types: tuple[str, ...] = DECLARED
-    length: int = 18
-    lower: bool = False
-    hurried: bool = False
-    guards: bool = False
-    cases: bool = False
-    keys: tuple[str, ...] = KEYS
-    reloads: tuple[str, ...] = ()
-    fixed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -138,7 +76,7 @@ def history(number: int, life: Life, seed: str = "") -> History:
     return _Writer(number, life, Random(f"{seed}{number}")).write()
 
 
-class _Writer:
+class _Writer(Parts):
     def __init__(self, number: int, life: Life, random: Random) -> None:
         self.random, self.life, self.number = random, life, number
         self.source = Source(
@@ -526,105 +464,11 @@ class _Writer:
             if clause.action in ("change", "drop_key"):
                 self.history.doubt(after, clause.text)
 
-    # --- parts ---
-
-    def type_of(self, declared: Iterable[str]) -> values.Type:
-        return values.read(self.random.choice(tuple(declared)))
-
-    def key_type(self, name: str) -> values.Type:
-        return values.read(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.keys)
-
-    def column(self, name: str, *, added: bool = False) -> Column:
-        kind = values.read(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.types)
-        column = Column(name, kind, nullable=self.random.random() < 0.7)
-        return replace(column, default=self.default(column, added=added))
-
-    def default(self, column: Column, *, added: bool) -> Default | None:
-        """A default of any sort that the type takes."""
-        sort = self.random.choice(("none", "literal", "literal", "null"))
-        if sort == "null" and column.nullable:
-            return Default("NULL", None)
-        if column.type.name == "timestamp" and not column.nullable:
-            return None if added else self.now(column)
-        if sort == "literal" and column.type.name not in ("text", "json", "timestamp"):
-            text = values.value(column.type, self.random)
-            return Default(literal(column.type, text), text)
-        return None
-
-    def unread_default(self, column: Column) -> Default:
-        """A default whose value no statement tells: a moment, an expression, a clock's text of the server's zone."""
-        if column.type.name not in ("datetime", "timestamp"):
-            text = convert("3", values.read("int"), column.type)
-            return Default(self.random.choice(("(1 + 2)", "(greatest(1, 3))")), text, known=False)
-        if column.type.name == "timestamp" and self.random.random() < 0.5:
-            text = values.value(column.type, self.random)
-            return Default(literal(column.type, text), text, known=False)
-        return self.now(column)
-
-    def now(self, column: Column) -> Default:
-        digits = f"({column.type.digits})" if column.type.digits else ""
-        moment = values.wall(_instant(self.source.time // 1000))
-        text = values.instant(moment) if column.type.name == "timestamp" else moment
-        return Default(f"CURRENT_TIMESTAMP{digits}", text, known=False)
-
-    def definition(self, column: Column) -> str:
-        parts = [self.quoted(column.name), self.cased(column.type.declared)]
-        parts.append("NULL" if column.nullable else "NOT NULL")
-        if column.default is not None:
-            parts.append(f"DEFAULT {column.default.sql}")
-        return " ".join(parts)
-
-    def clause(self, one: Clause) -> str:
-        where = ""
-        if one.position is not None:
-            where = " FIRST" if one.position == "first" else f" AFTER {self.quoted(one.position)}"
-        if one.action == "add":
-            assert one.column is not None
-            word = (
-                self.random.choice(("ADD COLUMN ", "ADD "))
-                if not one.guarded
-                else "ADD COLUMN IF NOT EXISTS "
-            )
-            return word + self.definition(one.column) + where
-        return one.text
-
-    def maybe(self, word: str) -> str:
-        return self.random.choice((word, ""))
-
-    def column_name(self, name: str) -> str:
-        """A column's name in any letter case, for columns ignore it."""
-        if self.life.cases and self.random.random() < 0.3:
-            name = self.random.choice((name.upper(), name.lower(), name.title()))
-        return self.quoted(name)
-
-    def quoted(self, name: str) -> str:
-        return f"`{name}`" if self.random.random() < 0.5 else name
-
-    def named(self, table: str) -> str:
-        """A table's name in a statement: alone or with its database, in any letter case if that does not matter."""
-        if self.life.lower:
-            table = self.random.choice((table, table.upper(), table.title()))
-        if self.random.random() < 0.3:
-            return f"{self.quoted(self.database)}.{self.quoted(table)}"
-        return self.quoted(table)
-
-    def cased(self, declared: str) -> str:
-        return declared if "'" in declared or self.random.random() < 0.7 else declared.upper()
-
-    def dressed(self, sql: str) -> str:
-        return f"/* app */ {sql}" if self.random.random() < 0.1 else sql
-
 
 def _moves(event: Event) -> bool:
     """True for a change of the key."""
     before, after = event.before, event.after
     return bool(before and after and any(before[name] != after[name] for name in event.keys))
-
-
-def _instant(seconds: int) -> str:
-    import datetime as dt
-
-    return (values.EPOCH + dt.timedelta(seconds=seconds)).isoformat() + "Z"
 
 
 STEPS: dict[str, Callable[[_Writer], None]] = {
