@@ -24,7 +24,7 @@ from tests.model import values
 from tests.model.checks import typed
 from tests.model.histories import STEPS, history
 from tests.model.parts import Life
-from tests.model.source import Table
+from tests.model.tables import Table
 
 HISTORIES = 60
 SEED = os.environ.get("INGEST_SEED", "")

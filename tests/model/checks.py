@@ -19,7 +19,7 @@ from tests.formats.one_history.writing import Dialect
 from tests.model import histories, plain, values
 from tests.model.histories import History, history
 from tests.model.parts import Life
-from tests.model.source import Table
+from tests.model.tables import Table
 
 BATCHES = 3
 SEEDS = "abcdefghij"  # of the slow tests

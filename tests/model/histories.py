@@ -16,7 +16,8 @@ from tests.formats.one_history.history import Event
 from tests.model import values
 from tests.model.conversions import convert
 from tests.model.parts import _NO_KEYS, NAMES, NOISE, TABLES, WIDER, Life, Parts
-from tests.model.source import Clause, Column, Default, Name, Source, Table
+from tests.model.source import Source
+from tests.model.tables import Clause, Column, Default, Name, Table
 from tests.model.values import RefusedError, literal
 
 

@@ -9,7 +9,8 @@ from random import Random
 
 from tests.model import values
 from tests.model.conversions import convert
-from tests.model.source import Clause, Column, Default, Source
+from tests.model.source import Source
+from tests.model.tables import Clause, Column, Default
 from tests.model.values import literal
 
 DECLARED = (

@@ -1,0 +1,205 @@
+"""The tables of a source database, and what ALTER TABLE makes of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from ingest.change import Image
+from tests.formats.one_history.history import Column as Shape
+from tests.model.conversions import convert, nothing
+from tests.model.values import RefusedError, Type, zero
+
+Key = tuple[object, ...]
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A DEFAULT: its SQL, and the value that it gives; ``known`` if the statement alone tells the value."""
+
+    sql: str
+    value: str | None
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's definition."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+    default: Default | None = None
+
+    def filler(self) -> str | None:
+        """What rows that are already there get when the column is added."""
+        if self.default is not None:
+            return self.default.value
+        if self.nullable:
+            return None
+        found = zero(self.type)
+        if found is None:
+            raise RefusedError(f"{self.type.declared} has no zero that is allowed")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One clause of ALTER TABLE.
+
+    ``action``: add, drop, rename, change, default, drop_key, add_key or nothing.  ``name`` is the column as it
+    is called before the statement, ``column`` its new definition, ``position`` first or a column's name.
+    """
+
+    action: str
+    name: str = ""
+    column: Column | None = None
+    to: str = ""
+    keys: tuple[str, ...] = ()
+    position: str | None = None
+    guarded: bool = False
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Table:
+    """One table: columns, key and rows, these by a number of their own."""
+
+    database: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    rows: dict[int, Image] = field(default_factory=dict)
+    shape: dict[str, Shape] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shape = {one.name: Shape(one.type.logical, one.type.declared) for one in self.columns}
+
+    def column(self, name: str) -> Column:
+        """A column by its name in any letter case."""
+        for one in self.columns:
+            if one.name.lower() == name.lower():
+                return one
+        raise RefusedError(f"{self.name} has no column {name}")
+
+    def has(self, name: str) -> bool:
+        """True if there is a column of the name."""
+        return any(one.name.lower() == name.lower() for one in self.columns)
+
+    def key_of(self, row: Mapping[str, str | None]) -> Key:
+        """A row's typed key."""
+        return tuple(_typed(self.shape[name].logical, row[name]) for name in self.key)
+
+    def check(self, rows: Mapping[int, Image]) -> None:
+        """Refuse two rows of one key, and NULL where there must be none."""
+        if self.key and len({self.key_of(row) for row in rows.values()}) < len(rows):
+            raise RefusedError("a key twice")
+        solid = [one.name for one in self.columns if not one.nullable]
+        if any(row[name] is None for row in rows.values() for name in solid):
+            raise RefusedError("NULL in a column that is NOT NULL")
+
+    def altered(self, clauses: Sequence[Clause], *, strict: bool = True) -> Table:
+        """The table after an ALTER, whose clauses all speak of the table before it."""
+        columns: list[tuple[str | None, Column]] = [(one.name, one) for one in self.columns]
+        key = self.key
+        for clause in sorted(clauses, key=lambda one: one.action == "add"):  # new columns come last
+            key = _apply(clause, self, columns, key)
+        names = [one.name.lower() for _, one in columns]
+        if not names or len(set(names)) < len(names):
+            raise RefusedError("a column twice, or none")
+        if any(name.lower() not in names for name in key):
+            raise RefusedError("a key column that is not there")
+        key = tuple(next(one.name for _, one in columns if one.name.lower() == name.lower()) for name in key)
+        columns = [(old, replace(one, nullable=one.nullable and one.name not in key)) for old, one in columns]
+        rows = {number: _converted(self, row, columns, strict=strict) for number, row in self.rows.items()}
+        found = Table(self.database, self.name, tuple(one for _, one in columns), key, rows)
+        found.check(found.rows)
+        return found
+
+
+def _typed(logical: str, text: str | None) -> object:
+    if text is None or not logical.startswith(_NUMBERS):
+        return text
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return text
+
+
+_NUMBERS = ("int", "uint", "decimal", "year", "bit")
+
+
+def _apply(
+    clause: Clause, before: Table, columns: list[tuple[str | None, Column]], key: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Apply one clause to the columns, each with its name before the statement; the key after it."""
+    if clause.action == "drop_key":
+        if not key:
+            raise RefusedError("no key to drop")
+        return ()
+    if clause.action == "add_key":
+        if key:
+            raise RefusedError("two keys")
+        return clause.keys
+    if clause.action == "add":
+        assert clause.column is not None
+        if before.has(clause.column.name) and clause.guarded:
+            return key
+        columns.append((None, clause.column))
+        _moved(columns, len(columns) - 1, clause.position)
+        return key
+    if clause.action == "nothing":
+        return key
+    was = before.column(clause.name).name
+    at = next((i for i, (old, _) in enumerate(columns) if old == was), None)
+    if at is None or columns[at][1] is not before.column(was):
+        raise RefusedError(f"{was} twice in one statement")
+    old, column = columns[at]
+    if clause.action == "drop":
+        if column.name in key:
+            raise RefusedError("a column of the key")
+        del columns[at]
+        return key
+    if clause.action == "rename":
+        columns[at] = (old, replace(column, name=clause.to))
+    elif clause.action == "default":
+        assert clause.column is not None
+        columns[at] = (old, replace(column, default=clause.column.default))
+    else:
+        assert clause.column is not None
+        columns[at] = (old, clause.column)
+        _moved(columns, at, clause.position)
+    new = columns[at][1].name if clause.position is None else (clause.column or column).name
+    return tuple(new if name == column.name else name for name in key)
+
+
+def _moved(columns: list[tuple[str | None, Column]], at: int, position: str | None) -> None:
+    if position is None:
+        return
+    one = columns.pop(at)
+    if position == "first":
+        columns.insert(0, one)
+        return
+    for i, (_, column) in enumerate(columns):
+        if column.name.lower() == position.lower():
+            columns.insert(i + 1, one)
+            return
+    raise RefusedError(f"no column {position} to stand after")
+
+
+def _converted(
+    table: Table, row: Image, columns: Iterable[tuple[str | None, Column]], *, strict: bool
+) -> Image:
+    found: Image = {}
+    for old, column in columns:
+        if old is None:
+            found[column.name] = column.filler()
+        else:
+            found[column.name] = convert(row[old], table.column(old).type, column.type, strict=strict)
+            if found[column.name] is None and not column.nullable:
+                if strict:
+                    raise RefusedError("NULL in a column that becomes NOT NULL")
+                found[column.name] = nothing(column.type)
+    return found
