@@ -113,7 +113,8 @@ def _spelt(logical: str, value: str) -> set[str]:
 def planted(truth: History, planter: Planter, dialect: Dialect) -> tuple[History, list[set[Row]]]:
     """A history with planted values, and which rows each of its events is about; none for statements.
 
-    A changed key that a dialect sends as a delete and an insert, each in a message of its own, makes another row.
+    A changed key that a dialect sends as a delete and an insert, each in a message of its own, makes another row, unless
+    the two are halves of one place: then an erasure follows the key.
     """
     numbers: dict[Any, Row] = {}
     events: list[Event] = []
@@ -132,10 +133,9 @@ def planted(truth: History, planter: Planter, dialect: Dialect) -> tuple[History
             continue
         old = numbers.pop(key_of(event.before), 0) if event.before else 0
         new = old
-        if not old or (moved := event.after and event.before and key_of(event.after) != key_of(event.before)):
-            split = old and len(dialect.write(History(truth.seed, [event]))) > 1
-            if not old or (moved and split):
-                last = new = last + 1
+        moved = event.after and event.before and key_of(event.after) != key_of(event.before)
+        if not old or (moved and _is_split(dialect, event)):
+            last = new = last + 1
         if event.after:
             numbers[key_of(event.after)] = new
         before = None if event.before is None else planter.row(old or new, event.before)
@@ -144,6 +144,13 @@ def planted(truth: History, planter: Planter, dialect: Dialect) -> tuple[History
         rows.append({old or new, new})
     left = {numbers[key]: planter.row(numbers[key], row) for key, row in truth.rows.items()}
     return History(truth.seed, events, {key_of(row): row for row in left.values()}), rows
+
+
+def _is_split(dialect: Dialect, event: Event) -> bool:
+    """True if a dialect sends a changed key as a delete and an insert that do not name each other."""
+    sent, parse = dialect.write(History(0, [event])), formats.load(dialect.format).parse
+    halves = {change.half for one in sent for change in parse(one, dialect.hints)}
+    return len(sent) > 1 and halves != {0, 1}
 
 
 @dataclass(slots=True)
