@@ -80,6 +80,11 @@ def erase(
                 f"Where these rows were inserted or deleted, other keys were deleted or inserted, as a changed key is: {keys}. "
                 "If they are the same rows', erase them, too."
             )
+        if found.unplaced:
+            output.warning(
+                "The source sends a changed key as a delete and an insert, and these rows' messages have no position that "
+                "connects the two: if the rows had other keys, erase those, too."
+            )
         if dry_run:
             _foresee(found, output_as)
             return
@@ -142,6 +147,7 @@ def _foresee(found: Erasure, output_as: str) -> None:
         "messages": messages,
         "also_from": [one.mirror for one in found.others],
         "perhaps_also": [list(one) for one in found.doubtful],
+        "without_position": found.unplaced,
     }
     if output_as == "json":
         output.json(said)

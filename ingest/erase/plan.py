@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from ingest import formats
 from ingest.bronze.land import last_batch
 from ingest.change import Op
 from ingest.config import conditions
@@ -100,6 +101,7 @@ class Erasure(msgspec.Struct):
     doubtful: list[
         Texts
     ] = []  # keys whose row was inserted or deleted where one of these was deleted or inserted
+    unplaced: int = 0  # inserts and deletes without a position, in sources that send a changed key as a delete and an insert
 
     @property
     def of_mirrors(self) -> list[Erasure]:
@@ -204,9 +206,16 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     cells, named = set[str](), set[Key]()
     found_barriers, of_lanes = [], dict[LaneId, list[Stretch]]()
     doubtful: dict[Key, Texts] = {}
+    splits = {one.name for one in lake.pipeline.sources if formats.load(one.format).ABOUT.split_moves}
+    unplaced = 0
     for lane in lanes:
         mine, rows = _of_lane(lake, mirror, lane, texts, known, named)
         doubtful |= _beside(lake, mirror, lane, rows)
+        if lane[0] in splits:
+            unplaced += sum(
+                is_weak(row["order_key"]) and (row["before"] is None or row["op"] == Op.DELETE)
+                for row in rows
+            )
         if mine:
             found_barriers.append(_barrier(secret, lake, mirror, lane, mine))
             of_lanes[lane] = mine
@@ -241,6 +250,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         cells=sorted(cells),
         others=_others(lake, mirror, of_lanes, known),
         doubtful=sorted(cells for key, cells in doubtful.items() if key not in keys),
+        unplaced=unplaced,
     )
 
 
@@ -503,6 +513,11 @@ def unknown(lake: Lake, erasure: Erasure) -> list[str]:
         found.append(
             f"{counted(len(erasure.doubtful), 'other key')}, inserted or deleted at the places in history at which these rows "
             "were deleted or inserted, as a changed key is: the command has named them; erase those of the same rows"
+        )
+    if erasure.unplaced:
+        found.append(
+            f"other keys of these rows: {counted(erasure.unplaced, 'insert or delete', 'inserts and deletes')} came without a "
+            "position, and their source sends a changed key as a delete and an insert: erase other keys of the same rows, too"
         )
     return [text for text in found if text]
 

@@ -33,7 +33,7 @@ class Games:
 
     def __init__(self, folder: Path, format_name: str) -> None:
         self.folder, self.lines, self.files, self.warm = folder, list[str](), 0, Warm()
-        file = folder / "games.yaml"
+        self.file = file = folder / "games.yaml"
         file.write_text(TEXT.replace("FORMAT", format_name), "utf-8")
         self.pipeline = load(file)
 
@@ -184,3 +184,29 @@ def test_debezium_names_the_key_that_a_row_leaves(tmp_path: Path) -> None:
     row |= {name: json.dumps(getattr(change, name)) for name in ("before", "after")}
     row |= {"event_time": None, "note": None}
     assert {(7,): ("7",), (1,): ("1",)} == evidence.keys_of(row, ("id",), {"id": "int64"})
+
+
+def test_rows_whose_other_keys_cannot_be_known_are_said(tmp_path: Path) -> None:
+    """Flattened rows without positions connect nothing: silence would look like a complete erasure."""
+    games = Games(tmp_path, "debezium")
+    games.file.write_text(
+        games.file.read_text().replace("settle: 1s", "settle: 1s, options: {table: shop.games}")
+    )
+    games.pipeline = load(games.file)
+    games.say({"id": 1, "name": "gone", "__deleted": "false"})
+    games.say({"id": 1, "name": "gone", "__deleted": "true"})
+    games.say({"id": 7, "name": "perhaps", "__deleted": "false"})
+    games.run()
+    erasure = games.planned(1)
+    assert ([("1",)], [], 2) == (erasure.keys, erasure.doubtful, erasure.unplaced)
+    [left] = planning.unknown(games.lake, erasure)
+    assert "2 inserts and deletes came without a position" in left
+
+
+def test_rows_with_positions_are_complete(tmp_path: Path) -> None:
+    """A warning that is always there would not be read."""
+    games = Games(tmp_path, "debezium")
+    games.say(debezium("c", 10, 0, 1, "gone"))
+    games.say(debezium("d", 20, 0, 1, "gone"))
+    games.run()
+    assert (0, []) == (games.planned(1).unplaced, planning.unknown(games.lake, games.planned(1)))
