@@ -115,8 +115,8 @@ class Table:
     """The state that the fold works on: the live rows, and each key's last live values.
 
     The last values outlive a delete, because a key change may arrive as delete(old) and
-    insert(new) whose unavailable values are the old row's.  What a key change inherited is stored under its place: when
-    its message is repeated, the old key may have a new row of the same transaction.
+    insert(new) whose unavailable values are the old row's.  What a key change inherited is stored under its place, or
+    without one under what it says: when its message is repeated, the old key may have a new row.
 
     With ``soft`` a row that is deleted, cleared or leaves its key is kept in ``dead`` as it was last, until its key has a
     row again. It is a row of the mirror, and nothing else: no later change takes values from it. Only if messages are
@@ -246,7 +246,7 @@ def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     after = change.after or {}
     key, old = key_of_change(change, table.keys, table.key_types)
     if old is not None:
-        inherited = _inherited(table, old, key, event.order) if change.partial else None
+        inherited = _inherited(table, old, key, event) if change.partial else None
         yield from _remove(table, old, event, "its key changed")
         if change.partial:
             yield _inherit(table, key, event, inherited)
@@ -259,13 +259,22 @@ def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     )
 
 
-def _inherited(table: Table, old: Key, new: Key, order: Order) -> Image | None:
-    """The values that a key change inherits; the same ones when its message is repeated."""
+def _inherited(table: Table, old: Key, new: Key, event: Placed) -> Image | None:
+    """The values that a key change inherits; the same ones when its message is repeated.
+
+    Without a position a repetition is known by what it says, and by the row that it has moved, which still has the new
+    key: no source moves a row to a key that another row has.
+    """
+    order, change = event
     base = table.rows.get(old)
     values = base.values if base else table.last.get(old)
-    if not order.sequence:  # without a position a repetition cannot be recognised
-        return values
-    return table.inherited.setdefault((*order[:4], order.row, old, new), values)
+    if order.sequence:
+        return table.inherited.setdefault((*order[:4], order.row, old, new), values)
+    images = (frozenset((one or {}).items()) for one in (change.before, change.after))
+    said = (change.event_time, order.row, old, new, *images)
+    moved = table.rows.get(new) if said in table.inherited else None
+    table.inherited[said] = values
+    return moved.values if moved else values
 
 
 def _inherit(table: Table, key: Key, event: Placed, inherited: Image | None) -> Step:

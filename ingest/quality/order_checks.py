@@ -306,32 +306,31 @@ def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: in
 
 
 def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
-    """The number of new partial updates that change the key and equal an earlier change; only without positions.
+    """The number of new partial updates that change the key, equal an earlier change, and found no row that it had moved.
 
     A position would place the repetition at the first one. By arrival it moves the row that has the old key at that
-    time, and inherits from it what the message does not carry.
+    time, and inherits from it what the message does not carry, unless the row that the first one moved is still there.
     """
     weak = lane.order_low is not None and is_weak(lane.order_low)
     if not weak or not lane.key_changes or not subject.keyed or subject.mirror is None:
         return 0
-    row = duck.name("row")
-    updates = (
-        f"SELECT batch, order_key, {row}, event_time, before, after FROM {{changes.change}} "
-        f"WHERE op = 'update' AND partial AND {duck.of_lane(lane.source, lane.table)}"
-    )
-    repeated = lake.ask(
-        f"SELECT DISTINCT n.order_key, n.before, n.after FROM ({updates}) AS n JOIN ({updates}) AS o "
-        f"ON n.before = o.before AND n.after = o.after AND n.{row} = o.{row} "
-        f"WHERE n.event_time IS NOT DISTINCT FROM o.event_time AND n.batch > {since} AND o.order_key < n.order_key"
-    )
     names = [one.name for one in subject.mirror.key_columns]
-    moved = set()
-    for one in repeated:
-        before, after = json.loads(one["before"]), json.loads(one["after"])
-        cells = [(before.get(name), after.get(name)) for name in names]
-        if any(old is not None and new is not None and old != new for old, new in cells):
-            moved.add(one["order_key"])
-    return len(moved)
+    cells = {image: [duck.member(image, name) for name in names] for image in ("before", "after")}
+    pairs = list(zip(cells["before"], cells["after"], strict=True))
+    old = ", ".join(f"coalesce({before}, {after})" for before, after in pairs)
+    new = ", ".join(f"coalesce({after}, {before})" for before, after in pairs)
+    found = lake.ask(
+        f"""WITH changes AS (SELECT batch, order_key, op, partial, {duck.name("row")} AS place, event_time, before, after,
+            [{old}] AS left_key, CASE WHEN op <> 'delete' THEN [{new}] END AS new_key
+            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}),
+        moves AS (FROM changes WHERE op = 'update' AND partial AND left_key <> new_key)
+        SELECT count(DISTINCT n.order_key) AS n FROM moves AS n JOIN moves AS o
+            ON n.before = o.before AND n.after = o.after AND n.place = o.place AND o.order_key < n.order_key
+        WHERE n.event_time IS NOT DISTINCT FROM o.event_time AND n.batch > {since} AND EXISTS (
+            SELECT 1 FROM changes AS r WHERE r.order_key > o.order_key AND r.order_key < n.order_key
+            AND (r.op = 'truncate' OR (r.left_key = n.new_key AND r.new_key IS DISTINCT FROM r.left_key)))"""
+    )
+    return int(found[0]["n"])
 
 
 def _set_back(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
@@ -356,10 +355,15 @@ def _set_back(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int)
         f"FROM {{changes.change}} WHERE op <> 'truncate' AND {of_lane}"
     )
     found = lake.ask(
-        f"SELECT count(*) AS n FROM (SELECT k, max_by(struct_pack(order_key, event_time, said), order_key) AS last "
-        f"FROM ({changes}) WHERE batch > {since} GROUP BY k) AS n WHERE EXISTS (SELECT 1 FROM ({changes}) AS o JOIN "
-        f"({changes}) AS m ON m.k = o.k AND m.order_key > o.order_key AND m.event_time > o.event_time WHERE o.k = n.k "
-        "AND o.said = n.last.said AND o.event_time = n.last.event_time AND m.order_key < n.last.order_key)"
+        f"""WITH changes AS ({changes}),
+        last AS (SELECT k, unnest(max_by(struct_pack(order_key, event_time, said), order_key))
+            FROM changes WHERE batch > {since} GROUP BY k),
+        again AS (SELECT k, last.order_key, event_time, min(changes.order_key) AS first
+            FROM last JOIN changes USING (k, event_time, said)
+            WHERE changes.order_key < last.order_key GROUP BY ALL)
+        SELECT count(DISTINCT k) AS n FROM again JOIN changes USING (k)
+        WHERE changes.order_key > first AND changes.order_key < again.order_key
+        AND changes.event_time > again.event_time"""
     )
     return int(found[0]["n"])
 

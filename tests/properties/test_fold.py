@@ -52,6 +52,41 @@ def test_a_repeated_message_inherits_what_it_did() -> None:
         assert expected == {key: row.values["n"] for key, row in rows.items()}
 
 
+def test_a_repeated_message_without_a_position_finds_the_row_that_it_moved() -> None:
+    """The old key has another row now, whose values the moved row took; the messages after it come again, too."""
+    first, moved, second, newer = (
+        Sent(0, (Change(op=op, before=before, after=after, partial=partial, event_time=time),))
+        for op, before, after, partial, time in (
+            (Op.INSERT, None, {"k0": "1", "n": "first"}, False, 1),
+            (Op.UPDATE, {"k0": "1"}, {"k0": "2"}, True, 2),
+            (Op.INSERT, None, {"k0": "1", "n": "second"}, False, 2),
+            (Op.UPDATE, {"k0": "2"}, {"k0": "2", "n": "newer"}, False, 3),
+        )
+    )
+    for batches, expected in (
+        ([[first, moved, second, moved, second]], {("1",): "second", ("2",): "first"}),
+        ([[first, moved, second], [first, moved, second]], {("1",): "second", ("2",): "first"}),
+        ([[first, moved, second, newer], [moved, second, newer]], {("1",): "second", ("2",): "newer"}),
+    ):
+        rows = fold(placed(batches), ("k0",))
+        assert expected == {key: row.values["n"] for key, row in rows.items()}
+
+
+def test_a_key_may_change_again_in_the_same_way() -> None:
+    """The row that was moved is gone, so this is no repetition."""
+    first, moved, gone, second = (
+        Sent(0, (Change(op=op, before=before, after=after, partial=partial, event_time=1),))
+        for op, before, after, partial in (
+            (Op.INSERT, None, {"k0": "1", "n": "first"}, False),
+            (Op.UPDATE, {"k0": "1"}, {"k0": "2"}, True),
+            (Op.DELETE, {"k0": "2"}, None, False),
+            (Op.INSERT, None, {"k0": "1", "n": "second"}, False),
+        )
+    )
+    rows = fold(placed([[first, moved, gone, second, moved]]), ("k0",))
+    assert {("2",): "second"} == {key: row.values["n"] for key, row in rows.items()}
+
+
 @pytest.mark.parametrize("sequence", [(5,), ()])
 def test_a_repeated_message_leaves_a_deleted_row_as_it_was(sequence: tuple[int, ...]) -> None:
     """A row that is kept after its delete would lose what a partial update before it does not carry."""

@@ -169,7 +169,10 @@ def canal(kind: str, serial: int, word: str, name: str) -> str:
 
 
 def ommove(name: str, again: bool) -> str:
-    """A key change of OMS Canal without its unchanged large column; delivered again after the old key came back."""
+    """A key change of OMS Canal without its unchanged large column, to a key whose row is deleted before it.
+
+    Both are delivered again after the old key came back.
+    """
 
     def row(kind: str, data: dict[str, Any], old: dict[str, Any] | None = None) -> str:
         types = {"id": "int", "memo": "longtext"}
@@ -183,9 +186,11 @@ def ommove(name: str, again: bool) -> str:
         }
         return json.dumps(message | {"old": old and [old], "pkNames": ["id"], "type": kind}) + "\n"
 
+    gone = row("DELETE", {"id": 3, "memo": "old"})
     move = row("UPDATE", {"id": 3, "memo": None}, {"id": 1})
     back = row("INSERT", {"id": 1, "memo": "another"})
-    return move + back if again else row("INSERT", {"id": 1, "memo": "own"}) + move + back
+    first = row("INSERT", {"id": 3, "memo": "old"}) + row("INSERT", {"id": 1, "memo": "own"})
+    return ("" if again else first) + gone + move + back
 
 
 PARTS = {
