@@ -86,9 +86,9 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
     for name, step in _steps(lake, session, parts, messages):
         tell(name, "erasing")
         counts = {kind: n for kind, n in step().items() if n}
-        told = erasure.done.setdefault(name, {})
+        sums = erasure.done.setdefault(name, {})
         for kind, count in counts.items():
-            told[kind] = told.get(kind, 0) + count
+            sums[kind] = sums.get(kind, 0) + count
         erasure.save(lake)
     if erasure.now:
         for name, mirror in {name: one for _, one in parts for name in _tables(lake, one)}.items():

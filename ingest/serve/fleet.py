@@ -42,7 +42,7 @@ class _Slot:
     seen: object = None
     value: Any = None
     has_value: bool = False  # one that was made, and may have been forgotten since
-    failed: bool = False  # it could not be made: whoever asks next is told why
+    failed: bool = False  # it could not be made: whoever asks next gets the reason
     made: float | None = None
     looked: float = 0.0  # when the value was made
     cost: float = 0.0
@@ -180,7 +180,7 @@ class Fleet:
 
     def __init__(self, files: Sequence[Path], soon: float | None = None) -> None:
         self.is_prepared = False  # True once every pipeline was read
-        self._soon = soon  # None: nobody prepares answers, so every question waits
+        self._soon = soon  # None: no answers are prepared, so every question waits
         self._answers = Answers(KEPT + OF_EACH * len(files))
         self._asked: dict[str, float] = {}
         self._look = threading.local()
