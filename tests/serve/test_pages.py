@@ -433,7 +433,7 @@ def test_what_is_old_is_said_wherever_it_is_shown(tmp_path: Path) -> None:
         old["text"],
     )
     page = client.get("/table?pipeline=depot&table=depot.shelf1").text
-    assert "<strong>The newest change is old.</strong>" in page
+    assert "<b>The newest change is old.</b>" in page
     assert "a quiet table looks like a broken export" in page
     assert '<small class="word bad">Failing</small>' in page
     row = re.search(r"<tr>(?:(?!</tr>).)*depot\.shelf1</a></th>", client.get(PAGES["pipeline"]).text)
@@ -444,8 +444,8 @@ def test_what_is_old_is_said_wherever_it_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "told"),
     [
-        ("/table?pipeline=depot&table=depot.box", ["<strong>The table is held.</strong> depot.box has no key", "applied by the first run"]),
-        ("/table?pipeline=depot&table=depot.bins", ["<strong>Rows are missing.</strong> 2 rows are missing"]),
+        ("/table?pipeline=depot&table=depot.box", ["<b>The table is held.</b> depot.box has no key", "applied by the first run"]),
+        ("/table?pipeline=depot&table=depot.bins", ["<b>Rows are missing.</b> 2 rows are missing"]),
         (
             "/reject?pipeline=depot&number=1",
             ["A message could not be decoded: ", "any table of source bins", "kind=message&amp;reason=bad-json#h-each",
