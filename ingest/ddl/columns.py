@@ -434,8 +434,8 @@ _OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is not an
 
 
 def _padded(base64: str, declared: str | None) -> str:
-    """Bytes as BINARY(n) stores them: filled up with zeros."""
-    size = re.fullmatch(r"binary(?:\(([0-9]{1,3})\))?", (declared or "").lower())
+    """Bytes as BINARY(n) stores them, which CHAR(n) CHARACTER SET binary is, too: filled up with zeros."""
+    size = re.fullmatch(r"(?:binary|char|character) ?(?:\(([0-9]{1,3})\))?", (declared or "").lower())
     if size is None:
         return base64
     return values.base64_text(values.bytes_of(base64, "base64").ljust(int(size[1] or 1), b"\0"))
