@@ -26,7 +26,7 @@ from ingest.gold.results import Folded
 from ingest.gold.stage import UNREAD, apply
 from ingest.gold.steps import steps_of
 from ingest.gold.work import open_books
-from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses, targets
+from ingest.lake import commits, decoded_with, faults, identity, lock, mirrors, pauses, targets
 from ingest.lake.envelope import SealError
 from ingest.lake.feeds import wanted
 from ingest.lake.identity import Seen
@@ -141,9 +141,10 @@ def run(
 
 def _written_by_spark(lake: Lake) -> list[str]:
     """A warning if Arrow should write but cannot reach the lake."""
-    if lake.pipeline.writer == "spark" or lake.takes_commits:
+    why = commits.why_no_commits(lake.pipeline.lake)
+    if lake.pipeline.writer == "spark" or not why:
         return []
-    said = f"Spark writes bronze, silver and the small tables, for Arrow does not reach {lake.pipeline.lake}"
+    said = f"Spark writes all tables, for Arrow does not reach {lake.pipeline.lake} ({why})"
     return [f"{said}: `writer: spark` in the pipeline file ends this warning."]
 
 

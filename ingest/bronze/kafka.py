@@ -26,6 +26,7 @@ from ingest.bronze.offsets import KafkaReceipt, Place, Position, Span
 from ingest.bronze.store import REPORT, storing
 from ingest.config import Source
 from ingest.config.secrets import struck
+from ingest.lake import stores
 from ingest.lake.datafiles import Layout
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
@@ -86,7 +87,7 @@ def written(
     """Have tasks write the messages of a plan as files, and return their reports."""
     counting = _counting(found.cluster, found.topics)
     store = storing(layout, batch, now, source=found.source.name, read=counting, seal=seal)
-    return _messages(lake, found, cores).mapInArrow(store, REPORT)
+    return _messages(lake, found, cores).mapInArrow(stores.carried(store, lake.pipeline.lake), REPORT)
 
 
 def reached_offsets(found: Look) -> list[dict[str, Any]]:

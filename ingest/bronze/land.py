@@ -21,7 +21,7 @@ from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.config import Source
 from ingest.errors import IngestError
-from ingest.lake import identity, sealing
+from ingest.lake import identity, sealing, stores
 from ingest.lake.datafiles import Added
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
@@ -129,7 +129,7 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
         numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
         reader = each(tasks, partial(_read_all, names=names))
         store = storing(layout, batch, now, read=reader, seal=seal)
-        reports.append(numbers.mapInArrow(store, REPORT))
+        reports.append(numbers.mapInArrow(stores.carried(store, lake.pipeline.lake), REPORT))
     elif work:
         store = storing(layout, batch, now, seal=seal)
         rows += [row for page in store(_read_all(work, names)) for row in page.to_pylist()]

@@ -91,9 +91,10 @@ def _pause(every: str) -> float | None:
 
 def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
     """Find a lake in use, or one that cannot be written, before Spark is started for nothing."""
-    from ingest.lake import lock
+    from ingest.lake import lock, stores
 
     for pipeline in pipelines:
+        stores.allow(pipeline)
         try:
             lock.check(pipeline.lake)
         except LockedError:

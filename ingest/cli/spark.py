@@ -66,14 +66,23 @@ def session_for(
             begun()
         return found
 
-    local = all("://" not in one.lake for one in pipelines)  # a store's lock is held by Spark's client
-    deferred = (deferred or begun is not None) and local and can_wait(first.master)
+    deferred = (
+        (deferred or begun is not None) and can_wait(first.master) and not any(map(_needs_spark, pipelines))
+    )
     spark: Any = Deferred(start, first.master) if deferred else start()
     try:
         yield spark
     finally:
         if not warm:
             stop(spark)
+
+
+def _needs_spark(pipeline: Pipeline) -> bool:
+    """True for a lake whose lock only Spark's client can hold."""
+    from ingest.lake import commits, stores
+
+    stores.allow(pipeline)
+    return "://" in pipeline.lake and bool(commits.why_no_commits(pipeline.lake))
 
 
 def usable(spark: SparkSession) -> bool:

@@ -33,7 +33,7 @@ def erase(lake: Lake) -> int:
     Args:
         lake: the lake, whose lock the caller holds.
     """
-    if not lake.is_local or not barriers.read(lake).lanes:
+    if not lake.is_folder or not barriers.read(lake).lanes:
         return 0
     newest = decisions.read(lake).newest(ERASED_LATE).get(BRONZE.name)
     since, last = int(newest.value["batch"]) if newest else 0, lake.decoded()

@@ -135,7 +135,7 @@ def refuse(lake: Lake) -> None:
         IngestError: the lake is in a store without folders, a batch waits, or another erasure is not done.
     """
     file = lake.pipeline.file
-    if not lake.is_local:
+    if not lake.is_folder:
         raise IngestError(
             f"{lake.pipeline.lake} is not a folder of this machine: `ingest erase` works on lakes in folders."
         )

@@ -25,7 +25,7 @@ from ingest.gold.lane import Lane, LaneId, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged
 from ingest.gold.results import MirrorCommit
-from ingest.lake import commits
+from ingest.lake import commits, stores
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
 from ingest.lake.delta import Snapshot
@@ -208,7 +208,9 @@ def _kept(folder: str, before: Snapshot) -> dict[str, pa.BooleanArray]:
     """By file name, the rows that deletion vectors leave."""
     if not any(one.vector for one in before.files):
         return {}
-    found = pa.table(DeltaTable(folder, version=before.version).deletion_vectors())
+    options = stores.options_at(folder) or None
+    table = DeltaTable(stores.address(folder), version=before.version, storage_options=options)
+    found = pa.table(table.deletion_vectors())
     names = (str(one).rpartition("/")[2] for one in found["filepath"].to_pylist())
     return {
         name: one.values for name, one in zip(names, found["selection_vector"], strict=True) if one.is_valid
@@ -254,9 +256,8 @@ def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterat
         yield from pool.map(lambda work: make(work, rows), works)
         return
     groups = _groups(works, cores(lake.spark))
-    frame = lake.spark.range(0, len(groups), 1, len(groups)).mapInArrow(
-        _task(groups, files), "written STRING"
-    )
+    task = stores.carried(_task(groups, files), lake.pipeline.lake)
+    frame = lake.spark.range(0, len(groups), 1, len(groups)).mapInArrow(task, "written STRING")
     for row in frame.collect():
         yield msgspec.json.decode(row["written"], type=Written)
 

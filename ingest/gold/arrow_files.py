@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from ingest.gold.arrow_fold import (
 )
 from ingest.gold.collision import CollisionError
 from ingest.gold.lane import LaneId
-from ingest.lake import conditions, vectors
+from ingest.lake import conditions, stores, vectors
 from ingest.lake.schemas import CPU
 from ingest.lake.stamps import TIME, columns_for, stamped
 
@@ -154,7 +153,7 @@ def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
     first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
     wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
     wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
-    return ds.dataset(list(files), format="parquet").to_table(columns=list(columns), filter=wanted)
+    return stores.dataset_of(files, format="parquet").to_table(columns=list(columns), filter=wanted)
 
 
 def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
@@ -199,8 +198,8 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
         NotPlain: they take more.
     """
     found = None
-    if Path(file).stat().st_size < SAMPLED or _likely_bytes(file) <= most:
-        found = ds.dataset([file], schema=stored, format=_PARQUET).to_table()
+    if stores.size(file) < SAMPLED or _likely_bytes(file) <= most:
+        found = stores.dataset_of([file], schema=stored, format=_PARQUET).to_table()
     if found is None or found.nbytes > most:
         raise _too_much()
     return found
@@ -212,7 +211,7 @@ def _too_much() -> NotPlain:
 
 def _likely_bytes(file: str) -> int:
     """What a file's rows take in memory, by the first rows of each row group: a group can only be read whole."""
-    with pq.ParquetFile(file) as parquet:
+    with pq.ParquetFile(stores.opened(file) if "://" in file else file) as parquet:
         groups = range(parquet.num_row_groups)
         samples = [next(parquet.iter_batches(SAMPLE, row_groups=[group]), None) for group in groups]
         rows = [parquet.metadata.row_group(group).num_rows for group in groups]
@@ -229,7 +228,8 @@ def _touched(
     Raises:
         NotPlain: the rows take more memory than so many bytes.
     """
-    [file] = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET).get_fragments()
+    dataset = stores.dataset_of([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET)
+    [file] = dataset.get_fragments()
     firsts = np.cumsum([0, *(group.num_rows for group in file.row_groups)])
     left = np.ones(firsts[-1], np.bool_)
     if kept is not None:
@@ -280,17 +280,17 @@ def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
 def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
     """Write a table's rows to a new file in its folder; returns its name and size."""
     name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    Path(work.folder).mkdir(parents=True, exist_ok=True)
+    file = stores.created(f"{work.folder}/{name}")
     # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
     ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
     pq.write_table(
         rows,
-        f"{work.folder}/{name}",
+        file,
         compression="zstd",
         write_statistics=ended,
         store_decimal_as_integer=True,
     )
-    return name, Path(work.folder, name).stat().st_size
+    return name, stores.finished(f"{work.folder}/{name}", file)
 
 
 def _statistics(rows: pa.Table, work: Work) -> str:

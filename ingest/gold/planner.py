@@ -109,8 +109,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         work = whole_of(lake.pipeline, books, ledger, plan)
     found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
     why = found.why_spark or _why_not_read(lake, mirror, work)
-    if not why and not lake.takes_commits:
-        why = "the lake's file system has no hard links, without which Arrow commits nothing"
+    why = why or commits.why_no_commits(lake.pipeline.lake)
     return replace(found, why_spark=why or _judged_otherwise(lake.pipeline, ledger, found))
 
 
@@ -198,9 +197,6 @@ def _not_plain(
     stated = any(steps.new for _, steps in work)
     reasons = {
         "rewrite_budget is 0": pipeline.rewrite_budget == 0,
-        "the lake is in a store, or in a folder that delta-rs takes for another": not commits.within_reach(
-            pipeline.lake
-        ),
         "it has a change feed": rule.change_feed,
         "of the type of its key": any(
             types.family(one.type) not in _KEYS and types.delta(one.type) != "STRING"
@@ -221,7 +217,9 @@ def _not_plain(
         ),
         "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST,
     }
-    return next((why for why, holds in reasons.items() if holds), "")
+    if found := next((why for why, holds in reasons.items() if holds), ""):
+        return found
+    return "" if commits.within_reach(pipeline.lake) else commits.why_no_commits(pipeline.lake)
 
 
 def rows_merged(work: Work) -> bool:

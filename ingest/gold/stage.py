@@ -75,11 +75,12 @@ class _Stage:
 
     def fold(self, plans: list[Plan]) -> Iterable[Folded]:
         """Fold all mirrors: those that Arrow can first and together, then each of the others by Spark."""
-        spark, done = self.lake.spark, []
+        spark, done, held = self.lake.spark, [], set[str]()
         with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
             # A session that has not started may start here, and must do so in this thread, which takes signals
             side_by_side = pool.map if has_started(spark) else map
-            foreseen = [one for one in side_by_side(self._foreseen, plans) if one is not None]
+            looks = side_by_side(lambda one: self._foreseen(one, held), plans)
+            foreseen = [one for one in looks if one is not None]
             commits: dict[str, MirrorCommit] = {}
             if plain := [one for one in foreseen if one.work and not one.why_spark]:
                 from ingest.gold.apply_arrow import fold  # few batches need delta-rs
@@ -97,18 +98,23 @@ class _Stage:
             if not has_started(spark):  # a mirror that is folded again may start it in this thread
                 done = [fold_one(one) for one in plans if one.whole]
                 plans = [one for one in plans if not one.whole]
-            if any(_needs_spark(one, folds, commits) for one in plans):
+            if any(_needs_spark(one, folds, commits) for one in plans if one.mirror.path not in held):
                 start(spark)
             done += pool.map(fold_one, plans)
         return done
 
-    def _foreseen(self, plan: Plan) -> FoldPlan | None:
-        """The plan for a mirror; None if the mirror's own fold must decide it, or must report the error."""
+    def _foreseen(self, plan: Plan, held: set[str]) -> FoldPlan | None:
+        """The plan for a mirror; None if the mirror's own fold must decide it, or must report the error.
+
+        ``held`` gets the paths of the mirrors that will only be held.
+        """
         if plan.whole or not (plan.mirror.keys or plan.is_keyless) or self.lake.stop():
             return None
         try:
             return fold_plan(self.lake, self.batch, plan)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, HeldError):
+                held.add(plan.mirror.path)
             return None
 
     def _one(self, plan: Plan, fold: FoldPlan | None, commit: MirrorCommit | None) -> Folded:

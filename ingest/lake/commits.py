@@ -21,9 +21,11 @@ from urllib.parse import quote
 import orjson
 
 from ingest.errors import IngestError
-from ingest.lake import delta
+from ingest.lake import delta, stores
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from ingest.lake.datafiles import Added  # Arrow, which not all callers need
 
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
@@ -38,17 +40,33 @@ class TakenError(IngestError):
 
 
 def within_reach(path: str) -> bool:
-    """True for a table that can be written here; on other stores Spark does it.
+    """True for a table that can be written here, as far as that is known without writing; on others Spark does it.
 
-    The library reads %20 in a folder's name as a space, and opens another folder for a backslash: such a lake is left
-    to Spark, too.
+    delta-rs reads %20 in a folder's name as a space, and opens another folder for a backslash: such a lake is left to
+    Spark, too.
     """
-    return "://" not in path and not _ODD.search(path)
+    return not _ODD.search(path) and not ("://" in path and stores.why_no_commits(path, writes=False))
+
+
+def takes_commits(lake: str) -> bool:
+    """True for a lake where exactly one of two writers can create a file."""
+    return not stores.why_no_commits(lake) if "://" in lake else _has_links(lake)
+
+
+def why_no_commits(lake: str) -> str:
+    """Why a lake takes no commits without Spark, as the end of a sentence; empty if it does."""
+    if within_reach(lake) and takes_commits(lake):
+        return ""
+    if "://" in lake and (why := stores.why_no_commits(lake)):
+        return why
+    if not within_reach(lake):
+        return "delta-rs takes the lake's name for another"
+    return "the lake's file system has no hard links, without which Arrow commits nothing"
 
 
 @lru_cache
-def takes_commits(folder: str) -> bool:
-    """True for a lake whose file system has hard links: only they give a name to exactly one of two writers.
+def _has_links(folder: str) -> bool:
+    """True for a file system with hard links: only they give a name to exactly one of two writers.
 
     Some mounts of object stores have none. For a folder that does not exist yet, its parent decides.
     """
@@ -77,11 +95,12 @@ def create(
 
     with contextlib.suppress(CommitFailedError):  # another run was faster: the table exists
         DeltaTable.create(
-            path,
+            stores.address(path),
             schema=Schema.from_json(schema),
             mode="ignore",
             partition_by=list(partition_by),
             configuration=dict(properties),
+            storage_options=stores.options_at(path) or None,
             commit_properties=CommitProperties({"userMetadata": metadata}, max_commit_retries=0),
         )
 
@@ -150,10 +169,9 @@ class Staged(NamedTuple):
 
     def link(self, path: str) -> None:
         """Give its files a second name in the folder of another table, whose commit may name them then."""
-        Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
+        _begin(path)
         for one in self.state.files:
-            with contextlib.suppress(FileExistsError):
-                os.link(Path(self.folder, one.place), Path(path, one.place))
+            stores.link(f"{self.folder}/{one.place}", f"{path}/{one.place}")
 
 
 class NewRows(NamedTuple):
@@ -176,7 +194,7 @@ def write(path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer
     Returns:
         False if another commit was faster: nothing is committed then.
     """
-    Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
+    _begin(path)
     if not _put(path, state.version + 1, _changing(path, state, rows, metadata, writer, batch)):
         return False
     _checkpoint(path, state.version + 1, _MIRROR_CHECKPOINT)
@@ -254,7 +272,7 @@ def _with_vector(path: str, one: delta.DataFile, vector: Mapping[str, Any]) -> I
     stats = orjson.loads(one.stats)
     if vector["cardinality"] < stats["numRecords"]:
         loose = orjson.dumps({**stats, "tightBounds": False}).decode()
-        written_at = Path(path, one.place).stat().st_mtime_ns // 1_000_000
+        written_at = stores.written_at(f"{path}/{one.place}")
         added = _add(Added(one.place, one.size, dict(one.partition), loose, written_at))
         yield {"add": {**added["add"], "deletionVector": vector}}
 
@@ -335,10 +353,13 @@ def _add(one: Added) -> dict[str, Any]:
 
 def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
     """Write a log entry atomically, unless it exists; what a killed process leaves does not have an entry's name."""
+    entry = b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in actions)
+    if "://" in path:
+        return stores.put_new(f"{path}/_delta_log/{version:020d}.json", entry)
     log = Path(path, "_delta_log")
     whole = log / f".{uuid.uuid4()}.tmp"
     try:
-        whole.write_bytes(b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in actions))
+        whole.write_bytes(entry)
         os.link(whole, log / f"{version:020d}.json")
     except FileExistsError:
         return False
@@ -347,22 +368,32 @@ def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
     return True
 
 
+def _begin(path: str) -> None:
+    """Make a table's folders; a store has none."""
+    if "://" not in path:
+        Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
+
+
+def _table(path: str) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(stores.address(path), storage_options=stores.options_at(path) or None)
+
+
 def _checkpoint(path: str, version: int, every: int = _CHECKPOINT) -> None:
     """Write a checkpoint now and then; old log entries stay until `ingest maintain`, which keeps the promised
     versions.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     if version and version % every == 0:
         # the checksum that Hadoop's client keeps for a file it wrote: it would report another writer's file as damaged
-        Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
+        if "://" not in path:
+            Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
         with contextlib.suppress(DeltaError, OSError):  # the commit is written, and the next one tries again
-            DeltaTable(path).create_checkpoint()
+            _table(path).create_checkpoint()
 
 
 def clean(path: str) -> None:
     """Drop log entries older than the retention, except those that a newer version needs."""
-    from deltalake import DeltaTable
-
-    DeltaTable(path).cleanup_metadata()
+    _table(path).cleanup_metadata()

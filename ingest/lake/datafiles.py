@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
@@ -21,6 +20,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from ingest.lake import stores
 
 _GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the folder name of NULL in every engine
@@ -159,11 +160,12 @@ class _File:
     waiting: list[pa.Table] = field(default_factory=list)
     bounds: dict[str, _Bounds] = field(default_factory=dict)
     writer: pq.ParquetWriter | None = None
+    file: Any = None
 
     @property
-    def place(self) -> Path:
-        """The file in the file system."""
-        return Path(self.layout.folder, self.path)
+    def place(self) -> str:
+        """The file in the file system, or in a store."""
+        return f"{self.layout.folder}/{self.path}"
 
     def write(self, rows: pa.Table) -> None:
         self.waiting.append(rows)
@@ -190,12 +192,12 @@ class _File:
     def _opened(self) -> pq.ParquetWriter:
         folders = [f"{quote(name)}={quote(value or _NO_VALUE)}" for name, value in self.partition.items()]
         self.path = "/".join([*folders, f"part-{uuid.uuid4()}.zstd.parquet"])
-        self.place.parent.mkdir(parents=True, exist_ok=True)
+        self.file = stores.created(self.place)
         names = self.stored.names
         self.bounds = {name: _Bounds() for name in self.layout.statistics if name in names}
         repeated = [name for name in self.layout.repeated if name in names]
         return pq.ParquetWriter(
-            self.place,
+            self.file,
             self.stored,
             compression="zstd",
             use_dictionary=repeated,
@@ -207,6 +209,7 @@ class _File:
             self._flush()
         assert self.writer is not None
         self.writer.close()
+        size = stores.finished(self.place, self.file)
         short = {name: one for name, one in self.bounds.items() if one.is_short}
         stats = {
             "numRecords": self.rows,
@@ -215,15 +218,15 @@ class _File:
             "nullCount": {name: one.nulls for name, one in self.bounds.items()},
         }
         now = int(time.time() * 1000)
-        return Added(self.path, self.place.stat().st_size, self.partition, orjson.dumps(stats).decode(), now)
+        return Added(self.path, size, self.partition, orjson.dumps(stats).decode(), now)
 
     def discard(self) -> None:
         """Remove the file, if it exists."""
         if self.writer is not None:
             with contextlib.suppress(Exception):
                 self.writer.close()
-            with contextlib.suppress(OSError):
-                self.place.unlink()
+            with contextlib.suppress(OSError, stores.StoreError):
+                stores.remove(self.place)
 
 
 def written(layout: Layout, rows: pa.Table | pa.RecordBatch) -> list[Added]:
@@ -259,10 +262,11 @@ class FilePart:
     def _open(self) -> Iterator[pq.ParquetFile]:
         """Open the file; errors name it."""
         try:
+            file = stores.opened(self.path) if "://" in self.path else self.path
             with pq.ParquetFile(
-                self.path, coerce_int96_timestamp_unit="us"
-            ) as file:  # as other writers store times
-                yield file
+                file, coerce_int96_timestamp_unit="us"
+            ) as found:  # as other writers store times
+                yield found
         except (pa.ArrowException, OSError) as error:
             error.add_note(f"in {self.path}")
             raise

@@ -7,6 +7,7 @@ millisecond, which matters for 500 mirrors; a library that also writes takes fiv
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ import orjson
 
 from ingest.errors import IngestError
 from ingest.lake import duck, stores
-from ingest.lake.stores import Place
+from ingest.lake.stores import Place, StoredPath
 
 _COMMIT = re.compile(r"(\d{20})\.json\Z")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet\Z")
@@ -127,6 +128,8 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
         UnreadableError: the log is damaged, no longer has the version, or uses something that is not supported here.
     """
     log = stores.place(folder) / "_delta_log"
+    if version is None and isinstance(log, StoredPath) and (found := _newer(folder, log)) is not None:
+        return found
     commits, checkpoints = _listed(log, version)
     if version is None and not commits and not checkpoints:
         return NO_TABLE
@@ -149,10 +152,36 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
     return seen.snapshot
 
 
+def _newer(folder: str, log: StoredPath) -> Snapshot | None:
+    """The state of a table in a store from what was read of it before; None if its log has to be listed whole."""
+    seen = _last.get(str(log))
+    if seen is not None and log.is_settled:
+        return seen.snapshot
+    there = None if seen is None else log.since(seen.newest.name)
+    if seen is None or there is None or _marks(there.get(seen.newest.name)) != seen.identity:
+        return None
+    last = max((int(found[1]) for found in map(_COMMIT.match, there) if found), default=seen.version)
+    if last == seen.version:
+        return seen.snapshot
+    name = f"{last:020d}.json"
+    state = seen.state.copy()
+    try:
+        for number in range(seen.version + 1, last + 1):
+            state.take(_actions(log / f"{number:020d}.json"))
+    except FileNotFoundError:
+        return None
+    found = state.snapshot(folder, last)
+    _last[str(log)] = _Seen(last, log / name, _marks(there[name]), state, found)
+    return found
+
+
 def _identity(file: Place) -> tuple[int, ...]:
     """A value that changes whenever the file does."""
-    found = file.stat()
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return _marks(file.stat())
+
+
+def _marks(found: os.stat_result | None) -> tuple[int, ...]:
+    return () if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 @lru_cache(maxsize=256)

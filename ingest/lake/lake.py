@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
-from ingest.lake import commits, delta, log
+from ingest.lake import commits, delta, duck, log, stores
 from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, arrow_schema, fitted, table_of, written
 from ingest.lake.delta import UnreadableError, metadata_of
@@ -51,6 +51,10 @@ class Lake(Tables):
     _landings: dict[int, str | None] = field(default_factory=dict)
     # one thread creates or extends a table, or appends a frame
     _creating: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        if stores.allow(self.pipeline, writes=True):
+            duck.connection.cache_clear()  # without one, no files of stores can be opened
 
     def path(self, name: str) -> str:
         """The absolute path of a table by its name under the lake."""
@@ -197,6 +201,7 @@ class Lake(Tables):
         else:
             nothing = self.spark.createDataFrame([], schema.columns)
             self._writing(nothing, schema, NO_TABLE).option("userMetadata", metadata).save(path)
+        stores.unsettle(path)
         self._known.add(schema.name)
 
     def _one_creates(self, schema: TableSchema) -> AbstractContextManager[object]:
@@ -214,6 +219,7 @@ class Lake(Tables):
             elif missing:
                 columns = schema.part_ddl(*missing)
                 self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
+                stores.unsettle(self.path(schema.name))
             self._known.add(schema.name)
         return state
 
@@ -229,8 +235,14 @@ class Lake(Tables):
 
     @property
     def is_local(self) -> bool:
-        """True if logs are read without Spark: the lake is not in a store that only Hadoop reaches."""
-        return commits.within_reach(self.pipeline.lake)
+        """True if logs are read without Spark: the lake is in a folder, or in a store that takes Arrow's commits."""
+        lake = self.pipeline.lake
+        return commits.within_reach(lake) and ("://" not in lake or commits.takes_commits(lake))
+
+    @property
+    def is_folder(self) -> bool:
+        """True if the lake is a folder of this machine."""
+        return "://" not in self.pipeline.lake and self.is_local
 
     @property
     def takes_commits(self) -> bool:
@@ -297,6 +309,7 @@ class Lake(Tables):
             .option("userMetadata", self.metadata(batch))
             .save(self.path(schema.name))
         )
+        stores.unsettle(self.path(schema.name))
         self._check_ours(schema.name, before, batch)
 
     def _append_files(
@@ -353,6 +366,7 @@ class Lake(Tables):
         if new_schema:  # this would also drop a partitioning
             writing = writing.option("overwriteSchema", "true")
         writing.save(self.path(name))
+        stores.unsettle(self.path(name))
 
     def append_unguarded(
         self, rows: list[tuple[Any, ...]], schema: TableSchema, marks: Mapping[str, object] = NOTHING
@@ -373,6 +387,7 @@ class Lake(Tables):
             state = self._grown(schema)
             frame = self.spark.createDataFrame(rows, schema.columns).coalesce(1)
             self._writing(frame, schema, state).option("userMetadata", metadata).save(self.path(schema.name))
+            stores.unsettle(self.path(schema.name))
             self._known.add(schema.name)
 
     def last_mark(self, name: str, mark: str) -> int | None:

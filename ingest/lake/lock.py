@@ -23,6 +23,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from ingest.errors import IngestError, LockedError, SetupError, first_line
+from ingest.lake import stores
 
 NAME = "_ingest.lock"
 HEARTBEAT = 10.0  # seconds between two heartbeats in a store
@@ -42,7 +43,11 @@ def held(lake: str, what: str) -> Iterator[None]:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    with _held_object(StoredFile(lake), what) if "://" in lake else _held_file(lake, what):
+    if "://" not in lake:
+        with _held_file(lake, what):
+            yield
+        return
+    with _held_object(StoredFile(lake) if stores.why_no_commits(lake) else StoredObject(lake), what):
         yield
 
 
@@ -53,13 +58,17 @@ def name_jvm() -> None:
 
 
 def check(lake: str) -> None:
-    """Raise before Spark starts what `held` would raise later; a lake in a store is not checked.
+    """Raise before Spark starts what `held` would raise later; a lake in a store is checked if its lock can be read.
 
     Raises:
         LockedError: a live run holds the lake.
         SetupError: the lake cannot be written.
     """
-    if "://" not in lake:
+    if "://" in lake:
+        with contextlib.suppress(stores.StoreError):
+            if not stores.why_no_commits(lake, writes=False):
+                _refuse_held(StoredObject(lake))
+    else:
         file, left = _locked(lake)
         if not left:  # else `held` waits for the rest of the dead run
             _forget(lake)
@@ -196,12 +205,10 @@ def _runs(jvm: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _held_object(lock: StoredFile, what: str) -> Iterator[None]:
+def _held_object(lock: StoredFile | StoredObject, what: str) -> Iterator[None]:
     mine = _holder(what)
     if not lock.create(mine):
-        age, holder = lock.age(mine["token"]), _parsed(lock.read())
-        if age is not None and age < STALE:
-            raise _in_use(lock.lake, holder, f"another run, whose lock {lock.path} is damaged")
+        _refuse_held(lock, mine["token"])
         lock.replace(mine)
         if _parsed(lock.read()).get("token") != mine["token"]:
             raise LockedError(f"Another run took over the lake {lock.lake} at the same moment: run again.")
@@ -217,12 +224,51 @@ def _held_object(lock: StoredFile, what: str) -> Iterator[None]:
             lock.remove(lock.path)
 
 
-def _beat(lock: StoredFile, mine: dict[str, Any], stop: threading.Event) -> None:
+def _refuse_held(lock: StoredFile | StoredObject, token: str = "") -> None:
+    """Refuse a lake whose holder is alive, or has died too recently to be sure."""
+    age, holder = lock.age(token), _parsed(lock.read())
+    if age is not None and age < STALE:
+        raise _in_use(lock.lake, holder, f"another run, whose lock {lock.path} is damaged")
+
+
+def _beat(lock: StoredFile | StoredObject, mine: dict[str, Any], stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT):
         with contextlib.suppress(OSError, IngestError):  # the next heartbeat may succeed
             if _parsed(lock.read()).get("token") != mine["token"]:
                 return
             lock.replace(mine)
+
+
+class StoredObject:
+    """The lock's file in a store that admits one of two writers, without Spark."""
+
+    def __init__(self, lake: str) -> None:
+        self.lake = lake.rstrip("/")
+        self.path = _path(lake)
+
+    def create(self, holder: dict[str, Any]) -> bool:
+        """Take the lock if it is free; of two runs at once the store admits one."""
+        stores.unsettle(self.lake)  # another run may have written until now
+        return stores.put_new(self.path, json.dumps(holder).encode())
+
+    def age(self, _token: str) -> float | None:
+        """Seconds since the lock was written, by the clock of the store; None if it is gone."""
+        return stores.age(self.path)
+
+    def read(self) -> bytes:
+        """The lock's content; empty if there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            return stores.contents(self.path)
+        return b""
+
+    def replace(self, holder: dict[str, Any]) -> None:
+        """Overwrite the holder."""
+        stores.write(self.path, json.dumps(holder).encode())
+
+    def remove(self, path: str) -> None:
+        """Delete the lock, if it can be."""
+        with contextlib.suppress(stores.StoreError):
+            stores.remove(path)
 
 
 class StoredFile:

@@ -23,8 +23,7 @@ def append(
     """
     path, metadata = lake.path(schema.name), json.dumps({"run": run, **marks})
     state = lake.snapshot(schema.name)
-    reached = commits.within_reach(lake.pipeline.lake) and commits.takes_commits(lake.pipeline.lake)
-    if not reached or (state.exists and not state.is_plain):
+    if commits.why_no_commits(lake.pipeline.lake) or (state.exists and not state.is_plain):
         raise IngestError(f"{path} can only be written with Spark, so the result was not kept.")
     if not state.exists:
         fields = json.dumps({"type": "struct", "fields": schema.fields})

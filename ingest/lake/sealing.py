@@ -22,7 +22,7 @@ from ingest.config.masks import fingerprint
 from ingest.config.model import Sealing
 from ingest.config.scalars import KEY_BYTES, key_bytes
 from ingest.errors import IngestError, SetupError, command, counted
-from ingest.lake import decisions, stores
+from ingest.lake import commits, decisions, stores
 from ingest.lake.decisions import KEY_DROPPED, SEALED, Decision
 from ingest.lake.envelope import (
     ID_BYTES,
@@ -389,7 +389,8 @@ def _folder(lake: Tables) -> _Folder:
     path = f"{lake.pipeline.lake.rstrip('/')}/{FOLDER}"
     if "://" not in path:
         return _LocalFolder(path)
-    return _StoredFolder(path) if hasattr(lake, "spark") else _ReadFolder(path)
+    reached = not hasattr(lake, "spark") or not commits.why_no_commits(lake.pipeline.lake)
+    return _ReachedFolder(path) if reached else _StoredFolder(path)
 
 
 class _LocalFolder(_Folder):
@@ -435,14 +436,20 @@ class _LocalFolder(_Folder):
             ) from None
 
 
-class _ReadFolder(_Folder):
-    """A folder in a store that is read without Spark."""
+class _ReachedFolder(_Folder):
+    """A folder in a store that is reached without Spark."""
 
     def listed(self) -> Iterable[str]:
         return stores.names(stores.place(self.path))
 
     def read(self, name: str) -> bytes:
         return stores.contents(f"{self.path}/{name}")
+
+    def write(self, name: str, data: bytes) -> None:
+        stores.write(f"{self.path}/{name}", data)
+
+    def remove(self, name: str) -> None:
+        stores.remove(f"{self.path}/{name}")
 
 
 class _StoredFolder(_Folder):

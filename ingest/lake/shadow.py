@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ingest.lake import stores
 from ingest.lake.lake import Lake
 
 _FOLDER = "_rebuild"  # the underscore hides it from readers of the lake
@@ -30,7 +31,7 @@ def clean(lake: Lake) -> int:
     The caller holds the lake's lock, so no other rebuild runs.
     """
     folder = Path(lake.path(_FOLDER))
-    if not lake.is_local or not folder.is_dir():
+    if not lake.is_folder or not folder.is_dir():
         return 0
     files = sum(one.is_file() for one in folder.rglob("*"))
     shutil.rmtree(folder, ignore_errors=True)
@@ -38,10 +39,13 @@ def clean(lake: Lake) -> int:
 
 
 def _remove(lake: Lake, folder: str) -> None:
-    if lake.is_local:
+    if lake.is_folder:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # another table is rebuilt there
             Path(folder).parent.rmdir()
+        return
+    if lake.takes_commits:
+        stores.remove_folder(folder)
         return
     jvm: Any = lake.spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(folder)

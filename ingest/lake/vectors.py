@@ -11,10 +11,11 @@ import struct
 import uuid
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ingest.lake import stores
 
 Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 """Numbers of a file's rows, from 0, increasing."""
@@ -41,7 +42,7 @@ def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
         whole = [len(vector).to_bytes(4, "big"), vector, zlib.crc32(vector).to_bytes(4, "big")]
         parts += whole
         at += sum(map(len, whole))
-    Path(folder, f"deletion_vector_{name}.bin").write_bytes(b"".join(parts))
+    stores.write(f"{folder}/deletion_vector_{name}.bin", b"".join(parts))
     return found
 
 

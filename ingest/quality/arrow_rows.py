@@ -13,7 +13,7 @@ import pyarrow as pa
 from ingest import types
 from ingest.change import TableId
 from ingest.fold import Key, KeyCellError, typed
-from ingest.lake import names
+from ingest.lake import names, stores
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
@@ -53,9 +53,9 @@ def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Ite
     """Read with delta-rs, which supports deletion vectors and skips files by their statistics."""
     from deltalake import DeltaTable, QueryBuilder  # a heavy import, not needed if Spark has to read
 
-    found = (
-        QueryBuilder().register("t", DeltaTable(lake.path(name))).execute(_query("t", columns, where, _RUST))
-    )
+    path = lake.path(name)
+    table = DeltaTable(stores.address(path), storage_options=stores.options_at(path) or None)
+    found = QueryBuilder().register("t", table).execute(_query("t", columns, where, _RUST))
     for rows in pa.RecordBatchReader.from_stream(found):
         yield pa.RecordBatch.from_arrays([_plain(column) for column in rows.columns], names=rows.schema.names)
 

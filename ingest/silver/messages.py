@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.lake import stores
 from ingest.lake.datafiles import FilePart
 from ingest.lake.lake import Lake, Span
 from ingest.lake.schemas import BRONZE
@@ -42,7 +43,8 @@ class Messages:
             parts = [part for piece in self.pieces for part in piece.parts()]
             tasks = dealt(parts, lambda part: part.rows, max(self.cores, size // _TASK))
             numbers = self.lake.spark.range(0, len(tasks), 1, len(tasks))
-            rows = numbers.mapInArrow(each(tasks, lambda task: look(_read(task))), ddl).collect()
+            task = stores.carried(each(tasks, lambda task: look(_read(task))), self.lake.pipeline.lake)
+            rows = numbers.mapInArrow(task, ddl).collect()
         return [row.asDict() for row in rows]
 
     def _are_few(self, pieces: Sequence[FilePart]) -> bool:

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
-from ingest.config import Pipeline
+from ingest.config import Pipeline, TableRule
 from ingest.errors import HeldError
 from ingest.gold.watch import refuse_past
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
+from ingest.run import Warm
+from tests.shops import Shops
 
 MIRROR = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),))
 
@@ -52,6 +54,18 @@ def test_rows_by_another_writer_hold_the_mirror(lake: Lake) -> None:
     write(lake)
     with pytest.raises(HeldError, match=r"version 1 of yard\.depot was not written by this pipeline"):
         refuse(lake)
+
+
+def test_a_held_mirror_starts_no_spark(tmp_path: Path) -> None:
+    """Every further run would start Spark to say the same."""
+    shops = Shops(tmp_path, TableRule(match="shop_1.item")).say(1, "INSERT", 1, "a").say(1, "INSERT", 2, "b")
+    assert "done" == shops.run()[0]
+    [path] = shops.warm.decided or ()
+    deltalake.DeltaTable(shops.lake.path(path)).delete("id = 1")
+    for key in (3, 4):
+        state, message = shops.say(1, "INSERT", key, "c").run()
+        assert ("held", True) == (state, "was not written by this pipeline (DELETE)" in message)
+        shops.warm = Warm()
 
 
 def test_a_log_that_no_longer_goes_back_to_our_last_batch_is_not_held(lake: Lake) -> None:

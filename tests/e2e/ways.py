@@ -1,0 +1,49 @@
+"""The same batches into several lakes, in one session, each batch folded another way: by tasks, by Spark, by this process.
+
+``python -m tests.e2e.ways FILE...`` takes pipeline files, each in the folder of its messages, and prints as JSON for each lake and
+batch the mirrors' states and ways, and at the end their rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ingest.bronze import land
+from ingest.cli.spark import session_for
+from ingest.config import load
+from ingest.gold import apply_arrow
+from ingest.lake.tables import LakeReader
+from ingest.run import run
+from ingest.silver import messages
+from tests.e2e.feeds import TABLES, history
+
+BY_TASKS = (True, False, True, False, False)  # else by this process
+BUDGETS = (None, None, 0, 0, None)  # without a budget Spark merges
+
+
+def main(files: list[str]) -> None:
+    """Run all batches."""
+    pipelines = [load(file) for file in files]
+    found: dict[str, Any] = {}
+    with session_for(pipelines[:1], None) as spark:
+        for batch, (tasks, budget) in enumerate(zip(BY_TASKS, BUDGETS, strict=True), 1):
+            land.LITTLE = messages.FEW = 0 if tasks else 4 << 20
+            apply_arrow.FEW = 0 if tasks else 50_000
+            for pipeline in pipelines:
+                Path(pipeline.file).with_name(f"f{batch}.jsonl").write_text(history(7, batch), "utf-8")
+                result = run(spark, replace(pipeline, rewrite_budget=budget), ("bronze", "silver", "gold"))
+                said = [[one.mirror, one.state, bool(one.why_spark)] for one in result.mirrors]
+                found.setdefault(pipeline.lake, []).append([result.failures, sorted(said)])
+    for pipeline in pipelines:
+        query = "SELECT * FROM {mirror} AS m ORDER BY id"
+        rows = {one: LakeReader(pipeline).ask_mirror(f"mirrors/depot/{one}", query) for one in TABLES}
+        found[pipeline.lake].append(rows)
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
