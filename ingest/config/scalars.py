@@ -315,7 +315,8 @@ def database(text: str) -> str:
         )
     if scheme.startswith("jdbc:"):
         raise ValueError(
-            "write the address without `jdbc:`, such as mysql://host:3306 or sqlserver://host:1433/database"
+            "write the address without `jdbc:`, such as mysql://host:3306, oracle://host:1521/service or "
+            "sqlserver://host:1433/database"
         )
     if not _DATABASE.fullmatch(text):
         raise ValueError(
