@@ -118,6 +118,7 @@ def test_what_would_be_erased(spark: Any, depot: People) -> None:
     told = depot.command("depot.people", "--where", "id > 5", "--dry-run", "--output", "json")
     expected = {
         "table": "depot.people", "rows": 1, "keys": 2, "changes": 2, "messages": 2, "also_from": [], "perhaps_also": [],
+            "without_position": 0,
     }  # fmt: skip
     assert (0, expected) == (told.exit_code, json.loads(told.stdout))
     assert (
