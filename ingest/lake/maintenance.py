@@ -20,7 +20,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.lake import commits, shadow
+from ingest.lake import commits, shadow, stores
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Clusters
 from ingest.lake.names import literal, quoted
@@ -106,6 +106,7 @@ def maintain(
         else:
             tell(name, "joining small files")
             _join(session, lake.named(name), done)
+        stores.unsettle(lake.path(name))
         clean_log(lake, name)
         if vacuum:
             tell(name, "deleting dead files")
