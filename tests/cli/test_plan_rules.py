@@ -10,6 +10,13 @@ from tests.lakes import change, statement, touch
 pytestmark = pytest.mark.usefixtures("no_spark")
 
 
+def _why_held(folder, rules):
+    """Why the plan holds the one table that it holds."""
+    found = planned(folder, FILES, rules, code=1)
+    (held,) = [one for one in found["tables"] if one["action"] == "hold"]
+    return held["why"]
+
+
 def test_rules_take_part(folder):
     """The plan would name tables that the run leaves out, or by other names."""
     rules = "tables:\n  - {match: depot.bins, exclude: true}\n  - {match: '*', into: 'w.{database}_{table}', columns: {word: int32}}\n"
@@ -39,9 +46,8 @@ def test_columns_are_named_as_they_would_be(folder):
     table = next(one for one in found["tables"] if one["table"] == "depot.bins")
     assert [("id", "id"), ("word", "text")] == [(one["source"], one["name"]) for one in table["columns"]]
     assert ["tall"] == table["left_out"]
-    taken = planned(folder, FILES, rules.replace("text", "id"), code=1)
-    (held,) = [one for one in taken["tables"] if one["action"] == "hold"]
-    assert f"{folder}/depot.yaml:7:15 renames word to id" in held["why"]
+    taken = _why_held(folder, rules.replace("text", "id"))
+    assert f"{folder}/depot.yaml:7:15 renames word to id" in taken
 
 
 @pytest.mark.parametrize(
@@ -57,9 +63,7 @@ def test_columns_are_named_as_they_would_be(folder):
 def test_conditions_that_cannot_be_asked_hold(folder, where, why):
     """A mirror that is empty for a typing error looks like one of a table without rows."""
     rules = f'tables:\n  - match: depot.bins\n    where: "{where}"\n'
-    found = planned(folder, FILES, rules, code=1)
-    (held,) = [one for one in found["tables"] if one["action"] == "hold"]
-    assert held["why"].startswith(f"{folder}/depot.yaml:7:5 {why}")
+    assert _why_held(folder, rules).startswith(f"{folder}/depot.yaml:7:5 {why}")
     good = planned(folder, FILES, rules.replace(where, "word = 'a'"))
     assert [] == [one for one in good["tables"] if one["action"] == "hold"]
 
@@ -84,9 +88,7 @@ def test_conditions_that_cannot_be_asked_hold(folder, where, why):
 def test_columns_that_cannot_be_computed_hold(folder, rule, why):
     """A column that is NULL for a typing error looks like one of a source without values."""
     rules = f"tables:\n  - match: depot.bins\n    columns: {{own: {rule}}}\n"
-    found = planned(folder, FILES, rules, code=1)
-    (held,) = [one for one in found["tables"] if one["action"] == "hold"]
-    assert held["why"].startswith(f"{folder}/depot.yaml:7:15 {why}")
+    assert _why_held(folder, rules).startswith(f"{folder}/depot.yaml:7:15 {why}")
 
 
 def test_columns_of_rules_are_named_with_their_types(folder):
