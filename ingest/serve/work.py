@@ -317,9 +317,8 @@ class JobRunner:
         self._over(job, code, "".join(said))
         pipeline = self._fleet.members[job.pipeline].pipeline
         if code in (1, 2) and pipeline is not None and pipeline.alerts and not self._stop.is_set():
-            with (
-                self._change
-            ):  # alerts are sent after runs; where one table could not be compared, others may differ
+            # alerts are sent after runs; where one table could not be compared, others may differ
+            with self._change:
                 self._add(ServiceJob(job.pipeline, ("run", str(pipeline.file))), self._runs)
 
     # --- what is done ---
