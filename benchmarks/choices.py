@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 FORMATS = ("dts-canal", "debezium", "maxwell", "oms-default", "dts-avro")
 MASK = {"remark": "hmac", "worth": "last4", "seen_at": "null"}  # remark is another text in each row
 SECRET = "a secret of sixteen characters"  # noqa: S105 - a benchmark's
-ROWS, CHANGED, SLICE = 300_000, 3_500, 30_000
+ROWS, CHANGED, SLICE = 1_000_000, 200_000, 30_000
 
 
 def main() -> int:
@@ -60,6 +60,7 @@ def main() -> int:
         "--messages", type=int, default=100_000, help="messages of a whole silver stage (masks)"
     )
     parser.add_argument("--rows", type=int, default=ROWS, help="rows of the mirror (filter, cells)")
+    parser.add_argument("--changed", type=int, default=CHANGED, help="changes of a batch (filter)")
     given = parser.parse_args()
     print(machine(), flush=True)
     return {"masks": masks, "filter": filtered, "cells": cells}[given.choice](given)
@@ -248,7 +249,7 @@ def filtered(given: argparse.Namespace) -> int:
         base = Path(folder) / "base"
         base.mkdir()
         based(base, given.rows, random)
-        keys = random.sample(range(given.rows), min(CHANGED, given.rows))
+        keys = random.sample(range(given.rows), min(given.changed, given.rows))
         shutil.copytree(
             base / "lake", Path(folder) / "lake"
         )  # to begin again; the source's files have one place

@@ -96,6 +96,8 @@ def landed(lake: Tables, source: str, batches: tuple[int, int], count: int) -> I
     for row in rows:
         place = (source, row["topic"], row["partition"], row["offset"])
         sealed = opener.seals(row["batch"])
+        if sealed and opener.is_lost(row["value"]):
+            continue
         sent = opener.open(row["batch"], place, row["value"])._asdict() if sealed else {}
         yield row["batch"], tuple((row | sent)[name] for name in _INPUT)
 

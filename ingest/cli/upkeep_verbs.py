@@ -64,9 +64,9 @@ def maintain(
         from ingest.lake.maintenance import maintain as keep
         from ingest.lake.schemas import BRONZE, CHANGES
 
+        keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
         if (erased := late.erase(lake)) > 0:
             output.note(f"{counted(erased, 'message')} of erased rows had come late: they are erased, too")
-        keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
         dropped = _condense(lake, progress.tell)
         order = {path: one for view in targets.views(lake) for path, one in mirrors.clusters(view).items()}
         done = keep(

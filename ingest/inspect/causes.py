@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import command, counted
-from ingest.lake import barriers, decoded_with
+from ingest.lake import barriers, decoded_with, sealing
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, PASS, duration
@@ -180,6 +180,10 @@ def of_state(
             f"{command('ddl', file)}"
         )
         yield Cause(_STATEMENTS, WARN, text, command("ddl", file), text)
+    if days := sealing.lost(lake):
+        text = sealing.lost_text(lake, days)
+        typed = command("maintain", file, "--drop-key", days[0])
+        yield Cause("bronze: the key of sealed messages is lost", ERROR, text, typed, text)
     for begun in barriers.unfinished(lake):
         text = (
             f"an erasure of rows of {begun.value['table']} was interrupted, and some of their data is still there: "

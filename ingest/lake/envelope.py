@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MARK = b"ISB1"
+KEY_DROPPED = "ingest.key-dropped"  # the only header of a message that was given up before it was decoded
 ID_BYTES = 8
 _SALT_BYTES, _NUMBER_BYTES, _NONCE_BYTES = 16, 8, 12
 _SALT_AT, _NUMBER_AT = len(MARK) + ID_BYTES, len(MARK) + ID_BYTES + _SALT_BYTES
@@ -166,6 +167,23 @@ def _with_parts(
 # --- reading --------------------------------------------------------------------------------------
 
 
+def key_id(value: bytes | None) -> bytes:
+    """The id of the data key that a message was sealed with."""
+    return bytes(value or b"")[len(MARK) : _SALT_AT]
+
+
+class Dropped(NamedTuple):
+    """What dropping a day's key has made unreadable, and the text that says so."""
+
+    text: str
+    ids: frozenset[bytes]
+    last: int | None = None  # the last batch sealed with it; None if it is all of the day
+
+    def covers(self, batch: int) -> bool:
+        """True if messages of the day that landed with a batch are unreadable."""
+        return self.last is None or batch <= self.last
+
+
 @dataclass(frozen=True, slots=True)
 class Opener:
     """What opens sealed messages: the data keys, and the batches whose messages are sealed.
@@ -178,7 +196,7 @@ class Opener:
     days: Mapping[bytes, str] = field(default_factory=dict)  # of all keys that were ever seen
     faults: Mapping[str, str] = field(default_factory=dict)  # day -> why its messages cannot be opened
     missing: str = ""  # the fault of days that have no key
-    dropped: tuple[str, ...] = ()  # days whose key was dropped on purpose
+    dropped: Mapping[str, Dropped] = field(default_factory=dict)  # days whose key was dropped on purpose
 
     def seals(self, batch: int) -> bool:
         """True if the messages of a batch are sealed."""
@@ -198,11 +216,17 @@ class Opener:
             return rows
         columns = [rows.column(name).to_pylist() for name in (*_PLACE, *_PARTS)]
         found = [
-            self.open(number, row[:4], row[5]) if number in sealed else Parts(*row[4:])
+            self._sent(number, row[:4], row[5]) if number in sealed else Parts(*row[4:])
             for number, row in zip(numbers, zip(*columns, strict=True), strict=True)
         ]
         keys, values, headers = (list(part) for part in zip(*found, strict=True))
         return _with_parts(rows, values, keys, headers)
+
+    def _sent(self, batch: int, place: Sequence[Any], value: bytes | None) -> Parts:
+        """One message; of one whose key was dropped, a header that says so."""
+        if self.is_lost(value):
+            return Parts(None, None, [{"key": KEY_DROPPED, "value": None}])
+        return self.open(batch, place, value)
 
     def open(self, batch: int, place: Sequence[Any], value: bytes | None) -> Parts:
         """One message.
@@ -219,9 +243,9 @@ class Opener:
         where = f"The message at {place[1]}/{place[2]}/{place[3]} of batch {batch}"
         if len(data) <= _BODY_AT or not data.startswith(MARK):
             raise SealError(f"{where} is not sealed as its batch is: {_RESTORE}")
-        number = data[len(MARK) : _SALT_AT]
+        number = key_id(data)
         if number not in self.keys:
-            raise SealError(f"{where} cannot be opened: {self.fault(self.days.get(number, ''))}")
+            raise SealError(f"{where} cannot be opened: {self.fault(self.days.get(number, ''), batch)}")
         aes = _opening(self.keys[number], data[_SALT_AT:_NUMBER_AT])
         nonce = _nonce(int.from_bytes(data[_NUMBER_AT:_BODY_AT], "big"))
         plain = _decrypted(aes, nonce, data[_BODY_AT:], _place(batch, place))
@@ -233,7 +257,7 @@ class Opener:
         """Other contents of a message, sealed with the data key of its present ones, which have been opened."""
         import pyarrow as pa
 
-        number = bytes(value)[len(MARK) : _SALT_AT]
+        number = key_id(value)
         row = dict(zip((*_PLACE, *_PARTS), (*place, *parts), strict=True)) | {"kind": "message"}
         page = Seal(number, self.keys[number]).page(pa.RecordBatch.from_pylist([row]), batch)
         found: bytes = page.column("value")[0].as_py()
@@ -241,10 +265,14 @@ class Opener:
 
     def is_lost(self, value: bytes | None) -> bool:
         """True for a sealed message whose day's key was dropped on purpose: it can no longer be read."""
-        return self.days.get(bytes(value or b"")[len(MARK) : _SALT_AT], "") in self.dropped
+        number = key_id(value)
+        gone = self.dropped.get(self.days.get(number, ""))
+        return gone is not None and number in gone.ids
 
-    def fault(self, day: str) -> str:
-        """Why messages of a day cannot be opened; empty if they can."""
+    def fault(self, day: str, batch: int) -> str:
+        """Why messages of a day, landed with a batch, cannot be opened; empty if they can."""
+        if (gone := self.dropped.get(day)) and gone.covers(batch):
+            return gone.text
         if day in self.faults:
             return self.faults[day]
         readable = any(self.days.get(number) == day for number in self.keys)

@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +26,9 @@ from ingest.lake import commits, decisions, stores
 from ingest.lake.decisions import KEY_DROPPED, SEALED, Decision
 from ingest.lake.envelope import (
     ID_BYTES,
+    MARK,
     NOT_SEALED,
+    Dropped,
     Opener,
     Seal,
     SealError,
@@ -34,6 +36,7 @@ from ingest.lake.envelope import (
     unwrapped,
     wrapped,
 )
+from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -82,7 +85,7 @@ def opener(lake: Tables) -> Opener:
     if not found:
         return NOT_SEALED
     folder = _folder(lake)
-    missing = f"the day's key is not in {folder.path}: put its file back from a backup."
+    missing = _missing(lake, "DAY")
     try:
         masters = _masters(lake.pipeline.seal)
     except SealError as error:
@@ -97,22 +100,79 @@ def opener(lake: Tables) -> Opener:
             keys[number] = _data_key(folder, name, masters)
         except SealError as error:
             faults[day] = missing if not masters else str(error)
-    there = set(days)
-    dropped: dict[str, None] = {}
+    dropped, gone = _dropped(lake, set(days))
+    return Opener(found, keys, gone | days, faults, missing, dropped)
+
+
+def _dropped(lake: Tables, there: Collection[bytes]) -> tuple[dict[str, Dropped], dict[bytes, str]]:
+    """The days whose key was dropped, and the days of the keys; ``there`` are the ids of the key files."""
+    dropped: dict[str, Dropped] = {}
+    days: dict[bytes, str] = {}
     for one in decisions.read(lake).of(KEY_DROPPED):
-        gone = [bytes.fromhex(number) for number in one.value.get("ids", ())]
-        days.update(dict.fromkeys(gone, one.subject))
-        if not set(gone) & there:  # else the command was killed before it deleted the key
-            dropped[one.subject] = None
-            faults[one.subject] = (
+        gone = dict.fromkeys(map(bytes.fromhex, one.value.get("ids", ())), one.subject)
+        days |= gone
+        if not gone.keys() & there:  # else the command was killed before it deleted the key
+            text = (
                 f"the day's key was dropped by {one.by}{f' ({one.reason})' if one.reason else ''}; what silver holds of "
                 f"these messages is kept, and `{command('rebuild', lake.pipeline.file)}` makes mirrors from it."
             )
-    return Opener(found, keys, days, faults, missing, tuple(dropped))
+            before = dropped[one.subject].ids if one.subject in dropped else frozenset[bytes]()
+            dropped[one.subject] = Dropped(text, before | gone.keys(), one.batch)
+    return dropped, days
 
 
-def refuse_unreadable(lake: Tables, found: Opener, span: Span) -> None:
+def lost(lake: Tables) -> list[str]:
+    """The days whose sealed messages bronze still holds, though their key is neither there nor was dropped on purpose.
+
+    Bronze is only read if a day of its log has no key.
+    """
+    sealed = spans(lake)
+    if not sealed:
+        return []
+    keys = dict(map(_parsed, _folder(lake).names()))
+    files = lake.snapshot(BRONZE.name).files
+    days = {str(one.partition["day"]) for one in files if one.partition["kind"] == "message"} - keys.keys()
+    dropped, _ = _dropped(lake, keys.values())
+    if not days - {day for day, one in dropped.items() if one.last is None}:
+        return []
+    rows = lake.ask(
+        f"SELECT DISTINCT day FROM {{bronze.message}} WHERE {_sealed(sealed)} AND NOT {_gone(dropped)} ORDER BY day"
+    )
+    return [day for row in rows if (day := str(row["day"])) in days]
+
+
+def lost_text(lake: Tables, days: Sequence[str]) -> str:
+    """What to do about days whose key is lost."""
+    return f"Bronze's messages of {_some(days)} cannot be opened: {_missing(lake, days[0])}"
+
+
+def _missing(lake: Tables, day: str) -> str:
+    typed = command("maintain", lake.pipeline.file, "--drop-key", day)
+    return (
+        f"the day's key is not in {_folder(lake).path}: put its file back from a backup; if there is none, `{typed}` "
+        "gives these messages up."
+    )
+
+
+def _sealed(found: Spans) -> str:
+    """The SQL condition for sealed messages of bronze."""
+    parts = (f"batch >= {first}" + (f" AND batch < {end}" if end is not None else "") for first, end in found)
+    return f"({' OR '.join(parts) or 'false'})"
+
+
+def _gone(dropped: Mapping[str, Dropped]) -> str:
+    """The SQL condition for messages of bronze whose key was dropped, if they are sealed."""
+    parts = (
+        f"day = DATE '{day}'" + (f" AND batch <= {one.last}" if one.last is not None else "")
+        for day, one in dropped.items()
+    )
+    return f"({' OR '.join(parts) or 'false'})"
+
+
+def refuse_unreadable(lake: Tables, found: Opener, span: Span, *, new: bool = False) -> None:
     """Raise before anything is read if messages of some batches cannot be opened.
+
+    Messages that are ``new`` to silver may belong to a dropped key: they become rejects.
 
     Raises:
         SealError: with the days, the cause, and what to do.
@@ -123,7 +183,11 @@ def refuse_unreadable(lake: Tables, found: Opener, span: Span) -> None:
         f"""SELECT day, batch FROM {{bronze.message}} WHERE batch BETWEEN {span[0]} AND {span[1]}
         GROUP BY day, batch ORDER BY day, batch"""
     )
-    _refuse(found, [(str(row["day"]), row["batch"]) for row in rows])
+    places = [(str(row["day"]), row["batch"]) for row in rows]
+    if new:
+        gone = found.dropped
+        places = [(day, batch) for day, batch in places if day not in gone or not gone[day].covers(batch)]
+    _refuse(found, places)
 
 
 def refuse_unreadable_rows(found: Opener, rows: DataFrame) -> None:
@@ -136,7 +200,7 @@ def refuse_unreadable_rows(found: Opener, rows: DataFrame) -> None:
 def _refuse(found: Opener, places: Iterable[tuple[str, int]]) -> None:
     causes: dict[str, dict[str, list[int]]] = {}
     for day, batch in places:
-        if found.seals(batch) and (cause := found.fault(day)):
+        if found.seals(batch) and (cause := found.fault(day, batch)):
             causes.setdefault(cause, {}).setdefault(day, []).append(batch)
     if causes:
         texts = (
@@ -148,39 +212,43 @@ def _refuse(found: Opener, places: Iterable[tuple[str, int]]) -> None:
 
 def _listed(days: Mapping[str, list[int]]) -> str:
     """Days with their batches: all of a few, the first and the last of many."""
-    names = sorted(days)
     batches = sorted(batch for some in days.values() for batch in some)
-    what = (
-        ", ".join(names)
-        if len(names) <= 3
-        else f"{counted(len(names), 'day')} from {names[0]} to {names[-1]}"
+    return (
+        f"{_some(sorted(days))} (batch {batches[0]}{f' to {batches[-1]}' if len(set(batches)) > 1 else ''})"
     )
-    return f"{what} (batch {batches[0]}{f' to {batches[-1]}' if len(set(batches)) > 1 else ''})"
+
+
+def _some(days: Sequence[str]) -> str:
+    if len(days) <= 3:
+        return ", ".join(days)
+    return f"{counted(len(days), 'day')} from {days[0]} to {days[-1]}"
 
 
 def readable(found: Opener, rows: DataFrame) -> DataFrame:
     """Messages of bronze for Spark without those of days whose key was dropped: they are as if dropped themselves."""
     if not found.dropped:
         return rows
-    from pyspark.sql import functions as F
-
-    sealed = F.lit(False)
-    for first, end in found.spans:
-        sealed |= (F.col("batch") >= first) & (F.col("batch") < end if end is not None else F.lit(True))
-    return rows.where(~(sealed & F.col("day").cast("string").isin(*found.dropped)))
+    return rows.where(f"NOT ({_sealed(found.spans)} AND {_gone(found.dropped)})")
 
 
 # --- keys -----------------------------------------------------------------------------------------
 
 
 def _key_of(lake: Lake, wanted: Sealing, day: str) -> Seal:
-    """The day's data key, made if there is none."""
+    """The day's data key, made if there is none.
+
+    Raises:
+        SealError: a key of the day, or all keys, are lost: another one would hide it.
+    """
     folder, masters = _folder(lake), _masters(wanted)
     names = folder.names()
     mine = _of_day(names, day)
     if not mine and names:
         _unwrapped(folder, names[-1], masters)  # refuses a master key that is not that of the other days
     if not mine:
+        gone = lost(lake)
+        if gone and (day in gone or not names):
+            raise SealError(lost_text(lake, gone))
         number, data_key = os.urandom(ID_BYTES), os.urandom(KEY_BYTES)
         mine = [f"{day}.{number.hex()}{_END}"]
         folder.write(mine[0], _wrapping(masters, day, number, data_key))
@@ -282,12 +350,13 @@ def drop(lake: Lake, day: str, reason: str = "", by: str = "") -> None:
         dt.date.fromisoformat(day)
     except ValueError:
         raise IngestError(f"{day!r} is not a day: write it as 2026-03-14.") from None
-    folder = _folder(lake)
-    if not _of_day(folder.names(), day):
+    folder, is_lost = _folder(lake), day in lost(lake)
+    if not is_lost and not _of_day(folder.names(), day):
         raise IngestError(f"There is no key of {day} in {folder.path}: days without messages have none.")
-    if needed := _needed(lake).get(day):
+    if not is_lost and (needed := _needed(lake).get(day)):
         raise IngestError(f"The key of {day} is still needed: {needed}.")
-    _drop(lake, [day], reason, by or decisions.user())
+    ids, last = _sealed_with(lake, day)
+    _drop(lake, [day], reason, by or decisions.user(), ids, last if is_lost else None)
 
 
 def drop_old(lake: Lake) -> list[str]:
@@ -303,15 +372,31 @@ def drop_old(lake: Lake) -> list[str]:
     return days
 
 
-def _drop(lake: Lake, days: Iterable[str], reason: str, by: str) -> None:
-    """Record what is dropped, then delete it: a run that is killed in between is repeated."""
+def _drop(
+    lake: Lake, days: Iterable[str], reason: str, by: str, used: Iterable[str] = (), last: int | None = None
+) -> None:
+    """Record what is dropped, then delete it: a run that is killed in between is repeated.
+
+    ``used`` are ids of keys that may have no file; ``last`` is the last batch that they sealed, if the day may go on
+    with another key.
+    """
     folder = _folder(lake)
     for day in days:
         names = _of_day(folder.names(), day)
-        ids = {"ids": [_parsed(name)[1].hex() for name in names]}
-        decisions.append(lake, [Decision(KEY_DROPPED, day, ids, None, reason, by)])
+        ids = sorted({_parsed(name)[1].hex() for name in names} | {*used})
+        decisions.append(lake, [Decision(KEY_DROPPED, day, {"ids": ids}, last, reason, by)])
         for name in names:
             folder.remove(name)
+
+
+def _sealed_with(lake: Tables, day: str) -> tuple[set[str], int | None]:
+    """The ids of the keys that bronze's messages of a day are sealed with, and the last such batch."""
+    rows = lake.ask(
+        f"SELECT left(hex(value), {2 * (len(MARK) + ID_BYTES)}) AS head, max(batch) AS last FROM {{bronze.message}} "
+        f"WHERE day = DATE '{day}' AND {_sealed(spans(lake))} GROUP BY head"
+    )
+    last = max((row["last"] for row in rows), default=None)
+    return {row["head"][2 * len(MARK) :].lower() for row in rows}, last
 
 
 def _needed(lake: Lake) -> dict[str, str]:

@@ -100,7 +100,7 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], counts: LandedCounts, c
     if not todo:
         return
     span = (todo[0], todo[-1])
-    sealing.refuse_unreadable(lake, sealing.opener(lake), span)
+    sealing.refuse_unreadable(lake, sealing.opener(lake), span, new=True)
     cleared = clearings(epochs.read(lake), todo)
     moved = replay.touching(counts.moved, todo)
     messages = of_batches(lake, span, cores)

@@ -26,7 +26,7 @@ from ingest.formats import ingest_snapshot
 from ingest.lake.barriers import Barriers, Replaced, left_of
 from ingest.lake.books import Line
 from ingest.lake.datafiles import Files, Layout
-from ingest.lake.envelope import NOT_SEALED, Opener
+from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys
 from ingest.silver import sheet, tally
@@ -479,6 +479,8 @@ def _by_table(
 
 def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:
     for header in headers:
+        if header["key"] == KEY_DROPPED:
+            raise Undecodable("key-dropped", "the key of its day was dropped before it was decoded")
         if header["key"] == OVERSIZE:
             raise Undecodable(
                 "record-too-large",

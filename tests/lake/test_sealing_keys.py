@@ -115,11 +115,11 @@ def test_a_dropped_day_is_gone_and_says_so(
         killed.setattr(sealing._LocalFolder, "remove", lambda _folder, _name: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             sealing.drop(depot.lake(), "2026-03-14", "killed", "ann")
-    assert () == sealing.opener(depot.lake()).dropped  # the key is still there
+    assert not sealing.opener(depot.lake()).dropped  # the key is still there
     sealing.drop(depot.lake(), "2026-03-14", "asked by the customer", "ann")
     assert ["2026-03-15"] == [name[:10] for name in depot.key_files]
     opener = sealing.opener(depot.lake())
-    assert ("2026-03-14",) == opener.dropped
+    assert {"2026-03-14"} == set(opener.dropped)
     gone = r"the day's key was dropped by ann \(asked by the customer\); what silver holds of these messages is kept"
     with pytest.raises(
         SealError, match=rf"^Bronze's messages of 2026-03-14 \(batch 1\) cannot be opened: {gone}"
@@ -132,6 +132,92 @@ def test_a_dropped_day_is_gone_and_says_so(
         sealing.drop(depot.lake(), "2026-03-14")
     depot.grow()
     assert [] == depot.work().unbalanced  # goes on
+
+
+def problems(depot: Sealed) -> list[str]:
+    """What `ingest status` says of sealed messages."""
+    told = CliRunner().invoke(app, ["status", str(depot.file), "-o", "json"])
+    return [one["sentence"] for one in json.loads(told.stdout)["causes"] if "sealed" in one["cause"]]
+
+
+def test_a_lost_key_of_the_day_is_never_replaced_in_silence(tmp_path: Path, clock: Any) -> None:
+    """No second key hides it; given up, its messages are counted as rejects, and the day goes on, even twice."""
+    depot = Sealed(tmp_path)
+    depot.grow(broken=False)
+    depot.work()
+    clock(1)
+    assert [] == problems(depot)
+    for batch in (2, 4):
+        depot.grow(broken=False)
+        depot.land()
+        [name] = [name for name in depot.key_files if name.startswith("2026-03-15")]
+        file = tmp_path / "lake" / sealing.FOLDER / name
+        data = file.read_bytes()
+        file.unlink()
+        depot.grow(broken=False)
+        said = r"^Bronze's messages of 2026-03-15 .*cannot be opened: the day's key is not in .*_seal: put its file back"
+        with pytest.raises(
+            SealError, match=rf"{said} .*ingest maintain .*depot\.yaml --drop-key 2026-03-15` gives"
+        ):
+            depot.land()
+        with pytest.raises(SealError, match=said):
+            depot.decode()
+        [problem] = problems(depot)
+        assert "ingest maintain" in problem
+        assert "--drop-key 2026-03-15" in problem
+
+        sealing.drop(depot.lake(), "2026-03-15", "its disk broke", "ann")
+        assert [] == problems(depot)
+        assert [] == depot.work().unbalanced
+        rejected = depot.lake().ask(
+            f"SELECT reason, count(*) AS n FROM {{rejects}} WHERE batch = {batch} GROUP BY reason"
+        )
+        landed = depot.lake().ask(f"SELECT count(*) AS n FROM {{bronze.message}} WHERE batch = {batch}")
+        assert [("key-dropped", landed[0]["n"])] == [(one["reason"], one["n"]) for one in rejected]
+        assert [] == depot.lake().ask(f"SELECT * FROM {{rejects}} WHERE batch = {batch + 1}")
+        opener = sealing.opener(depot.lake())
+        sealing.refuse_unreadable(depot.lake(), opener, (batch + 1, batch + 1))
+        with pytest.raises(
+            SealError, match=rf"2026-03-15 \(batch {batch}\).* dropped by ann \(its disk broke\)"
+        ):
+            sealing.refuse_unreadable(depot.lake(), opener, (batch, batch + 1))
+        with pytest.raises(IngestError, match="still needed: the day is not over"):
+            sealing.drop(depot.lake(), "2026-03-15")
+        file.write_bytes(data)  # found again
+        sealing.refuse_unreadable(depot.lake(), sealing.opener(depot.lake()), (batch, batch))
+        file.unlink()
+    gone = depot.lake().ask('SELECT batch, source, topic, partition, "offset", value FROM {bronze.message}')
+    opener = sealing.opener(depot.lake())
+    assert {2, 3, 4} == {row["batch"] for row in gone if opener.is_lost(row["value"])}
+
+
+def test_a_lost_key_of_another_day_is_a_problem_until_its_messages_are_given_up(
+    tmp_path: Path, clock: Any
+) -> None:
+    """The run goes on with what it can read; a lake without any of its keys does not."""
+    depot = Sealed(tmp_path)
+    files = tmp_path / "lake" / sealing.FOLDER
+    for n in range(3):
+        clock(n)
+        depot.grow(broken=False)
+        depot.work()
+    kept = {name: (files / name).read_bytes() for name in depot.key_files}
+    for name in kept:
+        (files / name).unlink()
+    clock(3)
+    depot.grow(broken=False)
+    with pytest.raises(
+        SealError, match=r"of 2026-03-14, 2026-03-15, 2026-03-16 cannot be opened: the day's key"
+    ):
+        depot.work()
+    for name in list(kept)[1:]:
+        (files / name).write_bytes(kept[name])
+    assert [] == depot.work().unbalanced
+    [problem] = problems(depot)
+    assert "messages of 2026-03-14 cannot be opened" in problem
+    sealing.drop(depot.lake(), "2026-03-14", "lost")
+    assert [] == problems(depot)
+    assert {"2026-03-14"} == set(sealing.opener(depot.lake()).dropped)
 
 
 def test_old_keys_are_dropped_once_nothing_needs_them(tmp_path: Path, clock: Any) -> None:
