@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ingest.fold import Placed, fold
 from tests.properties.database import Key, Row
 from tests.properties.delivery import deliver, placed
-from tests.properties.histories import COLUMNS, KINDS, History, history
+from tests.properties.histories import COLUMNS, History, history
+from tests.properties.kinds import KINDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ from ingest.silver.lift import Deck, Lifting
 from tests.properties.checks import Wrong, folded, shown
 from tests.properties.database import Key, Row
 from tests.properties.delivery import Batches, deliver, in_order, placed
-from tests.properties.histories import ARRIVAL, COLUMNS, TRANSACTION, History, Kind, Sent, history
+from tests.properties.histories import COLUMNS, History, Sent, history
+from tests.properties.kinds import ARRIVAL, TRANSACTION, Kind
 
 SOURCE = "till"
 FULL = Kind("full", ("string",))

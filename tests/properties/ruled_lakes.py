@@ -29,17 +29,8 @@ from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 from ingest.spark.deferred import Deferred
 from tests.properties.delivery import Batches, deliver
-from tests.properties.histories import (
-    ARRIVAL,
-    ONE_OF_EACH,
-    SEQUENCE,
-    TRANSACTION,
-    History,
-    Kind,
-    Sent,
-    history,
-    moment,
-)
+from tests.properties.histories import History, Sent, history, moment
+from tests.properties.kinds import ARRIVAL, ONE_OF_EACH, SEQUENCE, TRANSACTION, Kind
 from tests.properties.rules import SECRET, Rule, canonical, rule
 
 if TYPE_CHECKING:

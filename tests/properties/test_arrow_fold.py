@@ -32,7 +32,8 @@ from ingest.values.typed_values import value_of
 from tests.lake.test_vectors import read
 from tests.properties import lakes
 from tests.properties.conditions import CONDITIONS
-from tests.properties.histories import COLUMNS, Kind
+from tests.properties.histories import COLUMNS
+from tests.properties.kinds import Kind
 
 BATCHES = 6
 KINDS = (

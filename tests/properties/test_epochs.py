@@ -12,7 +12,8 @@ from ingest.fold import Placed, fold
 from ingest.lake.starts import beginning
 from ingest.order import order_of
 from tests.properties.delivery import deliver, placed
-from tests.properties.histories import KINDS, Kind, history
+from tests.properties.histories import history
+from tests.properties.kinds import KINDS, Kind
 
 HISTORIES = 60
 EPOCHS = [replace(kind, name=f"{kind.name}_anew") for kind in KINDS if kind.any_order and not kind.inherits]

@@ -11,7 +11,8 @@ from ingest.change import Change, Op
 from ingest.fold import Table, fold, steps
 from tests.properties.checks import checked
 from tests.properties.delivery import deliver, placed
-from tests.properties.histories import KINDS, Kind, Sent, history
+from tests.properties.histories import Sent, history
+from tests.properties.kinds import KINDS, Kind
 
 HISTORIES = 20_000
 

@@ -24,7 +24,8 @@ from ingest.quality.cell_values import of_text
 from ingest.quality.cells import KeyMarks, KeySample, Marks, among
 from tests.properties.conditions import CONDITIONS, Cells
 from tests.properties.delivery import deliver, placed
-from tests.properties.histories import COLUMNS, KINDS, Kind, history
+from tests.properties.histories import COLUMNS, history
+from tests.properties.kinds import KINDS, Kind
 
 ROWS = pa.schema(
     [(name, pa.string()) for name in ("op", "order_key", "before", "after", "types")]

@@ -21,7 +21,7 @@ from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.work import JobRunner
 from tests.serve.conftest import Client
 from tests.serve.test_work import STAND_IN, asked
-from tests.source.test_reconcile import Bins
+from tests.source.bins import Bins
 from tests.timing import PATIENCE, until
 
 VERB = """

@@ -17,10 +17,8 @@ from ingest.config.model import Database
 from ingest.errors import IngestError
 from ingest.source import database, mysql, postgres
 from ingest.source.snapshot import snapshot, source_of
-from tests.source.test_reconcile import Bins, bins
+from tests.source.bins import Bins
 from tests.timing import PATIENCE
-
-__all__ = ["bins"]
 
 
 @pytest.mark.parametrize("password", ["hunter2-x", "two  blanks", "a\nline"])

@@ -10,9 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from ingest.config import load
-from tests.source.test_reconcile import COLUMNS, Bins, bins
+from tests.source.bins import COLUMNS, Bins
 
-__all__ = ["bins"]
 ALSO = (
     "tables: [{match: shop.bins, keys: [id], also: [{into: eu.bins, where: size > 1}, {into: copy.bins, columns: "
     "{word: exclude}}]}]\n"

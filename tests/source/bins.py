@@ -1,0 +1,73 @@
+"""A table in DuckDB in place of a source, with its mirror, for several tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from typer.testing import CliRunner, Result
+
+from ingest.change import TableId
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.lake.tables import LakeReader
+from ingest.source import reconcile as comparing
+from ingest.source.reconcile import ReconcileBounds, Reconciled
+from ingest.source.snapshot import source_of
+from tests.source import made
+
+BINS = TableId("shop", None, "bins")
+COLUMNS = {"id": "int64", "word": "string", "size": "float64"}
+SCHEMA = pa.schema([("id", pa.int64()), ("word", pa.string()), ("size", pa.float64())])
+
+
+class Bins:
+    """A table, its mirror, and a pipeline over both."""
+
+    def __init__(self, folder: Path, rows: int = 2000) -> None:
+        self.source = folder / "source.duckdb"
+        self.file = folder / "shop.yaml"
+        self.file.write_text(
+            "pipeline: shop\nlake: ./lake\nsources:\n  - {name: shop, path: ./in/*.jsonl, format: dts-canal, "
+            "database: {url: 'mysql://here:3306', user: reader}}\n",
+            "utf-8",
+        )
+        self.rows: dict[int, tuple[str | None, float | None]] = {n: (f"w{n}", n / 8) for n in range(rows)}
+        self.write("CREATE TABLE bins (id BIGINT, word VARCHAR, size DOUBLE)")
+        self.write(f"INSERT INTO bins SELECT n, 'w' || n, n / 8 FROM range({rows}) AS r(n)")
+
+    def write(self, statement: str) -> None:
+        """A statement in the source."""
+        with duckdb.connect(str(self.source)) as connection:
+            connection.execute(statement)
+
+    def mirror(
+        self, columns: dict[str, str] | None = None, keys: tuple[str, ...] = ("id",), **given: Any
+    ) -> None:
+        """Write the mirror as it should be."""
+        cells = {
+            "id": list(self.rows),
+            "word": [one[0] for one in self.rows.values()],
+            "size": [one[1] for one in self.rows.values()],
+        }
+        chosen = columns or COLUMNS
+        rows = pa.table(cells, SCHEMA).select(list(chosen))
+        made.mirror(Path(load(self.file).lake), BINS, chosen, keys, rows, **given)
+
+    def rule(self, text: str) -> None:
+        """An entry under `tables:`."""
+        self.file.write_text(f"{self.file.read_text('utf-8')}tables: [{{{text}}}]\n", "utf-8")
+
+    def compare(self, **given: Any) -> Reconciled:
+        """Hold the two against each other, the stream being settled."""
+        pipeline = load(self.file)
+        return comparing.reconcile(
+            LakeReader(pipeline), source_of(pipeline), BINS,
+            **{"passed": lambda _mirror: None, "settled": True, "limits": ReconcileBounds(parallel=1, range_rows=300), **given},
+        )  # fmt: skip
+
+    def type(self, *words: str) -> Result:
+        """The verb on the command line."""
+        return CliRunner().invoke(app, ["reconcile", str(self.file), *words])
