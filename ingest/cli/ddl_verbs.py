@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
+from ingest.cli.spark import JarsDir, PipelineFile, Reason, looked_at, opened
 from ingest.errors import command
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def listing(
 
 @ledger.command()
 def approve(
-    file: PipelineFile, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    file: PipelineFile, statement: Id, reason: Reason = "",
     output_as: Output = "table", jars_dir: JarsDir = None,
 ) -> None:  # fmt: skip
     """Let a statement do what the list says; the next run catches up."""
@@ -70,7 +70,7 @@ def approve(
 
 @ledger.command()
 def dismiss(
-    file: PipelineFile, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")],
+    file: PipelineFile, statement: Id, reason: Reason,
     output_as: Output = "table", jars_dir: JarsDir = None,
 ) -> None:  # fmt: skip
     """Pass over a statement: it does nothing to any mirror, and the next run catches up."""

@@ -13,7 +13,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.repair_verbs import fail_unless_done, fold_again, printed
-from ingest.cli.spark import JarsDir, PipelineFile, locked, opened, source_named
+from ingest.cli.spark import JarsDir, PipelineFile, Reason, SourceName, locked, opened, source_named
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ app = typer.Typer()
 @app.command(rich_help_panel="Repair")
 def epoch(
     file: PipelineFile,
-    source: Annotated[str, typer.Argument(help="The source's name.")],
+    source: SourceName,
     places: Annotated[
         list[str] | None,
         typer.Option("--from", metavar="TOPIC/PARTITION/OFFSET", help="Its first message; once a partition."),
@@ -42,7 +42,7 @@ def epoch(
         typer.Option("--complete", help="The re-snapshot has been read to its end: remove what it lacks."),
     ] = False,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="There was no such epoch after all.")] = False,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    reason: Reason = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, locked
+from ingest.cli.spark import JarsDir, MirrorName, PipelineFile, locked
 from ingest.errors import IngestError, counted
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ app = typer.Typer()
 @app.command(rich_help_panel="Repair")
 def erase(
     file: PipelineFile,
-    table: Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")] = "",
+    table: MirrorName = "",
     key: Annotated[
         list[str] | None,
         typer.Argument(help="One row's key, its values in the key's order; -- before a negative one."),

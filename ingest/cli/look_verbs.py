@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.live_status import Watched
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
+from ingest.cli.spark import JarsDir, MirrorName, PipelineFile, looked_at, opened
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _shown(cell: object) -> object:
 @app.command(rich_help_panel=_PANEL)
 def explain(
     file: PipelineFile,
-    table: Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")],
+    table: MirrorName,
     key: Annotated[
         list[str], typer.Argument(help="The key's values in the key's order; -- before a negative one.")
     ],

@@ -9,7 +9,16 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, locked, opened, source_named
+from ingest.cli.spark import (
+    JarsDir,
+    MirrorName,
+    PipelineFile,
+    Reason,
+    SourceName,
+    locked,
+    opened,
+    source_named,
+)
 from ingest.errors import IngestError, command
 
 if TYPE_CHECKING:
@@ -22,8 +31,7 @@ app = typer.Typer()
 _ROW = 160  # characters of a row in a sentence; --output json has it whole
 _PANEL = "Repair"
 
-Reason = Annotated[str, typer.Option(help="Why, for the record.")]
-Table = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")]
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -35,7 +43,7 @@ def rebuild(
     layer: Annotated[
         Literal["mirrors", "silver"], typer.Option(help="Mirrors from silver, or silver from bronze.")
     ] = "mirrors",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")] = False,
+    dry_run: DryRun = False,
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
@@ -54,7 +62,7 @@ def rebuild(
 def backfill(
     file: PipelineFile,
     last: Annotated[int, typer.Option(min=1, help="How many batches, counted from the newest.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")] = False,
+    dry_run: DryRun = False,
     accept: Annotated[
         bool, typer.Option("--accept", help="Leave them as they were decoded, and no longer warn of it.")
     ] = False,
@@ -207,7 +215,7 @@ def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = N
 @app.command(rich_help_panel=_PANEL)
 def pause(
     file: PipelineFile,
-    table: Table,
+    table: MirrorName,
     reason: Reason = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
@@ -220,7 +228,7 @@ def pause(
 @app.command(rich_help_panel=_PANEL)
 def resume(
     file: PipelineFile,
-    table: Table,
+    table: MirrorName,
     reason: Reason = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
@@ -253,7 +261,7 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars
 @app.command("accept-gap", rich_help_panel="Repair")
 def accept_gap(
     file: PipelineFile,
-    source: Annotated[str, typer.Argument(help="The source's name.")],
+    source: SourceName,
     place: Annotated[
         str, typer.Argument(metavar="TOPIC[/PARTITION]", help="One partition, or all of a topic.")
     ],

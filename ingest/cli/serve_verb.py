@@ -10,6 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
+from ingest.cli.spark import PipelineFiles
 from ingest.errors import ConfigError, SetupError
 
 app = typer.Typer()
@@ -17,7 +18,7 @@ app = typer.Typer()
 
 @app.command(rich_help_panel="Look")
 def serve(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    files: PipelineFiles,
     listen: Annotated[
         str, typer.Option(help="Where to listen, host:port; beyond this machine only with a token.")
     ] = "127.0.0.1:8765",

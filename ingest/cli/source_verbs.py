@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 app = typer.Typer()
 _PANEL = "Run"
 _TELL_SECONDS = 5.0
+Parallel = Annotated[
+    int | None,
+    typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
+]
+OfSource = Annotated[str, typer.Option(help="The source, where several have a `database:`.")]
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -42,12 +47,9 @@ def snapshot(
             help="Only rows that fit this condition, in the database's SQL; then nothing is removed."
         ),
     ] = "",
-    parallel: Annotated[
-        int | None,
-        typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
-    ] = None,
+    parallel: Parallel = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one chunk.")] = 50_000,
-    source: Annotated[str, typer.Option(help="The source, where several have a `database:`.")] = "",
+    source: OfSource = "",
     alone: Annotated[
         bool, typer.Option("--alone", help="Read although nothing of the stream has been decoded yet.")
     ] = False,
@@ -106,17 +108,14 @@ def reconcile(
         bool,
         typer.Option("--due", help="Only tables whose last comparison is older than `reconcile_every:`."),
     ] = False,
-    parallel: Annotated[
-        int | None,
-        typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
-    ] = None,
+    parallel: Parallel = None,
     rows_per_second: Annotated[
         int | None,
         typer.Option(min=0, help="The most rows that the source reads in a second; else `rows_per_second:`."),
     ] = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one range.")] = 50_000,
     most: Annotated[int, typer.Option(min=0, help="Rows of each kind that are listed.")] = 20,
-    source: Annotated[str, typer.Option(help="The source, where several have a `database:`.")] = "",
+    source: OfSource = "",
     output_as: Output = "table",
 ) -> None:
     """Compare mirrors with their source tables, row by row: 0 equal, 1 they differ, 2 a table could not be compared, 3 some

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 PipelineFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")]
+MirrorName = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")]
+SourceName = Annotated[str, typer.Argument(help="The source's name.")]
+Reason = Annotated[str, typer.Option(help="Why, for the record.")]
 JarsDir = Annotated[
     Path | None, typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, instead of the cache.")
 ]
