@@ -114,7 +114,7 @@ def _planned(
         if known is not None and asked:
             applied = max(folded(lake, known), applied)
         return decide(
-            lake.pipeline, job, known, ledger, applied, max(books.first_rows(job), settled),
+            lake.pipeline, job, known, ledger, applied, max(job.first_rows, settled),
             partial(lake.exists, job.path), lambda name, last: ask(lake, *name, min(last or books.last, books.last)),
         )  # fmt: skip
     except HeldError as error:

@@ -148,7 +148,7 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     before = known.states.get(job.path, NO_TABLE)
     applied = known.again.get(job.path, applied)
     try:
-        plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: before.exists)
+        plan = decide(pipeline, job, mirror, ledger, applied, job.first_rows, lambda: before.exists)
     except HeldError as error:
         return replace(waiting, why=str(error))
     found = _planned(plan, mirror if before.exists else None, count)

@@ -111,13 +111,6 @@ class Books:
         """The same books, cut off before a batch."""
         return replace(self, last=batch - 1)
 
-    def first_rows(self, job: Job) -> int:
-        """The batch of a mirror's first rows, or the last complete one if that is later."""
-        if any(name in self.histories for name in job.lines):
-            return self.applied(job.path)
-        batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
-        return min(batches, default=self.last)
-
 
 def open_books(lake: Tables, complete: int, last: int) -> Books:
     """Read the books: sums up to ``complete``, single lines after it."""
@@ -284,6 +277,7 @@ class Job:
     path: str
     rule: TableRule
     lines: dict[LaneId, list[Line]] = field(default_factory=dict)
+    first_rows: int = 0  # the batch of the first rows, or the last one folded if that is later
     shapes: frozenset[str] = frozenset()  # from the rules of all its lanes, including those without new lines
     lanes: frozenset[LaneId] = frozenset()  # all that have sent rows, if several may feed one mirror
 
@@ -329,6 +323,10 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         job = found.setdefault(path, Job(table, path, rule))
         mine = job.lines.setdefault((line.source, line.table_id), [])
         mine += [line]
+    for job in found.values():
+        batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
+        is_old = any(name in books.histories for name in job.lines)
+        job.first_rows = books.applied(job.path) if is_old else min(batches, default=books.last)
     if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
         for name, (rule, _, path) in routes_of(pipeline, books):
             if path in found:
