@@ -24,7 +24,6 @@ from ingest.decoding import avro
 from ingest.errors import Undecodable
 from ingest.values import lenient
 
-FRAMINGS = ("lines", "document", "length", "avro-container", "raw")
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
 """What reading a damaged compressed file raises (zstd's error is made an `OSError` here)."""
 

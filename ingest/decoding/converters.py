@@ -32,6 +32,7 @@ Maker = Callable[[str, Settings], Converter | None]
 """A column's converter from its declared type; None where nothing is to be done."""
 
 Converters = tuple[tuple[str, Converter], ...]
+LATIN = "iso8859-1"  # how Canal's own writer sends bytes as text
 
 
 def convert(image: Image, converters: Converters) -> str | None:
@@ -85,17 +86,12 @@ def bytes_in(default: str) -> Maker:
 _FIXED = re.compile(r"binary\s*(?:\(\s*(\d{1,3})\s*\))?", re.IGNORECASE)
 
 
-def stored_bytes_in(default: str) -> Maker:
+def stored_bytes(declared: str, settings: Settings) -> Converter | None:
     """As `bytes_in`, of a writer that sends BINARY(n) as MySQL's log has it: without the zeros at its end."""
-    plain = bytes_in(default)
-
-    def make(declared: str, settings: Settings) -> Converter | None:
-        fixed = _FIXED.fullmatch(declared.strip())
-        if not fixed:
-            return plain(declared, settings)
-        return partial(_padded, settings.binary or default, int(fixed[1] or 1))
-
-    return make
+    fixed = _FIXED.fullmatch(declared.strip())
+    if not fixed:
+        return bytes_in(LATIN)(declared, settings)
+    return partial(_padded, settings.binary or LATIN, int(fixed[1] or 1))
 
 
 def _padded(encoding: str, length: int, value: str) -> str:
@@ -131,9 +127,9 @@ def _label_set_text(labels: list[str], value: str) -> str:
     return ",".join(name for bit, name in enumerate(labels) if mask >> bit & 1)
 
 
-def geometry_in(default: str) -> Maker:
+def geometry(_declared: str, settings: Settings) -> Converter:
     """Geometry as MySQL stores it: four bytes of SRID, lowest first, then WKB."""
-    return lambda _declared, settings: partial(_geometry_text, settings.binary or default)
+    return partial(_geometry_text, settings.binary or LATIN)
 
 
 def _geometry_text(encoding: str, value: str) -> str:

@@ -71,10 +71,10 @@ _ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
 TEXT_MAKERS: dict[str, converters.Maker] = {
     "timestamp": converters.instant,
     "datetime": converters.zoneless,
-    "binary": converters.stored_bytes_in("iso8859-1"),
+    "binary": converters.stored_bytes,
     "enum": converters.label,
     "set": converters.label_set,
-    "geometry": converters.geometry_in("iso8859-1"),
+    "geometry": converters.geometry,
 }
 DIALECT = CanalDialect(makers=TEXT_MAKERS)
 
@@ -164,7 +164,7 @@ def _event_time(es: flat_messages.Count) -> int | None:
     return count * 1000 if count and 0 < count <= LAST_MILLISECOND else None
 
 
-def _without_row(op: Op, head: Head, ddl: str | None = None, row: int = 0) -> Change:
+def _without_row(op: Op, head: Head, ddl: str | None = None) -> Change:
     return Change(
         op=op,
         table=head.table,
@@ -172,7 +172,6 @@ def _without_row(op: Op, head: Head, ddl: str | None = None, row: int = 0) -> Ch
         position=head.place.text,
         event_time=head.event_time,
         transaction=head.transaction,
-        row=row,
         ddl=ddl,
         note=head.note,
     )

@@ -71,11 +71,6 @@ class FoldPlan:
         """The new changes."""
         return sum(one.changes for one, _ in self.work)
 
-    @property
-    def goes_on(self) -> bool:
-        """True if the new changes are folded by themselves, without what silver holds of earlier batches."""
-        return goes_on(self.work)
-
 
 def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     """Look at a mirror's table and decide.

@@ -295,7 +295,7 @@ class StoredFile:
             if self._at(self.path)[0].exists(self._at(self.path)[1]):
                 return False
         try:
-            self._write(self.path, holder, over=False)
+            self.write(self.path, json.dumps(holder).encode(), over=False)
         except SetupError:
             if self.read():
                 return False
@@ -305,7 +305,7 @@ class StoredFile:
     def age(self, token: str) -> float | None:
         """Seconds since the lock was written, by the clock of the store; None if it is gone."""
         probe = f"{self.path}.{token}"
-        self._write(probe, {}, over=True)
+        self.write(probe, b"{}")
         try:
             now, written = self._written(probe), self._written(self.path)
         finally:
@@ -326,7 +326,7 @@ class StoredFile:
 
     def replace(self, holder: dict[str, Any]) -> None:
         """Overwrite the holder."""
-        self._write(self.path, holder, over=True)
+        self.write(self.path, json.dumps(holder).encode())
 
     def remove(self, path: str) -> None:
         """Delete a file, if it can be."""
@@ -336,19 +336,6 @@ class StoredFile:
     def _at(self, path: str) -> tuple[Any, Any]:
         where = self._jvm.org.apache.hadoop.fs.Path(path)
         return where.getFileSystem(self._conf), where
-
-    def _write(self, path: str, holder: dict[str, Any], *, over: bool) -> None:
-        with self._reached():
-            self._put(path, json.dumps(holder).encode(), over=over)
-
-    def _put(self, path: str, data: bytes, *, over: bool) -> None:
-        files, where = self._at(path)
-        creation = files.createFile(where).overwrite(over)
-        stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
-        try:
-            stream.write(bytearray(data))
-        finally:
-            stream.close()
 
     # Other small files of a lake, by their paths.
 
@@ -364,16 +351,17 @@ class StoredFile:
         """The content of a file."""
         with self._reached():
             files, where = self._at(path)
-            stream = files.open(where)
-            try:
+            with contextlib.closing(files.open(where)) as stream:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
 
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file, or replace it."""
+    def write(self, path: str, data: bytes, *, over: bool = True) -> None:
+        """Write a file, or replace it; without ``over``, only if there is none."""
         with self._reached():
-            self._put(path, data, over=True)
+            files, where = self._at(path)
+            creation = files.createFile(where).overwrite(over)
+            stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
+            with contextlib.closing(stream):
+                stream.write(bytearray(data))
 
     def delete(self, path: str) -> None:
         with self._reached():

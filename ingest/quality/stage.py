@@ -37,6 +37,7 @@ from ingest.quality.expect import expected
 from ingest.quality.subjects import CheckedMirror, survey
 
 STAGE = "quality"
+_SAID = 20  # sentences of one kind
 CHECKED = "checked"  # the mark that a check leaves in the log of `checks`
 Tell = Callable[[str, str], None]
 
@@ -108,7 +109,7 @@ def last_checked(lake: Lake) -> int:
     """The last batch that a run has checked; 0 before the first."""
     if not lake.exists(CHECKS.name):
         return 0
-    if (marked := lake.last_mark(CHECKS.name, CHECKED)) is not None:
+    if isinstance(marked := lake.last_marks(CHECKS.name).get(CHECKED), int):
         return marked
     found = lake.read(CHECKS.name).agg(F.max("batch").alias("batch")).first()
     return (found["batch"] if found else None) or 0
@@ -133,10 +134,9 @@ def complaints(
     return _bounded(failures), _bounded(warnings)
 
 
-def _bounded(sentences: list[str], most: int = 20) -> list[str]:
-    if len(sentences) <= most:
-        return sentences
-    return [*sentences[:most], f"{len(sentences) - most} more checks complain: see `ingest quality`."]
+def _bounded(sentences: list[str]) -> list[str]:
+    more = [f"{len(sentences) - _SAID} more checks complain: see `ingest quality`."]
+    return sentences[:_SAID] + (more if len(sentences) > _SAID else [])
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,11 +70,16 @@ def _place() -> Iterator[None]:
         _places.release()
 
 
-def page_of(rows: Sequence[Any], asked: Query, size: int = PER_PAGE) -> Paged:
+def page_of(rows: Sequence[Any], asked: Query) -> Paged:
     """The rows of the page that is asked for, or of the nearest one."""
-    pages = max(1, -(-len(rows) // size))
-    page = min(max(1, _number(asked.get("page", ""), 1)), pages)
-    return Paged(rows[(page - 1) * size : page * size], page, pages, len(rows))
+    page, pages = _page(asked, len(rows))
+    return Paged(rows[(page - 1) * PER_PAGE : page * PER_PAGE], page, pages, len(rows))
+
+
+def _page(asked: Query, rows: int) -> tuple[int, int]:
+    """The number of the page that is asked for, or of the nearest one, and how many pages there are."""
+    pages = max(1, -(-rows // PER_PAGE))
+    return min(max(1, _number(asked.get("page", ""), 1)), pages), pages
 
 
 def _number(text: str, otherwise: int) -> int:
@@ -298,11 +303,11 @@ def rejected(fleet: Fleet, asked: Query) -> View:
     total = sum(
         one["n"] for one in groups if not group or (one["kind"], one["reason"], one["column"]) == group
     )
-    page = min(max(1, _number(asked.get("page", ""), 1)), max(1, -(-total // PER_PAGE)))
+    page, pages = _page(asked, total)
     rows = rejects.waiting(lake, group, PER_PAGE, (page - 1) * PER_PAGE)
     return View("rejects.html.j2", f"Rejects of {name}", {
         "pipeline": name, "groups": groups, "group": group, "file": lake.pipeline.file,
-        "shown": Paged(rows, page, max(1, -(-total // PER_PAGE)), total), "place_of": rejects.place_of,
+        "shown": Paged(rows, page, pages, total), "place_of": rejects.place_of,
         "table_name": rejects.table_name,
     })  # fmt: skip
 
