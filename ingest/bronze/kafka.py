@@ -151,7 +151,11 @@ def _counting(
             _count(batch, seen)
             yield pa.RecordBatch.from_arrays([kinds, *batch.columns], schema=_ARROW)
         if seen:
-            yield _receipts(seen, cluster, topics)
+            receipts = [
+                KafkaReceipt(place, first, last + 1, count, cluster, topics[place.topic])
+                for place, (first, last, count) in seen.items()
+            ]
+            yield pa.RecordBatch.from_pylist(list(map(_row, receipts)), _ARROW)
 
     return run
 
@@ -178,14 +182,6 @@ def _shares(batch: pa.RecordBatch) -> Iterator[tuple[Place, int, int, int]]:
     for row in groups.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist():
         place = Place(row["topic"], row["partition"])
         yield place, row["offset_min"], row["offset_max"], row["offset_count"]
-
-
-def _receipts(seen: dict[Place, list[int]], cluster: str, topics: Mapping[str, str]) -> pa.RecordBatch:
-    receipts = [
-        KafkaReceipt(place, first, last + 1, count, cluster, topics[place.topic])
-        for place, (first, last, count) in seen.items()
-    ]
-    return pa.RecordBatch.from_pylist(list(map(_row, receipts)), _ARROW)
 
 
 def _row(receipt: KafkaReceipt) -> dict[str, Any]:

@@ -82,7 +82,18 @@ Read = tuple[str, str, "Hints", str | None, "Pipeline | None"]
 
 def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
     if Path(file).suffix in _PIPELINES:
-        yield from _of_pipeline(file)
+        # the local files of every source; what is declared already is not proposed again
+        from glob import glob
+
+        from ingest import config
+
+        pipeline = config.load(file)
+        for source in pipeline.sources:
+            if source.kind != "files":
+                output.warning(f"source {source.name} is not a source of files and is left out")
+                continue
+            for path in sorted(glob(source.path, recursive=True)):  # noqa: PTH207 - absolute patterns
+                yield path, source.format, pipeline.hints(source), source.framing or None, pipeline
         return
     from ingest.change import Hints
     from ingest.config import read
@@ -95,21 +106,6 @@ def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
     if name is None:
         raise ConfigError([f"the format of {file} cannot be detected; give it as --format"])
     yield file, name, Hints(read.options({"table": table} if table else {}, name)), None, None
-
-
-def _of_pipeline(file: str) -> Iterator[Read]:
-    """The local files of every source; what is declared already is not proposed again."""
-    from glob import glob
-
-    from ingest import config
-
-    pipeline = config.load(file)
-    for source in pipeline.sources:
-        if source.kind != "files":
-            output.warning(f"source {source.name} is not a source of files and is left out")
-            continue
-        for path in sorted(glob(source.path, recursive=True)):  # noqa: PTH207 - absolute patterns
-            yield path, source.format, pipeline.hints(source), source.framing or None, pipeline
 
 
 def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[Change]:

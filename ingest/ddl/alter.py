@@ -174,7 +174,15 @@ def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return ()
     explicit = cursor.accept("COLUMN")
     if not explicit and (cursor.word() in _KEYS or (cursor.word() == "PERIOD" and cursor.word(1) == "FOR")):
-        return _dropped_key(cursor, scope, table)
+        # the primary key that DROP takes away, by its words or by the name that the source gives it by itself
+        if cursor.accept("PRIMARY", "KEY"):
+            return (Effect("drop_primary_key", table),)
+        if not (cursor.accept("CONSTRAINT") or cursor.accept("INDEX") or cursor.accept("KEY")):
+            return ()
+        cursor.accept("IF", "EXISTS")
+        named = columns.name(cursor, scope.dialect)
+        own = named.upper() == "PRIMARY" if scope.dialect == "mysql" else named == f"{table.table}_pkey"
+        return (Effect("drop_primary_key", table),) if own else ()
     if not explicit and scope.dialect == "oracle" and not cursor.is_symbol("("):
         raise Unread(f"DROP {cursor.peek().text[:40]!r} is not known here")
     return _dropped(cursor, scope, table)
@@ -296,18 +304,6 @@ def _constraint(items: Sequence[Token], scope: Scope, table: TableId) -> Sequenc
     if keys is None:
         return ()
     return (Effect("add_primary_key", table, keys=keys, note=None if keys else "using-index"),)
-
-
-def _dropped_key(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    """The primary key that DROP takes away, by its words or by the name that the source gives it by itself."""
-    if cursor.accept("PRIMARY", "KEY"):
-        return (Effect("drop_primary_key", table),)
-    if not (cursor.accept("CONSTRAINT") or cursor.accept("INDEX") or cursor.accept("KEY")):
-        return ()
-    cursor.accept("IF", "EXISTS")
-    named = columns.name(cursor, scope.dialect)
-    own = named.upper() == "PRIMARY" if scope.dialect == "mysql" else named == f"{table.table}_pkey"
-    return (Effect("drop_primary_key", table),) if own else ()
 
 
 # --- partitions ---------------------------------------------------------------------------------

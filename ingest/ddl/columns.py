@@ -336,7 +336,13 @@ def _canonical(items: Sequence[Token], logical: str | None) -> str:
     family = types.base(logical or "unknown")
     token = items[-1]
     if len(items) == 1 and token.kind in ("bits", "hex"):
-        return _bytes_literal(token, family)
+        number = int(token.text or "0", 2 if token.kind == "bits" else 16)
+        if types.family(family) in ("integer", "decimal", "float"):
+            return str(number)
+        raw = number.to_bytes(
+            (len(token.text) + 7) // 8 if token.kind == "bits" else (len(token.text) + 1) // 2
+        )
+        return values.base64_text(raw) if family == "binary" else raw.decode("utf-8")
     if len(items) == 1 and token.kind == "string":
         return _fitted(_text_literal(token.text, family), logical)
     if len(items) == 1 and token.word in ("TRUE", "FALSE"):
@@ -357,14 +363,6 @@ def _fitted(text: str, logical: str | None) -> str:
         return text if types.family(logical) == "decimal" and Decimal(found) == Decimal(text) else found
     except ArithmeticError:  # NaN, or no number
         return text
-
-
-def _bytes_literal(token: Token, family: str) -> str:
-    number = int(token.text or "0", 2 if token.kind == "bits" else 16)
-    if types.family(family) in ("integer", "decimal", "float"):
-        return str(number)
-    raw = number.to_bytes((len(token.text) + 7) // 8 if token.kind == "bits" else (len(token.text) + 1) // 2)
-    return values.base64_text(raw) if family == "binary" else raw.decode("utf-8")
 
 
 def _text_literal(text: str, family: str) -> str:

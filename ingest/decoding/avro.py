@@ -203,7 +203,12 @@ class _Guard:
     def size(self, schema: Any) -> _Size:
         """The size of values of a type."""
         if isinstance(schema, list):
-            return self._union(schema)
+            if any(isinstance(branch, list) for branch in schema):
+                raise _bad_schema("a union holds a union")
+            names = sum("name" in each if isinstance(each, dict) else each in self._named for each in schema)
+            self.plain_option |= names == 1
+            branches = [self.size(branch) for branch in schema]
+            return _sum(1 + min(each.least for each in branches), branches)
         if isinstance(schema, str):
             schema = self._named.get(schema) or {"type": schema}
         kind = schema["type"]
@@ -217,14 +222,6 @@ class _Guard:
                 raise _bad_schema("the items of an array take no bytes, so that its length means nothing")
             return _sum(1, [items])
         return self._record(schema)
-
-    def _union(self, schema: list[Any]) -> _Size:
-        if any(isinstance(branch, list) for branch in schema):
-            raise _bad_schema("a union holds a union")
-        names = sum("name" in each if isinstance(each, dict) else each in self._named for each in schema)
-        self.plain_option |= names == 1
-        branches = [self.size(branch) for branch in schema]
-        return _sum(1 + min(each.least for each in branches), branches)
 
     def _record(self, schema: Mapping[str, Any]) -> _Size:
         name = schema["name"]

@@ -139,7 +139,18 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
     if meaning:
         return _meant(meaning, declared, reading)
     if field.type == "array" and field.fields and meanings(field.fields[0]):
-        return _list(column(field.fields[0], None, meanings, reading))
+        # an array whose items have a meaning: a JSON list of their canonical texts
+        item = column(field.fields[0], None, meanings, reading)
+
+        def listed(of_item: Text, of_other: Text) -> Text:
+            def read(value: Any) -> str | None:
+                if type(value) is not list:
+                    return of_other(value)
+                return compact([None if each is None else of_item(each) for each in value])
+
+            return read
+
+        return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
     if field.type == "bytes":
         reading = reading._replace(binary=reading.schema_bytes)
     as_it_is = (PHYSICAL.get(field.type), "string", "enum", "set", "json", "interval", "unknown", None, "")
@@ -149,20 +160,6 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
         return declared_column("binary", reading)
     logical = declared or PHYSICAL.get(field.type, "unknown")
     return ColumnReader(without_digits(logical), json_values.text, _PLAIN.get(field.type, plain_text))
-
-
-def _list(item: ColumnReader) -> ColumnReader:
-    """An array whose items have a meaning: a JSON list of their canonical texts."""
-
-    def listed(of_item: Text, of_other: Text) -> Text:
-        def read(value: Any) -> str | None:
-            if type(value) is not list:
-                return of_other(value)
-            return compact([None if each is None else of_item(each) for each in value])
-
-        return read
-
-    return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
 
 
 def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Image | None:

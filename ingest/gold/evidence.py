@@ -314,14 +314,11 @@ def _value(logical: str, text: str | None) -> object:
     if text is None:
         return None
     try:
-        found = value_of(logical, _CUT.sub(r"\1", text) if _is_time(logical) else text)
+        is_time = types.family(logical) in ("datetime", "timestamp")
+        found = value_of(logical, _CUT.sub(r"\1", text) if is_time else text)
     except (ValueError, ArithmeticError):
         return None
     return "NaN" if found != found else found  # noqa: PLR0124 - NaN alone is not itself
-
-
-def _is_time(logical: str) -> bool:
-    return types.family(logical) in ("datetime", "timestamp")
 
 
 def cell_text(column: Column) -> str:

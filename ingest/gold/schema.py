@@ -261,7 +261,12 @@ def _decided(
     if rule.on_schema_change == "evolve" and not rule.shard_column and not job.merged:
         gone = _not_again(job, {name: one.gone for name, one in declared.items()})
         seen = {name: logical for name, logical in seen.items() if name not in gone}
-        again = _again(declared)
+        again = {
+            name: one.columns[name]
+            for one in declared.values()
+            for name in one.again
+            if one.columns.get(name, "unknown") != "unknown"
+        }
         seen |= again
         if mirror is not None:
             mirror = _renewed(mirror, job, gone, again)
@@ -399,16 +404,6 @@ def _commented(mirror: Mirror, comments: dict[str, str]) -> Mirror:
 def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
     logical = job.rule.declared.get(column.name) or seen.get(column.name, "unknown")
     return column if logical == "unknown" else replace(column, type=logical)
-
-
-def _again(declared: dict[LaneId, Shown]) -> dict[str, str]:
-    """Names that were dropped and reused for other columns, with these columns' types if known."""
-    return {
-        name: one.columns[name]
-        for one in declared.values()
-        for name in one.again
-        if one.columns.get(name, "unknown") != "unknown"
-    }
 
 
 def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) -> Mirror:

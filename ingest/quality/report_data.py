@@ -142,21 +142,17 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
     for row in sorted(found, key=lambda row: row["started_at"], reverse=True):
         at = row["started_at"].replace(tzinfo=dt.UTC)
         run = runs.setdefault(row["run"], RunFact(row["run"], at, row["batch"]))
-        _add_run_row(run, row, at, by_name)
+        counts = json.loads(row["counts"] or "{}")
+        if row["stage"] == "alarm":
+            run.alarms.append(row["message"])
+        elif row["subject"] is None:
+            run.counts = counts
+            run.seconds[row["stage"]] = row["seconds"]
+        elif row["subject"] in by_name:
+            seconds, version, message = row["seconds"] or 0.0, row["version"], row["message"] or ""
+            batch = BatchFact(row["batch"], row["state"], at, counts, seconds, version, message)
+            by_name[row["subject"]].batches.append(batch)
     facts.runs = list(runs.values())
-
-
-def _add_run_row(run: RunFact, row: dict[str, Any], at: dt.datetime, by_name: dict[str, TableFact]) -> None:
-    counts = json.loads(row["counts"] or "{}")
-    if row["stage"] == "alarm":
-        run.alarms.append(row["message"])
-    elif row["subject"] is None:
-        run.counts = counts
-        run.seconds[row["stage"]] = row["seconds"]
-    elif row["subject"] in by_name:
-        seconds, version, message = row["seconds"] or 0.0, row["version"], row["message"] or ""
-        batch = BatchFact(row["batch"], row["state"], at, counts, seconds, version, message)
-        by_name[row["subject"]].batches.append(batch)
 
 
 # --- checks ---

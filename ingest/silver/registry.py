@@ -49,7 +49,8 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
     for source in sources:
         have = known.get(source.name, {})
         fresh = _fetched(source, sorted(found.get(source.name, set()) - have.keys()))
-        _store(lake, source.name, fresh)
+        rows = [(source.name, number, text, lake.now()) for number, text in fresh.items()]
+        lake.append_unguarded(rows, SCHEMAS)
         texts[source.name] = {**have, **fresh}
     return texts
 
@@ -113,7 +114,3 @@ def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:
             except SetupError as error:
                 raise SetupError(f"source {source.name}: {error}: its messages wait in bronze.") from None
     return found
-
-
-def _store(lake: Lake, source: str, texts: Mapping[int, str]) -> None:
-    lake.append_unguarded([(source, number, text, lake.now()) for number, text in texts.items()], SCHEMAS)
