@@ -67,7 +67,8 @@ class Expected:
     # cells whose texts are not values of their types
     unfit: set[tuple[Key, str]] = field(default_factory=set)
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)  # each key in the source's spelling
-    twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
+    twice: dict[Key, str] = field(default_factory=dict)  # inserted with these values while they were there
+    reread: set[Key] = field(default_factory=set)  # read again with other values
     filtered: set[Key] = field(default_factory=set)  # keys of rows that do not meet the mirror's condition
 
     def add(self, other: Expected) -> None:
@@ -78,6 +79,7 @@ class Expected:
         self.unfit |= other.unfit
         self.texts |= other.texts
         self.twice |= other.twice
+        self.reread |= other.reread
         self.filtered |= other.filtered
 
     def forget(self, key: Key) -> None:
@@ -115,7 +117,9 @@ def expected(
             continue  # only older changes say what the deleted row holds
         found.known.add(key)
         if key in inserts.twice:
-            found.twice.add(key)
+            found.twice[key] = inserts.twice[key]
+        if key in inserts.reread:
+            found.reread.add(key)
         found.texts[key] = sent.texts[key]
         if (live := table.row(key)) is not None:
             only = sent.columns.get(key)
@@ -188,39 +192,83 @@ def _texts_of(
 class Inserts:
     """Keys that were inserted with other values while they existed: the source's own key is a different one.
 
-    Only positions distinguish an insert from its repetition. A stream that is rewound under new positions repeats its
-    earlier contents, and a row that is read again may have been lost in between.
+    Contents that came before are a repetition: a stream goes back, or a table is loaded again. In one load each key is
+    read once, so keys that were read with other values, but none with the same, are not one row either.
     """
 
     made: frozenset[str] = frozenset()  # columns that no message carries
-    twice: set[Key] = field(default_factory=set)
+    inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
+    _read: dict[Key, tuple[str, tuple[int, ...]]] = field(
+        default_factory=dict
+    )  # with the last reading's arrival
+    _differ: dict[Key, tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    _again: bool = False  # some key was read again with the same values
+
+    @property
+    def twice(self) -> dict[Key, str]:
+        """The keys of several rows, each with the content of the last one."""
+        differ = {} if self._again else self._differ
+        return {key: _content(sent) for key, (sent, *_) in differ.items()} | self.inserted
+
+    @property
+    def reread(self) -> set[Key]:
+        """Keys that were read again with other values, in the course of loading the table again or not."""
+        return {*self._differ} if self._again else set()
 
     def take(self, step: Step) -> None:
         """Add what one event did to one key."""
-        event = step.event
+        event, key = step.event, step.key
         if step.effect == "cleared":  # merged rows are gone
-            self._there.clear()
-            self.twice.clear()
+            for some in (self._there, self.inserted, self._read, self._differ):
+                some.clear()
             return
         if isinstance(event, SchemaStep):
             if event.action == "retype_column":
-                self._there.pop(step.key, None)
+                self._there.pop(key, None)
+                self._read.pop(key, None)
             return
-        if event.change.op is not Op.INSERT or step.row is None:
-            if event.change.op is not Op.UPDATE or step.row is None:
-                self._there.pop(step.key, None)
+        order, change = event
+        sent = {name: text for name, text in (change.after or {}).items() if name not in self.made}
+        loads = (
+            change.op in (Op.READ, Op.INSERT)
+            if not order.phase
+            else change.op is Op.READ and not order.sequence
+        )
+        if loads:
+            self._there.pop(key, None)
+            self._take_read(key, sent, order.arrival)
             return
-        if not event.order.sequence or event.order.half:  # an upsert of StreamX is not an insert
+        self._read.pop(key, None)
+        if key in self._differ and self._differ[key][1] < order.arrival < self._differ[key][2]:
+            del self._differ[key]  # what changed the row between its two readings
+        if change.op is not Op.INSERT or step.row is None:
+            if change.op is not Op.UPDATE or step.row is None:
+                self._there.pop(key, None)
             return
-        sent = {name: text for name, text in (event.change.after or {}).items() if name not in self.made}
-        content = json.dumps(sent, sort_keys=True)
-        contents = self._contents.setdefault(step.key, set())
-        if self._there.get(step.key, event.order[:4]) != event.order[:4] and content not in contents:
-            self.twice.add(step.key)
-        self._there[step.key] = event.order[:4]
+        if order.half:  # an upsert of StreamX is not an insert
+            return
+        content = _content(sent)
+        contents = self._contents.setdefault(key, set())
+        place = order[:4] if order.sequence else order
+        if self._there.get(key, place) != place and content not in contents:
+            self.inserted[key] = content
+        self._there[key] = place
         contents.add(content)
+
+    def _take_read(self, key: Key, sent: Image, arrival: tuple[int, ...]) -> None:
+        if key in self._read:
+            before, at = self._read[key]
+            if all(before[name] == sent[name] for name in before.keys() & sent.keys()):
+                self._again = True
+            else:
+                self._differ[key] = sent, min(at, arrival), max(at, arrival)
+        self._read[key] = sent, arrival
+
+
+def _content(sent: Image) -> str:
+    return json.dumps(sent, sort_keys=True)
 
 
 def _clears(event: Placed | SchemaStep) -> bool:

@@ -28,7 +28,7 @@ from ingest.change import TableId
 from ingest.config import TableRule
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
-from ingest.lake import decisions
+from ingest.lake import decisions, duck
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, rule_for
@@ -84,6 +84,7 @@ class Compared:
     left_out: list[str] = field(default_factory=list)  # in words
     wrong: list[Wrong] = field(default_factory=list)
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
+    reread: set[Key] = field(default_factory=set)  # read again with other values
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     # cells that are known, and are values of their types
     filled: set[tuple[Key, str]] = field(default_factory=set)
@@ -131,6 +132,16 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
         yield Metric("wrong_cells", 0, subject.name)
     if subject.keyed:
         yield _inserted_twice(lake, subject, found)
+    if found.reread:
+        keys = sorted(key_json(subject.mirror.keys, found.texts[key]) for key in found.reread)
+        detail = (
+            f"{counted(len(keys), 'key')}, such as {keys[0]}, {'was' if len(keys) == 1 else 'were'} read again with other "
+            "values, and no change came in between: this is right if the table was loaded again, else the source's key "
+            f"has more columns or digits than the messages show: compare {subject.name} with the source"
+        )
+        yield Metric(
+            "rows_read_again", len(keys), subject.name, detail=detail, failing=tuple(keys[:FAILING_KEYS])
+        )
     of = f" of {found.touched:,}" if found.touched > found.keys else ""
     detail = f"{found.keys:,}{of} {'touched keys' if subject.keyed else 'rows'} were compared cell by cell"
     if found.partly:
@@ -269,6 +280,7 @@ class KeySample:
     first: list[Marks] = field(default_factory=list)
     second: list[Marks] = field(default_factory=list)
     must: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    added: list[Marks] = field(default_factory=list)  # the keys of rows that are inserted or read, else 0
     truncates: list[pa.RecordBatch] = field(default_factory=list)
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -285,6 +297,8 @@ class KeySample:
         self.rows.append(rows)
         self.first.append(first)
         self.second.append(second)
+        adds = np.array(pc.is_in(rows.column("op"), pa.array(["insert", "read"])), bool)
+        self.added.append(np.where(adds, first, 0))
         self.must.append(partial | late | (first != second) | self.every)
 
     def chosen(self) -> tuple[list[Mapping[str, Any]], Marks | None, int]:
@@ -298,7 +312,8 @@ class KeySample:
         touched = int(len(there) * (_SPACE / self.space))
         if self.space == _SPACE and len(there) <= self.limit:
             return [*truncates, *(row for rows in self.rows for row in rows.to_pylist())], None, touched
-        always = np.concatenate([first[must], second[must]])
+        added, counts = np.unique(np.concatenate(self.added), return_counts=True)
+        always = np.concatenate([first[must], second[must], added[(counts > 1) & (added > 0)]])
         marks = np.union1d(np.unique(marks)[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
         kept = pa.array(np.isin(first, marks) | np.isin(second, marks))
         table = pa.Table.from_batches(self.rows).filter(kept)
@@ -306,7 +321,7 @@ class KeySample:
 
     def forget(self) -> None:
         """Begin again."""
-        for some in (self.rows, self.first, self.second, self.must, self.truncates):
+        for some in (self.rows, self.first, self.second, self.must, self.added, self.truncates):
             some.clear()
 
 
@@ -501,7 +516,8 @@ class _Check:
         self.found.wrong = self._without_rejected(
             list(differences(wanted, rows, self.mirror, self.types, closed))
         )
-        self.found.texts, self.found.twice = wanted.texts, wanted.twice
+        self.found.texts, self.found.reread = wanted.texts, wanted.reread
+        self.found.twice = set(wanted.twice) - self._repeated(wanted)
         self.found.filled = {
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
         }
@@ -519,6 +535,28 @@ class _Check:
         self.found.wrong = [Wrong((), "", text) for text in texts]
         self.found.texts = {(): ()}
         return self.found
+
+    def _repeated(self, wanted: Expected) -> set[Key]:
+        """The keys inserted twice in new batches whose last content was inserted in an earlier one already."""
+        found: set[Key] = set()
+        names = dict(zip(self.mirror.keys, map(str, range(len(self.mirror.keys))), strict=True))
+        for one in self.lanes if wanted.twice else ():
+            if one.whole:
+                continue
+            own = [name for name in names if one.shard is None or name != one.shard[0]]
+            cells = ", ".join(duck.member("after", name) for name in own)
+            listed = ", ".join(
+                f"({', '.join(duck.value(wanted.texts[key][int(names[name])]) for name in own)})"
+                for key in wanted.twice
+            )
+            rows = self.lake.ask(
+                f"SELECT after FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} "
+                f"AND op IN ('insert', 'read') AND batch <= {self.since} AND ({cells}) IN ({listed})"
+            )
+            shard = dict([one.shard]) if one.shard else {}
+            contents = {json.dumps(json.loads(row["after"]) | shard, sort_keys=True) for row in rows}
+            found |= {key for key, content in wanted.twice.items() if content in contents}
+        return found
 
     def _rows(self, keys: Iterable[Key] | None) -> list[Sequence[object]]:
         return mirror_rows(self.lake, self.mirror, self.types, keys)

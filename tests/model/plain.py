@@ -239,7 +239,7 @@ def _live(
         if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
             mirror.loud.add(step.why)
     mirror.rows = {key: row.values for key, row in state.rows.items()}
-    mirror.twice |= inserts.twice
+    mirror.twice |= {*inserts.twice, *inserts.reread}
     return list(state.rows.values())
 
 
