@@ -16,6 +16,7 @@ from ingest.lake import duck
 from ingest.lake.books import Line, Span, united
 from ingest.lake.lake import Lake
 from ingest.lake.statements import Statement
+from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
@@ -55,7 +56,9 @@ def _of_lane(
     for name in sorted(short):
         without, having = line.spans(name)
         having = united(having, before.spans(name)[1] if before else [])
-        if not having or without[1] < having[0] or _is_told(lane, name, having, logged):
+        if not having or without[1] < having[0] or _is_told(lane, name, having, without, logged):
+            continue
+        if is_weak(having[0]) and _is_repeated(lake, lane, name, having[0]):
             continue
         (back if without[0] < having[1] else gone).append(name)
     for check, some in (("partial_rows", back), ("vanished_columns", gone)):
@@ -68,13 +71,37 @@ def _of_lane(
             yield Metric(check, len(some), subject.name, detail=detail)
 
 
-def _is_told(lane: CheckedLane, name: str, having: Span, logged: Iterable[Statement]) -> bool:
-    """True if a statement that came after rows with the column may explain rows without it."""
+def _is_repeated(lake: Lake, lane: CheckedLane, name: str, first: str) -> bool:
+    """True if all rows without a column came before its first row already: a stream without positions has gone back."""
+    rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND op IN ('read', 'insert', 'update')"
+    same = " AND ".join(
+        f"o.{one} IS NOT DISTINCT FROM n.{one}" for one in ("op", "before", "after", "event_time")
+    )
+    found = lake.ask(
+        f"""WITH rows AS (SELECT op, before, after, event_time, order_key, partial FROM {rows})
+        SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND NOT coalesce(partial, false)
+        AND NOT list_contains(json_keys(after), {duck.text(name)})
+        AND NOT EXISTS (SELECT 1 FROM rows AS o WHERE o.order_key < {duck.text(first)} AND {same})"""
+    )
+    return not found[0]["n"]
+
+
+def _is_told(lane: CheckedLane, name: str, having: Span, without: Span, logged: Iterable[Statement]) -> bool:
+    """True if a statement that came after rows with the column may explain rows without it.
+
+    An ADD COLUMN that came again explains only rows before it.
+    """
     return any(
         one.source == lane.source
         and one.order > having[0]
         and lane.table in one.tables
-        and (one.kind == "unknown" or any(_touches(effect, name) for effect in one.meant))
+        and (
+            one.kind == "unknown"
+            or any(
+                _touches(effect, name) and (effect.action != "add_column" or without[1] < one.order)
+                for effect in one.meant
+            )
+        )
         for one in logged
     )
 

@@ -9,6 +9,7 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.quality import ddl_ledger, ledgers, vanished
 from ingest.quality.subjects import survey
+from tests.quality.test_set_back import Weak
 from tests.shops import Shops
 
 if TYPE_CHECKING:
@@ -86,3 +87,22 @@ def test_an_added_column_is_no_surprise(tmp_path: Path) -> None:
 def test_a_deleted_row_says_nothing(shops: Shops) -> None:
     """A delete may carry its key alone."""
     assert {} == found(shops.say(1, "DELETE", 1, ""))
+
+
+@pytest.mark.parametrize("statement", ["ADD note varchar(9)", "ADD note varchar(9) DEFAULT 'n'"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_stream_that_goes_back_before_a_new_column(statement: str, batches: int, tmp_path: Path) -> None:
+    """Its repeated rows lack the column rightly, and the run would end with 1 after each restart of the capture."""
+    mine = Weak(tmp_path, TableRule(match="shop_1.item"))
+    mine.say(1, "INSERT", 1, "a", at=10).say(1, "UPDATE", 1, "b", at=11).ddl(
+        f"ALTER TABLE item {statement}", at=12
+    )
+    mine.say(1, "INSERT", 2, "c", at=13, note="n")
+    if batches == 2:
+        assert {} == found(mine, 0)
+    mine.say(1, "UPDATE", 1, "b", at=11).ddl(f"ALTER TABLE item {statement}", at=12)
+    assert {} == found(mine.say(1, "INSERT", 2, "c", at=13, note="n"), batches - 1)
+    assert {} == found(
+        mine.say(1, "UPDATE", 1, "b", at=11), batches
+    )  # the repetition has not come to the statement
+    assert LEFT_OUT == found(mine.say(1, "UPDATE", 2, "d").say(1, "INSERT", 3, "e", note="n"), batches + 1)
