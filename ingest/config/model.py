@@ -80,6 +80,12 @@ class MadeColumn(NamedTuple):
     type: str = ""  # as the rule gives it
 
 
+OF_MIRROR = (
+    "keys", "no_key", "on_schema_change", "shard_column", "history", "change_feed", "changes_of", "plain_tables", "cluster_by"
+)  # fmt: skip
+"""Rules of a mirror that all its tables must have alike."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableRule:
     """One entry of ``tables:``; the first whose ``match`` fits a table applies, alone."""
@@ -138,6 +144,13 @@ class TableRule:
         }
         found = {name: value for name, value in given.items() if value}
         return json.dumps(found, ensure_ascii=False, sort_keys=True) if found else ""
+
+    def differing(self, other: TableRule) -> list[str]:
+        """The keys of the pipeline file that decide a mirror as a whole, and differ in another rule for it."""
+        found = [name for name in OF_MIRROR if getattr(self, name) != getattr(other, name)]
+        both = self.columns.keys() & other.columns.keys()
+        shaped = self.shape != other.shape or any(self.columns[one] != other.columns[one] for one in both)
+        return [*found, "columns"] if shaped else found
 
     @property
     def declared(self) -> Mapping[str, str]:

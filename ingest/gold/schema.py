@@ -148,9 +148,10 @@ def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId
 
 
 def _refuse_unordered(job: Job) -> None:
-    if len(job.shapes) > 1:
+    if job.differing:
+        listed = ", ".join(f"{name}:" for name in sorted(job.differing))
         raise HeldError(
-            f"{job.table} is fed by tables whose entries in tables: have different rules for its columns: "
+            f"{job.table} is fed by tables whose entries in tables: have different rules for it ({listed}): "
             "write the same rules into each of them, or another into:."
         )
     if job.merged and (job.rule.history or job.rule.soft or job.rule.no_key != "hold"):

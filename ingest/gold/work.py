@@ -278,7 +278,7 @@ class Job:
     rule: TableRule
     lines: dict[LaneId, list[Line]] = field(default_factory=dict)
     first_rows: int = 0  # the batch of the first rows, or the last one folded if that is later
-    shapes: frozenset[str] = frozenset()  # from the rules of all its lanes, including those without new lines
+    differing: frozenset[str] = frozenset()  # what the rules of its tables say otherwise, new lines or not
     lanes: frozenset[LaneId] = frozenset()  # all that have sent rows, if several may feed one mirror
 
     @property
@@ -330,10 +330,11 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
     if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
         for name, (rule, _, path) in routes_of(pipeline, books):
             if path in found:
-                found[path].shapes |= {rule.shape}
+                found[path].differing |= {*rule.differing(found[path].rule)}
                 found[path].lanes |= {name} if books.histories[name].changes else set()
         for job in found.values():
-            job.shapes |= {pipeline.rule(table).shape for _, table in job.lines}
+            rules = (pipeline.rule(table) for _, table in job.lines)
+            job.differing |= {name for rule in rules for name in rule.differing(job.rule)}
             rows = (name for name, lines in job.lines.items() if any(line.changes for line in lines))
             job.lanes = feeding(pipeline, job.lanes.union(rows))
     return [found[path] for path in sorted(found)]

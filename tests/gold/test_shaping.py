@@ -64,17 +64,27 @@ def test_a_pattern_spares_the_key_and_the_shard() -> None:
     assert ["id", "shard", "b"] == [one.name for one in mirror.columns]
 
 
-def test_tables_with_other_rules_do_not_share_a_mirror(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rule", "named"),
+    [
+        ({"without": ("note",)}, "columns:"),
+        ({"columns": {"a": "int32"}}, "columns:"),
+        ({"shard_column": "other"}, "shard_column:"),
+        ({"on_schema_change": "evolve"}, "on_schema_change:"),
+        ({"keys": ("id",), "history": True}, "history:, keys:"),
+    ],
+)
+def test_tables_with_other_rules_do_not_share_a_mirror(
+    rule: dict[str, Any], named: str, tmp_path: Path
+) -> None:
     """The mirror would be folded again by turns, and hold a secret of one of them."""
-    rules = (
-        TableRule("a.t", into="shop.t", shard_column="shard", without=("note",)),
-        TableRule("b.t", into="shop.t", shard_column="shard"),
-    )
+    same: dict[str, Any] = {"into": "shop.t", "shard_column": "shard", "columns": {"a": "string"}}
+    rules = (TableRule("a.t", **{**same, **rule}), TableRule("b.t", **same))
     pipeline = Pipeline("yard", tmp_path / "x.yaml", str(tmp_path), (), rules)
     first, second = TableId("a", None, "t"), TableId("b", None, "t")
     books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
     [job] = jobs(pipeline, books)
-    with pytest.raises(HeldError, match="have different rules for its columns"):
+    with pytest.raises(HeldError, match=f"have different rules for it \\({named}\\)"):
         _refuse_unordered(job)
 
 
