@@ -335,7 +335,7 @@ The states of a statement in `ingest ddl`:
 |---|---|---|
 | `waits` | has not folded the statement's batch yet | nothing |
 | `applied` | does what the list says | nothing |
-| `partly` | does it, but existing rows have NULL where only the source knows their values: a default that is not a literal, a generated column | load the table again, or approve it as it is |
+| `partly` | does it, but no message has what only the source knows: the values that existing rows get by a default that is not a literal or in a generated column, and rows that a foreign key deletes or changes (`ON DELETE CASCADE`) | load the table again or compare it, then approve the statement |
 | `noticed` | goes on; the statement could not be read, or its rows are elsewhere | compare with the source, then approve or dismiss it |
 | `held` | has stopped before the statement; nothing is lost | approve or dismiss it |
 | `approved`, `dismissed` | does what was decided | nothing |

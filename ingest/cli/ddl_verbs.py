@@ -50,7 +50,9 @@ def listing(
             for one in found]  # fmt: skip
     output.table(columns, rows)
     if any(one.state == PARTLY for one in found):
-        output.note("partly: existing rows have NULL where only the source knows the value; load them again")
+        output.note(
+            "partly: no message has what the source does to existing rows: load them again, or compare them"
+        )
     if waiting := [one for one in found if one.pending]:
         approve, dismiss = (
             command("ddl", word, file, waiting[0].statement.id) for word in ("approve", "dismiss")

@@ -53,6 +53,8 @@ def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[
         clause[0].word in ("ADD", "MODIFY", "CHANGE") and any(token.word == "UNIQUE" for token in clause)
         for clause in clauses
     )
+    if scope.dialect == "mysql" and (does := columns.cascades([token for one in clauses for token in one])):
+        found.append(Effect("add_foreign_key", table, note=does))
     if unique and (ignore or _COPY.fullmatch(table.table or "")):
         found.append(Effect("truncate_partition", table, note="UNIQUE"))
     return found, "alters a table" if found else "keys, indexes, partitions or options of a table"

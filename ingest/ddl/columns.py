@@ -81,6 +81,18 @@ def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...] | N
     return tuple(name(Cursor(part), dialect) for part in split(cursor.group()))
 
 
+def cascades(items: Sequence[Token]) -> str:
+    """What a foreign key makes the server do to rows of its own accord, as it is written; empty if nothing."""
+    words = [token.word for token in items]
+    found = []
+    for at, word in enumerate(words):
+        if word == "ON" and words[at + 1 : at + 2] in (["DELETE"], ["UPDATE"]):
+            does = words[at + 2 : at + (3 if words[at + 2 : at + 3] == ["CASCADE"] else 4)]
+            if does in (["CASCADE"], ["SET", "NULL"], ["SET", "DEFAULT"]):
+                found.append(" ".join(words[at : at + 2] + does))
+    return ", ".join(dict.fromkeys(found))
+
+
 def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definition:
     """One column definition from its tokens; ``source`` is the whole statement, from which ``declared`` is cut."""
     cursor = Cursor(items)

@@ -28,7 +28,7 @@ Kind = Literal["safe", "lossy", "none", "unknown"]
 
 ACTIONS = tuple(
     "create_table drop_table drop_database rename_table truncate truncate_partition add_column drop_column "
-    "rename_column modify_column comment_column add_primary_key drop_primary_key default_charset "
+    "rename_column modify_column comment_column add_primary_key drop_primary_key add_foreign_key default_charset "
     "convert_charset".split()
 )
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
@@ -75,6 +75,7 @@ class Effect:
     ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
     ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.  For ``add_primary_key``, ``keys``
     are its columns in their order; there are none where an index gives them (``note`` says ``using-index``).
+    For ``add_foreign_key``, ``note`` is what MySQL does to rows by it, which its binary log does not contain.
     For ``drop_database``, ``table`` names the database, or its schema, alone.  ``guarded`` is True of a column that
     is added only IF NOT EXISTS; ``solid`` of one that MySQL changes to NOT NULL, so that NULLs become zeros;
     ``dialect`` is whose rules convert the values of a retyped column, where they are not MySQL's.  ``charset`` is also

@@ -89,10 +89,13 @@ def _create(cursor: Cursor, scope: Scope) -> _Found:
         return (), "a temporary or external table has no mirror"
     guarded = cursor.accept("IF", "NOT", "EXISTS")
     table = scope.table(cursor)
-    made = _table_body(cursor, scope, table, "if-not-exists" if guarded else None)
+    body = cursor.rest()
+    found = [_table_body(Cursor(body), scope, table, "if-not-exists" if guarded else None)]
+    if scope.dialect == "mysql" and (does := columns.cascades(body)):
+        found.append(Effect("add_foreign_key", table, note=does))
     if replace:
-        return (Effect("drop_table", table), made), "replaces a table"
-    return (made,), "creates a table"
+        return [Effect("drop_table", table), *found], "replaces a table"
+    return found, "creates a table"
 
 
 def _object(cursor: Cursor) -> tuple[str, set[str]]:

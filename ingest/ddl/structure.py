@@ -65,7 +65,8 @@ def _of_event(change: Change) -> Ddl:
             "create_table", change.table, columns=columns, keys=key, charset=structure.get("charset")
         )
         effect = _with_charsets(effect, found)
-        return _of((effect,), "the message's own structure")
+        foreign = (one for one in found.effects if one.action == "add_foreign_key")
+        return _of((effect, *foreign), "the message's own structure")
     if structure["type"] == "DROP":
         return _of((Effect("drop_table", change.table),), "the message's own structure")
     added = tuple(

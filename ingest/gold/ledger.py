@@ -130,11 +130,11 @@ def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
 
 
 def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
-    """The description in a snapshot's statement: the table's key, columns and comments, but no event."""
+    """The description in a snapshot's statement: the table's keys, columns and comments, but no event."""
     for effect in effects:
         if effect.action == "create_table":
             yield replace(effect, note="if-not-exists")
-        elif effect.action == "comment_column":
+        elif effect.action in ("comment_column", "add_foreign_key"):
             yield effect
 
 

@@ -164,6 +164,11 @@ def _phrase(effect: Effect, subject: Subject) -> str:
             return _retyped(effect, subject)
         case "rename_table" if effect.to == subject.table:
             return f"removes the rows of {effect.to}; those sent under {effect.table} stay there: load them again"
+        case "add_foreign_key":
+            return (
+                f"lets rows of {effect.table} change with those of another table ({effect.note}), which MySQL and MariaDB "
+                "do not log: compare them with `ingest reconcile`, then approve"
+            )
         case "create_table" if effect.note == DOUBTED:
             return (
                 f"removes the rows of {effect.table}, if its name in another letter case is the same table; if it is "

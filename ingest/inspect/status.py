@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.change import TableId
@@ -13,12 +13,14 @@ from ingest.gold import approval
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
 from ingest.inspect.causes import of_state, way_out
-from ingest.lake import faults, feeds, histories, rejects
+from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
+from ingest.lake.decisions import DISMISS
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import CPU
+from ingest.lake.statements import Statement
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import ERROR, FAIL
 from ingest.values import shortened
@@ -148,6 +150,8 @@ def status(lake: Tables) -> dict[str, Any]:
     entries = tables(lake)
     lines = completeness.reached(lake)
     lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines)
+    logged = approval.listed(lake)
+    gone = dict(_departed(lake, {one.statement.id: one.statement for one in logged}.values()))
     rows = []
     for entry in entries:
         lane = lanes.get(entry["table"], {})
@@ -162,13 +166,13 @@ def status(lake: Tables) -> dict[str, Any]:
                 **_until(complete.get(entry["table"], Complete())),
                 "rows": entry["rows"],
                 "rejected": lane.get("rejected", 0),
-                "message": entry["message"],
+                "message": entry["message"] or gone.get(entry["table"], ""),
                 "seconds": entry["seconds"],
                 "cpu_seconds": entry["cpu_seconds"],
             }
         )
     waiting = _open_rejects(lake)
-    statements = len({one.statement.id for one in approval.listed(lake) if one.pending})
+    statements = len({one.statement.id for one in logged if one.pending})
     causes = list(of_state(lake, rows, waiting, statements))
     failing = sum(count for state, count in verdicts(lake).items() if state in (FAIL, ERROR))
     problems = [one.sentence for one in causes]
@@ -235,6 +239,28 @@ def verdicts(lake: Tables) -> dict[str, int]:
         QUALIFY rank() OVER (PARTITION BY mirror, source, "check" = 'reconcile' ORDER BY checked_at DESC) = 1) AS c GROUP BY state"""
     )
     return {row["state"]: row["n"] for row in rows}
+
+
+def _departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, str]]:
+    """Mirrors whose source table was dropped or renamed after its last row, and not made again: what became of it."""
+    gone: dict[tuple[str, TableId], tuple[str, Statement]] = {}
+    for statement in logged:
+        for effect in () if statement.decided == DISMISS else statement.effects:
+            lane = statement.source, effect.table
+            if effect.action == "drop_table":
+                gone[lane] = f"dropped {effect.table}", statement
+            elif effect.action == "rename_table" and isinstance(effect.to, TableId):
+                gone[lane] = f"renamed {effect.table} to {effect.to}", statement
+                gone.pop((statement.source, effect.to), None)
+            elif effect.action in ("create_table", "swap_table"):
+                gone.pop(lane, None)
+    for (source, table), (what, statement) in gone.items():
+        rows = f"{{books}} WHERE changes > 0 AND {duck.of_lane(source, table)}"
+        [last] = lake.ask(f"SELECT max(order_high) AS place FROM {rows}")
+        if last["place"] is not None and last["place"] < statement.order:
+            at = f"statement {statement.id} of batch {statement.batch}"
+            for name in known_mirrors.names(lake.pipeline, table):
+                yield str(name), f"the source has {what} ({at}): its rows stay as they were"
 
 
 def _next(

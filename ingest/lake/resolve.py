@@ -156,9 +156,11 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
 
 
 def leaves_open(effect: Effect, table: TableId) -> bool:
-    """True if the source gave a table's existing rows values that no message contains."""
+    """True if the source gave a table's existing rows values that no message contains, or will."""
     if effect.table != table:
         return False
+    if effect.action == "add_foreign_key":
+        return True
     if effect.action == "add_column":
         return effect.note in _UNKNOWN_DEFAULTS
     return effect.action == "swap_table" and effect.note == UNSEEN
