@@ -200,10 +200,8 @@ class Inserts:
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
-    _read: dict[Key, tuple[str, tuple[int, ...]]] = field(
-        default_factory=dict
-    )  # with the last reading's arrival
-    _differ: dict[Key, tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    _read: dict[Key, tuple[Image, tuple[int, ...]]] = field(default_factory=dict)  # with its arrival
+    _differ: dict[Key, tuple[Image, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     _again: bool = False  # some key was read again with the same values
 
     @property
