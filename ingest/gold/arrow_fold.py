@@ -7,7 +7,7 @@ every change carries the whole row, the last image of each key gives the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import repeat
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.json import ParseOptions, ReadOptions, read_json
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
@@ -41,6 +42,11 @@ from ingest.values.typed_values import value_of
 
 Rows = Mapping[LaneId, pa.Table]
 Texts = tuple[str | None, ...]
+AT_ONCE, READ_AT_ONCE = (
+    500,
+    50_000,
+)  # the fewest changes whose images are read as columns, and the most at once
+PLACE = "%place"  # of the change that an outcome is from
 TYPES = "types"  # which only steps of a whole history need
 _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 
@@ -149,6 +155,23 @@ def outcomes(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
         NotPlain: Spark must fold them.
         CollisionError: a row with the same key is in two lanes.
     """
+    at_once = [last_images(rows[lane.id], lane, work) for lane in work.lanes]
+    known = [one for one in at_once if one is not None]
+    if len(known) == len(at_once):
+        source = pa.concat_tables([images.drop_columns(PLACE) for images, _ in known])
+        clears = any(cleared for _, cleared in known)
+    else:
+        source, clears = _one_after_another(work, rows)
+    source = _shaped(source, work)
+    if len(work.lanes) > 1:
+        keys = source.select(work.key_columns)
+        if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
+            raise NotPlain("several tables send rows of one key")
+    return source, clears
+
+
+def _one_after_another(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
+    """The outcomes by a look at each change, with the mirror's own columns."""
     found, clears = Outcomes([], [], []), False
     apart = {}
     for lane in work.lanes:
@@ -157,12 +180,7 @@ def outcomes(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
             apart[lane.merged] = own
         else:
             found, clears = found + own, clears or cleared
-    source = _shaped(sources(_merged(apart, work) if apart else found, work), work)
-    if len(work.lanes) > 1:
-        keys = source.select(work.key_columns)
-        if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
-            raise NotPlain("several tables send rows of one key")
-    return source, clears
+    return sources(_merged(apart, work) if apart else found, work), clears
 
 
 def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
@@ -235,11 +253,14 @@ def _shaped(source: pa.Table, work: Work) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcome of each key: its texts, its row (None: deleted), and whether the row is complete."""
+    """The outcome of each key: its texts, its row (None: deleted), whether the row is complete, and, of last images, the
+    place of the change.
+    """
 
     keys: list[Texts]
     images: list[Image | None]
     whole: list[bool]
+    places: list[str] = field(default_factory=list)
 
     def __add__(self, other: Outcomes) -> Outcomes:
         return Outcomes(self.keys + other.keys, self.images + other.images, self.whole + other.whole)
@@ -271,16 +292,69 @@ def _in_order(
     rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
 ) -> tuple[Outcomes, bool]:
     """The same for changes that are all newer than what was folded."""
+    rows, cleared = _after_clearing(rows, lane)
+    found = (_last if lane.images else _folded)(rows, lane, keys, key_types)
+    if cleared:  # nothing from before is kept
+        found = replace(found, whole=[True] * len(found.keys))
+    return found, cleared
+
+
+def _after_clearing(rows: pa.Table, lane: LaneWork) -> tuple[pa.Table, bool]:
+    """The changes after the last truncate or new incarnation, and whether there is a truncate."""
     cleared = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))
     floor = max([lane.floor or "", *cleared["order_key"].to_pylist()])
     if cleared.num_rows:
         rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
     if floor:
         rows = rows.filter(pc.greater(rows["order_key"], floor))
-    found = (_last if lane.images else _folded)(rows, lane, keys, key_types)
-    if cleared.num_rows:  # nothing from before is kept
-        found = Outcomes(found.keys, found.images, [True] * len(found.keys))
-    return found, bool(cleared.num_rows)
+    return rows, bool(cleared.num_rows)
+
+
+def last_images(rows: pa.Table, lane: LaneWork, work: Work) -> tuple[pa.Table, bool] | None:
+    """What `_last` and `sources` give, column by column, with the places of the changes, and whether the lane's other rows
+    are deleted; None for what only these can do, or refuse.
+    """
+    plain = lane.images and not (lane.whole or lane.merged or lane.shard) and lane.stamps == NO_STAMPS
+    if not plain or rows.num_rows < AT_ONCE:
+        return None
+    rows, cleared = _after_clearing(rows, lane)
+    try:
+        parts = [_images(pa.Table.from_batches([one]), work) for one in rows.to_batches(READ_AT_ONCE)]
+    except (NotPlain, pa.ArrowInvalid):
+        return None
+    found = pa.concat_tables([sources(Outcomes([], [], []), work), *parts], promote_options="none")
+    if any(found[name].null_count for name in work.key_columns):
+        return None
+    return last_of(found.append_column(PLACE, rows["order_key"]), work.key_columns), cleared
+
+
+def _images(rows: pa.Table, work: Work) -> pa.Table:
+    """The image of each change as typed columns: of a deleted row that before, of others that after."""
+    gone = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
+    texts = pc.if_else(gone, rows["before"], rows["after"]).combine_chunks()
+    lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()
+    if lines is None:
+        raise NotPlain("a change has no image")
+    names = pa.schema([(one.name, pa.string()) for one in work.columns])
+    found = read_json(
+        pa.BufferReader(lines),
+        ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        ParseOptions(explicit_schema=names, unexpected_field_behavior="ignore"),
+    )
+    columns = {
+        one.column: typed_column(
+            found[one.name].combine_chunks(), one.type, 0 if one.name in work.keys else None
+        )
+        for one in work.columns
+    }
+    return pa.table({"%gone": gone, **columns})
+
+
+def last_of(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """The last row of each key."""
+    numbered = rows.select(keys).append_column("%row", pa.array(np.arange(rows.num_rows)))
+    last = numbered.group_by(keys).aggregate([("%row", "max")])["%row_max"]
+    return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(last.to_numpy())))
 
 
 def events_of(rows: pa.Table, lane: LaneWork, logical: Mapping[str, str]) -> list[LaneEvent]:
@@ -324,12 +398,12 @@ def _image(text: str | None, shard: Image) -> Image | None:
 def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
     """The last image of each key: equal to `ingest.fold` if each change carries the whole row of its key."""
     known: dict[Texts, Key] = {}
-    last: dict[Key, tuple[Texts, Image | None]] = {}
+    last: dict[Key, tuple[Texts, Image | None, str]] = {}
     shard: Image = dict([lane.shard]) if lane.shard else {}
     wanted = set(keys)
-    columns = (rows[name].to_pylist() for name in ("op", "after", "before"))
+    columns = (rows[name].to_pylist() for name in ("op", "after", "before", "order_key"))
     texts: Texts
-    for op, after, before in zip(*columns, strict=True):
+    for op, after, before, place in zip(*columns, strict=True):
         gone = op == "delete"
         first, second = (before, after) if gone else (after, before)
         image = _image(first, shard)
@@ -340,10 +414,9 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
         key = known.get(texts)
         if key is None:
             key = known[texts] = _key(keys, texts, key_types)
-        last[key] = texts, None if gone else image or {}
-    return Outcomes(
-        [texts for texts, _ in last.values()], [image for _, image in last.values()], [True] * len(last)
-    )
+        last[key] = texts, None if gone else image or {}, place
+    texts_of, images, places = map(list, zip(*last.values(), strict=True)) if last else ([], [], [])
+    return Outcomes(texts_of, images, [True] * len(last), places)
 
 
 def _texts(keys: tuple[str, ...], images: tuple[Image | None, ...]) -> Texts:
