@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -18,9 +21,10 @@ from pyspark.errors import PySparkException
 
 from ingest import types
 from ingest.errors import IngestError
-from ingest.gold import retyped, tables
+from ingest.gold import arrow_parts, planner, retyped, tables
 from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
+from ingest.gold.arrow_parts import Dealt
 from ingest.gold.lane import Lane, LaneId, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged
@@ -31,12 +35,14 @@ from ingest.lake.datafiles import Added
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.schemas import CHANGES
+from ingest.lake.schemas import CHANGES, CPU
 from ingest.spark.deferred import cores
 
 if TYPE_CHECKING:
     from ingest.gold.stage import Tell
 
+Given = TypeVar("Given")
+Report = TypeVar("Report")
 FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
 _WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
 # writer protocol versions: those in between do not say which features a table uses
@@ -59,10 +65,10 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
             else:
                 opened[path] = target
         works = [one.work for one in opened.values()]
-        for made in _each_made(lake, works, pool):
-            fold_plan = by_path[made.path]
+        for path, made in _each_made(lake, works, pool):
+            fold_plan = by_path[path]
             tell(fold_plan.plan.mirror.name, "load" if fold_plan.fresh else "merge")
-            found[made.path] = _committed(lake, fold_plan, opened[made.path], made)
+            found[path] = _committed(lake, fold_plan, opened[path], made)
     each = (time.monotonic() - began) / len(plans)
     return {path: replace(one, seconds=each) for path, one in found.items()}
 
@@ -233,33 +239,63 @@ def changes_files(lake: Lake, first: int) -> list[str]:
 # --- the folds ------------------------------------------------------------------------------------
 
 
-def _each_made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[Written]:
-    """The result of each mirror; if ``changes`` cannot be read this way, Spark folds all of them."""
+def _each_made(
+    lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of each mirror; if ``changes`` cannot be read this way, Spark folds all of them."""
     done: set[str] = set()
     try:
-        for made in _made(lake, works, pool):
-            done.add(made.path)
-            yield made
+        for path, made in _made(lake, works, pool):
+            done.add(path)
+            yield path, made
     except (DeltaError, OSError, pa.ArrowException, PySparkException) as error:
-        yield from (
-            Written(work.path, f"{type(error).__name__}: {error}") for work in works if work.path not in done
-        )
+        why = f"{type(error).__name__}: {error}"
+        yield from ((work.path, [Written(work.path, why)]) for work in works if work.path not in done)
 
 
-def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[Written]:
-    """The result of each mirror: by threads of this process if there are few changes, else by Spark's tasks."""
+def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[tuple[str, list[Written]]]:
+    """The results of each mirror: by threads of this process if there are few changes, else by Spark's tasks."""
     if not works:
         return
     files = changes_files(lake, min(lane.from_batch for work in works for lane in work.lanes))
     if sum(work.changes for work in works) <= FEW:
         rows = read(files, [lane for work in works for lane in work.lanes])
-        yield from pool.map(lambda work: make(work, rows), works)
+        yield from ((one.path, [one]) for one in pool.map(lambda work: make(work, rows), works))
         return
-    groups = _groups(works, cores(lake.spark))
-    task = stores.carried(_task(groups, files), lake.pipeline.lake)
-    frame = lake.spark.range(0, len(groups), 1, len(groups)).mapInArrow(task, "written STRING")
-    for row in frame.collect():
-        yield msgspec.json.decode(row["written"], type=Written)
+    some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
+    for one in _reports(lake, partial(_fold_some, files), _groups(some, cores(lake.spark)), Written):
+        yield one.path, [one]
+    if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
+        yield from _in_parts(lake, many, files)
+
+
+def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors with many changes."""
+    most, folder = planner.CHANGES_AT_MOST, f"parts-{uuid.uuid4()}"
+    pieces = arrow_parts.pieces(files, [lane for work in works for lane in work.lanes])
+    count = max(2 * cores(lake.spark), sum(one.rows for one in pieces) // most)
+    try:
+        deal = partial(arrow_parts.deal, works, folder=folder, most=most)
+        dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
+        for one in _reports(lake, deal, [pieces[at::count] for at in range(min(count, len(pieces)))], Dealt):
+            dealt[one.path].append(one)
+        refused = {path: why for path, found in dealt.items() for one in found if (why := one.refused)}
+        yield from ((path, [Written(path, why)]) for path, why in refused.items())
+        todo = [
+            (work, dealt[work.path], part)
+            for work in works
+            for part in (range(arrow_parts.parts_of(work, most)) if arrow_parts.is_new(work) else [None])
+            if work.path not in refused
+        ]
+        made: dict[str, list[Written]] = {}
+        for each in _reports(lake, partial(_merge_part, most), todo, Written):
+            made.setdefault(each.path, []).append(each)
+        for path, parts in made.items():
+            parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
+        yield from made.items()
+    finally:
+        for work in works:
+            stores.remove_folder(f"{work.folder}/{folder}")
 
 
 def _groups(works: Sequence[Work], cores: int) -> list[list[Work]]:
@@ -277,14 +313,35 @@ def _weight(work: Work) -> int:
     return 50_000 + work.size + 1_000 * work.changes
 
 
-def _task(groups: Sequence[Sequence[Work]], files: Sequence[str]) -> Any:
-    """For ``mapInArrow``: each task folds its group, mirror by mirror."""
+def _fold_some(files: Sequence[str], works: Sequence[Work]) -> Iterator[Written]:
+    """Fold some mirrors, one after the other."""
+    rows = read(files, [lane for work in works for lane in work.lanes])
+    return (make(work, rows) for work in works)
+
+
+def _merge_part(most: int, todo: tuple[Work, Sequence[Dealt], int | None]) -> Iterator[Written]:
+    work, found, part = todo
+    yield arrow_parts.merged(work, found, part, most)
+
+
+def _reports(
+    lake: Lake, do: Callable[[Given], Iterable[Report]], todo: Sequence[Given], kind: type[Report]
+) -> Iterator[Report]:
+    """What Spark's tasks, one for each thing to do, have found."""
+    if todo:
+        task = stores.carried(_task(do, todo), lake.pipeline.lake)
+        frame = lake.spark.range(0, len(todo), 1, len(todo)).mapInArrow(task, "written STRING")
+        for row in frame.collect():
+            yield msgspec.json.decode(row["written"], type=kind)
+
+
+def _task(do: Callable[[Given], Iterable[object]], todo: Sequence[Given]) -> Any:
+    """For ``mapInArrow``: each task does one thing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for at in batch.column(0).to_pylist():
-                rows = read(files, [lane for work in groups[at] for lane in work.lanes])
-                results = [msgspec.json.encode(make(work, rows)).decode() for work in groups[at]]
+                results = [msgspec.json.encode(one).decode() for one in do(todo[at])]
                 yield pa.RecordBatch.from_arrays([pa.array(results, pa.string())], names=["written"])
 
     return run
@@ -293,19 +350,22 @@ def _task(groups: Sequence[Sequence[Work]], files: Sequence[str]) -> Any:
 # --- the commits ----------------------------------------------------------------------------------
 
 
-def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> MirrorCommit:
-    """Add a mirror's new file to its log, under the batch's identifier, unless another writer was first."""
-    if made.refused or made.held:
-        return MirrorCommit(made.refused, made.held)
-    before, now = fold.before, int(time.time() * 1000)
-    files = [Added(made.file, made.size, {}, made.stats, now)] if made.file else []
-    metrics = {name: str(made.counts.get(count, 0)) for name, count in tables.METRICS.items()}
-    rows = NewRows(
-        files, made.replaces, target.schema, metrics, marked=target.work.marked, vectors=made.vectors
-    )
+def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Written]) -> MirrorCommit:
+    """Add a mirror's new files to its log, under the batch's identifier, unless another writer was first."""
+    for one in made:
+        if one.refused or one.held:
+            return MirrorCommit(one.refused, one.held)
+    before, now, counts = fold.before, int(time.time() * 1000), Counter[str]()
+    for one in made:
+        counts.update(one.counts)
+    files = [Added(one.file, one.size, {}, one.stats, now) for one in made if one.file]
+    replaces, added = any(one.replaces for one in made), sum(one.size for one in made)
+    metrics = {name: str(counts[count]) for name, count in tables.METRICS.items()}
+    vectors = {name: vector for one in made for name, vector in one.vectors.items()}
+    rows = NewRows(files, replaces, target.schema, metrics, marked=target.work.marked, vectors=vectors)
     if not before.exists:
         rows = rows._replace(operation="CREATE TABLE AS SELECT", **_described(lake, fold))
-    last, metadata, counts = fold.books.last, lake.metadata(fold.books.last, landed=True), dict(made.counts)
+    last, metadata = fold.books.last, lake.metadata(fold.books.last, landed=True)
     try:
         if unknown := retyped.keep(lake, fold.plan.mirror, fold.retyped, last):
             counts[COUNTED] = unknown
@@ -313,8 +373,8 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Mi
             return MirrorCommit("another writer has committed to it")
     except (OSError, IngestError) as error:  # a full disk, for example: the others go on
         return MirrorCommit(f"{type(error).__name__}: {error}")
-    size = made.size if made.replaces and not fold.marks else target.work.size + made.size
-    return MirrorCommit(version=before.version + 1, size=size, counts=counts)
+    size = added if replaces and not fold.marks else target.work.size + added
+    return MirrorCommit(version=before.version + 1, size=size, counts=dict(counts))
 
 
 def _described(lake: Lake, fold: FoldPlan) -> dict[str, Any]:

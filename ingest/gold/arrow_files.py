@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +50,9 @@ _PARQUET = ds.ParquetFileFormat(
 )
 
 
+Gone = dict[str, vectors.Rows]
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """The result of a mirror's part: a file that is not committed yet, or why Arrow cannot fold it."""
@@ -67,9 +70,14 @@ class Written:
 
 def make(work: Work, rows: Rows) -> Written:
     """Fold one mirror's changes and write the resulting rows; commits nothing."""
+    return written(work, lambda: _merged(work, rows))
+
+
+def written(work: Work, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
+    """Write the rows that a merge results in; what it refuses is said in the result."""
     began = time.thread_time()
     try:
-        made = _make(work, rows)
+        made = _write_merged(work, *merged())
         made.counts[CPU] = round(1000 * (time.thread_time() - began))
         return made
     except NotPlain as error:
@@ -83,12 +91,13 @@ def make(work: Work, rows: Rows) -> Written:
         return Written(work.path, f"{type(error).__name__}: {error}")
 
 
-def _make(work: Work, rows: Rows) -> Written:
-    gone: dict[str, vectors.Rows] = {}
+def _merged(work: Work, rows: Rows) -> tuple[Merged, Gone]:
     if work.keys:
-        merged, gone = _keyed(work, rows)
-    else:
-        merged = keyless_arrow.merged(work, rows, _present(work))
+        return keyed(work, *outcomes(work, rows))
+    return keyless_arrow.merged(work, rows, _present(work)), {}
+
+
+def _write_merged(work: Work, merged: Merged, gone: Gone) -> Written:
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
     changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
@@ -113,9 +122,8 @@ def _present(work: Work) -> pa.Table:
     return work.schema.empty_table() if work.again else there(work)
 
 
-def _keyed(work: Work, rows: Rows) -> tuple[Merged, dict[str, vectors.Rows]]:
+def keyed(work: Work, source: pa.Table, clears: bool) -> tuple[Merged, Gone]:
     """The rows after the batch, and which rows of marked files are not among these any more."""
-    source, clears = outcomes(work, rows)
     if not work.marked:
         return merge(_present(work), source, work, clears=clears), {}
     if clears:
@@ -140,29 +148,40 @@ def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Tab
     found: dict[LaneId, pa.Table] = {}
     for some in ([one for one in lanes if not one.whole], [one for one in lanes if one.whole]):
         if some:
-            found.update(_apart(_table(files, some), some))
+            found.update(apart(_table(files, some), some))
     return found
 
 
 def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
-    needed = (*_COLUMNS, TYPES) if any(lane.whole for lane in lanes) else _COLUMNS
-    columns = columns_for((lane.stamps for lane in lanes), needed)
+    columns = columns_of(lanes)
     if not files:  # a batch of statements alone
         kinds = {"batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us")}
         return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
+    return stores.dataset_of(files, format="parquet").to_table(columns=list(columns), filter=wanted(lanes))
+
+
+def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
+    """The columns of ``changes`` that the folds of some lanes need."""
+    needed = (*_COLUMNS, TYPES) if any(lane.whole for lane in lanes) else _COLUMNS
+    return columns_for((lane.stamps for lane in lanes), needed)
+
+
+def wanted(lanes: Sequence[LaneWork]) -> ds.Expression:
+    """A condition that the changes of some lanes meet, and few others."""
     first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
-    wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
-    wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
-    return stores.dataset_of(files, format="parquet").to_table(columns=list(columns), filter=wanted)
+    found = (ds.field("batch") >= first) & (ds.field("batch") <= last)
+    return found & ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
 
 
-def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
-    ids = zip(*(found[name].to_pylist() for name in _COLUMNS[:4]), strict=True)
-    places: dict[tuple[str | None, ...], list[int]] = {}
-    for at, one in enumerate(ids):
-        places.setdefault(one, []).append(at)
+def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
+    """The changes of each lane, in the order of history."""
+    names = list(_COLUMNS[:4])
+    numbered = found.select(names).append_column("%row", pa.array(np.arange(found.num_rows)))
+    groups = numbered.group_by(names, use_threads=False).aggregate([("%row", "list")])
+    ids = zip(*(groups[name].to_pylist() for name in names), strict=True)
+    places = {one: rows.values for one, rows in zip(ids, groups["%row_list"], strict=True)}
     for lane in lanes:
-        own = found.take(pa.array(places.get((lane.source, *lane.table), []), pa.int64()))
+        own = found.take(places.get((lane.source, *lane.table), pa.array([], pa.int64())))
         batch = own["batch"]
         own = own.filter(pc.and_(pc.greater_equal(batch, lane.from_batch), pc.less_equal(batch, lane.last)))
         yield lane.id, stamped(own.sort_by("order_key"), lane.stamps)

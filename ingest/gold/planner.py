@@ -34,7 +34,7 @@ Work = tuple[tuple[Lane, Steps], ...]
 # takes less processor time (see benchmarks/notes.md).
 LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
 CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
-CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process
+CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process; of more, so many in each part
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
 KEYLESS_AT_MOST = (
     100_000  # those of one without a key, whose every batch needs them: five seconds, and less than Spark
@@ -210,11 +210,18 @@ def _not_plain(
             bool(there) and one.truncates and (one.shard or len(lanes) > 1) and not one.merged
             for one in lanes
         ),
-        "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST,
+        "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST
+        and not _in_parts(mirror, work),
     }
     if found := next((why for why, holds in reasons.items() if holds), ""):
         return found
     return "" if commits.within_reach(pipeline.lake) else commits.why_no_commits(pipeline.lake)
+
+
+def _in_parts(mirror: Mirror, work: Work) -> bool:
+    """True if any number of changes can be folded in parts, because the last one of each key carries its whole row."""
+    whole = not any(one.new.partials or one.new.key_changes or refolds(one, steps) for one, steps in work)
+    return bool(mirror.keys) and not mirror.expressions and whole
 
 
 def rows_merged(work: Work) -> bool:

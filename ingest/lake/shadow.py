@@ -40,7 +40,7 @@ def clean(lake: Lake) -> int:
 
 def _remove(lake: Lake, folder: str) -> None:
     if lake.is_folder:
-        shutil.rmtree(folder, ignore_errors=True)
+        stores.remove_folder(folder)
         with contextlib.suppress(OSError):  # another table is rebuilt there
             Path(folder).parent.rmdir()
         return

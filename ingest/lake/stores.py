@@ -12,6 +12,7 @@ import datetime as dt
 import io
 import os
 import re
+import shutil
 import threading
 import time
 import uuid
@@ -483,7 +484,10 @@ def remove(path: str) -> None:
 
 
 def remove_folder(path: str) -> None:
-    """Delete all files of a folder in a store."""
+    """Delete a folder with all its files, if there is one."""
+    if "://" not in path:
+        shutil.rmtree(path, ignore_errors=True)
+        return
     store = _of(path)
     with _said(store.root, "written"), contextlib.suppress(FileNotFoundError):
         store.open_handler().delete_dir(store.under(path))

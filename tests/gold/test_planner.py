@@ -193,3 +193,15 @@ def test_rows_are_not_folded_again_by_other_rules(policy: str, did: str, by_arro
     ledger = Ledger([statement], {(mirror.path, "a"): (did, ())} if did else {})
     assert by_arrow == (not _judged_otherwise(PIPELINE, ledger, fold))
     assert "" == _judged_otherwise(PIPELINE, ledger, replace(fold, work=((lane, Steps()),)))
+
+
+def test_more_changes_than_a_process_holds_are_folded_in_parts() -> None:
+    """Only the last one of each key, if it carries the whole row: what others mean depends on those in other parts."""
+    whole = Shape(partials=False, key_changes=False)
+    lane = Lane("s", TableId("yard", None, "depot"), 2, 2, None, "1", whole, whole, changes=500_001)
+    assert "" == why(PIPELINE, lanes=[lane])
+    assert "" == why(PIPELINE, lanes=[replace(lane, new=Shape(), changes=500_000)])
+    for new in (Shape(key_changes=False), Shape(partials=False)):
+        assert "its changes are too many" == why(PIPELINE, lanes=[replace(lane, new=new)])
+    assert "its changes are too many" == why(PIPELINE, lanes=[replace(lane, inherits=1)])
+    assert "its changes are too many" == why(PIPELINE, TableRule(no_key="append"), key="", lanes=[lane])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import apply_arrow
+from ingest.gold import apply_arrow, planner
 from ingest.lake import delta
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -78,3 +78,79 @@ def test_a_worker_that_ends_with_its_file_written_loses_nothing(
 
 class KilledError(BaseException):
     """Ends a process as a kill does: nothing that catches errors catches it."""
+
+
+# --- more changes than one process holds ------------------------------------------------------------
+
+
+@pytest.fixture
+def large(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> Depot:
+    """A mirror whose batches of more than three changes are folded in parts."""
+    monkeypatch.setattr(planner, "CHANGES_AT_MOST", 3)
+    return depot
+
+
+def many(depot: Depot) -> Depot:
+    """Ten rows; a repeated key has its last values."""
+    for n in range(10):
+        depot.row(id=str(n), n="1")
+    return depot.row("UPDATE", {"n": "1"}, id="3", n="2")
+
+
+def left(depot: Depot) -> list[Path]:
+    """What was dealt to parts, and is still there."""
+    folder = Path(depot.lake().path("mirrors/yard/depot"))
+    return [one for one in folder.iterdir() if one.is_dir() and one.name != "_delta_log"]
+
+
+def test_a_large_first_load_is_one_commit(large: Depot) -> None:
+    """A reader must not see a part of the rows, and what is dealt must not fill the lake's disk."""
+    assert ("done", "") == many(large).run()
+    assert "" == large.why_spark
+    rows, _ = mirror(large)
+    assert [(n, 1 + (n == 3)) for n in range(10)] == rows
+    state = large.lake().snapshot("mirrors/yard/depot")
+    assert (0, 10) == (state.version, state.rows)
+    assert 1 < len(state.files) <= 4
+    assert [] == left(large)
+
+
+@pytest.mark.parametrize("budget", [None, 1], ids=["files", "vectors"])
+def test_many_changes_go_into_existing_rows(large: Depot, budget: int | None) -> None:
+    """Each row is in one of several files: a row that stays beside its new one is there twice."""
+    large.budget = budget
+    assert ("done", "") == many(large).run()
+    for n in range(2, 9):
+        large.row("UPDATE", {"n": "1"}, id=str(n), n="5")
+    large.row("DELETE", id="4", n="5").row("DELETE", id="9", n="1").row(id="4", n="6").row(
+        "DELETE", id="9", n="1"
+    )
+    assert ("done", "") == large.row(id="10", n="7").run()
+    assert "" == large.why_spark
+    rows, _ = mirror(large)
+    assert [(0, 1), (1, 1), (2, 5), (3, 5), (4, 6), *((n, 5) for n in range(5, 9)), (10, 7)] == rows
+    state = large.lake().snapshot("mirrors/yard/depot")
+    assert (1, budget == 1) == (state.version, any(one.vector for one in state.files))
+    assert [] == left(large)
+
+
+def test_a_large_load_that_is_killed_is_done_anew(large: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some parts are written then; without a commit they are no rows of the mirror."""
+    from ingest.gold import arrow_parts
+
+    merged, calls = arrow_parts.merged, list[Any]()
+
+    def ended(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 4:
+            raise KilledError
+        return merged(*given)
+
+    monkeypatch.setattr(arrow_parts, "merged", ended)
+    with pytest.raises(KilledError):
+        many(large).run()
+    assert not large.lake().exists("mirrors/yard/depot")
+    monkeypatch.setattr(arrow_parts, "merged", merged)
+    assert ("done", "") == large.run()
+    assert 10 == len(mirror(large)[0])
+    assert 0 == large.lake().snapshot("mirrors/yard/depot").version

@@ -1,0 +1,258 @@
+"""Fold mirrors with more changes than one process holds at once: the last image of each key, in parts by Arrow.
+
+Tasks fold pieces of ``changes``, each by itself, and deal the outcomes to parts by a hash of the key, in a file for each
+mirror and task. Then the last outcome of each key of a part, among all these files, is the fold's. A new mirror gets a
+file for each part; into existing rows all parts are merged at once.
+
+Only for changes that carry whole rows and do not change their keys.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.change import Op
+from ingest.gold.arrow_files import Written, apart, columns_of, keyed, wanted, written
+from ingest.gold.arrow_fold import (
+    PLACE,
+    READ_AT_ONCE,
+    LaneWork,
+    NotPlain,
+    Outcomes,
+    Rows,
+    Work,
+    fold,
+    last_images,
+    last_of,
+    sources,
+)
+from ingest.lake import stores
+
+WAITING_ROWS, WAITING_BYTES = 100_000, 64 << 20  # outcomes of one mirror that wait in a task to be dealt
+PART_BYTES = 256 << 20  # of outcomes in memory, that are merged at once
+_LANE = "%lane"
+
+
+class RowGroup(NamedTuple):
+    """A row group of a file of ``changes``."""
+
+    file: str
+    group: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """What one task has found of one mirror."""
+
+    path: str  # names the mirror
+    refused: str = ""
+    file: str = ""  # empty if no change is the mirror's
+    parts: list[int] = field(default_factory=list)  # the part of each of the file's record batches
+    # by the lane's number, the place of its last truncate
+    cleared: dict[int, str] = field(default_factory=dict)
+    cpu: int = 0  # milliseconds
+
+
+def pieces(files: Sequence[str], lanes: Sequence[LaneWork]) -> list[RowGroup]:
+    """The row groups that may hold changes of some lanes."""
+    found = []
+    for file in files:
+        [whole] = stores.dataset_of([file], format="parquet").get_fragments()
+        for part in whole.split_by_row_group(wanted(lanes)):
+            found += [RowGroup(file, group.id, group.num_rows) for group in part.row_groups]
+    return found
+
+
+def parts_of(work: Work, most: int) -> int:
+    """The number of parts of so many changes at most, about."""
+    return -(-work.changes // most)
+
+
+def is_new(work: Work) -> bool:
+    """True for a mirror without rows that stay."""
+    return work.again or not work.files
+
+
+def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
+    """Fold some pieces, and deal the outcomes of each mirror to its parts.
+
+    Args:
+        works: the mirrors.
+        some: the pieces.
+        folder: the name of a folder in each mirror's folder, for what is dealt.
+        most: the changes of a part.
+    """
+    dealers = [_Dealer(work, folder, parts_of(work, most)) for work in works]
+    lanes = [lane for work in works for lane in work.lanes]
+    for page in _pages(some, lanes):
+        rows = dict(apart(page, lanes))
+        for one in dealers:
+            one.add(rows)
+    return [one.finished() for one in dealers]
+
+
+def _pages(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:
+    for piece in some:
+        [whole] = stores.dataset_of([piece.file], format="parquet").get_fragments()
+        pages = whole.subset(row_group_ids=[piece.group]).to_batches(
+            columns=list(columns_of(lanes)), filter=wanted(lanes), batch_size=READ_AT_ONCE, batch_readahead=1,
+            fragment_readahead=1,
+        )  # fmt: skip
+        for page in pages:
+            if page.num_rows:
+                yield pa.Table.from_batches([page])
+
+
+@dataclass(slots=True)
+class _Dealer:
+    """One mirror's outcomes in one task."""
+
+    work: Work
+    folder: str
+    count: int
+    refused: str = ""
+    waiting: list[pa.Table] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
+    cleared: dict[int, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    path: str = ""
+    file: Any = None
+    writer: Any = None
+
+    def add(self, rows: Rows, *, last: bool = False) -> None:
+        """Fold the mirror's changes among some."""
+        if self.refused:
+            return
+        began = time.thread_time()
+        try:
+            for number, lane in enumerate(self.work.lanes):
+                if lane.id in rows and rows[lane.id].num_rows:
+                    self._fold(number, lane, rows[lane.id])
+            if self.waiting and (
+                last
+                or sum(one.num_rows for one in self.waiting) >= WAITING_ROWS
+                or sum(one.nbytes for one in self.waiting) >= WAITING_BYTES
+            ):
+                self._flush()
+        except NotPlain as error:
+            self.refused = str(error)
+        except Exception as error:  # whatever it is, Spark handles it, for this mirror only
+            self.refused = f"{type(error).__name__}: {error}"
+        self.seconds += time.thread_time() - began
+
+    def _fold(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
+        places = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))["order_key"].to_pylist()
+        if places:
+            self.cleared[number] = max(self.cleared.get(number, ""), *places)
+        at_once = last_images(rows, lane, self.work)
+        if at_once is None:
+            found, _ = fold(rows, lane, self.work.keys, self.work.logical)
+            typed = sources(found, self.work).append_column(PLACE, pa.array(found.places, pa.string()))
+        else:
+            typed, _ = at_once
+        self.waiting.append(typed.append_column(_LANE, pa.array([number] * len(typed), pa.int32())))
+
+    def _flush(self) -> None:
+        """Write what waits, each part's rows as a record batch."""
+        rows = pa.concat_tables(self.waiting)
+        self.waiting = []
+        if not rows.num_rows:
+            return
+        if self.writer is None:
+            self.path = f"{self.work.folder}/{self.folder}/{uuid.uuid4()}.arrow"
+            self.file = stores.created(self.path)
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            self.writer = pa.ipc.new_file(self.file, rows.schema, options=options)
+        part_of = _parts(rows.select(self.work.key_columns), self.count)
+        order = np.argsort(part_of, kind="stable")
+        rows = rows.take(pa.array(order)).combine_chunks()
+        parts, firsts = np.unique(part_of[order], return_index=True)
+        for part, first, after in zip(parts.tolist(), firsts, [*firsts[1:], rows.num_rows], strict=True):
+            for batch in rows.slice(first, after - first).to_batches():
+                self.writer.write_batch(batch)
+                self.parts.append(part)
+
+    def finished(self) -> Dealt:
+        """End the file."""
+        self.add({}, last=True)
+        if self.writer is not None:
+            self.writer.close()
+            stores.finished(self.path, self.file)
+        return Dealt(
+            self.work.path, self.refused, self.path, self.parts, self.cleared, round(1000 * self.seconds)
+        )
+
+
+def _parts(keys: pa.Table, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The part of each key: equal keys have the same one in every process."""
+    columns = [_texts(column) for column in keys.columns]
+    texts = columns[0] if len(columns) == 1 else map("\0".join, zip(*columns, strict=True))
+    return np.array([crc32(text.encode()) % count for text in texts], np.int64)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    if pa.types.is_binary(column.type):
+        return [one.hex() for one in column.to_pylist()]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    found: list[str] = column.cast(pa.string()).to_pylist()
+    return found
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def merged(work: Work, found: Sequence[Dealt], part: int | None, most: int) -> Written:
+    """Merge what was dealt to a part, or to all parts, into the mirror's rows, and write them; commits nothing."""
+    numbers = range(parts_of(work, most)) if part is None else [part]
+    clears = any(one.cleared for one in found)
+    return written(work, lambda: keyed(work, _outcomes(work, found, numbers), clears))
+
+
+def _outcomes(work: Work, found: Sequence[Dealt], numbers: Sequence[int]) -> pa.Table:
+    """The last outcome of each key in some parts.
+
+    Raises:
+        NotPlain: they take too much memory, or several lanes have one key.
+    """
+    cleared = {number: max(one.cleared.get(number, "") for one in found) for number in range(len(work.lanes))}
+    outcomes: list[pa.Table] = []
+    for number in numbers:
+        rows = list(_batches(found, number))
+        if sum(one.nbytes for one in (*outcomes, *rows)) > PART_BYTES:
+            raise NotPlain(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
+        if rows:
+            outcomes.append(_last(pa.Table.from_batches(rows), work, cleared))
+    return pa.concat_tables(outcomes) if outcomes else sources(Outcomes([], [], []), work)
+
+
+def _batches(found: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
+    for one in found:
+        if part in one.parts:
+            with pa.ipc.open_file(stores.opened(one.file) if "://" in one.file else one.file) as file:
+                yield from (file.get_batch(at) for at, number in enumerate(one.parts) if number == part)
+
+
+def _last(rows: pa.Table, work: Work, cleared: dict[int, str]) -> pa.Table:
+    """The last of several outcomes of a key; none from before a truncate of its lane."""
+    for number, place in cleared.items():
+        if place:
+            after = pc.greater(rows[PLACE], place)
+            rows = rows.filter(pc.or_(pc.not_equal(rows[_LANE], number), after))
+    keys = work.key_columns
+    found = last_of(rows, keys)
+    if found.num_rows < rows.num_rows:
+        if len(work.lanes) > 1 and rows.group_by([*keys, _LANE]).aggregate([]).num_rows > found.num_rows:
+            raise NotPlain("several tables send rows of one key")
+        found = last_of(rows.sort_by(PLACE), keys)
+    return found.drop_columns([PLACE, _LANE])
