@@ -103,6 +103,7 @@ def create(
             storage_options=stores.options_at(path) or None,
             commit_properties=CommitProperties({"userMetadata": metadata}, max_commit_retries=0),
         )
+    stores.unsettle(path)
 
 
 def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", batch: int = -1) -> None:

@@ -191,18 +191,14 @@ class Lake(Tables):
         """Create a product table without rows, if it does not exist."""
         with self._one_creates(schema):
             if not self._grown(schema).exists:
-                self._create(schema)
-
-    def _create(self, schema: TableSchema) -> None:
-        path, metadata = self.path(schema.name), self.metadata()
-        if self.writes(schema):
-            fields = json.dumps({"type": "struct", "fields": schema.fields})
-            commits.create(path, fields, schema.partition_by, self.properties(schema), metadata)
-        else:
-            nothing = self.spark.createDataFrame([], schema.columns)
-            self._writing(nothing, schema, NO_TABLE).option("userMetadata", metadata).save(path)
-        stores.unsettle(path)
-        self._known.add(schema.name)
+                path, metadata = self.path(schema.name), self.metadata()
+                if self.writes(schema):
+                    fields = json.dumps({"type": "struct", "fields": schema.fields})
+                    commits.create(path, fields, schema.partition_by, self.properties(schema), metadata)
+                else:
+                    nothing = self.spark.createDataFrame([], schema.columns)
+                    self._save(self._writing(nothing, schema, NO_TABLE), schema.name, metadata)
+                self._known.add(schema.name)
 
     def _one_creates(self, schema: TableSchema) -> AbstractContextManager[object]:
         """Lock out other threads while a table may have to be created or extended: Delta refuses two at once."""
@@ -232,6 +228,15 @@ class Lake(Tables):
         properties = self.properties(schema)
         writing = frame.to(schema.columns).write.format("delta").mode("append").options(**properties)
         return writing.partitionBy(*schema.partition_by) if schema.partition_by else writing
+
+    def _save(
+        self, writing: DataFrameWriter, name: str, metadata: str, writer: str = "", batch: int = 0
+    ) -> None:
+        """Write rows by Spark, guarded if a writer is given; what was known of the table's log is old then."""
+        if writer:
+            writing = writing.option("txnAppId", writer).option("txnVersion", batch)
+        writing.option("userMetadata", metadata).save(self.path(name))
+        stores.unsettle(self.path(name))
 
     @property
     def is_local(self) -> bool:
@@ -293,24 +298,14 @@ class Lake(Tables):
             if before.transactions.get(writer, -1) >= batch:
                 return False
             if isinstance(rows, DataFrame):
-                self._append_frame(rows, schema, before, writer, batch)
+                self._save(
+                    self._writing(rows, schema, before), schema.name, self.metadata(batch), writer, batch
+                )
+                self._check_ours(schema.name, before, batch)
             else:
                 self._append_files(rows, schema, writer, batch)
             self._known.add(schema.name)
         return True
-
-    def _append_frame(
-        self, frame: DataFrame, schema: TableSchema, before: Snapshot, writer: str, batch: int
-    ) -> None:
-        (
-            self._writing(frame, schema, before)
-            .option("txnAppId", writer)
-            .option("txnVersion", batch)
-            .option("userMetadata", self.metadata(batch))
-            .save(self.path(schema.name))
-        )
-        stores.unsettle(self.path(schema.name))
-        self._check_ours(schema.name, before, batch)
 
     def _append_files(
         self, rows: pa.Table | list[Added], schema: TableSchema, writer: str, batch: int
@@ -351,22 +346,16 @@ class Lake(Tables):
 
         A staged table's files are taken over as they are, with its columns.
         """
+        metadata = self.metadata(batch, landed=landed)
         if isinstance(rows, Staged):
-            commits.publish(self.path(name), rows, self.metadata(batch, landed=landed), writer, batch)
+            commits.publish(self.path(name), rows, metadata, writer, batch)
             return
-        writing = (
-            rows.write.format("delta")
-            .mode("overwrite")
-            .option("txnAppId", writer)
-            .option("txnVersion", batch)
-            .option("userMetadata", self.metadata(batch, landed=landed))
-        )
+        writing = rows.write.format("delta").mode("overwrite")
         if only:
             writing = writing.option("replaceWhere", only)
         if new_schema:  # this would also drop a partitioning
             writing = writing.option("overwriteSchema", "true")
-        writing.save(self.path(name))
-        stores.unsettle(self.path(name))
+        self._save(writing, name, metadata, writer, batch)
 
     def append_unguarded(
         self, rows: list[tuple[Any, ...]], schema: TableSchema, marks: Mapping[str, object] = NOTHING
@@ -386,14 +375,8 @@ class Lake(Tables):
         with self._one_creates(schema):
             state = self._grown(schema)
             frame = self.spark.createDataFrame(rows, schema.columns).coalesce(1)
-            self._writing(frame, schema, state).option("userMetadata", metadata).save(self.path(schema.name))
-            stores.unsettle(self.path(schema.name))
+            self._save(self._writing(frame, schema, state), schema.name, metadata)
             self._known.add(schema.name)
-
-    def last_mark(self, name: str, mark: str) -> int | None:
-        """A number that the newest commit of a table carries; None if that commit has none or there is no table."""
-        found = self.last_marks(name).get(mark)
-        return found if isinstance(found, int) else None
 
     def last_marks(self, name: str) -> dict[str, Any]:
         """All marks of a table's newest commit; empty if there is no table."""
