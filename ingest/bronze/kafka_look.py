@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingest.bronze.kafka_settings import BrokerError
-from ingest.bronze.offsets import Acceptance, Cluster, Gap, KafkaPlan, Place, Position, plan
+from ingest.bronze.offsets import Cluster, Gap, KafkaPlan, Place, Position, plan
 from ingest.config import Source
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, Decision
@@ -43,14 +43,14 @@ def look(
     connected: Callable[[Source], AbstractContextManager[Cluster]],
 ) -> Look:
     """Query the cluster of one source and plan what to read; a cluster that is down affects only its source."""
-    accepted: set[Acceptance] | None = None
+    accepted: list[Mapping[str, Any]] | None = None
 
     def is_accepted(gap: Gap) -> bool:
         nonlocal accepted
         if accepted is None:  # read decisions only if there is a gap
             found = decisions.read(lake).of(ACCEPT_GAP, subject=source.name) if lake is not None else ()
-            accepted = {Acceptance.from_value(one.value) for one in found}
-        return Acceptance.of(gap) in accepted
+            accepted = [one.value for one in found]
+        return any(gap.value.items() <= one.items() for one in accepted)
 
     try:
         with connected(source) as cluster:
@@ -64,5 +64,5 @@ def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:
     """Record that these gaps' losses are known; the next run continues with what is there."""
     decisions.append(
         lake,
-        [Decision(ACCEPT_GAP, source.name, Acceptance.of(gap).to_value(), batch, gap.loss) for gap in gaps],
+        [Decision(ACCEPT_GAP, source.name, gap.value, batch, gap.loss) for gap in gaps],
     )

@@ -135,6 +135,18 @@ class Gap:
             "type `ingest accept-gap` to go on with what is there."
         )
 
+    @property
+    def value(self) -> dict[str, Any]:
+        """What the decision holds by which the operator accepts its loss: that of this gap, and of no later one."""
+        return {
+            "topic": self.place.topic,
+            "partition": self.place.partition,
+            "offset": self.was.offset,
+            "cluster": self.was.cluster,
+            "topic_id": self.was.topic_id,
+            "topic_id_now": self.topic_id,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaPlan:
@@ -254,37 +266,6 @@ def _loss(place: Place, position: Position, cluster: Cluster) -> str | None:
     if position.offset > end:
         return f"ends at offset {end}, before the position {position.offset}"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """The operator's decision that one gap's loss is known; it covers that gap and no later one."""
-
-    place: Place
-    was: Position
-    topic_id: str
-
-    @classmethod
-    def of(cls, gap: Gap) -> Acceptance:
-        """The acceptance of a gap."""
-        return cls(gap.place, gap.was, gap.topic_id)
-
-    def to_value(self) -> dict[str, Any]:
-        """The acceptance as the value of a decision."""
-        return {
-            "topic": self.place.topic,
-            "partition": self.place.partition,
-            "offset": self.was.offset,
-            "cluster": self.was.cluster,
-            "topic_id": self.was.topic_id,
-            "topic_id_now": self.topic_id,
-        }
-
-    @classmethod
-    def from_value(cls, found: Mapping[str, Any]) -> Acceptance:
-        """Read an acceptance back."""
-        was = Position(found["offset"], found["cluster"], found["topic_id"])
-        return cls(Place(found["topic"], found["partition"]), was, found["topic_id_now"])
 
 
 # --- a batch of bounded size --------------------------------------------------------------------
