@@ -7,7 +7,7 @@ in between, the tables still agree on every batch, or rebuilding again repairs t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -34,7 +34,6 @@ class SilverRebuild:
     batch: int
     published: bool
     differences: Mapping[str, Difference]
-    unbalanced: list[str] = field(default_factory=list)
 
     @property
     def none(self) -> bool:
