@@ -192,6 +192,9 @@ def of_state(
         subject = f"{begun.value['table']}: an erasure is not finished"[:LONGEST]
         yield Cause(subject, ERROR, text, command("erase", file, "--resume"), text)
     newest = lake.decoded()
+    if mixed := decoded_with.mixed_masks(lake, newest):
+        typed = command("rebuild", file, "--layer", "silver")
+        yield Cause("masks: silver has others", ERROR, mixed, typed, mixed)
     for one in decoded_with.outdated(lake, newest):
         text = one.sentence(lake.pipeline, newest)
         yield Cause(f"source {one.source}: decoded by an older version", WARN, text, "", text)

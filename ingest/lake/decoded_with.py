@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DECODING = "decoding"
 _MASKS = "masks"
+_OTHER_MASKS = "mask: of its tables, or mask_secret:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,10 @@ def note(lake: Lake, sources: Iterable[str], first: int) -> None:
 
 
 def outdated(lake: Tables, newest: int) -> list[Outdated]:
-    """The batches up to ``newest`` that were decoded with other settings than today's."""
+    """The batches up to ``newest`` that were decoded with other settings than today's.
+
+    Those with nothing but other masks are left out if `mixed_masks` has more to say of them.
+    """
     found = []
     named = {source.name: source for source in lake.pipeline.sources}
     for name, spans in _by_source(lake).items():
@@ -99,11 +103,18 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
         now = settings_of(lake.pipeline, named[name])
         ends = [batch - 1 for batch, _ in spans[1:]] + [newest]
         for (first, then), last in zip(spans, ends, strict=True):
-            if MASK_SECRET in lake.pipeline.unresolved and _MASKS in then and _MASKS in now:
-                now[_MASKS]["secret"] = then[_MASKS]["secret"]  # cannot be compared here
+            if _MASKS in then and _MASKS in now:
+                now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
             if then != now and first <= last:
                 found.append(Outdated(name, first, last, tuple(_differences(then, now))))
+    if any(one.differences == (_OTHER_MASKS,) for one in found) and mixed_masks(lake, newest):
+        found = [one for one in found if one.differences != (_OTHER_MASKS,)]
     return found
+
+
+def _comparable(pipeline: Pipeline, now: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
+    """Today's masks, by the earlier secret if today's was left out of the pipeline file."""
+    return now | {"secret": then.get("secret", "")} if MASK_SECRET in pipeline.unresolved else now
 
 
 def _by_source(lake: Tables) -> dict[str, list[tuple[int, dict[str, Any]]]]:
@@ -129,7 +140,7 @@ def _differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     if then["tables"] != now["tables"]:
         yield "keys:, columns: or exclude: of its tables"
     if then.get(_MASKS) != now.get(_MASKS):
-        yield "mask: of its tables, or mask_secret:"
+        yield _OTHER_MASKS
 
 
 # --- masks ----------------------------------------------------------------------------------------
@@ -188,7 +199,8 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
     """
     pipeline = lake.pipeline
     now = _masks_of(pipeline) if pipeline.masks else {}
-    differing = [one for one in _masked_before(lake, max(last, begun)) if one[2] != now]
+    before = _masked_before(lake, max(last, begun))
+    differing = [one for one in before if one[2] != (now and _comparable(pipeline, now, one[2]))]
     if not differing:
         return ""
     if begun > last:
@@ -201,7 +213,8 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
         for (source, table), columns in sorted(seen.items(), key=str):
             for column in sorted(columns) if source == name else ():
                 was, how = _how(then, table, column), _how(now, table, column)
-                if was != how or (how in MASKED_BY_SECRET and then["secret"] != now["secret"]):
+                secret = _comparable(pipeline, now, then)["secret"] if how else ""
+                if was != how or (how in MASKED_BY_SECRET and then["secret"] != secret):
                     return _mixed(pipeline, f"{column} of {table}", first, was, how)
     return ""
 

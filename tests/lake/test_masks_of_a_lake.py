@@ -16,6 +16,7 @@ from ingest.cli.app import app
 from ingest.config import Pipeline, load
 from ingest.config.masks import Masks
 from ingest.errors import HeldError
+from ingest.inspect.causes import of_state
 from ingest.lake import decoded_with
 from ingest.lake.tables import LakeReader
 from tests.lakes import touch
@@ -234,6 +235,20 @@ def test_masks_that_changed_are_refused(shop: Shop, changes: tuple[tuple[str, st
     assert said == found[: len(said)]
     assert bool(said) == bool(found)
     assert bool(said) == ("rebuild" in found and "--layer silver" in found)
+    causes = list(of_state(LakeReader(load(shop.file.with_name("other.yaml"))), [], {}, 0))
+    assert [found] * bool(said) == [one.text for one in causes if one.severity == "error"]
+    assert said == "" or not any("backfill" in one.text for one in causes)  # which would refuse it
+
+
+def test_a_secret_that_is_not_there_is_not_another_one(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who only looks need not have it, and must not be told to mask everything again."""
+    monkeypatch.delenv("NO_SUCH_SECRET", raising=False)
+    text = shop.file.read_text("utf-8").replace("${file:secret}", "${NO_SUCH_SECRET}")
+    other = shop.file.with_name("without.yaml")
+    other.write_text(text, "utf-8")
+    reader = LakeReader(load(other, to_look=True))
+    assert "" == decoded_with.mixed_masks(reader, shop.batch)
+    assert [] == decoded_with.outdated(reader, shop.batch)
 
 
 def test_masks_of_a_lake_from_before_them_are_refused(tmp_path: Path) -> None:
