@@ -10,13 +10,12 @@ import hmac
 import re
 import struct
 import unicodedata
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache, lru_cache
 from hashlib import sha256
-from operator import getitem, itemgetter
+from operator import getitem
 from string import ascii_lowercase, ascii_uppercase, digits
 
 import msgspec
@@ -128,7 +127,7 @@ class _Plan:
         self.sent = sent
         self._table = table
         self._types = {name: table.type(name, logical) for name, logical in sent.items()}  # of masked values
-        self._masks: dict[str, _Mask | None] = {}
+        self._forms: dict[tuple[str, ...], list[tuple[str, _Mask]]] = {}  # by the columns of an image
 
     def check(self, found: Sequence[Change]) -> None:
         """Refuse a key that has a column without a mask of its own for each value."""
@@ -154,17 +153,20 @@ class _Plan:
                 msgspec.structs.force_setattr(one, "types", self._types)
 
     def images(self, images: Sequence[Image]) -> None:
-        """Mask the values of row images: each column of all images that have it."""
-        forms = defaultdict[tuple[str, ...], list[Image]](list)
+        """Mask the values of row images."""
         for image in images:
-            forms[tuple(image)].append(image)
-        for names, mine in forms.items():
-            for name in names:
-                if name not in self._masks:
-                    self._masks[name] = self._table.mask(name, self.sent)
-                if mask := self._masks[name]:
-                    for image, text in zip(mine, list(map(mask, map(itemgetter(name), mine))), strict=True):
-                        image[name] = text
+            names = tuple(image)
+            masks = self._forms[names] if names in self._forms else self._form(names)
+            for name, mask in masks:
+                image[name] = mask(image[name])
+
+    def _form(self, names: tuple[str, ...]) -> list[tuple[str, _Mask]]:
+        """The masks of the columns of an image."""
+        if len(self._forms) >= _FORMS:
+            self._forms.clear()
+        masks = ((name, self._table.mask(name, self.sent)) for name in names)
+        found = self._forms[names] = [(name, mask) for name, mask in masks if mask]
+        return found
 
 
 class _TableMasks:
