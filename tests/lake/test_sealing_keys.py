@@ -220,6 +220,24 @@ def test_a_lost_key_of_another_day_is_a_problem_until_its_messages_are_given_up(
     assert {"2026-03-14"} == set(sealing.opener(depot.lake()).dropped)
 
 
+def test_a_status_needs_no_access_to_the_keys(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may not list them is told the rest, instead of an error."""
+    depot = Sealed(tmp_path)
+    depot.grow(broken=False)
+    depot.work()
+    asked = []
+
+    def denied(folder: sealing._Folder) -> list[str]:
+        asked.append(folder.path)
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(sealing._LocalFolder, "listed", denied)
+    assert [] == problems(depot)
+    assert asked
+
+
 def test_old_keys_are_dropped_once_nothing_needs_them(tmp_path: Path, clock: Any) -> None:
     """`keep_days` is a bound for what is done with, not a way to lose messages."""
     depot = Sealed(tmp_path, SEALED.replace("'}", "', keep_days: 2}"))
