@@ -46,7 +46,6 @@ class Registered:
     fields: tuple[RegisteredColumn, ...] = ()
     keys: tuple[str, ...] = ()
     states: bool = False  # it keeps every state of each row, so that a key occurs more than once
-    comment: str = ""
     why: str = ""
 
 
@@ -151,8 +150,7 @@ def _spark(one: Registered, schema: str, name: str) -> Iterator[str]:
         comment = f" COMMENT {literal(visible(each.comment))}" if each.comment else ""
         comma = "," if i + 1 < len(one.fields) else ""
         yield f"  {quoted(each.name)} {each.delta}{comment}{comma}  {remark(_source_of(each))}"
-    comment = f" COMMENT {literal(visible(one.comment))}" if one.comment else ""
-    yield f") USING delta{comment} LOCATION {literal(one.path)};"
+    yield f") USING delta LOCATION {literal(one.path)};"
 
 
 # --- DuckDB -------------------------------------------------------------------------------------
