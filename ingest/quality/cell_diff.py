@@ -34,6 +34,7 @@ class KeyHistory:
         shard: the column that distinguishes the lane's rows from other lanes', and its value.
         whole: no older changes were left out of ``rows``.
         linked: nor were changes of other keys, which rows inherit from.
+        rereads: the source sends no inserts, only rows that it reads.
     """
 
     rows: Iterable[Row] = ()
@@ -41,6 +42,7 @@ class KeyHistory:
     shard: tuple[str, str] | None = None
     whole: bool = True
     linked: bool = True
+    rereads: bool = False
 
     @property
     def events(self) -> Iterator[Placed | SchemaStep]:
@@ -106,7 +108,7 @@ def expected(
     events = list(history.events)
     clears = (event.order for event in events if _clears(event))
     sent = _Sent(history, min(clears, default=None))
-    inserts = Inserts(frozenset(one.name for one in mirror.columns if one.made is not None))
+    inserts = _inserts(history, mirror)
     for step in steps(table, events):
         inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
@@ -188,21 +190,44 @@ def _texts_of(
     return texts
 
 
+def inserted_twice(history: KeyHistory, mirror: Mirror) -> dict[Key, tuple[str, ...]]:
+    """The keys that were inserted with other values while they existed, each in the source's spelling."""
+    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    inserts, texts = _inserts(history, mirror), dict[Key, tuple[str, ...]]()
+    for step in steps(table, history.events):
+        inserts.take(step)
+        if step.row is not None:
+            texts[step.key] = _texts(mirror.keys, (step.row,))
+    return {key: texts[key] for key in inserts.twice}
+
+
+def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:
+    return Inserts(history.rereads, frozenset(one.name for one in mirror.columns if one.made is not None))
+
+
 @dataclass(slots=True)
 class Inserts:
     """Keys that were inserted with other values while they existed: the source's own key is a different one.
 
     Contents that came before are a repetition: a stream goes back, or a table is loaded again. In one load each key is
-    read once, so keys that were read with other values, but none with the same, are not one row either.
+    read once: if some keys were read with other values, but none with the same and others only once, they are not one
+    row either. A source that says all by reading (``rereads``) proves nothing by that.
     """
 
+    rereads: bool = False
     made: frozenset[str] = frozenset()  # columns that no message carries
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
     _read: dict[Key, tuple[Image, tuple[int, ...]]] = field(default_factory=dict)  # with its arrival
     _differ: dict[Key, tuple[Image, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
-    _again: bool = False  # some key was read again with the same values
+    _loaded: set[Key] = field(default_factory=set)  # keys that were read
+    _same: bool = False  # some key was read again with the same values
+
+    @property
+    def _again(self) -> bool:
+        """True if the table may have been loaded twice."""
+        return self._same or len(self._differ) == len(self._loaded)
 
     @property
     def twice(self) -> dict[Key, str]:
@@ -219,8 +244,9 @@ class Inserts:
         """Add what one event did to one key."""
         event, key = step.event, step.key
         if step.effect == "cleared":  # merged rows are gone
-            for some in (self._there, self.inserted, self._read, self._differ):
+            for some in (self._there, self.inserted, self._read, self._differ, self._loaded):
                 some.clear()
+            self._same = False
             return
         if isinstance(event, SchemaStep):
             if event.action == "retype_column":
@@ -229,14 +255,10 @@ class Inserts:
             return
         order, change = event
         sent = {name: text for name, text in (change.after or {}).items() if name not in self.made}
-        loads = (
-            change.op in (Op.READ, Op.INSERT)
-            if not order.phase
-            else change.op is Op.READ and not order.sequence
-        )
-        if loads:
+        if change.op is Op.READ or (change.op is Op.INSERT and not order.phase):
             self._there.pop(key, None)
-            self._take_read(key, sent, order.arrival)
+            if not self.rereads:
+                self._take_read(key, sent, order.arrival)
             return
         self._read.pop(key, None)
         if key in self._differ and self._differ[key][1] < order.arrival < self._differ[key][2]:
@@ -256,10 +278,11 @@ class Inserts:
         contents.add(content)
 
     def _take_read(self, key: Key, sent: Image, arrival: tuple[int, ...]) -> None:
+        self._loaded.add(key)
         if key in self._read:
             before, at = self._read[key]
             if all(before[name] == sent[name] for name in before.keys() & sent.keys()):
-                self._again = True
+                self._same = True
             else:
                 self._differ[key] = sent, min(at, arrival), max(at, arrival)
         self._read[key] = sent, arrival

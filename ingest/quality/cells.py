@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest import types
+from ingest import formats, types
 from ingest.change import TableId
 from ingest.config import TableRule
 from ingest.errors import command, counted
@@ -45,7 +45,7 @@ from ingest.quality.arrow_rows import (
     mirror_rows,
 )
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
-from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
+from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected, inserted_twice
 from ingest.quality.key_checks import apart
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
@@ -94,8 +94,9 @@ def compare(
     lake: Lake, chosen: Sequence[CheckedMirror], since: int, asked: Asked
 ) -> Iterator[tuple[CheckedMirror, Compared]]:
     """Compare each mirror with the changes of batches after ``since``; 0 compares all."""
+    rows = _rows_before(lake, since) if since > 0 else {}
     checks = [
-        _Check(lake, one, since, asked)
+        _Check(lake, one, since, asked, rows.get(one.name, -1))
         for one in chosen
         if one.exists and not one.damage and one.mirror is not None and one.mirror.columns
         if asked.deep(one.table) or asked.limit(one.table)
@@ -110,6 +111,15 @@ def compare(
     for check in checks:
         for found in apart(lake, [check], lambda some: some[0].run(), lambda one: one.subject):
             yield check.subject, found
+
+
+def _rows_before(lake: Lake, since: int) -> dict[str, int]:
+    """The rows of each mirror when it was last checked, up to a batch."""
+    found = lake.ask(
+        f"""SELECT mirror, CAST(max_by(observed, batch) AS BIGINT) AS n FROM {{checks}}
+        WHERE "check" = 'rows' AND mirror IS NOT NULL AND batch <= {since} GROUP BY mirror"""
+    )
+    return {row["mirror"]: row["n"] for row in found}
 
 
 # --- in words -------------------------------------------------------------------------------------
@@ -341,10 +351,11 @@ class _Reading:
     whole: bool  # all changes
     low: str = ""  # or those from this place on
     above: str = ""  # none up to this place
+    rereads: bool = False  # the source sends no inserts
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
         """The changes as input of the fold."""
-        return KeyHistory(rows, self.steps, self.shard, self.whole and not self.above, linked)
+        return KeyHistory(rows, self.steps, self.shard, self.whole and not self.above, linked, self.rereads)
 
     def where(self, dialect: Dialect) -> str:
         """The condition of a separate scan."""
@@ -408,6 +419,7 @@ class _Check:
     subject: CheckedMirror
     since: int
     asked: Asked
+    before: int = -1  # its rows when it was checked before, if known
     lanes: list[_Reading] = field(default_factory=list)
     found: Compared = field(default_factory=Compared)
 
@@ -487,7 +499,16 @@ class _Check:
         low = (lane.order_low or "") if late and not whole else ""
         applied, own = self.subject.applied, tuple(step for step, _ in steps)
         stamps = stamps_of(mirror, lane.source, lane.table)
-        return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins)
+        about = next(
+            (
+                formats.load(each.format).ABOUT
+                for each in self.lake.pipeline.sources
+                if each.name == lane.source
+            ),
+            None,
+        )
+        rereads = about is not None and "insert" not in about.operations
+        return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins, rereads)
 
     def run(self) -> Compared:
         if not self.subject.keyed:
@@ -518,6 +539,11 @@ class _Check:
         )
         self.found.texts, self.found.reread = wanted.texts, wanted.reread
         self.found.twice = set(wanted.twice) - self._repeated(wanted)
+        for one in self.lanes if self._lacks_rows() else ():
+            if not one.whole and not one.above:
+                again = inserted_twice(one.history(self._inserted_again(one), linked=False), self.mirror)
+                self.found.texts |= again
+                self.found.twice |= again.keys()
         self.found.filled = {
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
         }
@@ -535,6 +561,32 @@ class _Check:
         self.found.wrong = [Wrong((), "", text) for text in texts]
         self.found.texts = {(): ()}
         return self.found
+
+    def _lacks_rows(self) -> bool:
+        """True if the mirror has fewer new rows than its changes have inserted: some may have met a row of their key."""
+        mirror, lanes = self.mirror, self.subject.lanes
+        if self.before < 0 or mirror.soft or mirror.where or any(lane.truncates for lane in lanes):
+            return False
+        rows = self.lake.snapshot(mirror.path).rows
+        given = sum(lane.inserts + lane.reads - lane.deletes for lane in lanes)
+        return rows is not None and rows < self.before + given
+
+    def _inserted_again(self, one: _Reading) -> list[dict[str, Any]]:
+        """All changes of keys that new batches insert and earlier ones had, if there are such keys."""
+        named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
+        sides = [
+            [f"coalesce({duck.member(first, name)}, {duck.member(second, name)})" for name in named]
+            for first, second in (("after", "before"), ("before", "after"))
+        ]
+        own, left = (f"[{', '.join(side)}]" for side in sides)
+        return self.lake.ask(
+            f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, {own} AS own_key, {left} AS left_key
+                FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} AND batch <= {one.applied}),
+            again AS (SELECT DISTINCT n.own_key FROM rows AS n JOIN rows AS o ON o.own_key = n.own_key
+                WHERE n.batch > {self.since} AND n.op = 'insert' AND o.batch <= {self.since} LIMIT {ALWAYS})
+            SELECT {", ".join(map(duck.name, _COLUMNS))} FROM rows
+            WHERE own_key IN (SELECT own_key FROM again) OR left_key IN (SELECT own_key FROM again)"""
+        )
 
     def _repeated(self, wanted: Expected) -> set[Key]:
         """The keys inserted twice in new batches whose last content was inserted in an earlier one already."""

@@ -40,6 +40,7 @@ class CheckedLane:
     newest: dt.datetime | None  # source commit time
     places: int  # the topics and partitions that it was read from
     erased_ever: int = 0  # changes of erased rows that were not written
+    inserts: int = 0
 
     @property
     def floor(self) -> str | None:

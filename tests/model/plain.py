@@ -87,6 +87,8 @@ def _anchors(how: Lifting, landed: Sequence[pa.RecordBatch]) -> dict[Spot, tuple
         for row in rows
         for spot in [Spot(*(row[name] for name in Spot._fields))]
     ]
+    if not events:
+        return {}
     found: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
     last = [row for page in rows_before(how, events)(iter(landed)) for row in page.to_pylist()]
     for row in sorted(last, key=lambda row: (row["batch"], row["offset"])):
@@ -194,6 +196,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     mirror.loud |= _open(mirror, changes, types, found)
     mirror.loud |= _unsure(changes, mine)
     base: list[Placed] = []
+    rereads = "insert" not in formats.load(pipeline.sources[0].format).ABOUT.operations
     for era, after in zip_longest(told, told[1:]):
         begin, end = era.place, after.place if after else "~"
         rows = [row for row in changes if begin < row["order_key"] <= end]
@@ -202,7 +205,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
             *(Placed(order_of(row["order_key"]), change_of(row, era.keys)) for row in rows),
             *(step.after(begin).decoded() for step in found if begin < str(step.order) <= end),
         ]
-        live = _live(mirror, era.keys, types, events)
+        live = _live(mirror, era.keys, types, events, rereads=rereads)
         if after is None:
             continue
         at = order_of(after.place)
@@ -227,13 +230,18 @@ def _eras(
 
 
 def _live(
-    mirror: Mirror, keys: tuple[str, ...], types: dict[str, str], events: Sequence[Placed | SchemaStep]
+    mirror: Mirror,
+    keys: tuple[str, ...],
+    types: dict[str, str],
+    events: Sequence[Placed | SchemaStep],
+    *,
+    rereads: bool,
 ) -> list[Row]:
     """The rows that live after some events; they are the mirror's, too."""
     if not keys:
         return list(copies(events))
     state = Table(keys, {name: types.get(name, "unknown") for name in keys})
-    inserts = Inserts()
+    inserts = Inserts(rereads)
     for step in steps(state, events):
         inserts.take(step)
         if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]

@@ -235,6 +235,8 @@ def test_a_key_that_is_too_short_is_found_without_positions() -> None:
     )
     for op in ("read", "insert"):
         loaded = [load(row(1, op, 1, a="x"), 1), load(row(2, op, 1, a="y"), 2)]
+        assert [] == twice(*loaded)  # a table with one row that was loaded again
+        loaded.append(load(row(3, op, 2, a="x"), 3))
         assert [1] == twice(*loaded)
         assert [1] == twice(*loaded, row(3, "update", 1, a="z"))
         assert [] == twice(*loaded, truncate(3))
