@@ -22,7 +22,7 @@ from ingest.gold.lane import Lane, Shape, Steps, lane_name
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
 from ingest.gold.schema import Plan
-from ingest.gold.shaped import refuse, shaped
+from ingest.gold.shaped import judged, refuse, shaped
 from ingest.gold.work import Books
 from ingest.lake import condensed, histories
 from ingest.lake.delta import Snapshot
@@ -224,7 +224,7 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
     found = [misfits.changes(changes, mirror, one) for one, _ in work]
     for gathered, (one, _) in zip(_gathered(lake, session, mirror, work, tolerant=True), work, strict=True):
-        cells = misfits.cells(gathered.outcomes, changes, mirror, one, batch)
+        cells = misfits.cells(judged(gathered.outcomes, mirror), changes, mirror, one, batch)
         if cells is not None:
             found.append(cells)
     return misfits.keep(replace(lake, spark=session), mirror, found, batch)

@@ -184,7 +184,10 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
         own = found.take(places.get((lane.source, *lane.table), pa.array([], pa.int64())))
         batch = own["batch"]
         own = own.filter(pc.and_(pc.greater_equal(batch, lane.from_batch), pc.less_equal(batch, lane.last)))
-        yield lane.id, stamped(own.sort_by("order_key"), lane.stamps)
+        place = own["order_key"]
+        if not pc.all(pc.less_equal(place[:-1], place[1:]), min_count=0).as_py():
+            own = own.sort_by("order_key")
+        yield lane.id, stamped(own, lane.stamps)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from pyarrow.json import ParseOptions, ReadOptions, read_json
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
+from ingest.config.conditions import columns as columns_of
 from ingest.fold import (
     Concerned,
     Key,
@@ -46,7 +47,7 @@ AT_ONCE, READ_AT_ONCE = (
     500,
     50_000,
 )  # the fewest changes whose images are read as columns, and the most at once
-PLACE = "%place"  # of the change that an outcome is from
+PLACE, _AT = "%place", "%at"  # of the change that an outcome is from, and its number
 TYPES = "types"  # which only steps of a whole history need
 _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 
@@ -315,21 +316,49 @@ def last_images(rows: pa.Table, lane: LaneWork, work: Work) -> tuple[pa.Table, b
     are deleted; None for what only these can do, or refuse.
     """
     plain = lane.images and not (lane.whole or lane.merged or lane.shard) and lane.stamps == NO_STAMPS
-    if not plain or rows.num_rows < AT_ONCE:
+    if not plain or rows.num_rows < (1 if work.where else AT_ONCE):
         return None
     rows, cleared = _after_clearing(rows, lane)
+    asked = {*work.keys, *columns_of(work.where)} if work.where else work.logical.keys()
     try:
-        parts = [_images(pa.Table.from_batches([one]), work) for one in rows.to_batches(READ_AT_ONCE)]
-    except (NotPlain, pa.ArrowInvalid):
+        found = _images(rows, replace(work, columns=tuple(one for one in work.columns if one.name in asked)))
+        if any(found[name].null_count for name in work.key_columns):
+            return None
+        found = found.append_column(PLACE, rows["order_key"]).append_column(
+            _AT, pa.array(np.arange(rows.num_rows))
+        )
+        found = last_of(found, work.key_columns)
+        if work.where:
+            found = _filtered(found, rows, work)
+    except (NotPlain, pa.ArrowInvalid, conditions.ConditionError):
         return None
-    found = pa.concat_tables([sources(Outcomes([], [], []), work), *parts], promote_options="none")
-    if any(found[name].null_count for name in work.key_columns):
-        return None
-    return last_of(found.append_column(PLACE, rows["order_key"]), work.key_columns), cleared
+    return found.drop_columns(_AT), cleared
+
+
+def _filtered(last: pa.Table, rows: pa.Table, work: Work) -> pa.Table:
+    """The last images of changes, of which the key and the condition's columns are known: the others are read only of rows
+    that meet the condition.
+    """
+    names = {one.name: one.column for one in work.columns}
+    gone, _ = conditions.shaped(
+        work.where, {}, lambda name: last[names[name]], last["%gone"].combine_chunks()
+    )
+    kept, back = conditions.kept(gone)
+    whole = _images(rows.take(last[_AT].take(kept)), work)
+    columns = {
+        name: last[name] if name in last.schema.names else whole[name].take(back)
+        for name in work.schema.names
+    }
+    return pa.table({"%gone": gone, **columns, PLACE: last[PLACE], _AT: last[_AT]})
 
 
 def _images(rows: pa.Table, work: Work) -> pa.Table:
     """The image of each change as typed columns: of a deleted row that before, of others that after."""
+    parts = [_some_images(pa.Table.from_batches([one]), work) for one in rows.to_batches(READ_AT_ONCE)]
+    return pa.concat_tables([sources(Outcomes([], [], []), work), *parts], promote_options="none")
+
+
+def _some_images(rows: pa.Table, work: Work) -> pa.Table:
     gone = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
     texts = pc.if_else(gone, rows["before"], rows["after"]).combine_chunks()
     lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()

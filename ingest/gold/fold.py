@@ -20,7 +20,8 @@ from ingest.lake.keys import cell
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
-GONE, HAS = "%gone", "%has"  # next to a mirror's columns, whose names cannot contain a percent sign
+# next to a mirror's columns, whose names cannot contain a percent sign
+GONE, HAS, UNFIT, LEFT_OUT = "%gone", "%has", "%unfit", "%left_out"
 
 
 def key_name(index: int) -> str:

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest import types
+from ingest.config.conditions import columns as columns_of
 from ingest.fold import SchemaStep
 from ingest.gold import tables
 from ingest.gold.cast import cast, converted
-from ingest.gold.fold import GONE, MISFIT, has_name, key_name, sent_name, value_name
+from ingest.gold.fold import GONE, MISFIT, UNFIT, has_name, key_name, sent_name, value_name
 from ingest.gold.lane import Shape
 from ingest.lake.exact import FLOATING
 from ingest.lake.mirrors import Column as MirrorColumn
@@ -82,10 +85,11 @@ def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
     """Outcomes with each column in its Delta type, as `sent_name` names it.
 
     Key cells are typed already. A cell that does not fit fails the job, or is NULL if ``tolerant`` (its text was
-    written to rejects before).
+    written to rejects before). Where the row may be left out, `ingest.gold.shaped` decides it by the column `UNFIT`.
     """
     keys = {name: key_name(i) for i, name in enumerate(mirror.keys)}
     columns: list[Column] = [F.col(GONE)]
+    unfit = []
     for i, one in enumerate(mirror.columns):
         if one.name in keys:
             columns.append(F.col(keys[one.name]).alias(sent_name(i)))
@@ -93,10 +97,16 @@ def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
         text = F.col(value_name(i))
         value = cast(text, one.type)
         if not tolerant and types.family(one.type) and types.delta(one.type) != "STRING":
-            value = F.when(text.isNotNull() & value.isNull(), F.raise_error(F.lit(MISFIT))).otherwise(value)
+            wrong = text.isNotNull() & value.isNull()
+            if mirror.where and one.name not in columns_of(mirror.where):
+                unfit.append(wrong)
+            else:
+                value = F.when(wrong, F.raise_error(F.lit(MISFIT))).otherwise(value)
         columns.append(value.alias(sent_name(i)))
         if shape.partials:
             columns.append(F.col(has_name(i)))
+    if unfit:
+        columns.append(reduce(or_, unfit).alias(UNFIT))
     return outcomes.select(*columns)
 
 

@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 
 from ingest import types
 from ingest.config import TableRule
+from ingest.config.conditions import columns as columns_of
 from ingest.gold.cast import cast, matches
-from ingest.gold.fold import GONE, MISFIT, key_cells, key_name, value_name
+from ingest.gold.fold import GONE, LEFT_OUT, MISFIT, key_cells, key_name, value_name
 from ingest.gold.gather import of_lane
 from ingest.gold.lane import Lane
 from ingest.lake import exact
@@ -40,15 +41,19 @@ def cells(outcomes: DataFrame, table: DataFrame, mirror: Mirror, lane: Lane, bat
     """Cells that do not fit, as rows of `rejects`; None if none can be.
 
     Args:
-        outcomes: a lane's outcomes (`ingest.gold.fold.outcomes`), or rows of texts for a mirror without a key.
+        outcomes: a lane's outcomes (`ingest.gold.shaped.judged`), or rows of texts for a mirror without a key. Of rows
+            that are left out, only cells that the condition needs matter.
         table: ``changes``, in which each cell's own change is looked up.
         mirror: with its columns as decided.
         lane: where they come from.
         batch: the batch that is being folded; used for a cell that no change sent in this form.
     """
+    asked = columns_of(mirror.where) if mirror.where else ()
     found = [
         F.when(
-            F.col(value_name(i)).isNotNull() & cast(F.col(value_name(i)), one.type).isNull(),
+            F.col(value_name(i)).isNotNull()
+            & cast(F.col(value_name(i)), one.type).isNull()
+            & (~F.col(LEFT_OUT) if mirror.where and one.name not in asked else F.lit(True)),
             F.struct(
                 F.lit(one.name).alias("column"),
                 _why(F.col(value_name(i)), one.type).alias("why"),

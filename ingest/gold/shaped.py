@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from ingest.config import TableRule
 from ingest.errors import HeldError
-from ingest.gold.fold import GONE, sent_name
+from ingest.gold.cast import cast
+from ingest.gold.fold import GONE, LEFT_OUT, MISFIT, UNFIT, key_name, sent_name, value_name
 from ingest.lake import conditions
 from ingest.lake.mirrors import Mirror
 
@@ -35,7 +37,24 @@ def shaped(source: DataFrame, mirror: Mirror) -> DataFrame:
             ]
             yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
-    return source.mapInArrow(shape, source.schema)
+    found = source.mapInArrow(shape, source.schema)
+    if UNFIT not in found.columns:
+        return found
+    wrong = F.col(UNFIT) & ~F.col(GONE)
+    return found.withColumn(GONE, F.when(wrong, F.raise_error(F.lit(MISFIT))).otherwise(F.col(GONE))).drop(
+        UNFIT
+    )
+
+
+def judged(outcomes: DataFrame, mirror: Mirror) -> DataFrame:
+    """Outcomes (`ingest.gold.fold.outcomes`) with `LEFT_OUT`: the rows that do not meet the condition."""
+    if not mirror.where:
+        return outcomes
+    keys = {name: F.col(key_name(i)) for i, name in enumerate(mirror.keys)}
+    typed = (keys.get(one.name, cast(F.col(value_name(i)), one.type)) for i, one in enumerate(mirror.columns))
+    sent = (one.alias(sent_name(i)) for i, one in enumerate(typed))
+    found = shaped(outcomes.select("*", F.col(GONE).alias(LEFT_OUT), *sent), mirror)
+    return found.withColumns({LEFT_OUT: F.col(GONE) & ~F.col(LEFT_OUT), GONE: F.col(LEFT_OUT)})
 
 
 def refuse(error: Exception | str, rule: TableRule) -> None:

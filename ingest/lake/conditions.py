@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Cells = Callable[[str], pa.Array | pa.ChunkedArray]
 
+_SOURCE = re.compile(r" when casting from source column c[0-9]+")  # by a number that only `numbered` knows
 _FRACTION = re.compile(r"(:[0-9]{2}\.[0-9]{6})[0-9]+")
 FAILED = "%rule-failed "  # before the rule, `SAYS` and the error, if it cannot be evaluated on some row
 SAYS = "%says "
@@ -50,21 +51,30 @@ def shaped(
     Raises:
         ConditionError: an expression fails on a row.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
+    places, back = kept(gone)
     if where:
-        gone = pc.or_(gone, pc.invert(met(where, cells, len(gone))))
+        fails = pc.invert(met(where, lambda one: cells(one).take(places), len(places)))
+        gone = pc.if_else(gone, True, fails.take(back))
     if not computed:
         return gone, {}
-    kept = pc.invert(gone)
-    places = pc.indices_nonzero(kept)
-    back = pc.if_else(kept, pc.subtract(pc.cumulative_sum(kept.cast(pa.int64())), 1), None)
+    places, back = kept(gone)
     found = {
         name: values(name, expression, logical, lambda one: cells(one).take(places), len(places)).take(back)
         for name, (expression, logical) in computed.items()
     }
     return gone, found
+
+
+def kept(gone: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The places of the rows that are not gone, and each row's place among these."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    left = pc.invert(gone)
+    places = pc.subtract(pc.cumulative_sum(left.cast(pa.int64())), 1)
+    return pc.indices_nonzero(left), pc.if_else(left, places, None)
 
 
 def met(where: str, cells: Cells, rows: int) -> pa.Array:
@@ -231,12 +241,13 @@ def _asked(
 ) -> pa.Array:
     """The value of an expression for each row, as a logical type if one is given."""
     import duckdb
+    import numpy as np
     import pyarrow as pa
 
     if not rows:
         return pa.nulls(0)
     cursor = duck.connection().cursor()
-    table = pa.table({f"c{i}": one for i, one in enumerate(cells)} | {"n": pa.array(range(rows), pa.int64())})
+    table = pa.table({f"c{i}": one for i, one in enumerate(cells)} | {"n": np.arange(rows)})
     cursor.register("given", table)
     also = "" if typed == "*" else ", n"
     given = f"SELECT {typed}{also} FROM given"
@@ -246,7 +257,8 @@ def _asked(
             query = f"SELECT {_exact(_type(cursor, sql, given), logical)} AS v, n FROM ({query})"
         found = cursor.execute(f"SELECT v FROM ({query}) ORDER BY n").to_arrow_table()
     except duckdb.Error as error:
-        raise ConditionError(f"{FAILED}{rule}{SAYS}{str(error).splitlines()[0]}") from None
+        said = _SOURCE.sub("", str(error).splitlines()[0])
+        raise ConditionError(f"{FAILED}{rule}{SAYS}{said}") from None
     finally:
         cursor.close()
     return found["v"].combine_chunks()

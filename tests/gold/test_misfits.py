@@ -68,6 +68,22 @@ def test_one_reject_for_each_cell_and_change(spark: SparkSession, tmp_path: Path
     assert all(topic is not None and offset is not None for topic, offset in places)
 
 
+@pytest.mark.parametrize("budget", [0, None], ids=["spark", "arrow"])
+def test_cells_of_rows_that_are_left_out(spark: SparkSession, tmp_path: Path, budget: int | None) -> None:
+    """Only those that the condition needs are rejects: by both ways, and the others when their row enters."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", where="m = 1"), budget=budget)
+    assert ("done", "") == depot.row(id="1", n="1", m="1").row(id="2", n="A2", m="2").run()
+    assert [] == told(depot) if depot.lake().exists("rejects") else True
+    assert (depot.why_spark == "") == (budget is None)
+    depot.row(id="3", n="1", m="A3").row(id="4", n="A4", m="4").run()
+    assert [("3", "A3", 2, True)] == told(depot)
+    depot.row("UPDATE", id="2", n="A2", m="1").run()
+    assert [("2", "A2", 3, True), ("3", "A3", 2, True)] == told(depot)
+    assert [(1, 1), (2, None)] == [(row["id"], row["n"]) for row in depot.rows()]
+
+
 @pytest.mark.parametrize("after", ["null", "delete", "rebuild"])
 def test_rejects_of_cells_that_are_over(spark: SparkSession, tmp_path: Path, after: str) -> None:
     """A warning about a cell that is long gone hides the next one."""

@@ -208,6 +208,21 @@ def test_a_rule_that_fails_on_a_row_holds_the_mirror_without_spark(tmp_path: Pat
         assert [1, 2] == [row["id"] for row in found]
 
 
+def test_of_a_row_left_out_only_the_key_and_the_condition_are_read(tmp_path: Path) -> None:
+    """Its other cells may not even fit: they are nobody's, until the row enters with its whole image."""
+    from ingest.run import Warm
+
+    started = cast("SparkSession", Deferred(never, "local[1]"))
+    depot = Depot(started, tmp_path, Warm(), TableRule("yard.*", where="b = 1"))
+    depot.row(id="1", a="1", b="1").row(id="2", a="1", b="2").row(id="3", a="1", b="1")
+    assert ("done", "") == depot.run()
+    depot.row("UPDATE", id="2", a="x", b="2").row("UPDATE", id="3", a="x", b="2").row(id="4", a="4", b=None)
+    depot.row("DELETE", id="1", a="x", b="1").row(id="1", a="5", b="1").row("UPDATE", id="02", a="6", b="1")
+    assert ("done", "") == depot.run()
+    found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} ORDER BY id")
+    assert [(1, 5, 1), (2, 6, 1)] == [(row["id"], row["a"], row["b"]) for row in found]
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [0, None], ids=["spark", "arrow"])
