@@ -29,7 +29,7 @@ from benchmarks.decode import BATCH, MOMENTS, landed, machine, messages, pipelin
 from ingest.bronze import land
 from ingest.config import Pipeline, load
 from ingest.errors import StoppedError
-from ingest.gold import apply_arrow
+from ingest.gold import apply_arrow, planner
 from ingest.lake.datafiles import Layout
 from ingest.lake.schemas import CHANGES
 from ingest.quality import touched_keys
@@ -228,6 +228,7 @@ def write(folder: Path, more: str) -> Pipeline:
 def within_this_process() -> None:
     """From here on Spark is never needed: this process does it all, and is measured."""
     apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = touched_keys.MOST = 1 << 40
+    planner.CHANGES_AT_MOST = 1 << 40
 
 
 def based(folder: Path, rows: int, random: Random) -> None:
