@@ -107,7 +107,7 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
     schema = _schema(before, mirror)
     work = replace(
         work, files=files, size=size, reshaped=bool(schema) or fold.again, old=_old(before, mirror),
-        marked=_marked(before, lake.pipeline.rewrite_budget) if fold.marks else frozenset(),
+        marked=_marked(fold, lake.pipeline.rewrite_budget) if fold.marks else frozenset(),
     )  # fmt: skip
     return _Target(work, schema)
 
@@ -133,11 +133,15 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
     )
 
 
-def _marked(before: Snapshot, budget: int | None) -> frozenset[str]:
-    """The files of a large mirror that stay: all, until there are enough small ones to write these again as one."""
-    most = (SMALL if budget is None else min(SMALL, budget)) // FILES
-    small = [one.place for one in before.files if one.size <= most][:FILES]
-    return frozenset(one.place for one in before.files) - set(small if len(small) == FILES else ())
+def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
+    """The files of a large mirror that stay: all, until there are enough small ones to write these again as one.
+
+    Parts of a batch write several, so that they leave them all to the next one.
+    """
+    files, most = fold.before.files, (SMALL if budget is None else min(SMALL, budget)) // FILES
+    small = [one.place for one in files if one.size <= most][:FILES]
+    joins = len(small) == FILES and fold.changes <= planner.CHANGES_AT_MOST
+    return frozenset(one.place for one in files) - set(small if joins else ())
 
 
 def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
@@ -284,12 +288,16 @@ def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterat
         todo = [
             (work, dealt[work.path], part)
             for work in works
-            for part in (range(arrow_parts.parts_of(work, most)) if arrow_parts.is_new(work) else [None])
+            for part in range(arrow_parts.parts_of(work, most))
             if work.path not in refused
         ]
         made: dict[str, list[Written]] = {}
         for each in _reports(lake, partial(_merge_part, most), todo, Written):
             made.setdefault(each.path, []).append(each)
+        for work in works:
+            parts = made.get(work.path, [])
+            if parts and not any(one.refused or one.held for one in parts):
+                parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
         for path, parts in made.items():
             parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
         yield from made.items()
@@ -319,7 +327,7 @@ def _fold_some(files: Sequence[str], works: Sequence[Work]) -> Iterator[Written]
     return (make(work, rows) for work in works)
 
 
-def _merge_part(most: int, todo: tuple[Work, Sequence[Dealt], int | None]) -> Iterator[Written]:
+def _merge_part(most: int, todo: tuple[Work, Sequence[Dealt], int]) -> Iterator[Written]:
     work, found, part = todo
     yield arrow_parts.merged(work, found, part, most)
 

@@ -51,6 +51,7 @@ _PARQUET = ds.ParquetFileFormat(
 
 
 Gone = dict[str, vectors.Rows]
+_Some = Callable[[pa.Table], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ class Written:
     stats: str = ""
     replaces: bool = False  # the table's other files are removed, except marked ones
     vectors: dict[str, dict[str, Any]] = field(default_factory=dict)  # of marked files
+    gone: dict[str, bytes] = field(
+        default_factory=dict
+    )  # what the vectors have to say, where parts share the files
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -122,10 +126,13 @@ def _present(work: Work) -> pa.Table:
     return work.schema.empty_table() if work.again else there(work)
 
 
-def keyed(work: Work, source: pa.Table, clears: bool) -> tuple[Merged, Gone]:
-    """The rows after the batch, and which rows of marked files are not among these any more."""
+def keyed(work: Work, source: pa.Table, clears: bool, mine: _Some = lambda rows: rows) -> tuple[Merged, Gone]:
+    """The rows after the batch, and which rows of marked files are not among these any more.
+
+    ``mine`` says which rows of other files may have the outcomes' keys; only these are taken.
+    """
     if not work.marked:
-        return merge(_present(work), source, work, clears=clears), {}
+        return merge(mine(_present(work)), source, work, clears=clears), {}
     if clears:
         raise NotPlain("all rows of a large mirror are deleted")
     others = tuple(one for one in work.files if one[0] not in work.marked)

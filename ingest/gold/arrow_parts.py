@@ -1,8 +1,8 @@
 """Fold mirrors with more changes than one process holds at once: the last image of each key, in parts by Arrow.
 
 Tasks fold pieces of ``changes``, each by itself, and deal the outcomes to parts by a hash of the key, in a file for each
-mirror and task. Then the last outcome of each key of a part, among all these files, is the fold's. A new mirror gets a
-file for each part; into existing rows all parts are merged at once.
+mirror and task. Then the last outcome of each key of a part, among all these files, is the fold's; it is merged with the
+mirror's rows of the same part into a file for each part.
 
 Only for changes that carry whole rows and do not change their keys.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -21,11 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Op
-from ingest.gold.arrow_files import Written, apart, columns_of, keyed, wanted, written
+from ingest.gold.arrow_files import Gone, Written, apart, columns_of, keyed, wanted, written
 from ingest.gold.arrow_fold import (
     PLACE,
     READ_AT_ONCE,
     LaneWork,
+    Merged,
     NotPlain,
     Outcomes,
     Rows,
@@ -35,10 +36,11 @@ from ingest.gold.arrow_fold import (
     last_of,
     sources,
 )
-from ingest.lake import stores
+from ingest.lake import stores, vectors
 
 WAITING_ROWS, WAITING_BYTES = 100_000, 64 << 20  # outcomes of one mirror that wait in a task to be dealt
-PART_BYTES = 256 << 20  # of outcomes in memory, that are merged at once
+PART_BYTES = 256 << 20  # of a part's outcomes in memory
+_SPREAD = 0x9E3779B97F4A7C15  # numbers that follow each other are multiplied by it to lie in different parts
 _LANE = "%lane"
 
 
@@ -76,11 +78,6 @@ def pieces(files: Sequence[str], lanes: Sequence[LaneWork]) -> list[RowGroup]:
 def parts_of(work: Work, most: int) -> int:
     """The number of parts of so many changes at most, about."""
     return -(-work.changes // most)
-
-
-def is_new(work: Work) -> bool:
-    """True for a mirror without rows that stay."""
-    return work.again or not work.files
 
 
 def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
@@ -195,6 +192,10 @@ class _Dealer:
 
 def _parts(keys: pa.Table, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The part of each key: equal keys have the same one in every process."""
+    if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
+        numbers = keys.column(0).cast(pa.int64()).to_numpy().view(np.uint64) * np.uint64(_SPREAD)
+        high: np.ndarray[tuple[int], np.dtype[np.int64]] = (numbers >> np.uint64(33)).astype(np.int64)
+        return np.mod(high, count)
     columns = [_texts(column) for column in keys.columns]
     texts = columns[0] if len(columns) == 1 else map("\0".join, zip(*columns, strict=True))
     return np.array([crc32(text.encode()) % count for text in texts], np.int64)
@@ -212,28 +213,52 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def merged(work: Work, found: Sequence[Dealt], part: int | None, most: int) -> Written:
-    """Merge what was dealt to a part, or to all parts, into the mirror's rows, and write them; commits nothing."""
-    numbers = range(parts_of(work, most)) if part is None else [part]
-    clears = any(one.cleared for one in found)
-    return written(work, lambda: keyed(work, _outcomes(work, found, numbers), clears))
+def merged(work: Work, found: Sequence[Dealt], part: int, most: int) -> Written:
+    """Merge what was dealt to a part into the mirror's rows of that part, and write them; commits nothing."""
+    clears, gone = any(one.cleared for one in found), dict[str, bytes]()
+
+    def mine(rows: pa.Table) -> pa.Table:
+        return rows.filter(pa.array(_parts(rows.select(work.key_columns), parts_of(work, most)) == part))
+
+    def merge() -> tuple[Merged, Gone]:
+        rows, numbers = keyed(work, _outcomes(work, found, part), clears, mine)
+        gone.update((name, packed(some)) for name, some in numbers.items())
+        return rows, {}
+
+    # either all parts replace the files that are not marked, or none
+    made = written(replace(work, reshaped=work.reshaped or not work.marked), merge)
+    return replace(made, gone=gone) if made.replaces else made
 
 
-def _outcomes(work: Work, found: Sequence[Dealt], numbers: Sequence[int]) -> pa.Table:
-    """The last outcome of each key in some parts.
+def packed(rows: vectors.Rows) -> bytes:
+    """Numbers of rows as a bit for each row."""
+    mask = np.zeros(rows[-1] + 1, np.bool_)
+    mask[rows] = True
+    return np.packbits(mask).tobytes()
+
+
+def vectors_of(work: Work, made: Sequence[Written]) -> dict[str, dict[str, Any]]:
+    """Write the deletion vectors of the files whose rows are gone according to some part."""
+    gone: Gone = {}
+    for name in sorted({name for one in made for name in one.gone}):
+        found = [np.unpackbits(np.frombuffer(one.gone[name], np.uint8)) for one in made if name in one.gone]
+        gone[name] = np.unique(np.concatenate([np.flatnonzero(one) for one in found]))
+    return vectors.write(work.folder, gone) if gone else {}
+
+
+def _outcomes(work: Work, found: Sequence[Dealt], part: int) -> pa.Table:
+    """The last outcome of each key of a part.
 
     Raises:
         NotPlain: they take too much memory, or several lanes have one key.
     """
+    rows = list(_batches(found, part))
+    if sum(one.nbytes for one in rows) > PART_BYTES:
+        raise NotPlain(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
+    if not rows:
+        return sources(Outcomes([], [], []), work)
     cleared = {number: max(one.cleared.get(number, "") for one in found) for number in range(len(work.lanes))}
-    outcomes: list[pa.Table] = []
-    for number in numbers:
-        rows = list(_batches(found, number))
-        if sum(one.nbytes for one in (*outcomes, *rows)) > PART_BYTES:
-            raise NotPlain(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
-        if rows:
-            outcomes.append(_last(pa.Table.from_batches(rows), work, cleared))
-    return pa.concat_tables(outcomes) if outcomes else sources(Outcomes([], [], []), work)
+    return _last(pa.Table.from_batches(rows), work, cleared)
 
 
 def _batches(found: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:

@@ -40,12 +40,13 @@ def _in_parts(work: Work, files: Sequence[str], most: int) -> tuple[Work, list[a
     cut = arrow_parts.pieces(files, work.lanes)
     found = [one for at in (0, 1) for one in arrow_parts.deal([work], cut[at::2], "parts", most)]
     assert not any(one.refused for one in found)
-    parts = range(arrow_parts.parts_of(work, most)) if arrow_parts.is_new(work) else [None]
-    made = [arrow_parts.merged(work, found, part, most) for part in parts]
+    made = [arrow_parts.merged(work, found, part, most) for part in range(arrow_parts.parts_of(work, most))]
     if any(one.refused for one in made):
         return work, made
-    for at, one in enumerate(made):
-        work = _fold(work, replace(one, replaces=one.replaces and not at))
+    replaces, vectors = any(one.replaces for one in made), arrow_parts.vectors_of(work, made)
+    work = _fold(work, replace(made[0], replaces=replaces, vectors=vectors))
+    for one in made[1:]:
+        work = _fold(work, replace(one, replaces=False))
     return work, made
 
 
@@ -69,7 +70,9 @@ def test_no_history_is_wrong(
         files = _again(_rows(feed, batch, tmp_path), 30)
         lane = LaneWork(lakes.SOURCE, feed.table, batch, batch, images=True)
         work = replace(work, lanes=(lane,))
-        marked = frozenset(name for name, _ in work.files if vectors and random.random() < 0.8)
+        marked = (
+            frozenset(name for name, _ in work.files) if vectors and random.random() < 0.8 else frozenset()
+        )
         after, made = _in_parts(replace(work, marked=marked), files, 40)
         if any(one.refused for one in made):
             assert "all rows" in made[0].refused
