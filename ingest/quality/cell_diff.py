@@ -222,7 +222,7 @@ class Inserts:
     _read: dict[Key, tuple[Image, tuple[int, ...]]] = field(default_factory=dict)  # with its arrival
     _differ: dict[Key, tuple[Image, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     _loaded: set[Key] = field(default_factory=set)  # keys that were read
-    _same: bool = False  # some key was read again with the same values
+    _same: bool = False  # some key was read again with the same values, or after a change
 
     @property
     def _again(self) -> bool:
@@ -278,6 +278,8 @@ class Inserts:
         contents.add(content)
 
     def _take_read(self, key: Key, sent: Image, arrival: tuple[int, ...]) -> None:
+        if key in self._loaded and key not in self._read:  # a change came in between
+            self._same = True
         self._loaded.add(key)
         if key in self._read:
             before, at = self._read[key]

@@ -247,7 +247,7 @@ def _live(
         if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
             mirror.loud.add(step.why)
     mirror.rows = {key: row.values for key, row in state.rows.items()}
-    mirror.twice |= {*inserts.twice, *inserts.reread}
+    mirror.twice |= inserts.twice.keys()
     return list(state.rows.values())
 
 

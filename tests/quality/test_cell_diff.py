@@ -251,6 +251,12 @@ def test_a_table_that_is_loaded_again_is_no_other_table() -> None:
     changed = row(5, "update", 2, a="y") | {"order_key": order_key(Order(0, 1, (5,), 0, (1, 0, 0, 7), 0))}
     found = expected(KeyHistory([*first, changed, *again]), MIRROR)
     assert ({}, set()) == (found.twice, found.reread)  # the change came between the two readings
+    lost = [
+        weak(one, at)
+        for at, one in enumerate([*first, row(4, "update", 1, a="z"), *again[:2], row(5, "read", 4, a="x")])
+    ]
+    found = expected(KeyHistory(lost), MIRROR)
+    assert ({}, {(2,)}) == (found.twice, found.reread)  # a change of row 2 was lost, and one of row 1 came
 
 
 def test_what_was_merged_and_is_gone_is_no_longer_wrong() -> None:
