@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,14 @@ from ingest.config import Source, load
 from ingest.lake.lake import Lake
 from tests.e2e.parts import Missing
 from tests.e2e.store import Store
+from tests.e2e.topics import Sent
 from tests.lakes import ROOT, expected_shop, shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.e2e.broker import Broker
+    from tests.e2e.topics import Topics
 
 pytestmark = pytest.mark.spark
 NAME = "obcloud-canal"
@@ -193,3 +198,31 @@ def test_of_two_runs_at_once_the_store_takes_one(store: Store, tmp_path: Path) -
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert 0 == done.returncode, done.stderr[-4000:]
     assert [1] * 10 == json.loads(done.stdout)
+
+
+def test_from_topics_into_a_store(store: Store, tmp_path: Path, broker: Broker, topics: Topics) -> None:
+    """Spark reads the broker and Arrow writes the lake: no file, receipt or offset may need a folder of this machine."""
+    try:
+        settings = store.hadoop
+    except Missing as missing:
+        pytest.skip(str(missing))
+    store.files().mkdir("/topics")
+    topic = topics.make(f"store-{uuid.uuid4().hex[:8]}", 2)
+    for number in (1, 2):
+        lines = (ROOT / "samples" / NAME / f"shop-{number}.jsonl").read_bytes().splitlines()
+        topics.send(topic, [Sent(line, partition=number - 1) for line in lines])
+    file = tmp_path / "shop.yaml"
+    file.write_text(
+        f"pipeline: shop\nlake: s3a://topics/shop\nsources:\n  - name: shop\n    format: {NAME}\n"
+        f"    bootstrap_servers: {broker.address}\n    topics: [{topic}]\n    start: earliest\n"
+        f"    options: {{timezone: UTC}}\nspark:\n{_block(settings, '  ')}",
+        "utf-8",
+    )
+    words = ["run", str(file), "--output", "json"]
+    first, again, mirrors = _verbs(str(file), words, words, ["mirrors"])
+    result = json.loads(first)
+    assert ([], 202) == (result["failures"], result["read"])
+    assert ["2 messages were rejected: see `ingest rejects`."] == result["warnings"]
+    assert {""} == {one["why_spark"] for one in result["mirrors"]}
+    assert (None, 0, []) == tuple(json.loads(again)[name] for name in ("batch", "read", "failures"))
+    assert expected_shop() == json.loads(mirrors)

@@ -153,3 +153,28 @@ def test_a_missing_column_is_added(spark: SparkSession, tmp_path: Path) -> None:
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, id="1", n="2").run()
     assert "servers" in depot.lake().read("books").columns
     assert [(1, 2)] == [(row["id"], row["n"]) for row in depot.rows()]
+
+
+@pytest.mark.spark
+def test_spark_rebuilds_and_maintains_a_lake_of_an_older_version(
+    spark: SparkSession, unpacked: Callable[..., Path]
+) -> None:
+    """Its tables were created otherwise, and what rewrites all their rows and files meets each of them."""
+    from ingest.gold.rebuild import rebuild
+    from ingest.lake.maintenance import maintain
+    from ingest.lake.schemas import ALL
+
+    file = unpacked(make.WHOLE, with_spark=True)
+    file.write_text(file.read_text("utf-8").replace("rewrite_budget: 4MiB", "rewrite_budget: 0"), "utf-8")
+    make.grow(file.parent, 3)
+    lake = go_on(spark, file)
+    names = [path.replace("/", ".") for path in expected(1) if path not in ("depot/pens", "depot/vats")]
+    found = rebuild(lake, names, dry_run=False)
+    assert {"rebuilt"} == {one.state for one in found}, found
+    assert [] == [one for one in found if one.difference is None or not one.difference.none]
+    tables = [one.name for one in ALL] + [f"mirrors/{path}" for path in expected(1)]
+    assert {""} == {one.refused for one in maintain(lake, tables)}
+    assert expected(4) == mirrors(Lake(spark, load(file)), expected(1))
+
+    make.grow(file.parent, 4)
+    assert expected(5) == mirrors(go_on(spark, file), expected(1))
