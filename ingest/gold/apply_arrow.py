@@ -361,8 +361,8 @@ def _task(do: Callable[[Given], Iterable[object]], todo: Sequence[Given]) -> Any
 def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Written]) -> MirrorCommit:
     """Add a mirror's new files to its log, under the batch's identifier, unless another writer was first."""
     for one in made:
-        if one.refused or one.held:
-            return MirrorCommit(one.refused, one.held)
+        if one.refused or one.held or one.failed:
+            return MirrorCommit(one.refused, one.held, one.failed)
     before, now, counts = fold.before, int(time.time() * 1000), Counter[str]()
     for one in made:
         counts.update(one.counts)
@@ -379,6 +379,8 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Writt
             counts[COUNTED] = unknown
         if not commits.write(target.work.folder, before, rows, metadata, fold.writer, last):
             return MirrorCommit("another writer has committed to it")
+    except stores.StoreError as error:
+        return MirrorCommit(failed=str(error))
     except (OSError, IngestError) as error:  # a full disk, for example: the others go on
         return MirrorCommit(f"{type(error).__name__}: {error}")
     size = added if replaces and not fold.marks else target.work.size + added

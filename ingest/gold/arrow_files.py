@@ -61,6 +61,7 @@ class Written:
     path: str
     refused: str = ""
     held: str = ""  # why no way of folding it gives its rows
+    failed: str = ""  # what the store answered, which Spark would meet as well
     file: str = ""  # within the table's folder; empty if no row is added or kept
     size: int = 0
     stats: str = ""
@@ -91,6 +92,8 @@ def written(work: Work, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
     except conditions.ConditionError as error:  # Spark's tasks ask the same engine
         text = str(error)
         return Written(work.path, held=text) if conditions.FAILED in text else Written(work.path, text)
+    except stores.StoreError as error:
+        return Written(work.path, failed=str(error))
     except Exception as error:  # whatever it is, Spark handles it, for this mirror only
         return Written(work.path, f"{type(error).__name__}: {error}")
 

@@ -23,6 +23,7 @@ from ingest.gold.work import Books
 from ingest.lake import decisions, faults, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.stores import StoreError
 from ingest.spark.deferred import has_started, start
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
@@ -195,6 +196,8 @@ def _take(result: Folded, commit: MirrorCommit) -> None:
     """Take over what Arrow has committed."""
     if commit.held:
         raise HeldError(commit.held)
+    if commit.failed:
+        raise StoreError(commit.failed)
     result.version, result.size, result.why_spark = commit.version, commit.size, ""
     result.counts = dict(commit.counts)
     if result.began is not None:
@@ -207,5 +210,5 @@ def _needs_spark(plan: Plan, folds: Mapping[str, FoldPlan], commits: Mapping[str
     if not (plan.mirror.keys or plan.is_keyless):
         return False
     if path in commits and not commits[path].refused:
-        return plan.job.rule.history and not commits[path].held
+        return plan.job.rule.history and not (commits[path].held or commits[path].failed)
     return path not in folds or bool(folds[path].work)

@@ -49,6 +49,9 @@ _OPTIONS = {
     "endpoint.region": "aws_region",
 }
 _STATUS = re.compile(r"\b[45]\d\d [A-Z][A-Za-z ]+?(?=[:,.\n]|$)")
+_CODE = re.compile(
+    r"<Code>([A-Za-z]+)</Code>"
+)  # what the store calls it: ExpiredToken is a 400 like any other
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -192,11 +195,16 @@ def _reason(error: BaseException) -> str:
     """The status that a store has answered with."""
     if found := getattr(error, "response", None):  # botocore's
         code = found["ResponseMetadata"].get("HTTPStatusCode", 0)
-        return f"{code} {responses.get(code, '')}".strip()
+        return _named(f"{code} {responses.get(code, '')}".strip(), found.get("Error", {}).get("Code", ""))
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
         return "there are no credentials"
-    status = _STATUS.search(str(error))
-    return status[0] if status else "the store does not answer"
+    status, name = _STATUS.search(str(error)), _CODE.search(str(error))
+    return _named(status[0] if status else "the store does not answer", name[1] if name else "")
+
+
+def _named(status: str, name: str) -> str:
+    """A status with the store's own name for it, if that is a word and not the number again."""
+    return f"{status}: {name}" if name.isalpha() else status
 
 
 def _encoded(place: str) -> str:

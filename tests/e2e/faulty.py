@@ -24,9 +24,15 @@ REFUSED = b"<Error><Code>AccessDenied</Code><AWSAccessKeyId>AKIA-not-shown</AWSA
 LOST = "lost"  # it is done, but its answer is lost
 BUSY = "busy"  # 503
 DENIED = "denied"  # 403
+EXPIRED = "expired"  # 400, as stores answer to temporary credentials whose time is over
 SLOW = "slow"  # a second late
 CARELESS = "careless"  # its condition is ignored
 RIVAL = "rival"  # another writer is first, and the answer is lost
+_ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
+    BUSY: (503, {}, REFUSED),
+    DENIED: (403, {}, REFUSED),
+    EXPIRED: (400, {}, REFUSED.replace(b"AccessDenied", b"ExpiredToken")),
+}
 _CONTROL = "/-/"
 
 
@@ -107,8 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.seen.append((self.command, path))
         fault = self.server.fault(self.command, path)
         what = fault.what if fault else ""
-        if what in (BUSY, DENIED):
-            self._send(503 if what == BUSY else 403, {}, REFUSED)
+        if what in _ANSWERS:
+            self._send(*_ANSWERS[what])
             return
         if what == SLOW:
             time.sleep(1)

@@ -23,7 +23,7 @@ from ingest.lake.tables import LakeReader
 from ingest.result import Result
 from ingest.run import Warm, run
 from ingest.spark.deferred import Deferred
-from tests.e2e.faulty import BUSY, CARELESS, DENIED, LOST, RIVAL, SLOW, Fault, Faulty
+from tests.e2e.faulty import BUSY, CARELESS, DENIED, EXPIRED, LOST, RIVAL, SLOW, Fault, Faulty
 from tests.e2e.feeds import TABLES, history
 from tests.e2e.parts import Missing
 from tests.e2e.store import Store
@@ -196,12 +196,38 @@ def test_a_store_that_refuses(faulty: Faulty) -> None:
     layout = _layout(faulty, "denied")
     faulty.does(Fault(DENIED, "PUT"))
     with pytest.raises(
-        IngestError, match=r"s3a://lakes/denied cannot be written \(403 Forbidden\)"
+        IngestError, match=r"s3a://lakes/denied cannot be written \(403 Forbidden: AccessDenied\)"
     ) as caught:
         _append(layout, 0)
     assert not any(word in str(caught.value) for word in ("AKIA", SECRET))
     assert 1 == sum(method == "PUT" for method, _ in faulty.requests())
     assert (0, 0) == (delta.snapshot(layout.folder).version, delta.snapshot(layout.folder).rows)
+
+
+@pytest.mark.parametrize("place", ["bronze/_delta_log", "/changes/", "mirrors/depot/bins/", "_delta_log"])
+def test_credentials_that_expire_in_a_run(faulty: Faulty, tmp_path: Path, place: str) -> None:
+    """Wherever their time is over, the run says which answer it got, and the next one goes on from there."""
+    there = Lake(tmp_path / "store", f"s3a://lakes/expired{abs(hash(place))}", faulty.url)
+    here = Lake(tmp_path / "folder", "./lake")
+    for one in (there, here):
+        assert [] == one.run(history(4, 1)).failures
+        (one.folder / "later.jsonl").write_text(history(4, 2), "utf-8")
+    faulty.does(Fault(EXPIRED, "PUT", place))
+    said = _said(there)
+    assert "400 Bad Request: ExpiredToken" in said
+    assert not any(word in said for word in ("AKIA", SECRET))
+    faulty.does()
+    assert [[], []] == [one.run(history(4, 3)).failures for one in (there, here)]
+    assert [here.rows(table) for table in TABLES] == [there.rows(table) for table in TABLES]
+    assert here.counted(BRONZE.name) == there.counted(BRONZE.name)
+
+
+def _said(lake: Lake) -> str:
+    """What a run that cannot go on says, by an error or in its result."""
+    try:
+        return " ".join(map(str, lake.run("").failures))
+    except IngestError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize(
