@@ -80,13 +80,24 @@ def read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa
         return list(by_spark(lake, name, columns, where))
 
 
-def changes_since(batch: int, tables: Iterable[str | None]) -> Where:
-    """The condition of all changes after a batch that are of tables with these names, whatever their database."""
+def changes_since(
+    batch: int, tables: Iterable[str | None], late: Iterable[tuple[str, TableId]] = (), floor: str = ""
+) -> Where:
+    """The condition of all changes after a batch that are of tables with these names, whatever their database.
+
+    Those of the ``late`` tables of a source that are of earlier batches meet it, too, from the place ``floor`` on.
+    """
     names = sorted({name or "" for name in tables})
+    lanes = ["/".join(text for text in (source, *table) if text is not None) for source, table in late]
 
     def where(dialect: Dialect) -> str:
-        kind, number, table = map(dialect.quoted, ("kind", "batch", "table"))
-        return f"{kind} = 'change' AND {number} > {batch} AND {table} IN ({', '.join(map(dialect.literal, names))})"
+        kind, number, table, place = map(dialect.quoted, ("kind", "batch", "table", "order_key"))
+        found = f"{number} > {batch} AND {table} IN ({', '.join(map(dialect.literal, names))})"
+        if lanes:
+            lane = f"concat_ws('/', {', '.join(map(dialect.quoted, ('source', *TableId._fields)))})"
+            listed = ", ".join(map(dialect.literal, lanes))
+            found = f"({found} OR {place} >= {dialect.literal(floor)} AND {lane} IN ({listed}))"
+        return f"{kind} = 'change' AND {found}"
 
     return where
 

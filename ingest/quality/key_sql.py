@@ -95,6 +95,12 @@ class Side:
         assert self.subject.mirror is not None
         return self.subject.mirror.key_columns
 
+    def above(self, index: int, lane: CheckedLane) -> str:
+        """The place up to which a lane's changes are not compared: its rows were emptied there, or had another key."""
+        assert self.subject.mirror is not None
+        eras = (era.place for era in self.subject.mirror.eras_of(lane.source, lane.table))
+        return max((self.cleared.get(index, ("", 0))[0], *eras))
+
     def begins(self, logged: Sequence[Statement]) -> None:
         """Record where lanes began again, by the DDL ledger."""
         for i, lane in self.lanes:
@@ -284,14 +290,10 @@ def changes(lanes: Sequence[SideLane]) -> str:
 
 
 def _listed(one: Side, index: int, lane: CheckedLane) -> str:
-    cleared = one.cleared.get(index)
-    assert one.subject.mirror is not None
-    begins = max((era.place for era in one.subject.mirror.eras_of(lane.source, lane.table)), default="")
-    place = max(begins, cleared[0] if cleared else "") or None  # rows under an older key are not compared
     texts = (lane.source, *lane.table)
     return (
         f"({one.index}, {index}, {'true' if lane.key_changes else 'false'}, {', '.join(map(_text, texts))}, "
-        f"{one.subject.applied}L, {_text(lane.floor)}, {_text(place)})"
+        f"{one.subject.applied}L, {_text(lane.floor)}, {_text(one.above(index, lane) or None)})"
     )
 
 

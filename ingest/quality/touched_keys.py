@@ -22,7 +22,6 @@ from ingest.quality.arrow_rows import FOUND, changes_since, mirror_rows, read
 from ingest.quality.catalogue import CHECKS
 from ingest.quality.cell_diff import change_of, key_of_row
 from ingest.quality.key_sql import LARGE, Side
-from ingest.quality.subjects import CheckedLane
 from ingest.spark.deferred import patience
 
 MOST = 20_000  # changes of all mirrors together
@@ -57,8 +56,10 @@ class _KeyState:
 def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
     """The numbers of the mirrors without faults, by path; other mirrors are left out."""
     simple = [one for one in sides if _is_simple(one)]
-    changes = sum(lane.changes for one in simple for _, lane in one.lanes)
-    if not lake.is_local or changes > MOST * patience(lake.spark, 2):
+    most = MOST * patience(lake.spark, 2)
+    if _changes(simple) > most:  # those with late changes may be too many because of their histories
+        simple = [one for one in simple if not _is_late(one)]
+    if not lake.is_local or _changes(simple) > most:
         return {}
     found: dict[str, dict[str, int]] = {}
     with suppress(Exception):  # the Spark pass reports what cannot be read
@@ -77,41 +78,55 @@ def complains(check: str) -> bool:
 
 
 def _is_simple(one: Side) -> bool:
-    """True if the new changes alone determine which of their keys have rows."""
+    """True if the changes determine which of their keys have rows, and no large mirror is counted for late ones."""
     mirror, there = one.subject.mirror, one.subject.types
     assert mirror is not None
     kinds = [column.delta for column in mirror.key_columns]
     if any(there.get(column.column) != column.delta for column in mirror.key_columns):
         return False
-    if one.subject.size >= LARGE and not all(kind in FOUND or kind.startswith("DECIMAL") for kind in kinds):
-        return False
-    late = any(lane.floor for _, lane in one.lanes)
-    return not late and not mirror.eras and not set(kinds) & {*_INEXACT}
+    found = all(kind in FOUND or kind.startswith("DECIMAL") for kind in kinds)
+    return (one.subject.size < LARGE or (found and not _is_late(one))) and not set(kinds) & {*_INEXACT}
+
+
+def _is_late(one: Side) -> bool:
+    return any(lane.floor for _, lane in one.lanes)
+
+
+def _changes(some: Iterable[Side]) -> int:
+    """The changes that may have to be read."""
+    lanes = (lane for one in some for _, lane in one.lanes)
+    return sum(
+        10 + lane.changes_ever if lane.floor else lane.changes for lane in lanes
+    )  # late ones are listed
 
 
 def _states(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _KeyState]]:
     """The new changes' results for each mirror's keys, by the mirror's index."""
-    lanes: dict[tuple[str, TableId], list[tuple[Side, int, CheckedLane]]] = {}
+    lanes: dict[tuple[str, TableId], list[tuple[Side, int, str]]] = {}
     for one in sides:
         for i, lane in one.lanes:  # a table's changes go into several mirrors with ``also:``
-            lanes.setdefault((lane.source, lane.table), []).append((one, i, lane))
+            lanes.setdefault((lane.source, lane.table), []).append((one, i, lane.floor or ""))
     found: dict[int, dict[Key, _KeyState]] = {one.index: {} for one in sides}
     if not lanes:
         return found
     rows = []
-    wanted = changes_since(sides[0].since, (table.table for _, table in lanes))
+    late = {name: floor for name, some in lanes.items() for _, _, floor in some if floor}
+    since, floor = sides[0].since, min(late.values(), default="")
+    wanted = changes_since(since, (table.table for _, table in lanes), late, floor)
     for row in (row for page in read(lake, CHANGES.name, _COLUMNS, wanted) for row in page.to_pylist()):
         table = TableId(row["database"], row["schema"], row["table"])
-        for one, i, _ in lanes.get((row["source"], table), ()):
-            if row["batch"] > one.subject.applied:
+        for one, i, floor in lanes.get((row["source"], table), ()):
+            early = row["batch"] <= since and not (floor and row["order_key"] >= floor)
+            if row["batch"] > one.subject.applied or early:
                 continue
             if row["op"] == Op.TRUNCATE:
                 at = row["order_key"], row["batch"]
                 one.cleared[i] = max(one.cleared.get(i, at), at)
             else:
                 rows.append((one, i, row))
+    above = {(one.index, i): one.above(i, lane) for one in sides for i, lane in one.lanes}
     for one, i, row in rows:
-        if i in one.cleared and row["order_key"] <= one.cleared[i][0]:
+        if row["order_key"] <= above[one.index, i]:
             continue
         change = change_of({**row, "types": None}, None)
         try:

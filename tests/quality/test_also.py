@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyarrow import RecordBatch
 
 from ingest.config.model import TableRule
-from ingest.quality import ledgers, touched_keys
+from ingest.lake.lake import Lake
+from ingest.quality import arrow_rows, ledgers, touched_keys
+from ingest.quality.arrow_rows import Where
 from ingest.quality.key_sql import Side
 from ingest.quality.subjects import survey
 from tests.shops import Shops
@@ -48,3 +52,29 @@ def test_a_missing_row_of_any_of_them_is_a_fault(broken: str, since: int, tmp_pa
     shops = filled(tmp_path)
     DeltaTable(shops.lake.path(broken)).delete("id = 3")
     assert sorted({*MIRRORS} - {broken}) == sorted(sound(shops, since))
+
+
+def test_a_long_history_of_one_table_leaves_the_others_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A late change needs the changes of its own table, not those of the others that the batch has touched."""
+    shops = Shops(tmp_path, TableRule("shop_1.item"), more=(TableRule("shop_2.item"),))
+    for key in range(1, 9):
+        shops.say(1, "INSERT", key).say(2, "INSERT", key)
+    assert ("done", "") == shops.run()
+    shops.say(1, "DELETE", 3, at=25).say(2, "INSERT", 9)
+    assert ("done", "") == shops.run()
+    both = ["mirrors/shop_1/item", "mirrors/shop_2/item"]
+    assert both == sorted(sound(shops, 1))
+    read: list[int] = []
+
+    def counted(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[RecordBatch]:
+        pages = arrow_rows.read(lake, name, columns, where)
+        read.extend(one.num_rows for one in pages)
+        return pages
+
+    monkeypatch.setattr(touched_keys, "read", counted)
+    sound(shops, 1)
+    assert 10 > sum(read)  # of the other table, the new change alone
+    monkeypatch.setattr(touched_keys, "MOST", 4)
+    assert both[1:] == sorted(sound(shops, 1))
