@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +18,17 @@ from ingest.config.model import Source as Origin
 from ingest.gold import approval
 from ingest.gold.policy import HELD, NOTICED, PARTLY
 from ingest.lake import mirrors
-from ingest.lake.names import mirror_path, quoted
+from ingest.lake.names import mirror_path
+from ingest.quality.arrow_rows import read
+from ingest.result import STAGES
 from tests.model.checks import BATCHES, Capture, Wrong, delivered, differences, told
 from tests.model.histories import History, history
 from tests.model.plain import Mirror
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import Row as SparkRow
+    from pyspark.sql import SparkSession
 
     from ingest.lake.lake import Lake
-from ingest.result import STAGES
 
 
 @dataclass(slots=True)
@@ -61,7 +65,7 @@ def feeds(
     return [feed for feed in found if feed.made]
 
 
-def pipeline_of(feeds: Sequence[Feed], folder: Path) -> Pipeline:
+def pipeline_of(feeds: Sequence[Feed], folder: Path, budget: int | None) -> Pipeline:
     """One pipeline with a source for each dialect."""
     sources = tuple(
         Origin(
@@ -71,15 +75,18 @@ def pipeline_of(feeds: Sequence[Feed], folder: Path) -> Pipeline:
         for feed in feeds
     )  # fmt: skip
     rules = tuple(rule for feed in feeds for rule in feed.capture.rules(feed.made))
-    return Pipeline("model", folder / "x.yaml", str(folder / "lake"), sources, rules)
+    lake = str(folder / "lake")
+    return Pipeline("model", folder / "x.yaml", lake, sources, rules, rewrite_budget=budget)
 
 
-def played(spark: SparkSession, feeds: Sequence[Feed], folder: Path) -> list[Wrong]:
-    """Run all batches; the histories that end silently wrong."""
+def played(
+    spark: SparkSession, feeds: Sequence[Feed], folder: Path, budget: int | None = None
+) -> list[Wrong]:
+    """Run all batches with that ``rewrite_budget``; the histories that end silently wrong."""
     from ingest import run as running
     from ingest.lake.lake import Lake
 
-    pipeline, warm = pipeline_of(feeds, folder), running.Warm()
+    pipeline, warm = pipeline_of(feeds, folder, budget), running.Warm()
     loud: dict[str, set[str]] = {}
     for number in range(BATCHES):
         for feed in feeds:
@@ -98,11 +105,11 @@ def played(spark: SparkSession, feeds: Sequence[Feed], folder: Path) -> list[Wro
 
 def wrong(lake: Lake, feeds: Sequence[Feed], loud: dict[str, set[str]]) -> list[Wrong]:
     """The histories whose mirrors differ from the source, and neither a run, a check nor a statement says so."""
-    for row in lake.read("checks").where("mirror IS NOT NULL AND state <> 'pass'").collect():
+    failed = "SELECT mirror, \"check\", detail FROM {checks} WHERE mirror IS NOT NULL AND state <> 'pass'"
+    for row in lake.ask(failed):
         loud.setdefault(row["mirror"], set()).add(f"{row['check']}: {row['detail']}")
-    for listed in approval.listed(
-        lake
-    ):  # a table that no row has come for has no mirror, but its statements are listed
+    # a table that no row has come for has no mirror, but its statements are listed
+    for listed in approval.listed(lake):
         if listed.state in (HELD, NOTICED, PARTLY):
             loud.setdefault(listed.mirror, set()).add(f"{listed.state}: {listed.statement.text}")
     known = mirrors.known(lake)
@@ -123,39 +130,19 @@ def _mirrors(
         mirror = found[name] = Mirror(loud=set(loud.get(str(name), ())))
         if lake.exists(path := mirror_path(name)):
             mirror.keys, columns = known[path].keys, known[path].columns
-            for number, row in enumerate(texts(lake.read(path))):
-                mirror.rows[number] = {one.name: row[one.column] for one in columns}
+            for page in read(lake, path, [one.column for one in columns], lambda _: "true"):
+                for row in zip(*[column.to_pylist() for column in page.columns], strict=True):
+                    cells = zip(columns, map(_text, row), strict=True)
+                    mirror.rows[len(mirror.rows)] = {one.name: cell for one, cell in cells}
     return found
 
 
-def texts(frame: DataFrame) -> list[SparkRow]:
-    """The rows with every cell as canonical text."""
-    from pyspark.sql import functions as F
-
-    def text(name: str, kind: str) -> Any:
-        cell = F.col(quoted(name))
-        if kind.startswith(
-            "decimal"
-        ):  # a column that was made again keeps the type that holds its old values, too
-            return F.regexp_replace(cell.cast("string"), r"\.0+$", "")
-        if kind == "binary":
-            return F.base64(cell)
-        if kind == "timestamp":
-            return F.unix_micros(cell).cast("string")
-        return cell.cast("string")
-
-    cells = [text(name, kind).alias(name) for name, kind in frame.dtypes]
-    rows = frame.select(*cells).collect()
-    instants = [name for name, kind in frame.dtypes if kind == "timestamp"]
-    if not instants:
-        return rows
-    from pyspark.sql import Row
-
-    return [Row(**{**row.asDict(), **{name: _instant(row[name]) for name in instants}}) for row in rows]
-
-
-def _instant(micros: str | None) -> str | None:
-    if micros is None:
-        return None
-    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(micros))  # noqa: DTZ001
-    return moment.isoformat() + "Z"
+def _text(cell: Any) -> str | None:
+    """A cell as canonical text."""
+    if isinstance(cell, Decimal):  # a column that was made again keeps its old type, of more digits
+        return re.sub(r"\.0+$", "", f"{cell:f}")
+    if isinstance(cell, bytes):
+        return b64encode(cell).decode()
+    if isinstance(cell, dt.datetime):
+        return cell.replace(tzinfo=None).isoformat() + "Z" if cell.tzinfo else str(cell)
+    return None if cell is None else json.dumps(cell) if isinstance(cell, bool) else str(cell)

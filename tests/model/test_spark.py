@@ -18,6 +18,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SEED = os.environ.get("INGEST_SEED", "")
 COUNT = int(os.environ.get("INGEST_SPARK_HISTORIES", "2000"))
+BUDGETS = (None, None, None, None, None, 1, 0)
+"""The rewrite_budget of histories in turn: 0 is Spark's MERGE, 1 marks rows in files, or Spark where columns change."""
+
+
+@pytest.fixture
+def every_way() -> None:
+    """Nothing: the budgets choose how mirrors are merged."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -25,8 +32,11 @@ def test_no_mirror_is_silently_wrong(spark: SparkSession, tmp_path: Path, seed: 
     """A mirror that differs from its source without a word is the worst that can happen."""
     from tests.model import lakes
 
-    each = -(-COUNT // len(SEEDS))
+    each, wrong = -(-COUNT // len(SEEDS)), []
     first = SEEDS.index(seed) * each
-    feeds = lakes.feeds(CAPTURES, range(first, first + each), SURE, f"{SEED}{seed}")
-    wrong = lakes.played(spark, feeds, tmp_path)
+    for budget in dict.fromkeys(BUDGETS):
+        numbers = [n for n in range(first, first + each) if BUDGETS[n % len(BUDGETS)] == budget]
+        feeds = lakes.feeds(CAPTURES, numbers, SURE, f"{SEED}{seed}")
+        (folder := tmp_path / str(budget)).mkdir()
+        wrong += lakes.played(spark, feeds, folder, budget)
     assert "" == "\n".join(map(str, wrong[:3])), f"{len(wrong)} of {each} are wrong, INGEST_SEED={SEED}"
