@@ -73,8 +73,16 @@ def name(value: str) -> str:
 
 def member(image: str, column: str) -> str:
     """A cell of an image in `changes`, as text."""
-    pointer = "/" + column.replace("~", "~0").replace("/", "~1")
-    return f"json_extract_string({image}, {text(pointer)})"
+    return f"json_extract_string({image}, {_pointer(column)})"
+
+
+def has_member(image: str, column: str) -> str:
+    """The condition that an image has a column, even if it is NULL there."""
+    return f"json_exists({image}, {_pointer(column)})"
+
+
+def _pointer(column: str) -> str:
+    return text("/" + column.replace("~", "~0").replace("/", "~1"))
 
 
 def texts(values: Iterable[str]) -> str:

@@ -102,8 +102,12 @@ class Tables:
         ``{bronze.message}`` is one kind of a table's rows. Columns missing from a table of an older version are NULL; a
         table that does not exist has no rows. Times are returned in UTC without a zone.
         """
+        return self._rows(self.sql(query))
+
+    def sql(self, query: str) -> str:
+        """A query of `ask` with its tables filled in, for another connection of DuckDB."""
         wanted = _words(query)
-        return self._rows(filled(query, lambda name, kind: self._scanned(name, kind, wanted)))
+        return filled(query, lambda name, kind: self._scanned(name, kind, wanted))
 
     def _rows(self, query: str) -> list[Row]:
         return duck.rows(query)

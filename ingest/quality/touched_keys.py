@@ -1,7 +1,7 @@
-"""The checks of keys for a batch with few changes, without a Spark job.
+"""The checks of keys without a Spark job.
 
-The last change of each key says whether the mirror must have its row; delta-rs and DuckDB read the mirror's keys. A
-mirror with a fault is left to the Spark pass (`ingest.quality.key_checks`), which names the keys.
+The last change of each key says whether the mirror must have its row; delta-rs and DuckDB read the mirror's keys. Many
+changes are counted by DuckDB alone (`ingest.quality.many_keys`). A mirror with a fault is left to the Spark pass (`ingest.quality.key_checks`), which names the keys.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES
 from ingest.order import is_weak, same_place
+from ingest.quality import many_keys
 from ingest.quality.arrow_rows import FOUND, changes_since, mirror_rows, read
 from ingest.quality.catalogue import CHECKS
 from ingest.quality.cell_diff import change_of, key_of_row
@@ -55,21 +56,25 @@ class _KeyState:
 
 def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
     """The numbers of the mirrors without faults, by path; other mirrors are left out."""
+    if not lake.is_local:
+        return {}
     simple = [one for one in sides if _is_simple(one)]
     most = MOST * patience(lake.spark, 2)
     if _changes(simple) > most:  # those with late changes may be too many because of their histories
         simple = [one for one in simple if not _is_late(one)]
-    if not lake.is_local or _changes(simple) > most:
-        return {}
-    found: dict[str, dict[str, int]] = {}
+    counted: dict[int, dict[str, int]] = {}
     with suppress(Exception):  # the Spark pass reports what cannot be read
-        states = _states(lake, simple)
-        for one in simple:
-            with suppress(Exception):
-                numbers = _numbers(lake, one, states[one.index])
-                if not any(n and complains(name) for name, n in numbers.items()):
-                    found[one.subject.path] = numbers
-    return found
+        if _changes(simple) <= most:
+            counted = _of_few(lake, simple)
+        else:
+            simple = [one for one in simple if one.subject.mirror is not None and not one.subject.mirror.eras]
+            counted = {one.index: _of_all_rows(lake, one) for one in simple if not one.subject.keyed}
+            counted |= many_keys.numbers(lake, simple)
+    return {
+        one.subject.path: counted[one.index]
+        for one in simple
+        if one.index in counted and not any(n and complains(name) for name, n in counted[one.index].items())
+    }
 
 
 def complains(check: str) -> bool:
@@ -98,6 +103,16 @@ def _changes(some: Iterable[Side]) -> int:
     return sum(
         10 + lane.changes_ever if lane.floor else lane.changes for lane in lanes
     )  # late ones are listed
+
+
+def _of_few(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[str, int]]:
+    """Every mirror's numbers, by its index; mirrors that cannot be read are left out."""
+    found: dict[int, dict[str, int]] = {}
+    states = _states(lake, sides)
+    for one in sides:
+        with suppress(Exception):
+            found[one.index] = _numbers(lake, one, states[one.index])
+    return found
 
 
 def _states(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _KeyState]]:

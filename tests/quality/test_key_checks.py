@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.quality import key_checks, key_sql
+from ingest.quality import key_checks, key_sql, many_keys
+from ingest.quality.key_sql import Side
 from ingest.quality.ledgers import read
 from ingest.quality.subjects import survey
 from tests.gold.depot import Depot
@@ -54,9 +55,17 @@ def test_large_mirrors_are_checked_alike(depot: Depot, monkeypatch: pytest.Monke
             f"{name}: {each}": 1 for name, some in counted.failing.items() for each in some
         }
 
+    def by_duckdb() -> dict[str, int]:
+        [found] = many_keys.numbers(
+            lake, [Side(lake, one, 1, 0) for one in survey(lake, read(lake, 1, 2).lanes).subjects]
+        ).values()
+        return found
+
     small = numbers()
+    assert by_duckdb().items() <= small.items()
     monkeypatch.setattr(key_sql, "LARGE", 1)
     large = numbers()
+    assert by_duckdb().items() <= large.items()
     assert {"key_not_null": 1, "missing_rows": 2, "ghost_rows": 2} == {
         name: small[name] for name in ("key_not_null", "missing_rows", "ghost_rows")
     }

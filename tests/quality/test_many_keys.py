@@ -1,0 +1,212 @@
+"""The keys of many changes, counted by DuckDB, against the counts of the plain fold's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from ingest.config.model import TableRule
+from ingest.lake import duck
+from ingest.quality import key_sql, many_keys, touched_keys
+from ingest.quality.key_sql import Side
+from ingest.quality.ledgers import read
+from ingest.quality.subjects import survey
+from ingest.run import Warm
+from ingest.spark.deferred import Deferred
+from tests.gold.depot import Depot, no_spark
+
+KEYS = {  # by MySQL type
+    "bigint": ["-9223372036854775808", "9223372036854775807", "0", "-7", "12", "13", "14"],
+    "int unsigned": ["4294967295", "0", "1", "2", "3", "4", "5"],
+    "bigint unsigned": ["18446744073709551615", "0", "1", "2", "3", "4", "5"],
+    "decimal(20,4)": ["1.5000", "-0.0001", "9999999999999999.9999", "0.0000", "2.0000", "3.0000", "4.0000"],
+    "varchar(40)": ["", " ", "a", "A", "ä\u0301", "\"'\\/\n\t", "😀"],
+    "date": [
+        "2026-01-01",
+        "0001-01-01",
+        "9999-12-31",
+        "1969-12-31",
+        "2026-01-02",
+        "2026-01-03",
+        "2026-01-04",
+    ],
+    "datetime": ["2026-01-01 00:00:00", *(f"2026-01-0{n} 10:11:12" for n in range(2, 8))],
+}
+Numbers = dict[str, int]
+
+
+class _Story:
+    """A table with one key column of a type, and another one beside it."""
+
+    def __init__(self, folder: Path, kind: str = "bigint", *, keys: list[str] | None = None) -> None:
+        self.depot = Depot(Deferred(no_spark, "local[2]"), folder, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+        self.types, self.keys = {"id": kind, "n": "int"}, keys or ["id"]
+
+    def say(self, kind: str, key: str, n: str = "0", old: dict[str, str] | None = None, at: int = 0) -> None:
+        row = {"id": key, "n": n}
+        members = {
+            "data": [row],
+            "mysqlType": self.types,
+            "old": old and [old],
+            "pkNames": self.keys,
+            "sql": "",
+        }
+        self.depot.say(at, isDdl=False, type=kind, **members)
+
+    def run(self) -> None:
+        assert ("done", "") == self.depot.run()
+
+    def sides(self, since: int) -> list[Side]:
+        lake = self.depot.lake()
+        subjects = survey(lake, read(lake, since, lake.decoded()).lanes).subjects
+        return [Side(lake, one, since, i) for i, one in enumerate(subjects)]
+
+    def counts(self, since: int, count: Callable[..., dict[int, Numbers]]) -> Numbers:
+        return count(self.depot.lake(), self.sides(since))[0]
+
+    def alike(self, since: int) -> Numbers:
+        """The numbers, which are the same by both ways."""
+        found = self.counts(since, many_keys.numbers)
+        assert self.counts(since, touched_keys._of_few) == found
+        return found
+
+    def plant(self, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+        """Put other rows into the mirror."""
+        lake = self.depot.lake()
+        rows = lake.ask_mirror("mirrors/yard/depot", "SELECT id, n FROM {mirror}")
+        made = pa.Table.from_pylist(change(rows), pa.schema({"id": pa.int64(), "n": pa.int32()}))
+        write_deltalake(lake.path("mirrors/yard/depot"), made, mode="overwrite")
+
+
+def _of_all_kinds(story: _Story, keys: list[str]) -> None:
+    """Two batches: inserts, updates, moves, deletes, a repetition and a tie."""
+    for key in keys[:6]:
+        story.say("INSERT", key)
+    story.say("UPDATE", keys[0], "1", {"n": "0"})
+    story.say("DELETE", keys[1])
+    story.say("UPDATE", keys[6], "0", {"id": keys[2]})
+    story.run()
+    story.say("DELETE", keys[0], "1")
+    story.say("INSERT", keys[1], "5")
+    story.say("UPDATE", keys[2], "0", {"id": keys[6]})
+    story.say("UPDATE", keys[3], "1", {"n": "0"}, at=5_000)
+    story.say("UPDATE", keys[3], "1", {"n": "0"}, at=5_000)
+    story.say("UPDATE", keys[4], "1", {"n": "0"}, at=5_001)
+    story.say("UPDATE", keys[4], "2", {"n": "0"}, at=5_001)
+    story.run()
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_each_type_are_counted_alike(kind: str, tmp_path: Path) -> None:
+    """Every type that DuckDB reads, at its edges, over a first look and a batch."""
+    story = _Story(tmp_path, kind)
+    _of_all_kinds(story, KEYS[kind])
+    for since in (0, 1):
+        found = story.alike(since)
+        assert [5, 0, 0, 0] == [found[name] for name in ("rows", "missing_rows", "ghost_rows", "key_unique")]
+        assert [1, 1] == [found["ambiguities"], found["duplicates"]]
+
+
+def test_a_key_of_two_columns_is_counted_alike(tmp_path: Path) -> None:
+    """Each column changes in turn."""
+    story = _Story(tmp_path, "varchar(9)", keys=["id", "n"])
+    story.say("INSERT", "a", "1")
+    story.say("INSERT", "a", "2")
+    story.say("UPDATE", "a", "3", {"n": "1"})
+    story.say("UPDATE", "b", "2", {"id": "a"})
+    story.run()
+    assert {"rows": 2, "missing_rows": 0, "ghost_rows": 0}.items() <= story.alike(0).items()
+
+
+FAULTS: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], Numbers]] = {
+    "missing": (lambda rows: rows[1:], {"missing_rows": 1}),
+    "extra": (lambda rows: [*rows, {"id": 77, "n": 0}], {"ghost_rows": 1}),
+    "deleted": (lambda rows: [*rows, {"id": 6, "n": 0}], {"ghost_rows": 1}),
+    "double": (lambda rows: [*rows, rows[0], rows[0], rows[1]], {"key_unique": 3}),
+    "NULL": (lambda rows: [*rows, {"id": None, "n": 0}], {"key_not_null": 1}),
+    "none": (lambda rows: [], {"missing_rows": 5}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_counted_alike(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror with a fault is left to the pass that names the keys; a look at a batch sees what the batch touched."""
+    story = _Story(tmp_path)
+    for key in range(1, 7):
+        story.say("INSERT", str(key))
+    story.run()
+    story.say("DELETE", "6")
+    for key in range(1, 5):
+        story.say("UPDATE", str(key), "1", {"n": "0"})
+    story.run()
+    plant, wanted = FAULTS[fault]
+    story.plant(plant)
+    assert wanted.items() <= story.alike(0).items()
+    small = story.alike(1)
+    monkeypatch.setattr(key_sql, "LARGE", 1)
+    large = story.alike(1)
+    assert small | {"key_unique": large["key_unique"]} == large
+    monkeypatch.setattr(touched_keys, "MOST", -1)
+    assert {} == touched_keys.sound(story.depot.lake(), story.sides(0))
+
+
+def test_a_truncate_is_counted_alike(tmp_path: Path) -> None:
+    """Rows from before it are gone, whether it came in a first look or in a batch."""
+    story = _Story(tmp_path)
+    story.say("INSERT", "1")
+    story.run()
+    story.say("INSERT", "2")
+    story.depot.say(0, isDdl=True, type="TRUNCATE", sql="TRUNCATE TABLE depot")
+    story.say("INSERT", "3")
+    story.run()
+    for since in (0, 1):
+        assert {"rows": 1, "missing_rows": 0, "ghost_rows": 0}.items() <= story.alike(since).items()
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "TINYINT", "DECIMAL(5,1)", "DATE", "TIMESTAMP_NTZ"])
+def test_texts_that_are_no_values_are_not_cast(kind: str) -> None:
+    """The fold rejects them, or reads them in another way, so the mirror is left to Spark."""
+    texts = (
+        "x",
+        "",
+        " 7",
+        "7 ",
+        "1e1",
+        "7.55",
+        "0x1",
+        "1_0",
+        "99999999999999999999",
+        "2026-02-30",
+        "infinity",
+        "epoch",
+    )
+    for text in (*texts, "2026-1-1", "2026-01-01 10:10:60", "2026-01-01 10:11:12.1234567"):
+        assert [{"n": None}] == duck.rows(f"SELECT {many_keys._typed(duck.text(text), kind)} AS n"), text
+
+
+def test_many_changes_need_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first look at more changes than the plain fold takes, with a second mirror without a key beside it."""
+    monkeypatch.setattr(touched_keys, "MOST", -1)
+    story = _Story(tmp_path)
+    story.say("INSERT", "1")
+    story.depot.say(
+        0,
+        isDdl=False,
+        type="INSERT",
+        table="loose",
+        data=[{"n": "1"}],
+        mysqlType={"n": "int"},
+        pkNames=None,
+        sql="",
+    )
+    story.depot.rule = TableRule("yard.*", no_key="append")
+    story.depot.run()
+    found = touched_keys.sound(story.depot.lake(), story.sides(0))
+    assert {"mirrors/yard/depot": 1, "mirrors/yard/loose": 1} == {
+        name: one["rows"] for name, one in found.items()
+    }
