@@ -19,13 +19,13 @@ from ingest.erase import remove
 from ingest.erase.search import search
 from ingest.gold import apply_arrow
 from ingest.gold import feeds as filling
+from ingest.gold.planner import FoldPlan
 from ingest.gold.rebuild import rebuild
 from ingest.inspect.query import query
 from ingest.inspect.status import tables
 from ingest.lake import commits, delta, feeds, mirrors, vectors
 from ingest.lake.commits import NewRows
 from ingest.lake.compare import Difference
-from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.maintenance import maintain
 from ingest.lake.mirrors import Mirror
@@ -86,9 +86,9 @@ def test_everything_is_as_if_written_anew(
     """Marked rows are still in the files: whoever reads past the vectors shows rows that are gone."""
     joined, stay = [], apply_arrow._marked
 
-    def noted(before: Snapshot, most: int | None) -> frozenset[str]:
-        found = stay(before, most)
-        joined.append(len(before.files) - len(found))
+    def noted(plan: FoldPlan, most: int | None) -> frozenset[str]:
+        found = stay(plan, most)
+        joined.append(len(plan.before.files) - len(found))
         return found
 
     monkeypatch.setattr(apply_arrow, "FILES", 2)
