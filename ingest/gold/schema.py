@@ -310,7 +310,9 @@ def _refuse_condition(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mappin
         for name in names:
             if name not in deltas or name in gone:
                 why = "a statement has dropped or renamed" if name in gone else "the mirror does not have"
-                raise HeldError(f"{what} needs the column {name} of {job.table}, which {why}: write another.")
+                raise HeldError(
+                    f"{what} needs the column {name} of {job.table}, which {why}: correct the expression there."
+                )
         if expression and (why := refusal(expression, [deltas[name] for name in names])):
             raise HeldError(f"{what} cannot be asked of {job.table}: {why}.")
 

@@ -68,4 +68,4 @@ def refuse(error: Exception | str, rule: TableRule) -> None:
         what, _, why = text.partition(conditions.SAYS)
         place = rule.where_place if what == conditions.WHERE else rule.places[what.partition(" ")[2]]
         why = why.splitlines()[0].rstrip(".")
-        raise HeldError(f"{place} {what} fails on a row: {why}: write another.") from None
+        raise HeldError(f"{place} {what} fails on a row: {why}: correct the expression there.") from None
