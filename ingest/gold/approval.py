@@ -77,10 +77,14 @@ def listed(lake: Tables) -> list[Listed]:
 
 
 def _as_folded(one: Listed, record: tuple[str, tuple[str, ...]] | None) -> Listed:
-    """What the statement did when it was folded; today's schema of the mirror does not matter."""
+    """What the statement did when it was folded; today's schema of the mirror does not matter, but rows that came late
+    do, if it would have asked because of them.
+    """
     if record is None or not one.folded:
         return one
     state, does = record
+    if state == policy.APPLIED and one.verdict.state in (policy.HELD, policy.NOTICED):
+        return one
     return replace(one, verdict=Verdict(one.verdict.state if one.statement.decided else state, does))
 
 

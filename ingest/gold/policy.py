@@ -26,7 +26,7 @@ from ingest.change import TableId
 from ingest.ddl import COMPUTED, COPIED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, is_archive, is_copy, leaves_open
+from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, leaves_open, renamed_into
 from ingest.lake.statements import Statement, touched
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
@@ -91,7 +91,7 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         return APPLIED
     if any(effect.note == DOUBTED for effect in effects):
         return HELD
-    if any(_renamed_into(effect, subject) for effect in effects):
+    if any(renamed_into(effect, subject.table) for effect in effects):
         return HELD if subject.rows else NOTICED
     if subject.policy == "ignore":
         lost = subject.keyless and any(one.action in ("drop_column", "rename_column") for one in effects)
@@ -102,16 +102,6 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
     if freezes and any(_changes_schema(effect, subject) for effect in effects):
         return HELD
     return PARTLY if any(leaves_open(effect, subject.table) for effect in effects) else APPLIED
-
-
-def _renamed_into(effect: Effect, subject: Subject) -> bool:
-    return (
-        effect.action == "rename_table"
-        and effect.to == subject.table
-        and effect.table != subject.table
-        and not is_archive(subject.table, effect.table)
-        and not is_copy(effect.table, subject.table)
-    )
 
 
 def _changes_schema(effect: Effect, subject: Subject) -> bool:

@@ -18,7 +18,7 @@ from ingest.gold import eras, policy
 from ingest.gold.eras import Evidence, Run, of_lines
 from ingest.gold.lane import LaneId, lane_name
 from ingest.gold.ledger import Ledger
-from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
+from ingest.gold.policy import APPLIED, HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
 from ingest.lake import histories
 from ingest.lake.books import Line, merged_columns
@@ -187,8 +187,11 @@ def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: i
         statements = ledger.of(*name)
         for one in statements:
             verdict = policy.judge(one, subject)
-            if one.batch > applied and verdict.state == HELD:
-                yield Hold(one.batch, _explained(job, one, verdict.does))
+            did, _ = ledger.recorded.get((job.path, one.id), ("", ()))
+            if verdict.state == HELD and (
+                one.batch > applied or did == APPLIED
+            ):  # or late rows tell otherwise
+                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict.does))
         if subject.policy == "freeze":
             yield from _unannounced(job, subject, job.lines[name], policy.shown(statements, subject))
 

@@ -176,6 +176,16 @@ def is_archive(old: TableId, table: TableId) -> bool:
     return _helps(old, table, ("_del", "_old"))
 
 
+def renamed_into(effect: Effect, table: TableId) -> bool:
+    """True if a table gets rows that were sent under another name, in whose mirror they are."""
+    return (
+        effect.action == "rename_table"
+        and effect.to == table != effect.table
+        and not is_archive(table, effect.table)
+        and not is_copy(effect.table, table)
+    )
+
+
 def _helps(helper: TableId, table: TableId, ends: tuple[str, str]) -> bool:
     name = helper.table or ""
     if helper[:2] != table[:2] or not (name.startswith("_") and name.endswith(ends)):
@@ -318,6 +328,8 @@ class _Made:
         self.structures[new] = self.structures.get(old, _Structure())
         done, origin = self.effects.get(old), self.origin.get(old)
         unread = old in self.unread
+        rows = self.sent(statement.source, old).values()
+        later = bool(rows) and all(statement.order < one.low for one in rows)  # of the next table of its name
         self._forget(old)
         self._forget(new)
         self._replace(new)
@@ -325,13 +337,13 @@ class _Made:
             unseen = done is None or unread
             yield Effect("swap_table", new, to=old, note=UNSEEN if unseen else None)
             if done and done[0].action == "create_table" and done[0].columns:
-                rows = self.sent(statement.source, new)
+                sent = self.sent(statement.source, new)
                 earlier = {
-                    name: one.type for name, one in rows.items() if name and one.high < statement.order
+                    name: one.type for name, one in sent.items() if name and one.high < statement.order
                 }
                 yield from (_onto(new, one) for one in before.changed_to(done[0], earlier))
             yield from (_onto(new, one) for one in done or () if one.action != "create_table")
-        elif old in self.names.exact or done is None or unread:
+        elif (old in self.names.exact and not later) or done is None or unread:
             self.origin[new] = old
             self.effects[new] = []
             yield effect
@@ -342,7 +354,7 @@ class _Made:
             done
             and done[0].action == "create_table"
             and done[0].note != "as-select"
-            and not self.sent(statement.source, old)  # rows of a table that a rule excludes
+            and (later or not rows)  # a table that a rule excludes has sent some, too
         ):
             yield Effect("drop_table", old)  # it was empty, and its name is unused
             yield from (_onto(new, replace(one, note=None) if one is done[0] else one) for one in done)

@@ -11,7 +11,7 @@ from ingest.lake import lanes
 from ingest.lake.decisions import DISMISS
 from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
-from ingest.lake.resolve import Lanes, Presence, leaves_open, resolved
+from ingest.lake.resolve import Lanes, Presence, leaves_open, renamed_into, resolved
 from ingest.lake.statements import Statement, decided, of_row, touched
 from ingest.lake.tables import Tables
 
@@ -32,13 +32,15 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
     """Undecided statements that left something open, by the mirror's path.
 
-    They could not be understood, or they gave existing rows values that no message contains.
+    They could not be understood, gave existing rows values that no message contains, or left rows in another mirror.
     """
     found: dict[str, list[str]] = {}
     for one in statements:
         for table in one.tables:
             first = pipeline.rule(table)
-            is_open = one.kind == "unknown" or any(leaves_open(effect, table) for effect in one.effects)
+            is_open = one.kind == "unknown" or any(
+                leaves_open(effect, table) or renamed_into(effect, table) for effect in one.effects
+            )
             if one.decided or first.exclude or not is_open:
                 continue
             for rule in (first, *first.also):

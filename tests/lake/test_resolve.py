@@ -330,3 +330,18 @@ def test_a_create_delivered_again_takes_nothing_back() -> None:
     ]
     found = meant(said(create, alter, drop, create, alter, at=1714521600), "depot")
     assert [1] * 5 == [len(effects) for effects in found], "another table, whose key leaves, too"
+
+
+def test_a_table_renamed_before_the_first_row_of_its_name() -> None:
+    """Those rows are of the next table of the name: the renamed one was empty."""
+    texts = said("CREATE TABLE hall (no INT)", "RENAME TABLE hall TO annex", "CREATE TABLE hall (no INT)")
+
+    def effects(low: str) -> list[str]:
+        sent = {"no": SentColumn(low, low, "int32")}
+        found = resolved(
+            texts, [("src", table("hall"))], lambda _source, one: sent if one.table == "hall" else {}
+        )
+        return [one.action for one in found[1].effects]
+
+    assert ["drop_table", "create_table"] == effects(texts[2].order + "~")
+    assert ["rename_table"] == effects(texts[0].order + "~")

@@ -1,0 +1,122 @@
+"""Rows that come late under a name that their table has lost, after its RENAME was taken for that of an empty table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ingest.config.model import TableRule
+from ingest.gold.approval import listed, settle
+from ingest.gold.rebuild import rebuild
+from ingest.run import Warm
+from ingest.spark.deferred import Deferred
+from tests.gold.depot import Depot, no_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+RENAME = "RENAME TABLE hall TO annex"
+
+
+class Yard(Depot):
+    """Several tables, small enough to need no Spark."""
+
+    def stated(self, at: int, sql: str) -> Yard:
+        """A statement at its place."""
+        self.say(at, isDdl=True, type="DDL", sql=sql, table="hall")
+        return self
+
+    def inserted(self, table: str, at: int, key: int) -> Yard:
+        """A row at its place."""
+        types = {"id": "int", "n": "int"}
+        self.say(
+            at, table=table, isDdl=False, type="INSERT", data=[{"id": str(key), "n": "7"}], mysqlType=types,
+            old=None, pkNames=["id"], sql="",
+        )  # fmt: skip
+        return self
+
+    def pending(self) -> set[tuple[str, str]]:
+        """The mirrors with statements that wait for a decision."""
+        return {(one.mirror, one.statement.text) for one in listed(self.lake()) if one.pending}
+
+    def keys(self, table: str) -> list[int]:
+        """The keys of a mirror."""
+        rows = self.lake().ask_mirror(f"mirrors/yard/{table}", "SELECT id FROM {mirror} ORDER BY id")
+        return [row["id"] for row in rows]
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    """A table that is created and renamed before any row has come."""
+    spark = cast("SparkSession", Deferred(no_spark, "local[1]"))
+    made = Yard(spark, tmp_path, Warm(), TableRule("yard.*"))
+    return made.stated(100, "CREATE TABLE hall (id INT PRIMARY KEY, n INT)")
+
+
+@pytest.mark.parametrize("more", ["nothing", "modify", "again"])
+def test_the_new_name_asks_for_the_rows_of_the_old_one(yard: Yard, more: str) -> None:
+    """The mirror of the new name lacked the rows, and neither a run nor a check nor a statement said so."""
+    yard.stated(200, RENAME).run()
+    assert set() == yard.pending(), "it was empty, as far as anything shows"
+    yard.inserted("hall", 110, 1)
+    if more == "modify":
+        yard.stated(300, "ALTER TABLE annex MODIFY n BIGINT")
+    if more == "again":
+        yard.stated(200, RENAME)
+    yard.run()
+    assert {("yard.annex", RENAME)} == yard.pending()
+    yard.inserted("hall", 120, 2).run()
+    assert {("yard.annex", RENAME)} == yard.pending()
+    assert [1, 2] == yard.keys("hall")
+
+
+def test_the_new_name_is_held_until_decided(yard: Yard) -> None:
+    """It is held as it is if the rows come in time; folded again, it is held for the same reason."""
+    yard.stated(200, RENAME).inserted("annex", 210, 3).run()
+    assert [3] == yard.keys("annex")
+    state, message = yard.inserted("hall", 110, 1).inserted("annex", 220, 4).run(checked=True)
+    assert "held" == state
+    assert RENAME in message
+    assert "held" == yard.inserted("annex", 230, 5).run()[0]
+    waits = yard.lake().ask(
+        "SELECT state FROM {checks} WHERE \"check\" = 'ddl_pending' AND mirror = 'yard.annex'"
+    )
+    assert ["warn"] == [row["state"] for row in waits]
+    [again] = rebuild(yard.lake(), ["yard.annex"], dry_run=True)
+    assert "held" == again.state
+    [statement] = {one.statement.id for one in listed(yard.lake()) if one.pending}
+    settle(yard.lake(), statement, "approve", "loaded again")
+    assert ("done", "") == yard.run()
+    assert set() == yard.pending()
+    assert ([1], [3, 4, 5]) == (yard.keys("hall"), yard.keys("annex"))
+
+
+def test_a_chain_of_names(yard: Yard) -> None:
+    """The rows would be in the mirror of the last name."""
+    last = "RENAME TABLE annex TO attic"
+    yard.stated(200, RENAME).run()
+    yard.stated(250, last).run()
+    yard.inserted("hall", 110, 1).run()
+    assert {("yard.annex", RENAME), ("yard.attic", last)} == yard.pending()
+
+
+def test_exchanged_names(yard: Yard) -> None:
+    """Only the name that the table with rows has got lacks them."""
+    yard.stated(150, "CREATE TABLE annex (id INT PRIMARY KEY, n INT)")
+    swap = "RENAME TABLE hall TO x, annex TO hall, x TO annex"
+    yard.stated(200, swap).run()
+    yard.inserted("hall", 110, 1).run()
+    assert ("yard.annex", swap) in yard.pending()
+    assert ("yard.hall", swap) not in yard.pending()
+
+
+def test_rows_of_the_next_table_of_the_name(yard: Yard) -> None:
+    """A log that is rotated while empty: its next rows were never in the renamed table."""
+    yard.stated(200, RENAME).inserted("annex", 210, 3).run()
+    yard.stated(300, "CREATE TABLE hall (id INT PRIMARY KEY, n INT)").inserted("hall", 310, 1).run()
+    assert ("done", "") == yard.inserted("annex", 320, 4).run()
+    assert set() == yard.pending()
+    assert ([1], [3, 4]) == (yard.keys("hall"), yard.keys("annex"))
