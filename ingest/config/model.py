@@ -288,6 +288,11 @@ class Pipeline:
         """The rules of all mirrors, further ones included."""
         return (one for rule in self.tables for one in (rule, *rule.also))
 
+    @property
+    def names_sources(self) -> bool:
+        """True if a shard column names the source, too, because there are several."""
+        return len(self.sources) > 1
+
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""
         if table in self.barred:

@@ -109,6 +109,7 @@ def _planned(
     try:
         servers.refuse_another(lake.pipeline, books, job)
         applied = books.applied(job.path)
+        known = known and mirrors.named(lake, known, job.rule)
         # the mirror's log is read only if a policy may need the answer
         asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
         if known is not None and asked:

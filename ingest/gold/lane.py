@@ -111,8 +111,7 @@ def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, st
     if not rule.shard_column:
         return None
     source, table = name
-    several = len(pipeline.sources) > 1
-    return rule.shard_column, f"{source}:{table}" if several else str(table)
+    return rule.shard_column, f"{source}:{table}" if pipeline.names_sources else str(table)
 
 
 def lane_name(lanes: Collection[LaneId], one: LaneId) -> str:

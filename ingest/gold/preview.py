@@ -56,7 +56,7 @@ class Known:
     last: int = 0
     books: Books = field(default_factory=lambda: Books(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
-    mirrors: Mapping[str, Mirror] = field(default_factory=dict)
+    mirrors: dict[str, Mirror] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
     states: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
@@ -90,7 +90,10 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
         path: _applied(lake, found, one, found.states[path]) for path, one in found.mirrors.items()
     }
     added = dict.fromkeys(filled - found.mirrors.keys(), 0)
-    if reshaped := mirrors.reshaped(lake):
+    if unsure := mirrors.reshaped(lake, found.mirrors):
+        rules = mirrors.rules(lake)
+        found.mirrors |= {path: mirrors.named(lake, found.mirrors[path], rules[path][0]) for path in unsure}
+    if reshaped := mirrors.reshaped(lake, found.mirrors):
         last = dict[str, int]()
         for name, (*_, path) in routes_of(lake.pipeline, found.books):
             last[path] = max(last.get(path, 0), found.books.histories[name].last)

@@ -29,6 +29,7 @@ from ingest.lake.statements import Statement
 
 REKEYED = "its key has changed"
 RESHAPED = "the rules of its tables: entry have changed"
+RENAMED = "its shard_column names the source, too, where the pipeline has several"
 RETYPED = "the type of a column that its rules use has changed"
 
 
@@ -112,10 +113,11 @@ def decide(
     departed = {name: policy.departed(logged[name], subjects[name]) for name in subjects}
     _refuse_condition(job, decided, departed)
     decided = recomputed(job.rule, decided)
+    decided = replace(decided, names_sources=pipeline.names_sources if job.rule.shard_column else None)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
     if job.rule.history and decided.keys:
         decided = histories.named(decided, before)
-    whole = _why_whole(job, before, decided, logged, applied)
+    whole = _why_whole(pipeline, job, before, decided, logged, applied)
     if whole and not exists():
         whole = ""
     if job.rule.history and (whole == REKEYED or decided.eras):
@@ -522,7 +524,12 @@ def _is_news(
 
 
 def _why_whole(
-    job: Job, before: Mirror | None, now: Mirror, logged: Mapping[LaneId, Sequence[Statement]], applied: int
+    pipeline: Pipeline,
+    job: Job,
+    before: Mirror | None,
+    now: Mirror,
+    logged: Mapping[LaneId, Sequence[Statement]],
+    applied: int,
 ) -> str:
     """Why the existing rows are folded again; empty if they are not."""
     if before is None:
@@ -531,6 +538,8 @@ def _why_whole(
         return REKEYED
     if before.columns and not before.is_shaped_by(job.rule):
         return RESHAPED
+    if before.columns and not before.is_named_by(pipeline, job.rule):
+        return RENAMED
     return RETYPED if is_recomputed(before, now) else ""
 
 

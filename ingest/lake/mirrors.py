@@ -16,7 +16,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, patterns
 from ingest.config.model import MadeColumn
 from ingest.errors import command
-from ingest.lake import decisions
+from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
 from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import CHANGES
@@ -83,6 +83,7 @@ class Mirror:
     shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
     shard: str = ""  # the column that names the source table; one of an older version does not say it
     ignores: bool = False  # statements, and columns that they add
+    names_sources: bool | None = None  # its shard column does; one of an older version does not say it
 
     def is_sharded_by(self, column: str) -> bool:
         """True if that column, or none if it is empty, names the source tables of its rows."""
@@ -92,6 +93,10 @@ class Mirror:
         """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too."""
         stands = self.shape == rule.shape and self.is_sharded_by(rule.shard_column)
         return stands and (rule.ignores or not self.ignores)
+
+    def is_named_by(self, pipeline: Pipeline, rule: TableRule) -> bool:
+        """True if its rows name their source tables as a pipeline does now, or need not name them."""
+        return not rule.shard_column or self.names_sources is pipeline.names_sources
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
         """A lane's eras; empty if its key has never changed."""
@@ -149,6 +154,7 @@ class Mirror:
             **({"shape": self.shape} if self.shape else {}),
             **({"shard": self.shard} if self.shard else {}),
             **({"ignores": True} if self.ignores else {}),
+            **({} if self.names_sources is None else {"names_sources": self.names_sources}),
         }
 
     @classmethod
@@ -167,6 +173,7 @@ class Mirror:
             found.get("shape", ""),
             found.get("shard", ""),
             found.get("ignores", False),
+            found.get("names_sources"),
         )
 
 
@@ -218,6 +225,17 @@ def known(lake: Tables) -> dict[str, Mirror]:
     return {path: Mirror.from_value(path, one.value) for path, one in newest.items()}
 
 
+def named(lake: Tables, mirror: Mirror, rule: TableRule) -> Mirror:
+    """The mirror; one of an older version with what its rows say of ``names_sources``: None if they disagree."""
+    shard = next((one.column for one in mirror.columns if one.name == rule.shard_column), "")
+    if not shard or mirror.names_sources is not None or not lake.exists(mirror.path):
+        return mirror
+    values = lake.ask_mirror(mirror.path, f"SELECT DISTINCT {duck.name(shard)} AS shard FROM {{mirror}}")
+    tables = {str(table) for _, table in lanes.with_rows(lake)}
+    forms = {row["shard"] not in tables for row in values} or {lake.pipeline.names_sources}
+    return replace(mirror, names_sources=forms.pop() if len(forms) == 1 else None)
+
+
 def outdated(lake: Tables) -> list[Mirror]:
     """Mirrors that hold rows of changes which were decoded again later, and that have not been rebuilt since."""
     paths: set[str] = set()
@@ -233,9 +251,9 @@ def awaited(lake: Tables) -> frozenset[str]:
     return frozenset(paths - known(lake).keys()) if paths else frozenset()
 
 
-def reshaped(lake: Tables) -> frozenset[str]:
-    """Paths of mirrors whose rules in the pipeline file differ from those that they were folded by."""
-    found = known(lake)
+def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> frozenset[str]:
+    """Paths of mirrors whose rules in the pipeline file differ, or may differ, from those that they were folded by."""
+    found = known(lake) if decided is None else decided
     shaped = any(rule.shape or rule.shard_column for rule in lake.pipeline.tables)
     if not shaped and not any(one.shape or one.shard or one.ignores for one in found.values()):
         return frozenset()
@@ -245,7 +263,10 @@ def reshaped(lake: Tables) -> frozenset[str]:
         if path in found
         and found[path].columns
         and len({(one.shape, one.shard_column, one.ignores) for one in some}) == 1
-        and any(not found[path].is_shaped_by(one) for one in some)
+        and any(
+            not (found[path].is_shaped_by(one) and found[path].is_named_by(lake.pipeline, one))
+            for one in some
+        )
     )
 
 

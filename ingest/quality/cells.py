@@ -469,7 +469,7 @@ class _Check:
 
     def _planned(self, lane: CheckedLane) -> _Reading:
         mirror, rule = self.mirror, self._rule(lane.table)
-        named = str(lane.table) if len(self.lake.pipeline.sources) == 1 else f"{lane.source}:{lane.table}"
+        named = f"{lane.source}:{lane.table}" if self.lake.pipeline.names_sources else str(lane.table)
         shard = (rule.shard_column, named) if rule.shard_column else None
         begins = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
         if begins:

@@ -1,0 +1,116 @@
+"""What a shard column's values are when a pipeline gets a second source, or loses it; without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.config import Pipeline
+from ingest.config.model import MadeColumn, Source, TableRule
+from ingest.gold.preview import foresee, know
+from ingest.lake import decisions, mirrors
+from ingest.lake.mirrors import Mirror
+from ingest.run import Warm
+from tests.shops import Shops
+
+RULE = TableRule(r"shop_(\d+).item", into="shop.item", shard_column="shard")
+SOFT: dict[str, Any] = {
+    "made": {"gone": MadeColumn("deletes", "soft", "boolean")}, "places": {"gone": "x.yaml:9:7"},
+}  # fmt: skip
+BARE, NAMED = {"shop_1.item": 2, "shop_2.item": 1}, {"s:shop_1.item": 2, "s:shop_2.item": 1}
+
+
+class Two(Shops):
+    """Shops, and perhaps a second source that has nothing to do with them."""
+
+    other = False
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the folder's files."""
+        one = super().pipeline
+        path = str(self.folder / "other-*.jsonl")
+        more = (Source("other", "files", "dts-canal", path=path, enabled=False),)
+        return replace(one, sources=(*one.sources, *(more if self.other else ())))
+
+    def given(self, *, other: bool) -> Two:
+        """The next run is another process, with or without the second source."""
+        self.other, self.warm = other, Warm()
+        return self
+
+    @property
+    def mirror(self) -> Mirror:
+        """As last decided."""
+        return mirrors.known(self.lake)["mirrors/shop/item"]
+
+    def shards(self) -> dict[str, int]:
+        """The rows of each value."""
+        rows = self.lake.ask_mirror("mirrors/shop/item", "SELECT shard FROM {mirror}")
+        return dict(Counter(row["shard"] for row in rows))
+
+    def forget(self) -> None:
+        """The mirror is one of an older version, which did not record how it names its tables."""
+        old = replace(self.mirror, names_sources=None)
+        decisions.append(self.lake, [mirrors.decision(old, 1, "older")])
+        self.warm = Warm()
+
+    def foreseen(self) -> list[str]:
+        """Why `ingest plan` would change a mirror."""
+        return [one.why for one in foresee(self.pipeline, know(self.lake), (), ())]
+
+
+def filled(folder: Path, rule: TableRule = RULE) -> Two:
+    """Three rows of two tables, by one source."""
+    shops = Two(folder, rule).say(1, "INSERT", 1, "a").say(1, "INSERT", 2, "b").say(2, "INSERT", 3, "c")
+    assert ("done", "") == shops.run()
+    assert isinstance(shops, Two)
+    assert shops.shards() == BARE
+    return shops
+
+
+@pytest.mark.parametrize("said", [False, True], ids=["without messages", "with messages"])
+@pytest.mark.parametrize("more", [{}, SOFT, {"changes_of": True}], ids=["keyed", "soft", "feed"])
+def test_another_source_comes_and_goes(tmp_path: Path, said: bool, more: dict[str, Any]) -> None:
+    """The value is part of the key: rows by both forms would stand side by side, each twice."""
+    shops = filled(tmp_path, replace(RULE, **more))
+    for other, wanted in ((True, NAMED), (False, BARE)):
+        generation = shops.given(other=other).mirror.generation
+        assert any("names the source" in why for why in shops.foreseen())
+        if said:
+            shops.say(1, "UPDATE", 1, f"by {other}")
+        assert ("done", "") == shops.run()
+        assert (wanted, generation + 1) == (shops.shards(), shops.mirror.generation)
+        assert [] == shops.foreseen()
+        assert "idle" == shops.run()[0]
+        shops.check()
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["as before", "with another source"])
+def test_an_older_mirror_is_judged_by_its_rows(tmp_path: Path, other: bool) -> None:
+    """It is folded again only if its rows name their tables otherwise than now."""
+    shops = filled(tmp_path)
+    shops.forget()
+    generation = shops.given(other=other).mirror.generation
+    assert other == any("names the source" in why for why in shops.foreseen())
+    shops.run()
+    assert (NAMED if other else BARE, generation + other) == (shops.shards(), shops.mirror.generation)
+    assert shops.mirror.names_sources is other
+    assert "idle" == shops.run()[0]
+
+
+def test_an_older_mirror_with_both_forms_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older version left the rows by one form beside those by the other."""
+    shops = filled(tmp_path).given(other=True)
+    shops.say(1, "UPDATE", 1, "new")
+    with monkeypatch.context() as older:
+        older.setattr(Mirror, "is_named_by", lambda *_: True)
+        assert ("done", "") == shops.run()
+    assert {**BARE, "s:shop_1.item": 1} == shops.shards()
+    shops.forget()
+    assert any("names the source" in why for why in shops.foreseen())
+    assert ("done", "") == shops.run()
+    assert (NAMED, {1: "new", 2: "b", 3: "c"}) == (shops.shards(), shops.rows())
