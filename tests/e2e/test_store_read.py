@@ -228,7 +228,7 @@ def test_a_bucket_that_is_not_there(stored: Path) -> None:
     file = stored.with_name("elsewhere.yaml")
     file.write_text(stored.read_text("utf-8").replace("s3a://read/depot", "s3a://nowhere/depot"), "utf-8")
     text = client_of(file).get("/").text
-    assert "s3a://nowhere/depot cannot be read (404 Not Found)" in text, text
+    assert "s3a://nowhere/depot cannot be read (404 Not Found: NoSuchBucket)" in text, text
 
 
 def test_other_stores_are_named(lake: Written) -> None:
