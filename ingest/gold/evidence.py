@@ -36,7 +36,6 @@ ROW = (
 )  # fmt: skip
 SUSPECTS = 20
 _ROW_SQL = ", ".join(f'"{name}"' for name in ROW)
-_DUCK = {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}
 _CUT = re.compile(r"(\.[0-9]{6})[0-9]+")
 ROUNDS = 50  # key changes from key to key; no real row has more
 
@@ -306,7 +305,7 @@ def _equals(column: Column, text: str) -> str:
         return f"{cell} = from_base64({literal})"
     if kind == "TIMESTAMP":
         return f"{cell} = (CAST({literal} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
-    return f"{cell} = CAST({literal} AS {_DUCK.get(kind, kind)})"
+    return f"{cell} = CAST({literal} AS {duck.type_of(kind)})"
 
 
 def _value(logical: str, text: str | None) -> object:

@@ -71,6 +71,11 @@ def name(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
 
 
+def type_of(delta: str) -> str:
+    """DuckDB's name of a Delta type."""
+    return {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}.get(delta, delta)
+
+
 def member(image: str, column: str) -> str:
     """A cell of an image in `changes`, as text."""
     return f"json_extract_string({image}, {_pointer(column)})"

@@ -149,8 +149,7 @@ class _Some:
         text = f"SELECT m, lane, {newest} FROM ({changes(lanes)}) WHERE op = 'truncate' GROUP BY m, lane"
         by_index = {one.index: one for one in self.passes}
         for row in self.session.sql(text).collect():
-            cleared, at = by_index[row["m"]].cleared, (row["at"]["order_key"], row["at"]["batch"])
-            cleared[row["lane"]] = max(cleared.get(row["lane"], at), at)
+            by_index[row["m"]].clear(row["lane"], row["at"]["order_key"], row["at"]["batch"])
 
     def counted(self) -> dict[str, Counted]:
         """Every check's number."""

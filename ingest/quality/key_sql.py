@@ -101,6 +101,11 @@ class Side:
         eras = (era.place for era in self.subject.mirror.eras_of(lane.source, lane.table))
         return max((self.cleared.get(index, ("", 0))[0], *eras))
 
+    def clear(self, index: int, order_key: str, batch: int) -> None:
+        """Record that a lane was emptied at a place: no earlier row may be in its mirror."""
+        at = order_key, batch
+        self.cleared[index] = max(self.cleared.get(index, at), at)
+
     def begins(self, logged: Sequence[Statement]) -> None:
         """Record where lanes began again, by the DDL ledger."""
         for i, lane in self.lanes:

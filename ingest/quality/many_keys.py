@@ -67,7 +67,9 @@ def _numbers(lake: Lake, base: DuckDBPyConnection, one: Side) -> dict[str, int]:
     names = [duck.name(column.column) for column in one.columns]
     empty = " OR ".join(f"{name} IS NULL" for name in names)
     kinds = _kinds(one)
-    own = _hash((f"CAST({name} AS {_duck(kind)})" for name, kind in zip(names, kinds, strict=True)), kinds)
+    own = _hash(
+        (f"CAST({name} AS {duck.type_of(kind)})" for name, kind in zip(names, kinds, strict=True)), kinds
+    )
     states = f"(FROM states WHERE m = {one.index})"
     touched = f"AND {own} IN (SELECT h FROM {states})" if one.mostly_untouched else ""
     path = one.subject.path
@@ -104,8 +106,7 @@ def _clear(lake: Lake, one: Side, index: int) -> None:
         f"AND batch <= {one.subject.applied} AND {duck.of_lane(lane.source, lane.table)} "
         "ORDER BY order_key DESC, batch DESC LIMIT 1"
     ):
-        at = row["order_key"], row["batch"]
-        one.cleared[index] = max(one.cleared.get(index, at), at)
+        one.clear(index, row["order_key"], row["batch"])
 
 
 _EVENTS = """CREATE TEMP TABLE events
@@ -145,7 +146,7 @@ def _cell(first: str, second: str, column: str) -> str:
 def _typed(text: str, kind: str) -> str:
     form = _form(kind)
     return (
-        f"CASE WHEN regexp_full_match({text}, '{form}') THEN TRY_CAST({text} AS {_duck(kind)}) END"
+        f"CASE WHEN regexp_full_match({text}, '{form}') THEN TRY_CAST({text} AS {duck.type_of(kind)}) END"
         if form
         else text
     )
@@ -160,10 +161,6 @@ def _form(kind: str) -> str | None:
 
 def _kinds(one: Side) -> list[str]:
     return [column.delta for column in one.columns]
-
-
-def _duck(kind: str) -> str:
-    return {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}.get(kind, kind)
 
 
 def _hash(cells: Iterable[str], kinds: Iterable[str]) -> str:

@@ -135,8 +135,7 @@ def _states(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _KeyState]
             if row["batch"] > one.subject.applied or early:
                 continue
             if row["op"] == Op.TRUNCATE:
-                at = row["order_key"], row["batch"]
-                one.cleared[i] = max(one.cleared.get(i, at), at)
+                one.clear(i, row["order_key"], row["batch"])
             else:
                 rows.append((one, i, row))
     above = {(one.index, i): one.above(i, lane) for one in sides for i, lane in one.lanes}

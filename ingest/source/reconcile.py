@@ -503,9 +503,8 @@ class _MirrorSide:
 
     def where(self, chunk: Chunk, and_: str = "") -> str:
         """A range's WHERE, with another condition if one is given."""
-        kinds = {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}
         keys = [
-            Key(f"o{at}", "", f"CAST({{}} AS {kinds.get(mine.delta, mine.delta)})")
+            Key(f"o{at}", "", f"CAST({{}} AS {duck.type_of(mine.delta)})")
             for at, (_, mine) in enumerate(self._pair.ranged)
         ]
         return condition(keys, chunk, and_, duck.text)
