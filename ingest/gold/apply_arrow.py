@@ -296,7 +296,7 @@ def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterat
             made.setdefault(each.path, []).append(each)
         for work in works:
             parts = made.get(work.path, [])
-            if parts and not any(one.refused or one.held for one in parts):
+            if parts and all(one.is_made for one in parts):
                 parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
         for path, parts in made.items():
             parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
@@ -361,7 +361,7 @@ def _task(do: Callable[[Given], Iterable[object]], todo: Sequence[Given]) -> Any
 def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Written]) -> MirrorCommit:
     """Add a mirror's new files to its log, under the batch's identifier, unless another writer was first."""
     for one in made:
-        if one.refused or one.held or one.failed:
+        if not one.is_made:
             return MirrorCommit(one.refused, one.held, one.failed)
     before, now, counts = fold.before, int(time.time() * 1000), Counter[str]()
     for one in made:

@@ -72,6 +72,11 @@ class Written:
     )  # what the vectors have to say, where parts share the files
     counts: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def is_made(self) -> bool:
+        """True unless there is a reason why it is not."""
+        return not (self.refused or self.held or self.failed)
+
 
 def make(work: Work, rows: Rows) -> Written:
     """Fold one mirror's changes and write the resulting rows; commits nothing."""

@@ -156,19 +156,24 @@ def outcomes(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
         NotPlain: Spark must fold them.
         CollisionError: a row with the same key is in two lanes.
     """
-    at_once = [last_images(rows[lane.id], lane, work) for lane in work.lanes]
-    known = [one for one in at_once if one is not None]
-    if len(known) == len(at_once):
-        source = pa.concat_tables([images.drop_columns(PLACE) for images, _ in known])
-        clears = any(cleared for _, cleared in known)
-    else:
-        source, clears = _one_after_another(work, rows)
+    source, clears = _at_once(work, rows) or _one_after_another(work, rows)
     source = _shaped(source, work)
     if len(work.lanes) > 1:
         keys = source.select(work.key_columns)
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
             raise NotPlain("several tables send rows of one key")
     return source, clears
+
+
+def _at_once(work: Work, rows: Rows) -> tuple[pa.Table, bool] | None:
+    """The outcomes read as columns; None if some lane's images cannot be read so."""
+    found, clears = [], False
+    for lane in work.lanes:
+        if (one := last_images(rows[lane.id], lane, work)) is None:
+            return None
+        found.append(one[0].drop_columns(PLACE))
+        clears |= one[1]
+    return pa.concat_tables(found), clears
 
 
 def _one_after_another(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
