@@ -84,6 +84,12 @@ def commit(
     (log / f"{version:020d}.json").write_text(text + "\n", "utf-8")
 
 
+def reject(lake: Path) -> None:
+    """Add a message that is no JSON to what a lake could not use."""
+    place = {"source": "bins", "topic": "x", "partition": 0, "offset": 1, "batch": 5}
+    commit(lake / "rejects", REJECTS.types, [{**place, "kind": "message", "reason": "bad-json"}])
+
+
 class Written:
     """A pipeline over one file of Canal messages, and its lake as runs would have left it."""
 

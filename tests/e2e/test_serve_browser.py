@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ingest.lake import mirrors
-from ingest.lake.schemas import BY_NAME
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
@@ -21,7 +20,7 @@ from tests.e2e.test_serve_session import Hands
 from tests.lakes import ROOT, statement
 from tests.serve.conftest import depot, listening  # noqa: F401 - a fixture
 from tests.serve.test_pages import PAGES
-from tests.written import Written, commit
+from tests.written import Written, reject
 
 pytestmark = [
     pytest.mark.skipif(chromium.found() is None, reason="no Chromium on PATH: apt-get install chromium"),
@@ -82,16 +81,7 @@ def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, la
     browser.open(f"{address}/rejects?pipeline=depot", width=1280, height=900, dark=False)
     browser.run("document.body.dataset.same = 'yes'")
     until(browser, "document.getElementById('live').textContent === 'live'")
-    row = {
-        "source": "bins",
-        "topic": "x",
-        "partition": 0,
-        "offset": 1,
-        "batch": 5,
-        "kind": "message",
-        "reason": "bad-json",
-    }
-    commit(lake.lake / "rejects", BY_NAME["rejects"].types, [row])
+    reject(lake.lake)
     until(browser, "document.body.innerText.includes('3 rejects wait')")
     assert "yes" == browser.run("document.body.dataset.same")
     browser.open(f"{address}/ddl?pipeline=depot", width=1280, height=900, dark=False)

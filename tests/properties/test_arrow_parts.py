@@ -16,7 +16,7 @@ from ingest.gold import arrow_files, arrow_fold, arrow_parts
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
 from tests.properties import lakes
 from tests.properties.histories import Kind
-from tests.properties.test_arrow_fold import BATCHES, _content, _fold, _rows, _work
+from tests.properties.test_arrow_fold import BATCHES, BY_VECTORS, _content, _fold, _rows, _work
 
 KINDS = (
     Kind("full", ("string",)),
@@ -57,7 +57,7 @@ def _again(files: Sequence[str], rows: int) -> list[str]:
     return list(files)
 
 
-@pytest.mark.parametrize("vectors", [False, True], ids=["files", "vectors"])
+@BY_VECTORS
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_no_history_is_wrong(
     kind: Kind, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from ingest.inspect import causes, status
-from ingest.lake.schemas import BY_NAME
 from ingest.serve import fleet as fleets
 from ingest.serve import server
 from tests.serve.conftest import Client, client_of
 from tests.serve.test_pages import PAGES, words
-from tests.written import commit
+from tests.written import reject
 
 
 def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:
@@ -124,15 +123,6 @@ def test_a_commit_is_seen_by_the_next_look(own: Path) -> None:
     """A page that keeps yesterday's answer is worse than none."""
     client = client_of(own)
     assert 2 == client.get("/api/status?pipeline=depot").json["open_rejects"]["message"]
-    row = {
-        "source": "bins",
-        "topic": "x",
-        "partition": 0,
-        "offset": 1,
-        "batch": 5,
-        "kind": "message",
-        "reason": "bad-json",
-    }
-    commit(own.parent / "depot-lake" / "rejects", BY_NAME["rejects"].types, [row])
+    reject(own.parent / "depot-lake")
     client.service.fleet._answers._slots["depot", "status"].cost = 0.0  # no pause
     assert 3 == client.get("/api/status?pipeline=depot").json["open_rejects"]["message"]
