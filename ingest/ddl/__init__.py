@@ -26,5 +26,6 @@ from ingest.ddl.effect_model import (
     Effect,
     kind_of,
 )
+from ingest.ddl.scope import dialect_of
 from ingest.ddl.statements import effects
 from ingest.ddl.structure import UNPLACED, charsets, of_change

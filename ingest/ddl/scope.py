@@ -9,6 +9,17 @@ from ingest.ddl import columns
 from ingest.ddl.effect_model import Dialect
 from ingest.ddl.tokens import Cursor, Unread
 
+LOGS_CASCADES = frozenset({"oceanbase", "tidb"})
+"""Servers with MySQL's SQL whose logs have the rows that foreign keys delete or change: theirs are logs of stored rows."""
+
+
+def dialect_of(kind: str | None) -> str:
+    """The dialect of a source by its own name for itself, such as ``MySQL``, ``OB_ORACLE`` or ``postgresql``."""
+    kind = (kind or "").lower()
+    if kind.startswith(("ob_", "oceanbase")) and "oracle" not in kind:
+        return "oceanbase"
+    return next((name for name in ("oracle", "postgres") if name in kind), "mysql")
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

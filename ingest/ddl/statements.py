@@ -12,7 +12,7 @@ from ingest.change import TableId
 from ingest.ddl import columns
 from ingest.ddl.alter import alter_table
 from ingest.ddl.effect_model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
-from ingest.ddl.scope import Scope
+from ingest.ddl.scope import LOGS_CASCADES, Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
 
 _WITHOUT_EFFECT = frozenset(
@@ -32,20 +32,24 @@ _BODIES = frozenset({"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "TY
 
 def effects(
     statement: str,
-    dialect: Dialect,
+    dialect: str,
     database: str | None,
     schema: str | None = None,
     table: str | None = None,
 ) -> Ddl:
     """What a text of one or several statements does.
 
-    ``database`` (or owner), ``schema`` and ``table`` are the message's; a name in the statement has precedence.
+    ``dialect`` is a `Dialect`, or a server of `LOGS_CASCADES`.  ``database`` (or owner), ``schema`` and ``table`` are the message's; a name in the statement has precedence.
     """
-    scope = Scope(dialect, TableId(database, schema, table), statement)
+    logged = dialect in LOGS_CASCADES
+    grammar: Dialect = "mysql" if logged else dialect  # type: ignore[assignment]
+    scope = Scope(grammar, TableId(database, schema, table), statement)
     try:
         found, reasons = _statements(scope)
     except Unread as why:
         return Ddl((), "unknown", str(why))
+    if logged:
+        found = [one for one in found if one.action != "add_foreign_key"]
     return Ddl(tuple(found), kind_of(found), "; ".join(dict.fromkeys(reasons)) or "no statement")
 
 

@@ -69,6 +69,7 @@ class CanalDialect:
         large: text types whose unchanged value is sent as NULL, as binary and JSON then are too;
             empty where the writer does no such thing.
         marks: message types that carry no row.
+        sql: the dialect of statements.
     """
 
     makers: Mapping[str, Maker]
@@ -79,6 +80,7 @@ class CanalDialect:
     gtid_is_transaction: bool = False
     large: frozenset[str] = frozenset()
     marks: Mapping[str, Op] = field(default_factory=lambda: MARKS)
+    sql: str = "mysql"
 
 
 class Frame(NamedTuple):

@@ -119,7 +119,7 @@ def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Chang
     if kind in dialect.marks:
         return [_without_row(dialect.marks[kind], head)]
     if found.is_ddl is True or kind in DDL_TYPES:
-        return _table_events(kind, found.sql or "", head)
+        return _table_events(kind, found.sql or "", head, dialect.sql)
     raise _refusal(found)
 
 
@@ -177,9 +177,9 @@ def _without_row(op: Op, head: Head, ddl: str | None = None) -> Change:
     )
 
 
-def _table_events(kind: str, sql: str, head: Head) -> list[Change]:
+def _table_events(kind: str, sql: str, head: Head, dialect: str) -> list[Change]:
     """The DDL event, and before it the truncates that it means."""
-    statement = _without_row(Op.DDL, head, ddl=sql)
+    statement = msgspec.structs.replace(_without_row(Op.DDL, head, ddl=sql), dialect=dialect)
     if not (_TRUNCATE.match(sql) or (kind == "TRUNCATE" and not _ALTER.match(sql))):
         return [statement]
     tables = emptied(statement, sql) or [head.table]

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import ROW_OPS, Change, Hints, Message, Op, TableId
+from ingest.ddl import dialect_of
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -179,11 +180,6 @@ def read_schema(raw: bytes, names: tuple[str, str, str, str]) -> Schema:
         known = ROW_IDS + (("rowid", "ROWID") if dialect == "oracle" else ())
         keys = next(((name,) for name, _type in columns if name in known), ())
     return Schema(TableId(database, owner, source.get(table_name) or None), keys, columns, dialect)
-
-
-def dialect_of(kind: str) -> str:
-    """The SQL dialect of a source by its own name for itself, lower case."""
-    return next((name for name in ("oracle", "postgres") if name in kind), "mysql")
 
 
 def column_list(raw: Raw | None) -> Columns:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
+from ingest.ddl import dialect_of
 from ingest.decoding import avro
 from ingest.decoding.declared_values import unwrap
 from ingest.decoding.rows import drop_unchanged, statement
@@ -88,8 +89,8 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if op is Op.DDL:
         if not record["sql"]:
             raise Undecodable("bad-message", "a DDL record has no statement in sql")
-        oracle = (record["source"] or {}).get("sourceType") == "OB_ORACLE"
-        return statement(replace(common, dialect="oracle" if oracle else "mysql"), record["sql"], None)
+        dialect = dialect_of((record["source"] or {}).get("sourceType") or "oceanbase")
+        return statement(replace(common, dialect=dialect), record["sql"], None)
     return [_row(record, common, hints) if op in ROW_OPS else common]
 
 

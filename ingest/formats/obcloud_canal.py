@@ -48,6 +48,7 @@ DIALECT = CanalDialect(
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
     types=_types,
     large=types.OMS_LOB,
+    sql="oceanbase",
 )
 
 

@@ -25,6 +25,7 @@ from msgspec.json import encode
 
 from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
+from ingest.ddl import dialect_of
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -127,7 +128,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         event_time=values.micros_of(second, 1),
         transaction=meta.get("transId") or meta.get("uniqueId"),
         note=note,
-        dialect="oracle" if meta.get("dbType") in ORACLE_MODE else "mysql",
+        dialect=dialect_of(meta.get("dbType")),
         second_only=event,
     )
 

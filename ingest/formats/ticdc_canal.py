@@ -64,6 +64,7 @@ DIALECT = CanalDialect(
     makers=TEXT_MAKERS,
     marks={**MARKS, "TIDB_WATERMARK": Op.HEARTBEAT},
     types=mysql_names,
+    sql="tidb",
 )
 
 
