@@ -24,7 +24,7 @@ from ingest.errors import IngestError, command, counted
 from ingest.fold import Key
 from ingest.gold import evidence
 from ingest.gold.explain import masked_key
-from ingest.gold.lane import LaneId, shard_of
+from ingest.gold.lane import LaneId
 from ingest.gold.stretches import Spoken, Stretch, of_rows
 from ingest.lake import barriers, condensed, decisions, duck, feeds, histories, mirrors
 from ingest.lake.barriers import Barrier, Barriers
@@ -284,7 +284,7 @@ def _others(
             other = existing.get(path)
             if path == mirror.path or other is None:
                 continue
-            shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], path), lane)
+            shard = mirrors.shard_of(lake.pipeline, other, lane)
             _refuse_unlike(lake, mirror, other, merged=shard is None)
             keys = dict[Key, Texts]()
             for one in stretches:
@@ -354,7 +354,7 @@ def _of_lane(
 
     ``known`` learns the texts of their keys, ``named`` the keys of which there are changes.
     """
-    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
+    shard = mirrors.shard_of(lake.pipeline, mirror, lane)
     wanted = dict(texts)
     if shard is not None and shard[0] in mirror.keys:
         at = mirror.keys.index(shard[0])
@@ -400,7 +400,7 @@ def _beside(lake: Lake, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> di
     key nor the new one leave open whether they are one row's.
     """
     types_of = {one.name: one.type for one in mirror.key_columns}
-    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
+    shard = mirrors.shard_of(lake.pipeline, mirror, lane)
     deletes = {
         same_place(row["order_key"]): row["op"] == Op.DELETE for row in rows if not is_weak(row["order_key"])
     }
@@ -442,7 +442,7 @@ def _barrier(
     secret: Barriers, lake: Lake, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
 ) -> Barrier:
     """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
-    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
+    shard = mirrors.shard_of(lake.pipeline, mirror, lane)
     columns = [(i, one) for i, one in enumerate(mirror.key_columns) if shard is None or one.name != shard[0]]
     ends: dict[str, list[tuple[str, str]]] = {}
     for one in stretches:

@@ -18,7 +18,7 @@ from ingest.change import Image, Op, TableId
 from ingest.errors import IngestError, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, typed
 from ingest.gold import ledger as ledgers
-from ingest.gold.lane import LaneId, change_of, shard_of
+from ingest.gold.lane import LaneId, change_of
 from ingest.gold.policy import Subject
 from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
@@ -94,7 +94,7 @@ def key_in(
     lake: Tables, mirror: Mirror, texts: Sequence[str], other: Mirror, lane: LaneId
 ) -> tuple[str, ...] | None:
     """The key of a lane's row of one mirror as another mirror has it; None if that identifies rows by other columns."""
-    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], other.path), lane)
+    shard = mirrors.shard_of(lake.pipeline, other, lane)
     cells = dict(zip(mirror.keys, texts, strict=True)) | dict([shard] if shard else [])
     if not other.keys or not cells.keys() >= {*other.keys}:
         return None
@@ -114,8 +114,7 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
         from ingest.gold.evidence_spark import rows_under_last_key
 
         return rows_under_last_key(lake, mirror, lane, texts)  # type: ignore[arg-type] # the only other one
-    rule = mirrors.rule_for(lake.pipeline, lane[1], mirror.path)
-    shard = dict([found]) if (found := shard_of(lake.pipeline, rule, lane)) else {}
+    shard = dict([found]) if (found := mirrors.shard_of(lake.pipeline, mirror, lane)) else {}
     types_of = {one.name: one.type for one in mirror.key_columns}
     wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}
     asked: set[Key] = set()

@@ -11,11 +11,11 @@ from ingest.errors import IngestError
 from ingest.gold import evidence
 from ingest.gold.cast import cast
 from ingest.gold.gather import with_shard, with_stamps
-from ingest.gold.lane import LaneId, shard_of
+from ingest.gold.lane import LaneId
 from ingest.gold.refold import json_key, keyed_rows
 from ingest.gold.rekeyed import rebased
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, rule_for
+from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import stamps_of
 
@@ -31,8 +31,7 @@ def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
 def rows_under_last_key(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[evidence.Row]:
     """All changes of a key in a table whose primary key has changed: earlier rows are keyed by the last key."""
     changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
-    rule = rule_for(lake.pipeline, lane[1], mirror.path)
-    changes = with_shard(changes, shard_of(lake.pipeline, rule, lane))
+    changes = with_shard(changes, shard_of(lake.pipeline, mirror, lane))
     changes = with_stamps(changes, stamps_of(mirror, *lane))
     steps = tuple(step for step, _ in evidence.schema_steps(lake, mirror, lane))
     changes = rebased(changes, mirror, mirror.eras_of(*lane), steps, 0, links=True, lane=lane)

@@ -17,7 +17,7 @@ from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.evidence import Present
-from ingest.gold.lane import LaneId, change_of, shard_of
+from ingest.gold.lane import LaneId, change_of
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
 from ingest.lake.mirrors import Mirror
@@ -173,7 +173,7 @@ def _elsewhere(
         return others
     known, cells = known_mirrors.known(lake), dict(zip(mirror.keys, texts, strict=True))
     for lane in found:
-        shard = shard_of(lake.pipeline, known_mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
+        shard = known_mirrors.shard_of(lake.pipeline, mirror, lane)
         if shard is not None and cells.get(shard[0], shard[1]) != shard[1]:
             continue  # the row is of another table
         for path in map(mirror_path, known_mirrors.names(lake.pipeline, lane[1])):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from ingest.errors import HeldError
 from ingest.fold import Key, KeyCellError, typed
 from ingest.gold import evidence
-from ingest.gold.lane import LaneId, shard_of
+from ingest.gold.lane import LaneId
 from ingest.lake import delta, duck, mirrors
 from ingest.lake.datafiles import Files
 from ingest.lake.delta import Snapshot, UnreadableError
@@ -170,8 +170,7 @@ class _Causes:
                 self._read(lake, mirror, lane, wanted)
 
     def _read(self, lake: Lake, mirror: Mirror, lane: LaneId, wanted: str) -> None:
-        rule = mirrors.rule_for(lake.pipeline, lane[1], mirror.path)
-        shard = dict([found]) if (found := shard_of(lake.pipeline, rule, lane)) else {}
+        shard = dict([found]) if (found := mirrors.shard_of(lake.pipeline, mirror, lane)) else {}
         rows = lake.ask(
             'SELECT op, partial, types, before, after, "transaction", event_time FROM {changes.change} '
             f"WHERE {wanted} ORDER BY order_key"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest.change import Change, Op, TableId
-from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Era
 from ingest.lake.names import column_name
@@ -104,14 +103,6 @@ class Steps:
     def incarnations(self) -> tuple[SchemaStep, ...]:
         """Tables created again: they clear the rows like a truncate."""
         return tuple(step for step in self.ever if step.action == "new_incarnation")
-
-
-def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, str] | None:
-    """The column that distinguishes a lane's rows from other lanes', and its value; None without a shard column."""
-    if not rule.shard_column:
-        return None
-    source, table = name
-    return rule.shard_column, f"{source}:{table}" if pipeline.names_sources else str(table)
 
 
 def lane_name(lanes: Collection[LaneId], one: LaneId) -> str:

@@ -13,13 +13,13 @@ from ingest.config import Pipeline, TableRule
 from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.completed import STAGE
-from ingest.gold.lane import Lane, Steps, shard_of
+from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, subject_of
 from ingest.gold.work import Books, lane, lanes_of, whole
 from ingest.lake import commits, condensed
 from ingest.lake.delta import Snapshot
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import stamps_of
 from ingest.spark.pace import SMALL
@@ -294,9 +294,7 @@ def _own_keys(plan: Plan) -> list[str]:
 def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tuple[Lane, Steps]:
     """The lane with what the mirror's rules need of it, and its schema steps."""
     name = one.source, one.table
-    stamped = replace(
-        one, shard=shard_of(pipeline, plan.job.rule, name), stamps=stamps_of(plan.mirror, *name)
-    )
+    stamped = replace(one, shard=shard_of(pipeline, plan.mirror, name), stamps=stamps_of(plan.mirror, *name))
     one = _judged(stamped, plan.mirror)
     subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
     found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)

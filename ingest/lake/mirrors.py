@@ -209,6 +209,19 @@ def rule_for(pipeline: Pipeline, source: TableId, path: str) -> TableRule:
     return rule if not rule.also or mirror_path(target(rule, source)) == path else next(fitting, rule)
 
 
+def shard_of(pipeline: Pipeline, mirror: Mirror, lane: tuple[str, TableId]) -> tuple[str, str] | None:
+    """The column that distinguishes a lane's rows from other lanes', and its value; None without a shard column.
+
+    Both are as the mirror's rows have them: the pipeline file may say otherwise until the next run folds them again.
+    """
+    source, table = lane
+    column = mirror.shard or rule_for(pipeline, table, mirror.path).shard_column
+    if column not in {one.name for one in mirror.columns}:
+        return None
+    several = pipeline.names_sources if mirror.names_sources is None else mirror.names_sources
+    return column, f"{source}:{table}" if several else str(table)
+
+
 def feeding(pipeline: Pipeline, lanes: Iterable[tuple[str, TableId]]) -> frozenset[tuple[str, TableId]]:
     """The lanes, each a source with one of its tables, whose rows a mirror holds.
 

@@ -31,7 +31,7 @@ from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, rule_for
+from ingest.lake.mirrors import Mirror, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.quality import keyless_diff
@@ -468,9 +468,8 @@ class _Check:
         return self.lanes
 
     def _planned(self, lane: CheckedLane) -> _Reading:
-        mirror, rule = self.mirror, self._rule(lane.table)
-        named = f"{lane.source}:{lane.table}" if self.lake.pipeline.names_sources else str(lane.table)
-        shard = (rule.shard_column, named) if rule.shard_column else None
+        mirror = self.mirror
+        shard = shard_of(self.lake.pipeline, mirror, (lane.source, lane.table))
         begins = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
         if begins:
             self.found.left_out.append("rows are compared by the changes since its primary key has changed")

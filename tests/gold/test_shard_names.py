@@ -11,6 +11,8 @@ import pytest
 
 from ingest.config import Pipeline
 from ingest.config.model import MadeColumn, Source, TableRule
+from ingest.erase import plan as planning
+from ingest.gold.explain import explain
 from ingest.gold.preview import foresee, know
 from ingest.lake import decisions, mirrors
 from ingest.lake.mirrors import Mirror
@@ -114,3 +116,18 @@ def test_an_older_mirror_with_both_forms_is_mended(tmp_path: Path, monkeypatch: 
     assert any("names the source" in why for why in shops.foreseen())
     assert ("done", "") == shops.run()
     assert (NAMED, {1: "new", 2: "b", 3: "c"}) == (shops.shards(), shops.rows())
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["as before", "with another source"])
+def test_rows_are_found_as_they_are_named_now(tmp_path: Path, other: bool) -> None:
+    """Between the change of the pipeline file and the next run, rows still have the value that the last run wrote."""
+    shops = filled(tmp_path)
+    shops.say(1, "UPDATE", 1, "new")
+    shops.run()
+    shops.given(other=other)
+    story = explain(shops.lake, "shop.item", ("1", "shop_1.item"))
+    assert ([], True) == (list(story.elsewhere), len(story.events) == 2)
+    erasure = planning.plan(shops.lake, "shop.item", [("1", "shop_1.item")], "asked", now=False)
+    assert [("shop_1", 1), ("shop_1", 2)] == [(one.database, one.batch) for one in erasure.changes]
+    assert [("1", "shop_1.item")] == erasure.keys == erasure.rows
+    shops.check()
