@@ -42,7 +42,7 @@ def of_change(change: Change) -> Ddl:
 
 def _of_event(change: Change) -> Ddl:
     database, schema, table = change.table
-    found = effects(change.ddl or "", change.dialect, database, schema, table)  # type: ignore[arg-type]
+    found = effects(change.ddl or "", change.dialect, database, schema, table)
     if change.note == UNPLACED:
         return Ddl((), "unknown", f"{UNPLACED}, so that the rows which it removed are not known")
     structure = None if change.structure is None else json.loads(change.structure)

@@ -384,7 +384,7 @@ def emptied(place: Change, sql: str) -> list[TableId]:
     """The tables that a statement empties; one that differs from the message's in letter case alone is that."""
     if not _EMPTIES.search(sql):
         return []
-    found = ddl.effects(sql, place.dialect, *place.table).effects  # type: ignore[arg-type]
+    found = ddl.effects(sql, place.dialect, *place.table).effects
     own = str(place.table).casefold()
     return [
         place.table if str(effect.table).casefold() == own else effect.table
