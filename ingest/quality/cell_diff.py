@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ingest.change import Change, Image, Op
@@ -190,15 +190,17 @@ def _texts_of(
     return texts
 
 
-def inserted_twice(history: KeyHistory, mirror: Mirror) -> dict[Key, tuple[str, ...]]:
-    """The keys that were inserted with other values while they existed, each in the source's spelling."""
+def inserted_twice(
+    history: KeyHistory, mirror: Mirror, *, others: bool
+) -> tuple[Inserts, dict[Key, tuple[str, ...]]]:
+    """The inserts of some keys, and each key in the source's spelling; ``others`` if other keys were read, too."""
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
-    inserts, texts = _inserts(history, mirror), dict[Key, tuple[str, ...]]()
+    inserts, texts = replace(_inserts(history, mirror), others=others), dict[Key, tuple[str, ...]]()
     for step in steps(table, history.events):
         inserts.take(step)
         if step.row is not None:
             texts[step.key] = _texts(mirror.keys, (step.row,))
-    return {key: texts[key] for key in inserts.twice}
+    return inserts, texts
 
 
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:
@@ -216,6 +218,7 @@ class Inserts:
 
     rereads: bool = False
     made: frozenset[str] = frozenset()  # columns that no message carries
+    others: bool = False  # keys that are not seen here were read once
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
@@ -227,7 +230,7 @@ class Inserts:
     @property
     def _again(self) -> bool:
         """True if the table may have been loaded twice."""
-        return self._same or len(self._differ) == len(self._loaded)
+        return self._same or (len(self._differ) == len(self._loaded) and not self.others)
 
     @property
     def twice(self) -> dict[Key, str]:

@@ -540,9 +540,16 @@ class _Check:
         self.found.twice = set(wanted.twice) - self._repeated(wanted)
         for one in self.lanes if self._lacks_rows() else ():
             if not one.whole and not one.above:
-                again = inserted_twice(one.history(self._inserted_again(one), linked=False), self.mirror)
-                self.found.texts |= again
-                self.found.twice |= again.keys()
+                changes = self._inserted_again(one)
+                read = sum(row["op"] == "read" and row["batch"] > self.since for row in changes)
+                again, texts = inserted_twice(
+                    one.history(changes, linked=False),
+                    self.mirror,
+                    others=read < min(one.lane.reads, ALWAYS),
+                )
+                self.found.texts |= texts
+                self.found.twice |= again.twice.keys()
+                self.found.reread |= again.reread
         self.found.filled = {
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
         }
@@ -571,7 +578,7 @@ class _Check:
         return rows is not None and rows < self.before + given
 
     def _inserted_again(self, one: _Reading) -> list[dict[str, Any]]:
-        """All changes of keys that new batches insert and earlier ones had, if there are such keys."""
+        """All changes of keys that new batches insert or read and earlier ones had, if there are such keys."""
         named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
         sides = [
             [f"coalesce({duck.member(first, name)}, {duck.member(second, name)})" for name in named]
@@ -582,7 +589,7 @@ class _Check:
             f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, {own} AS own_key, {left} AS left_key
                 FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} AND batch <= {one.applied}),
             again AS (SELECT DISTINCT n.own_key FROM rows AS n JOIN rows AS o ON o.own_key = n.own_key
-                WHERE n.batch > {self.since} AND n.op = 'insert' AND o.batch <= {self.since} LIMIT {ALWAYS})
+                WHERE n.batch > {self.since} AND n.op IN ('insert', 'read') AND o.batch <= {self.since} LIMIT {ALWAYS})
             SELECT {", ".join(map(duck.name, _COLUMNS))} FROM rows
             WHERE own_key IN (SELECT own_key FROM again) OR left_key IN (SELECT own_key FROM again)"""
         )

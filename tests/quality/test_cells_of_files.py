@@ -342,6 +342,22 @@ def test_an_insert_that_meets_a_row_of_an_earlier_batch(
     assert ({(1,)}, ("1",)) == (found.twice, found.texts[(1,)])
 
 
+def test_a_row_read_in_a_later_batch_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of a full load whose key a dialect shortens came in two batches, and no run said so."""
+    monkeypatch.setattr(cells, "_rows_before", lambda _lake, _since: {"shop.t": 2})
+    shop = Shop(tmp_path).say(1, 1, "read", 1, a="x", n=None).say(1, 2, "read", 2, a="x", n=None)
+    rows: list[Any] = [(1, "y", None), (2, "x", None), (3, "x", None)]
+    shop.say(2, 3, "read", 1, a="y", n=None)
+    found = shop.check(rows[:2], since=1, ever=REACH + 1)
+    assert (set(), {(1,)}) == (found.twice, found.reread)  # all that was read again: a second load, perhaps
+    shop.say(2, 4, "read", 3, a="x", n=None)
+    found = shop.check(rows, since=1, ever=REACH + 1)
+    assert ({(1,)}, set(), ("1",)) == (found.twice, found.reread, found.texts[(1,)])
+    shop.say(2, 5, "read", 2, a="x", n=None)  # unchanged: a second load
+    found = shop.check(rows, since=1, ever=REACH + 1)
+    assert (set(), {(1,)}) == (found.twice, found.reread)
+
+
 def test_a_key_of_several_rows_is_chosen_among_many(tmp_path: Path) -> None:
     """Otherwise one of a few such keys among thousands is found by chance alone."""
     shop = Shop(tmp_path)
