@@ -540,10 +540,10 @@ class _Check:
         self.found.twice = set(wanted.twice) - self._repeated(wanted)
         for one in self.lanes if self._lacks_rows() else ():
             if not one.whole and not one.above:
-                changes = self._inserted_again(one)
-                read = sum(row["op"] == "read" and row["batch"] > self.since for row in changes)
+                met = self._inserted_again(one)
+                read = sum(row["op"] == "read" and row["batch"] > self.since for row in met)
                 again, texts = inserted_twice(
-                    one.history(changes, linked=False),
+                    one.history(met, linked=False),
                     self.mirror,
                     others=read < min(one.lane.reads, ALWAYS),
                 )
