@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -283,8 +284,13 @@ def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterat
         dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
         for one in _reports(lake, deal, [pieces[at::count] for at in range(min(count, len(pieces)))], Dealt):
             dealt[one.path].append(one)
-        refused = {path: why for path, found in dealt.items() for one in found if (why := one.refused)}
-        yield from ((path, [Written(path, why)]) for path, why in refused.items())
+        refused = {
+            one.path: Written(one.path, one.refused, failed=one.failed)
+            for found in dealt.values()
+            for one in found
+            if one.refused or one.failed
+        }
+        yield from ((path, [one]) for path, one in refused.items())
         todo = [
             (work, dealt[work.path], part)
             for work in works
@@ -297,13 +303,17 @@ def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterat
         for work in works:
             parts = made.get(work.path, [])
             if parts and all(one.is_made for one in parts):
-                parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
+                try:
+                    parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
+                except stores.StoreError as error:
+                    parts[0] = replace(parts[0], failed=str(error))
         for path, parts in made.items():
             parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
         yield from made.items()
     finally:
         for work in works:
-            stores.remove_folder(f"{work.folder}/{folder}")
+            with contextlib.suppress(stores.StoreError):  # `ingest maintain` deletes what is left
+                stores.remove_folder(f"{work.folder}/{folder}")
 
 
 def _groups(works: Sequence[Work], cores: int) -> list[list[Work]]:
@@ -323,7 +333,10 @@ def _weight(work: Work) -> int:
 
 def _fold_some(files: Sequence[str], works: Sequence[Work]) -> Iterator[Written]:
     """Fold some mirrors, one after the other."""
-    rows = read(files, [lane for work in works for lane in work.lanes])
+    try:
+        rows = read(files, [lane for work in works for lane in work.lanes])
+    except stores.StoreError as error:
+        return (Written(work.path, failed=str(error)) for work in works)
     return (make(work, rows) for work in works)
 
 

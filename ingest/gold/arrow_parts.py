@@ -58,6 +58,7 @@ class Dealt:
 
     path: str  # names the mirror
     refused: str = ""
+    failed: str = ""  # what the store answered, which Spark would meet as well
     file: str = ""  # empty if no change is the mirror's
     parts: list[int] = field(default_factory=list)  # the part of each of the file's record batches
     # by the lane's number, the place of its last truncate
@@ -91,10 +92,13 @@ def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int
     """
     dealers = [_Dealer(work, folder, parts_of(work, most)) for work in works]
     lanes = [lane for work in works for lane in work.lanes]
-    for page in _pages(some, lanes):
-        rows = dict(apart(page, lanes))
-        for one in dealers:
-            one.add(rows)
+    try:
+        for page in _pages(some, lanes):
+            rows = dict(apart(page, lanes))
+            for one in dealers:
+                one.add(rows)
+    except stores.StoreError as error:
+        return [Dealt(work.path, failed=str(error)) for work in works]
     return [one.finished() for one in dealers]
 
 
@@ -118,6 +122,7 @@ class _Dealer:
     folder: str
     count: int
     refused: str = ""
+    failed: str = ""
     waiting: list[pa.Table] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
     cleared: dict[int, str] = field(default_factory=dict)
@@ -127,8 +132,8 @@ class _Dealer:
     writer: Any = None
 
     def add(self, rows: Rows, *, last: bool = False) -> None:
-        """Fold the mirror's changes among some."""
-        if self.refused:
+        """Fold the mirror's changes among some; after the ``last`` ones end the file."""
+        if self.refused or self.failed:
             return
         began = time.thread_time()
         try:
@@ -141,8 +146,13 @@ class _Dealer:
                 or sum(one.nbytes for one in self.waiting) >= WAITING_BYTES
             ):
                 self._flush()
+            if last and self.writer is not None:
+                self.writer.close()
+                stores.finished(self.path, self.file)
         except NotPlain as error:
             self.refused = str(error)
+        except stores.StoreError as error:
+            self.failed = str(error)
         except Exception as error:  # whatever it is, Spark handles it, for this mirror only
             self.refused = f"{type(error).__name__}: {error}"
         self.seconds += time.thread_time() - began
@@ -182,12 +192,8 @@ class _Dealer:
     def finished(self) -> Dealt:
         """End the file."""
         self.add({}, last=True)
-        if self.writer is not None:
-            self.writer.close()
-            stores.finished(self.path, self.file)
-        return Dealt(
-            self.work.path, self.refused, self.path, self.parts, self.cleared, round(1000 * self.seconds)
-        )
+        cpu = round(1000 * self.seconds)
+        return Dealt(self.work.path, self.refused, self.failed, self.path, self.parts, self.cleared, cpu)
 
 
 def _parts(keys: pa.Table, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

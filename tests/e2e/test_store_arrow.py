@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from ingest.config import load
 from ingest.errors import IngestError, LockedError
+from ingest.gold import apply_arrow, planner
 from ingest.lake import commits, delta, lock, stores
 from ingest.lake.datafiles import Layout, written
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, RUNS
@@ -220,6 +223,75 @@ def test_credentials_that_expire_in_a_run(faulty: Faulty, tmp_path: Path, place:
     assert [[], []] == [one.run(history(4, 3)).failures for one in (there, here)]
     assert [here.rows(table) for table in TABLES] == [there.rows(table) for table in TABLES]
     assert here.counted(BRONZE.name) == there.counted(BRONZE.name)
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Batches of more than 20 changes of a mirror are folded in parts, by this process instead of Spark's tasks; returns
+    what such tasks do.
+    """
+    done: list[str] = []
+
+    def reports(_lake: object, do: Callable[[Any], Any], todo: Sequence[Any], _kind: object) -> Iterator[Any]:
+        for each in todo:
+            try:
+                found = list(do(each))
+            except Exception as error:
+                raise PySparkException(f"a task failed: {error}") from error
+            done.extend(type(one).__name__ for one in found)
+            yield from found
+
+    monkeypatch.setattr(planner, "CHANGES_AT_MOST", 20)
+    monkeypatch.setattr(apply_arrow, "FEW", 0)
+    monkeypatch.setattr(apply_arrow, "_reports", reports)
+    return done
+
+
+def _whole(batch: int) -> str:
+    """Many changes of two tables, each with its whole row."""
+    random = Random(batch)
+    lines = []
+    for serial in range(1000 * batch, 1000 * batch + 160):
+        kind, table = random.choice(("INSERT", "UPDATE", "UPDATE", "DELETE")), random.choice(TABLES)
+        lines.append(change(kind, table, serial, {"id": str(random.randrange(40)), "word": f"w{serial}"}))
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("more", ["", "rewrite_budget: 1B\n"])
+def test_parts_in_a_store(store: Store, tmp_path: Path, parts: list[str], more: str) -> None:
+    """Parts write to a folder that only they know: a file of it that is lost, or stays, is lost rows or lost space."""
+    there = Lake(tmp_path / "store", f"s3a://lakes/parts{len(more)}", store.url, more)
+    here = Lake(tmp_path / "folder", "./lake", more=more)
+    for batch in range(1, 5):
+        assert [[], []] == [one.run(_whole(batch)).failures for one in (there, here)]
+        assert [here.rows(table) for table in TABLES] == [there.rows(table) for table in TABLES]
+    assert {"Dealt", "Written"} == set(parts)
+    assert not [one for one in store.files().find(f"/lakes/parts{len(more)}") if "/parts-" in one]
+
+
+@pytest.mark.parametrize(
+    ("method", "place"),
+    [("PUT", "parts-"), ("GET", "parts-"), ("PUT", "part-"), ("PUT", "deletion_vector")],
+)
+def test_credentials_that_expire_in_a_part(
+    faulty: Faulty, tmp_path: Path, parts: list[str], method: str, place: str
+) -> None:
+    """The mirror says which answer the store gave, Spark is not asked for the same one, and the others go on."""
+    more = "rewrite_budget: 1B\n"
+    there = Lake(tmp_path / "store", f"s3a://lakes/parts{abs(hash(place + method))}", faulty.url, more)
+    here = Lake(tmp_path / "folder", "./lake", more=more)
+    assert [[], []] == [one.run(_whole(1)).failures for one in (there, here)]
+    (there.folder / "later.jsonl").write_text(_whole(2), "utf-8")
+    faulty.does(Fault(EXPIRED, method, f"mirrors/depot/bins/{place}"))
+    result = there.run("")
+    [said] = result.failures
+    assert "400 Bad Request: ExpiredToken" in said
+    assert SECRET not in said
+    assert ["depot.boxes"] == [one.mirror for one in result.mirrors if one.state == "done"]
+    faulty.does()
+    assert [] == there.run("").failures
+    assert [] == here.run(_whole(2)).failures
+    assert [here.rows(table) for table in TABLES] == [there.rows(table) for table in TABLES]
 
 
 def _said(lake: Lake) -> str:
