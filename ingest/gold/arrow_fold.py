@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.json import ParseOptions, ReadOptions, read_json
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
@@ -36,6 +35,7 @@ from ingest.gold.collision import CollisionError
 from ingest.gold.lane import LaneId, types_of
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.lake import conditions
+from ingest.lake.image_columns import texts_of
 from ingest.lake.mirrors import Era
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps
 from ingest.order import order_of
@@ -365,21 +365,13 @@ def _images(rows: pa.Table, work: Work) -> pa.Table:
 
 def _some_images(rows: pa.Table, work: Work) -> pa.Table:
     gone = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
-    texts = pc.if_else(gone, rows["before"], rows["after"]).combine_chunks()
-    lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()
-    if lines is None:
+    images = pc.if_else(gone, rows["before"], rows["after"]).combine_chunks()
+    if images.null_count:
         raise NotPlain("a change has no image")
-    names = pa.schema([(one.name, pa.string()) for one in work.columns])
-    found = read_json(
-        pa.BufferReader(lines),
-        ReadOptions(use_threads=False, block_size=len(lines) + 1),
-        ParseOptions(explicit_schema=names, unexpected_field_behavior="ignore"),
-    )
+    texts = texts_of(images, [one.name for one in work.columns])
     columns = {
-        one.column: typed_column(
-            found[one.name].combine_chunks(), one.type, 0 if one.name in work.keys else None
-        )
-        for one in work.columns
+        one.column: typed_column(cells, one.type, 0 if one.name in work.keys else None)
+        for one, cells in zip(work.columns, texts, strict=True)
     }
     return pa.table({"%gone": gone, **columns})
 

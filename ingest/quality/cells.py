@@ -10,14 +10,15 @@ that affect older rows: statements, truncates, late changes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -30,8 +31,9 @@ from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import ACCEPT_GAP
+from ingest.lake.image_columns import texts_of
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, rule_for, shard_of
+from ingest.lake.mirrors import Column, Mirror, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.quality import keyless_diff
@@ -211,70 +213,83 @@ class KeyMarks:
     mirror: Mirror
     seed: int
     shard: tuple[str, str] | None = None
-    _decoder: msgspec.json.Decoder[Any] = field(init=False)
-    _readers: list[Callable[[str], object]] = field(init=False)
-    _names: tuple[str, ...] = field(init=False)
+    _columns: list[Column] = field(init=False)
 
     def __post_init__(self) -> None:
-        columns = [one for one in self.mirror.key_columns if self.shard is None or one.name != self.shard[0]]
-        names = {f"k{i}": one.name for i, one in enumerate(columns)}
-        self._names = tuple(names.values())
-        image = msgspec.defstruct(
-            "Image", [(name, str | None, None) for name in names], rename=names, gc=False
-        )
-        self._decoder = msgspec.json.Decoder(image)
-        self._readers = [_reader(one.type) for one in columns]
+        self._columns = [
+            one for one in self.mirror.key_columns if self.shard is None or one.name != self.shard[0]
+        ]
 
     def of(self, rows: pa.RecordBatch) -> tuple[Marks, Marks]:
         """The marks of the keys that each change may concern: from the image after it, and from the image before."""
-        first, second = [], []
-        none = (None,) * len(self._readers)
-        pairs = zip(rows.column("after").to_pylist(), rows.column("before").to_pylist(), strict=True)
-        for after, before in pairs:
-            a = none if after is None else self._cells(after)
-            b = none if before is None or not self._may_name(before) else self._cells(before)
-            mark = self._mark([y if x is None else x for x, y in zip(a, b, strict=True)] if None in a else a)
-            first.append(mark)
-            if b in (a, none):
-                second.append(mark)
-            else:
-                second.append(self._mark([x if y is None else y for x, y in zip(a, b, strict=True)]))
-        return np.array(first, np.uint32), np.array(second, np.uint32)
+        after, before = (self._cells(rows.column(name)) for name in ("after", "before"))
+        first = self._marks([pc.coalesce(a, b) for a, b in zip(after, before, strict=True)])
+        changed = reduce(
+            pc.or_,
+            (pc.fill_null(pc.not_equal(b, a), pc.is_valid(b)) for a, b in zip(after, before, strict=True)),
+            pa.repeat(pa.scalar(value=False), rows.num_rows),
+        )
+        second = first
+        if at := np.flatnonzero(np.asarray(changed)).tolist():
+            second = first.copy()
+            sides = [pc.coalesce(b, a).take(pa.array(at)) for a, b in zip(after, before, strict=True)]
+            second[at] = self._marks(sides)
+        return first, second
 
-    def _may_name(self, image: str) -> bool:
-        """False if an image lacks every key column, as most images with only the changed columns do."""
-        return "\\" in image or any(f'"{name}"' in image for name in self._names)
-
-    def _cells(self, image: str) -> tuple[str | None, ...]:
+    def _cells(self, images: pa.StringArray) -> list[pa.BinaryArray]:
+        """The texts of each key column."""
+        names = [one.name for one in self._columns]
+        if images.null_count == len(images):
+            return [pa.nulls(len(images), pa.binary())] * len(names)
         try:
-            found: tuple[str | None, ...] = msgspec.structs.astuple(self._decoder.decode(image))
-        except msgspec.MsgspecError:  # half a surrogate pair, which Python's own parser accepts
-            cells = json.loads(image)
-            return tuple(cells.get(one) for one in self._names)
-        return found
+            found = texts_of(images, names)
+        except pa.ArrowException:  # half a surrogate pair, which Python's own parser accepts
+            rows = [{} if image is None else json.loads(image) for image in images.to_pylist()]
+            return [pa.array([_bytes(row.get(name)) for row in rows], pa.binary()) for name in names]
+        return [column.cast(pa.binary()) for column in found]
 
-    def _mark(self, texts: Sequence[str | None]) -> int:
-        try:
-            if len(texts) == 1:
-                return self.of_cells([self._readers[0](texts[0])]) if texts[0] is not None else 0
-            pairs = zip(self._readers, texts, strict=True)
-            return self.of_cells([read(text) for read, text in pairs if text is not None])
-        except (KeyCellError, ValueError):
-            return 0
-
-    def of_cells(self, cells: Iterable[object]) -> int:
-        """The mark of the cells of a key, without the shard's."""
-        return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
+    def _marks(self, cells: Sequence[pa.BinaryArray]) -> Marks:
+        """The mark of each key; 0 where a cell is missing, or is not a value of its type."""
+        read = [_canonical(column, one.type) for one, column in zip(self._columns, cells, strict=True)]
+        texts = read[0] if len(read) == 1 else pc.binary_join_element_wise(*read, pa.scalar(b"\x1f"))
+        return np.array(
+            [0 if text is None else zlib.crc32(text, self.seed) for text in _listed(texts)], np.uint32
+        )
 
     def of_key(self, key: Key) -> int:
+        """The mark of a key, without the shard's cell."""
         shard = self.shard[0] if self.shard else None
-        return self.of_cells(cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
+        cells = (cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
+        return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
 
 
-def _reader(logical: str) -> Callable[[str], object]:
+def _listed(texts: pa.BinaryArray) -> list[bytes | None]:
+    """The texts, five times as fast as by Arrow's own method."""
+    found: list[bytes | None] = texts.to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+def _canonical(texts: pa.BinaryArray, logical: str) -> pa.BinaryArray:
+    """The texts of key cells, one for each value; NULL where a text is not a value of the type."""
     if types.delta(logical) == "STRING":
-        return str
-    return int if types.family(logical) == "integer" else lambda text: typed(logical, text)
+        return texts
+    whole = types.family(logical) == "integer"
+    if whole and pc.all(pc.match_substring_regex(texts, _WHOLE), min_count=0).as_py():
+        return texts
+    read = int if whole else partial(typed, logical)
+    known: dict[bytes | None, bytes | None] = {None: None}
+    found = _listed(texts)
+    for text in set(found) - {None}:
+        with contextlib.suppress(KeyCellError, ValueError):
+            known[text] = _bytes(str(read((text or b"").decode("utf-8", "surrogatepass"))))
+    return pa.array([known.get(text) for text in found], pa.binary())
+
+
+_WHOLE = r"\A(?:0|-?[1-9][0-9]*)\z"  # integers in the form that Python writes
 
 
 @dataclass(slots=True)

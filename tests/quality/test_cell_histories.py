@@ -16,7 +16,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
-from ingest.fold import Key, Placed, Row, Table, fold, steps
+from ingest.fold import Key, Placed, Row, Table, fold, steps, typed
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import order_key
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
@@ -260,3 +260,36 @@ def test_marks_are_of_values() -> None:
     assert first.tolist() == second.tolist()
     assert [first[0], first[2]] == [first[1], first[3]]
     assert 4 == len(set(first.tolist()))
+
+
+@pytest.mark.parametrize("kinds", [("int64", "string"), ("decimal(10,2)", "string"), ("string", "string")])
+def test_marks_are_of_keys(kinds: tuple[str, str]) -> None:
+    """A key's changes are chosen by its mark, whatever else is in their batch, and compared if the key has the same."""
+    columns = tuple(Column(name, name, kind) for name, kind in zip("ab", kinds, strict=True))
+    mirror = Mirror(TableId("p", None, "t"), "mirrors/p/t", ("a", "b"), columns)
+    images: list[tuple[dict[str, str | None] | None, dict[str, str | None] | None]] = [
+        ({"a": "7", "b": "x\x00\n", "c": "1"}, None),
+        ({"a": "7", "b": "y"}, {"a": "8"}),
+        (None, {"a": "7", "b": "ü"}),
+        ({"a": "7", "b": "z"}, {"c": "2"}),
+        ({"a": "7"}, {"b": "z"}),
+        ({"b": "z"}, None),
+        ({"a": None, "b": "z"}, {"c": None}),
+    ]
+    keys = [("7", "x\x00\n"), ("7", "y"), ("7", "ü"), ("7", "z"), ("7", "z"), None, None]
+    marks = KeyMarks(mirror, 5)
+
+    def typed_key(key: tuple[str, str]) -> Key:
+        return tuple(typed(kind, text) for kind, text in zip(kinds, key, strict=True))
+
+    wanted = [0 if key is None else marks.of_key(typed_key(key)) for key in keys]
+    for more in ([], [({"a": "1", "b": "\ud800"}, {"c": "\udfff"})]):
+        rows = {
+            name: pa.array([None if one[at] is None else json.dumps(one[at]) for one in images + more])
+            for at, name in enumerate(("after", "before"))
+        }
+        first, second = (
+            found.tolist()[: len(images)] for found in marks.of(pa.RecordBatch.from_pydict(rows))
+        )
+        assert wanted == first
+        assert [wanted[0], marks.of_key(typed_key(("8", "y"))), *wanted[2:]] == second
