@@ -8,25 +8,25 @@ of a whole lake judges everything.
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-
-from pyspark.sql import functions as F
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from ingest import formats
 from ingest.errors import counted
-from ingest.lake import condensed, sealing
+from ingest.lake import condensed, duck, sealing
 from ingest.lake.envelope import COLUMNS, Opener
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal
-from ingest.lake.schemas import BRONZE, CHANGES
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.subjects import Booked
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 SPAN = 20  # batches over which the parts of one transaction may be spread
 _NUMBERED = "meta.seq"  # occurs in the order keys of dialects whose messages number the parts of their set
-_SHARES = "ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>"
+_SHARES = '[{"data_collection": "VARCHAR", "event_count": "BIGINT"}]'
+_PAGE = 10_000  # sealed messages that are opened together
 
 
 def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
@@ -45,105 +45,107 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
     numbered = [name for name, about in known.items() if _NUMBERED in about.order]
     if not marked and not numbered:
         return
-    opener = sealing.opener(lake)
-    bronze = _opened(lake, opener, since, last) if opener.spans else lake.named(BRONZE.name)
-    asked = []
+    messages = _Messages(lake, sealing.opener(lake))
+    found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
     if marked:
         last_condensed = condensed.read(lake).batch if condensed.ever(lake) else 0
         begin = max(since, last_condensed + SPAN + 1 if last_condensed else 0)  # before, changes are missing
         tables = {name: booked[name].tables for name in marked}
-        asked.append(_by_marks(lake, bronze, tables, begin, _batches(begin, last)))
+        found |= messages.ask(marked, _span(begin, last), '"event_count"', _by_marks(tables, begin))
     if numbered:
-        asked.append(_by_numbers(bronze, numbered, since, last, _batches(since, last)))
-    found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
-    try:
-        for row in lake.spark.sql(" UNION ALL ".join(asked)).collect():
-            found[row["source"]] = (row["n"], sorted(json.loads(row["listed"])))
-    finally:
-        if opener.spans:
-            lake.spark.catalog.dropTempView(bronze)
+        query = _by_numbers(f"BETWEEN {since} AND {last - 1}" if since > 0 else f"<= {last}")
+        found |= messages.ask(numbered, (max(0, since - SPAN), last), '"idx"', query)
     for name, (n, some) in found.items():
         what = f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes"
         detail = f"{what}: {'; '.join(some[:FAILING_KEYS])}" if n else ""
         yield Metric("missing_parts", n, source=name, detail=detail)
 
 
-def _opened(lake: Lake, opener: Opener, since: int, last: int) -> str:
-    """A temporary view of the messages in question as they were sent, without those that nothing can open any more."""
-    first = max(0, since - SPAN)
-    messages = lake.read(BRONZE.name).where(
-        (F.col("kind") == "message") & F.col("batch").between(first, last)
-    )
-    wanted = sealing.readable(opener, messages)
-    sealing.refuse_unreadable_rows(opener, wanted)
-    columns = ", ".join(f"`{name}` {BRONZE.types[name]}" for name in COLUMNS)
-    view = f"_opened_{uuid.uuid4().hex}"
-    opened = wanted.select(*COLUMNS).mapInArrow(opener.batches, columns)
-    opened.withColumn("kind", F.lit("message")).createTempView(view)
-    return view
+def _span(since: int, last: int) -> tuple[int, int]:
+    return (since, last - 1) if since > 0 else (0, last)
 
 
-def _batches(since: int, last: int) -> str:
-    return f"BETWEEN {since} AND {last - 1}" if since > 0 else f"<= {last}"
+class _Messages:
+    """The messages of bronze as they were sent, without those that nothing can open any more."""
+
+    def __init__(self, lake: Lake, opener: Opener) -> None:
+        self._lake, self._opener = lake, opener
+
+    def ask(
+        self, sources: Iterable[str], span: tuple[int, int], word: str, query: str
+    ) -> dict[str, tuple[int, list[str]]]:
+        """The number of incomplete sets of each source, with a description of some.
+
+        Args:
+            sources: whose messages are read.
+            span: the first and the last batch of these messages.
+            word: a text that they contain.
+            query: asks ``messages`` (source, batch, text) for sets, once, because sealed ones are a stream; a text is NULL if
+                it is no JSON.
+        """
+        wanted = f"source IN ({', '.join(map(duck.text, sources))}) AND batch BETWEEN {span[0]} AND {span[1]}"
+        sent = f"SELECT source, batch, value FROM {{bronze.message}} WHERE {wanted}"
+        sealed = any(self._opener.seals(batch) for batch in range(span[0], span[1] + 1))
+        with closing(duck.opened()) as base:
+            if sealed:
+                base.register("opened", self._opened(wanted, span))
+                sent = "SELECT source, batch, value FROM opened"
+            rows = base.execute(
+                self._lake.sql(_SHORT.format(sent=sent, word=duck.text(word), sets=query))
+            ).fetchall()
+        return {source: (n, some) for source, n, some in rows}
+
+    def _opened(self, wanted: str, span: tuple[int, int]) -> pa.RecordBatchReader:
+        import pyarrow as pa
+
+        sealing.refuse_unreadable(self._lake, self._opener, span, new=True)
+        names = ", ".join(map(duck.name, COLUMNS))
+        query = self._lake.sql(f"SELECT {names} FROM {{bronze.message}} WHERE {wanted}")
+        sealed = duck.connection().cursor().execute(query).to_arrow_reader(_PAGE)
+        return pa.RecordBatchReader.from_batches(sealed.schema, self._opener.batches(sealed))
 
 
-def _by_marks(lake: Lake, bronze: str, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:
+_SHORT = f"""WITH sent AS ({{sent}}),
+messages AS (SELECT source, batch, CASE WHEN json_valid(text) THEN text END AS text
+    FROM (SELECT source, batch, TRY(decode(value)) AS text FROM sent) WHERE contains(text, {{word}})),
+sets AS ({{sets}})
+SELECT source, count(*), list_sort(list(id || ' has ' || came || ' of ' || announced))[1:{FAILING_KEYS}]
+FROM sets WHERE came < announced GROUP BY source"""
+
+
+def _by_marks(tables: Mapping[str, Iterable[str]], since: int) -> str:
     """Compare ends of transactions with the changes that name them; excluded tables are not expected."""
-    wanted = ", ".join(f"({literal(name)}, {literal(one)})" for name, some in tables.items() for one in some)
-    names = ", ".join(map(literal, tables))
-    member = "coalesce(get_json_object(text, '$.payload.{0}'), get_json_object(text, '$.{0}')) AS {0}"
-    members = ", ".join(member.format(one) for one in ("status", "id", "event_count", "data_collections"))
-    ends = (
-        f"SELECT source, {members} FROM (SELECT source, CAST(value AS STRING) AS text "
-        f"FROM {bronze} WHERE kind = 'message' AND source IN ({names}) AND batch {batches} "
-        "AND contains(CAST(value AS STRING), '\"event_count\"'))"
+    wanted = duck.listed((name, one) for name, some in tables.items() for one in some)
+    members = ", ".join(
+        f"coalesce({_member(f'payload.{one}')}, {_member(one)}) AS {one}"
+        for one in ("status", "id", "event_count", "data_collections")
     )
-    shares = (
-        "SELECT source, id, explode(coalesce(from_json(data_collections, '" + _SHARES + "'), "
-        "array(named_struct('data_collection', '*', 'event_count', CAST(event_count AS BIGINT))))) AS share "
-        f"FROM ({ends}) WHERE status = 'END' AND id IS NOT NULL"
-    )
-    expected = (
-        f"SELECT s.source, s.id, max(s.share.event_count) AS announced FROM ({shares}) s "
-        f"LEFT SEMI JOIN (VALUES {wanted}) t(source, name) ON s.source = t.source "
-        "AND (s.share.data_collection = t.name OR s.share.data_collection = '*') "
-        "GROUP BY s.source, s.id, s.share.data_collection"
-    )
-    came = (
-        f"SELECT source, transaction AS id, count(*) AS came FROM {lake.named(CHANGES.name)} WHERE "
-        f"kind = 'change' AND source IN ({names}) AND batch >= {since - SPAN} GROUP BY source, transaction"
-    )
-    return _short(
-        f"SELECT e.source, e.id, e.announced, coalesce(c.came, 0) AS came FROM (SELECT source, id, "
-        f"sum(announced) AS announced FROM ({expected}) GROUP BY source, id) e LEFT JOIN ({came}) c "
-        "ON e.source = c.source AND e.id = c.id"
-    )
+    shares = duck.text(_SHARES)
+    return f"""WITH ends AS MATERIALIZED (SELECT source, {members} FROM messages),
+    shares AS (SELECT source, id, unnest(coalesce(TRY(json_transform(data_collections, {shares})),
+            [{{'data_collection': '*', 'event_count': TRY_CAST(event_count AS BIGINT)}}])) AS share
+        FROM ends WHERE status = 'END' AND id IS NOT NULL),
+    expected AS (SELECT source, id, max(share.event_count) AS announced FROM shares AS s
+        SEMI JOIN (VALUES {wanted}) AS t(name, one)
+        ON s.source = t.name AND s.share.data_collection IN (t.one, '*') GROUP BY source, id, share.data_collection),
+    came AS (SELECT source, "transaction" AS id, count(*) AS came FROM {{changes.change}}
+        WHERE source IN ({", ".join(map(duck.text, tables))}) AND batch >= {since - SPAN} GROUP BY ALL)
+    SELECT source, id, e.announced, coalesce(c.came, 0) AS came
+    FROM (SELECT source, id, sum(announced) AS announced FROM expected GROUP BY source, id) AS e
+    LEFT JOIN came AS c USING (source, id)"""
 
 
-def _by_numbers(bronze: str, sources: Iterable[str], since: int, last: int, batches: str) -> str:
+def _by_numbers(batches: str) -> str:
     """Sets by the numbers of their parts; a writer whose numbers never differ does not count them."""
-    names = ", ".join(map(literal, sources))
-    parts = (
-        "SELECT source, batch, get_json_object(text, '$.meta.trans') AS id, "
-        "get_json_object(text, '$.meta.scn') AS scn, get_json_object(text, '$.meta.idx') AS idx FROM ("
-        f"SELECT source, batch, CAST(value AS STRING) AS text FROM {bronze} WHERE "
-        f"kind = 'message' AND source IN ({names}) AND batch BETWEEN {since - SPAN} AND {last})"
-    )
-    sets = (
-        "SELECT source, id, scn, min(batch) AS first, max(TRY_CAST(split_part(idx, '/', 2) AS BIGINT)) AS announced, "
-        "count(DISTINCT TRY_CAST(split_part(idx, '/', 1) AS BIGINT)) AS came "
-        f"FROM ({parts}) WHERE id IS NOT NULL AND idx LIKE '%/%' GROUP BY source, id, scn"
-    )
-    counting = f"SELECT *, max(came) OVER (PARTITION BY source) AS most FROM ({sets})"
-    return _short(
-        f"SELECT source, id, announced, came FROM ({counting}) WHERE most > 1 AND first {batches} AND announced > 0"
-    )
+    return f"""WITH parts AS MATERIALIZED (SELECT source, batch, {_member("meta.trans")} AS id, {_member("meta.scn")} AS scn,
+        {_member("meta.idx")} AS idx FROM messages),
+    counted AS (SELECT source, id, scn, min(batch) AS first,
+        max(TRY_CAST(split_part(idx, '/', 2) AS BIGINT)) AS announced,
+        count(DISTINCT TRY_CAST(split_part(idx, '/', 1) AS BIGINT)) AS came
+        FROM parts WHERE id IS NOT NULL AND contains(idx, '/') GROUP BY source, id, scn),
+    most AS (SELECT source, id, first, announced, came, max(came) OVER (PARTITION BY source) AS most FROM counted)
+    SELECT source, id, announced, came FROM most WHERE most > 1 AND first {batches} AND announced > 0"""
 
 
-def _short(sets: str) -> str:
-    """The number of incomplete sets of each source, with a description of some."""
-    words = "concat(id, ' has ', CAST(came AS STRING), ' of ', CAST(announced AS STRING))"
-    return (
-        f"SELECT source, count(*) AS n, to_json(slice(array_sort(collect_list({words})), 1, {FAILING_KEYS})) "
-        f"AS listed FROM ({sets}) WHERE came < announced GROUP BY source"
-    )
+def _member(path: str) -> str:
+    return f"json_extract_string(text, '$.{path}')"
