@@ -1,4 +1,6 @@
-"""The user's own expectations: Great Expectations on Spark, one at a time on each mirror.
+"""The user's own expectations: Great Expectations on each mirror, one expectation at a time.
+
+The library judges a small mirror's rows in pandas if it means the same there as on Spark, so that Spark need not start.
 
 One at a time, because a result that cannot be serialised (quantiles under numpy 2, VARIANT columns) would fail the
 whole run. Results are requested without values, which may be private.
@@ -8,8 +10,9 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -20,13 +23,37 @@ from ingest.config import Expectation, matches
 from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.quality import key_checks, unexpected
-from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, PASS, WARN, CheckResult, Metric
+from ingest.quality import key_checks, touched_keys, unexpected
+from ingest.quality.arrow_rows import mirror_rows
+from ingest.quality.catalogue import (
+    ERROR,
+    FAIL,
+    FAILING_KEYS,
+    MAX_DETAIL,
+    PASS,
+    WARN,
+    CheckResult,
+    Metric,
+)  # fmt: skip
+from ingest.quality.cell_diff import key_of_row
+from ingest.quality.cell_values import text_of
 from ingest.quality.judge import context
 from ingest.quality.subjects import CheckedMirror
 
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 _STATE = {"error": FAIL, "warn": WARN}
+SMALL = 32 << 20  # bytes of a mirror that is read into this process
+_HEAD = "expect_column_values_to_"
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_SAME = (
+    "STRING",
+    "BOOLEAN",
+    "BINARY",
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    *_WHOLE,
+)  # equal if they are on Spark
 
 
 def expected(
@@ -58,19 +85,119 @@ def expected(
 
 
 def _of_rows(
-    lake: Lake, gx: Any, subject: CheckedMirror, since: int, on: str, wishes: Iterable[Expectation]
+    lake: Lake, gx: Any, subject: CheckedMirror, since: int, on: str, wishes: Sequence[Expectation]
 ) -> list[CheckResult]:
     assert subject.mirror is not None
+    name = f"{subject.name} {on}"
+    if (rows := _few(lake, subject, since if on == "changed" else 0, wishes)) is not None:
+        asset = gx.data_sources.add_or_update_pandas(name).add_dataframe_asset(name)
+        batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows.frame})
+        return [_judged(batch, "COMPLETE", rows.failing, subject, wish) for wish in wishes]
     changed = key_checks.changed_rows(lake, subject, since) if on == "changed" else None
     frame = readable(lake.read(subject.path) if changed is None else changed).cache()
     try:
-        name = f"{subject.name} {on}"
-        source = gx.data_sources.add_or_update_spark(name)
-        asset = source.add_dataframe_asset(name)
+        asset = gx.data_sources.add_or_update_spark(name).add_dataframe_asset(name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-        return [_judged(batch, frame, subject.name, subject.mirror, wish) for wish in wishes]
+        failing = partial(unexpected.keys, frame, subject.mirror)
+        return [_judged(batch, "BASIC", failing, subject, wish) for wish in wishes]
     finally:
         frame.unpersist()
+
+
+# --- in this process ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a mirror as Python's values, in the columns of the key and of the expectations."""
+
+    mirror: Mirror  # with these columns only
+    kinds: Sequence[str]
+    cells: Sequence[Sequence[object]]
+
+    @property
+    def frame(self) -> Any:
+        """For Great Expectations."""
+        import pandas as pd
+
+        return pd.DataFrame(self.cells, columns=[one.column for one in self.mirror.columns], dtype=object)
+
+    def failing(self, _wish: Expectation, result: Any) -> tuple[str, ...]:
+        """Some keys of rows that do not meet an expectation."""
+        places = result.result.get("unexpected_index_list") or () if self.mirror.keys else ()
+        return tuple(sorted(self._key(self.cells[at]) for at in places[:FAILING_KEYS]))
+
+    def _key(self, row: Sequence[object]) -> str:
+        cells = zip(self.mirror.columns, row, self.kinds, strict=True)
+        found = {
+            one.name: value if kind in _WHOLE else text_of(value, kind)
+            for one, value, kind in cells
+            if one.name in self.mirror.keys
+        }
+        return json.dumps(
+            {name: found[name] for name in self.mirror.keys}, ensure_ascii=False, separators=(",", ":")
+        )
+
+
+def _of_one_type(kind: str, given: Mapping[str, Any]) -> bool:
+    wanted: type = {"STRING": str, **dict.fromkeys(_WHOLE, int)}.get(kind, type(None))
+    values = given.get("value_set")
+    return isinstance(values, list) and bool(values) and all(type(one) is wanted for one in values)
+
+
+def _by_whole_numbers(kind: str, given: Mapping[str, Any]) -> bool:
+    bounds = [given[name] for name in ("min_value", "max_value") if given.get(name) is not None]
+    return (kind in _WHOLE or kind.startswith("DECIMAL")) and all(type(one) is int for one in bounds)
+
+
+def _is_exact(kind: str, _given: Mapping[str, Any]) -> bool:
+    return kind in _SAME or kind.startswith("DECIMAL")
+
+
+_PLAIN: Mapping[str, tuple[Callable[[str, Mapping[str, Any]], bool], frozenset[str]]] = {
+    "be_null": (_is_exact, frozenset()),
+    "not_be_null": (_is_exact, frozenset()),
+    "be_unique": (_is_exact, frozenset()),
+    "be_in_set": (_of_one_type, frozenset({"value_set"})),
+    "not_be_in_set": (_of_one_type, frozenset({"value_set"})),
+    "be_between": (_by_whole_numbers, frozenset({"min_value", "max_value", "strict_min", "strict_max"})),
+}  # expectations on one column, with the condition on its type and arguments, and the arguments
+
+
+def _is_plain(wish: Expectation, kind: str) -> bool:
+    """True if an expectation on a column of a Delta type means the same in pandas as on Spark."""
+    name = wish.type.removeprefix(_HEAD)
+    if name not in _PLAIN:
+        return False
+    fits, own = _PLAIN[name]
+    return not wish.arguments.keys() - {"column", "mostly", *own} and fits(kind, wish.arguments)
+
+
+def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expectation]) -> _Rows | None:
+    """The rows that changed after a batch, all for 0, of a mirror that pandas can judge; None if Spark must."""
+    mirror, types = subject.mirror, subject.types
+    assert mirror is not None
+    by_name = {one.name: one for one in mirror.columns}
+    columns = {one.name: one for one in mirror.key_columns}
+    for wish in wishes:
+        one = by_name.get(str(wish.arguments.get("column")))
+        if one is None or not _is_plain(wish, types.get(one.column, "")):
+            return None
+        columns[one.name] = one
+    kinds = [types.get(one.column, "") for one in columns.values()]
+    if subject.size > SMALL or not all(_is_exact(kind, {}) for kind in kinds):
+        return None
+    keys = touched_keys.changed(lake, subject, since) if since > 0 else None
+    if since > 0 and keys is None:
+        return None
+    chosen = replace(mirror, columns=tuple(columns.values()))
+    rows = mirror_rows(lake, chosen, kinds, keys)
+    if keys is not None:
+        rows = [row for row in rows if key_of_row(row, chosen, kinds) in keys]
+    return _Rows(chosen, kinds, rows)
+
+
+# --- by Great Expectations ------------------------------------------------------------------------
 
 
 def readable(frame: DataFrame) -> DataFrame:
@@ -79,12 +206,19 @@ def readable(frame: DataFrame) -> DataFrame:
     return frame.withColumns({name: F.to_json(F.col(f"`{name}`")) for name in odd}) if odd else frame
 
 
-def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expectation) -> CheckResult:
-    given = wish.arguments.get("column")
+def _judged(
+    batch: Any,
+    form: str,
+    failing: Callable[[Expectation, Any], tuple[str, ...]],
+    subject: CheckedMirror,
+    wish: Expectation,
+) -> CheckResult:
+    mirror, given = subject.mirror, wish.arguments.get("column")
+    assert mirror is not None
     column = given if isinstance(given, str) else None
-    metric = Metric(wish.type, 0.0, name, column=column, severity=wish.severity, detail=_words(wish))
+    metric = Metric(wish.type, 0.0, subject.name, column=column, severity=wish.severity, detail=_words(wish))
     try:
-        result = batch.validate(_expectation(wish, mirror), result_format="BASIC")
+        result = batch.validate(_expectation(wish, mirror), result_format=form)
     except Exception as error:  # a failure of one expectation does not stop the others
         return _broken(metric, f"{type(error).__name__}: {error}")
     complaint = _complaint(result.exception_info)
@@ -93,10 +227,7 @@ def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expec
     verdict = _verdict(metric, result)
     if verdict.state == PASS:
         return verdict
-    there = next((one.column for one in mirror.columns if one.name == column), column)
-    return replace(
-        verdict, metric=replace(verdict.metric, failing=unexpected.keys(frame, mirror, wish, there))
-    )
+    return replace(verdict, metric=replace(verdict.metric, failing=failing(wish, result)))
 
 
 def _expectation(wish: Expectation, mirror: Mirror) -> Any:

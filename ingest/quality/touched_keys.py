@@ -7,7 +7,7 @@ changes are counted by DuckDB alone (`ingest.quality.many_keys`). A mirror with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +23,7 @@ from ingest.quality.arrow_rows import FOUND, changes_since, mirror_rows, read
 from ingest.quality.catalogue import CHECKS
 from ingest.quality.cell_diff import change_of, key_of_row
 from ingest.quality.key_sql import LARGE, Side
+from ingest.quality.subjects import CheckedMirror
 from ingest.spark.deferred import patience
 
 MOST = 20_000  # changes of all mirrors together
@@ -75,6 +76,15 @@ def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
         for one in simple
         if one.index in counted and not any(n and complains(name) for name, n in counted[one.index].items())
     }
+
+
+def changed(lake: Lake, subject: CheckedMirror, since: int) -> Collection[Key] | None:
+    """The keys of the changes after a batch; None if Spark has to look for them."""
+    lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
+    one = Side(lake, replace(subject, lanes=lanes), since, 0)
+    if not one.lanes or not _is_simple(one) or _changes([one]) > MOST:
+        return None
+    return _states(lake, [one])[0].keys()
 
 
 def complains(check: str) -> bool:

@@ -48,15 +48,16 @@ UNEXPECTED: Mapping[str, Condition] = {
 }
 
 
-def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, column: str | None) -> tuple[str, ...]:
+def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, _result: object = None) -> tuple[str, ...]:
     """Keys as JSON under the source's names; none if they are not known.
 
     Args:
         frame: the tested rows.
         mirror: the mirror of these rows.
         wish: the expectation.
-        column: the expectation's column by its name in the mirror.
     """
+    given = wish.arguments.get("column")
+    column = next((one.column for one in mirror.columns if one.name == given), None)
     condition = UNEXPECTED.get(wish.type.removeprefix(_HEAD))
     if condition is None or column is None or not mirror.keys or wish.arguments.keys() & set(_PARTIAL):
         return ()
