@@ -98,10 +98,20 @@ def _reads(source: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 def _table(one: dict[str, Any]) -> tuple[object, ...]:
     mark = "~" if one["from_a_sample"] else ""
     key = ", ".join(one["keys"]) or "-"
-    by_arrow = one["keys"] and one["action"] in ("create", "change", "fold")
-    way = f"by Spark: {one['why_spark']}" if one["why_spark"] else "by Arrow" if by_arrow else ""
     action = _ACTIONS.get(one["action"], one["action"])
-    return one["table"], action, f"{mark}{one['changes']}", key, _columns(one), one["why"] or way
+    return one["table"], action, f"{mark}{one['changes']}", key, _columns(one), one["why"] or _way(one)
+
+
+def _way(one: dict[str, Any]) -> str:
+    """Who folds a mirror, and what becomes of its files."""
+    if one["why_spark"]:
+        return f"by Spark: {one['why_spark']}"
+    if not one["keys"] or one["action"] not in ("create", "change", "fold"):
+        return ""
+    size, most = _size(one["bytes"]), _size(one["rewrite_budget"])
+    if one["deletion_vectors"]:
+        return f"by Arrow, with deletion vectors: its files of {size} are more than the {most} that may be rewritten"
+    return f"by Arrow, which may rewrite its files of {size} (at most {most})" if one["bytes"] else "by Arrow"
 
 
 def _columns(one: dict[str, Any]) -> str:

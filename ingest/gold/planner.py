@@ -176,10 +176,15 @@ def extent(before: Snapshot) -> int:
     return before.size
 
 
+def budget(pipeline: Pipeline, changes: int) -> int:
+    """The most bytes of a table that are rewritten for that many changes."""
+    given = pipeline.rewrite_budget
+    return min(MOST, max(LEAST, EACH * changes)) if given is None else given
+
+
 def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
     """Why a table of that many bytes is not rewritten for that many changes; empty if it may be."""
-    given = pipeline.rewrite_budget
-    most = min(MOST, max(LEAST, EACH * changes)) if given is None else given
+    most = budget(pipeline, changes)
     return (
         f"its {size} bytes are more than the {most} that {changes} changes may rewrite" if size > most else ""
     )

@@ -16,7 +16,7 @@ from ingest.errors import HeldError
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
-from ingest.gold.planner import FoldPlan, marking, whole_of, work_of
+from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
 from ingest.lake import mirrors, pauses, targets
@@ -46,6 +46,9 @@ class Foreseen:
     left_out: tuple[str, ...] = ()
     changes: int = 0
     why_spark: str = ""  # why Spark folds it instead of Arrow
+    marks: bool = False  # Arrow deletes rows of its files by deletion vectors instead of rewriting the files
+    size: int = 0  # bytes of its files
+    budget: int = 0  # the most bytes that these changes may rewrite without Spark
 
 
 @dataclass(slots=True)
@@ -160,7 +163,14 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     if plan.whole:
         return replace(found, why_spark=_why_again(pipeline, books, ledger, plan))
     work = work_of(pipeline, books, ledger, plan, before, applied)
-    return replace(found, why_spark=marking(pipeline, FoldPlan(plan, books, before, "", work)).why_spark)
+    fold = marking(pipeline, FoldPlan(plan, books, before, "", work))
+    return replace(
+        found,
+        why_spark=fold.why_spark,
+        marks=fold.marks,
+        size=before.size or 0,
+        budget=budget(pipeline, fold.changes),
+    )
 
 
 def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ingest.errors import HeldError
+from ingest.errors import HeldError, counted
 from ingest.gold import apply_spark, collision, keyless, misfits, shaped
 from ingest.gold.batch import Batch, plan_batch
 from ingest.gold.planner import FoldPlan, fold_plan
@@ -86,6 +86,7 @@ class _Stage:
             if plain := [one for one in foreseen if one.work and not one.why_spark]:
                 from ingest.gold.apply_arrow import fold  # few batches need delta-rs
 
+                self.tell("gold", f"folding {counted(len(plain), 'mirror')}")
                 commits = fold(self.lake, plain, self.tell)
             folds = {  # of a refused one, what was read earlier may be out of date
                 path: one

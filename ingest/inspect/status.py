@@ -30,6 +30,8 @@ _NO_ENTRY: Mapping[str, Any] = {
     "keys": [],
     "columns": [],
     "rows": None,
+    "bytes": None,
+    "marked_files": 0,
     "batch": None,
     "version": None,
 }
@@ -101,6 +103,8 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
             for one in mirror.columns
         ],
         "rows": rows,
+        "bytes": snapshot.size if snapshot.exists else None,
+        "marked_files": sum(bool(one.vector) for one in snapshot.files),
         "batch": have,
         "version": snapshot.version if snapshot.exists else None,
     }
@@ -109,7 +113,8 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
 
 def _line(name: str, run: dict[str, Any], found: Mapping[str, Any] = _NO_ENTRY) -> dict[str, Any]:
     """An entry with the state of its last run; CPU time is not known for a mirror that Spark folded."""
-    cpu = json.loads(run.get("counts") or "{}").get(CPU)
+    counts = json.loads(run.get("counts") or "{}")
+    cpu = counts.get(CPU)
     return {
         "table": name,
         **found,
@@ -117,6 +122,7 @@ def _line(name: str, run: dict[str, Any], found: Mapping[str, Any] = _NO_ENTRY) 
         "message": run.get("message") or "",
         "seconds": run.get("seconds"),
         "cpu_seconds": None if cpu is None else cpu / 1000,
+        "rewritten_bytes": counts.get("rewritten_bytes"),
     }
 
 
@@ -168,7 +174,7 @@ def status(lake: Tables) -> dict[str, Any]:
                 "rejected": lane.get("rejected", 0),
                 "message": entry["message"] or gone.get(entry["table"], ""),
                 "seconds": entry["seconds"],
-                "cpu_seconds": entry["cpu_seconds"],
+                **{name: entry[name] for name in ("cpu_seconds", "rewritten_bytes", "bytes", "marked_files")},
             }
         )
     waiting = _open_rejects(lake)

@@ -12,11 +12,17 @@ from ingest.bronze import kafka_settings, native_broker
 from ingest.bronze.offsets import Cluster, Place
 from ingest.cli import dry_run
 from ingest.cli.app import app
+from ingest.cli.plan import _table
 from ingest.config import load
 from ingest.errors import SetupError
+from ingest.inspect.status import status
+from ingest.lake.tables import LakeReader
+from ingest.run import run
 from ingest.silver.preview import decode
+from ingest.spark.deferred import Deferred
 from tests.cli.planning import FILES, HEAD, KAFKA, planned, runner
 from tests.lakes import FORMAT, change, touch
+from tests.shops import never
 
 pytestmark = pytest.mark.usefixtures("no_spark")
 
@@ -309,3 +315,55 @@ def test_without_the_client_java_is_asked_with_a_reason(folder, monkeypatch):
     file = folder / "depot.yaml"
     file.write_text(HEAD + KAFKA, "utf-8")
     assert "pip install 'ingest[kafka]'" in dry_run.why_spark(load(file))
+
+
+def test_it_says_what_becomes_of_files(folder):
+    """Whoever sets `rewrite_budget` wants to know what it does before the run; and what it did, after it."""
+    (folder / "bins-0.jsonl").write_text(change("INSERT", "bins", 0, {"id": "2", "word": "a"}), "utf-8")
+    touch(folder / "bins-0.jsonl")
+    assert "by Arrow" == said_of(folder, "bins")
+    again(folder)
+    (before,) = (one for one in looked(folder) if one["table"] == "depot.bins")
+    size = before["bytes"]
+    assert size > 0
+    assert (size, 0) == (before["rewritten_bytes"], before["marked_files"])
+    (folder / "bins-2.jsonl").write_text(change("UPDATE", "bins", 12, {"id": "1", "word": "d"}), "utf-8")
+    touch(folder / "bins-2.jsonl")
+    assert f"by Arrow, which may rewrite its files of {shown(size)} (at most 4.2 MB)" == said_of(
+        folder, "bins"
+    )
+    little = "rewrite_budget: 1B\n"
+    assert (
+        f"by Arrow, with deletion vectors: its files of {shown(size)} are more than the 1 B that may be rewritten"
+        == said_of(folder, "bins", little)
+    )
+    (planned_,) = (one for one in planned(folder, FILES, little)["tables"] if one["table"] == "depot.bins")
+    assert (True, size, 1) == tuple(
+        planned_[name] for name in ("deletion_vectors", "bytes", "rewrite_budget")
+    )
+    again(folder)
+    (after,) = (one for one in looked(folder) if one["table"] == "depot.bins")
+    assert 1 == after["marked_files"]
+    assert 0 < after["rewritten_bytes"] < after["bytes"] == size + after["rewritten_bytes"]
+
+
+def said_of(folder, table, more=""):
+    """Why, as plan prints it."""
+    (folder / "depot.yaml").write_text(HEAD + FILES + more, "utf-8")
+    (one,) = (one for one in planned(folder, FILES, more)["tables"] if one["table"] == f"depot.{table}")
+    return _table(one)[-1]
+
+
+def again(folder):
+    """A run of the pipeline as it stands."""
+    spark = Deferred(never, "local[2]")
+    assert [] == run(spark, load(folder / "depot.yaml"), ("bronze", "silver", "gold")).failures
+
+
+def looked(folder):
+    """What status says of each mirror."""
+    return status(LakeReader(load(folder / "depot.yaml")))["tables"]
+
+
+def shown(size):
+    return f"{size / 1000:.1f} KB" if size >= 1000 else f"{size} B"
