@@ -46,6 +46,10 @@ class SetupError(IngestError):
     """Java, a jar, a path or a permission is missing; the text names the one command that repairs it."""
 
 
+class StoreError(IngestError):
+    """An object store that cannot be reached, or refuses access."""
+
+
 class LockedError(IngestError):
     """Another live run holds the lake's lock."""
 

@@ -25,7 +25,7 @@ from ingest.change import TableId
 from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.scalars import nearest
-from ingest.errors import command
+from ingest.errors import StoreError, command
 from ingest.formats import ingest_snapshot
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
@@ -86,7 +86,7 @@ def why_spark(pipeline: Pipeline) -> str:
         return f"{pipeline.lake} is not read otherwise."
     try:
         has_lake(pipeline)
-    except stores.StoreError as error:  # Spark may know more of the store than the environment says
+    except StoreError as error:  # Spark may know more of the store than the environment says
         return str(error)
     return ""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.cli import output
-from ingest.errors import ConfigError, IngestError, command
+from ingest.errors import ConfigError, IngestError, StoreError, command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +124,7 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
         for lake in readers if not why else ():
             if not identity.look(lake).table_id and "://" in lake.pipeline.lake:
                 raise _no_lake(lake.pipeline)
-    except stores.StoreError as error:  # Spark may know more of the store than the environment says
+    except StoreError as error:  # Spark may know more of the store than the environment says
         why = [str(error)]
     if why:
         output.note(f"{why[0]} Spark is asked, which takes a while to start.")

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
 from ingest import types
-from ingest.errors import IngestError
+from ingest.errors import IngestError, StoreError
 from ingest.gold import arrow_parts, planner, retyped, tables
 from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
@@ -30,7 +29,7 @@ from ingest.gold.lane import Lane, LaneId, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged
 from ingest.gold.results import MirrorCommit
-from ingest.lake import commits, stores
+from ingest.lake import commits, delta, stores
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
 from ingest.lake.delta import Snapshot
@@ -219,13 +218,7 @@ def _kept(folder: str, before: Snapshot) -> dict[str, pa.BooleanArray]:
     """By file name, the rows that deletion vectors leave."""
     if not any(one.vector for one in before.files):
         return {}
-    options = stores.options_at(folder) or None
-    table = DeltaTable(stores.address(folder), version=before.version, storage_options=options)
-    found = pa.table(table.deletion_vectors())
-    names = (str(one).rpartition("/")[2] for one in found["filepath"].to_pylist())
-    return {
-        name: one.values for name, one in zip(names, found["selection_vector"], strict=True) if one.is_valid
-    }
+    return delta.kept_rows(folder, before.version)
 
 
 def changes_files(lake: Lake, first: int) -> list[str]:
@@ -305,15 +298,15 @@ def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterat
             if parts and all(one.is_made for one in parts):
                 try:
                     parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
-                except stores.StoreError as error:
+                except StoreError as error:
                     parts[0] = replace(parts[0], failed=str(error))
         for path, parts in made.items():
             parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
         yield from made.items()
     finally:
         for work in works:
-            with contextlib.suppress(stores.StoreError):  # `ingest maintain` deletes what is left
-                stores.remove_folder(f"{work.folder}/{folder}")
+            with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
+                stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
 
 
 def _groups(works: Sequence[Work], cores: int) -> list[list[Work]]:
@@ -335,7 +328,7 @@ def _fold_some(files: Sequence[str], works: Sequence[Work]) -> Iterator[Written]
     """Fold some mirrors, one after the other."""
     try:
         rows = read(files, [lane for work in works for lane in work.lanes])
-    except stores.StoreError as error:
+    except StoreError as error:
         return (Written(work.path, failed=str(error)) for work in works)
     return (make(work, rows) for work in works)
 
@@ -392,7 +385,7 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Writt
             counts[COUNTED] = unknown
         if not commits.write(target.work.folder, before, rows, metadata, fold.writer, last):
             return MirrorCommit("another writer has committed to it")
-    except stores.StoreError as error:
+    except StoreError as error:
         return MirrorCommit(failed=str(error))
     except (OSError, IngestError) as error:  # a full disk, for example: the others go on
         return MirrorCommit(f"{type(error).__name__}: {error}")

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from ingest.errors import HeldError
+from ingest.errors import HeldError, StoreError
 from ingest.gold import keyless_arrow
 from ingest.gold.arrow_fold import (
     TYPES,
@@ -97,7 +97,7 @@ def written(work: Work, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
     except conditions.ConditionError as error:  # Spark's tasks ask the same engine
         text = str(error)
         return Written(work.path, held=text) if conditions.FAILED in text else Written(work.path, text)
-    except stores.StoreError as error:
+    except StoreError as error:
         return Written(work.path, failed=str(error))
     except Exception as error:  # whatever it is, Spark handles it, for this mirror only
         return Written(work.path, f"{type(error).__name__}: {error}")
@@ -235,7 +235,7 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
         NotPlain: they take more.
     """
     found = None
-    if stores.size(file) < SAMPLED or _likely_bytes(file) <= most:
+    if stores.at(file).size(file) < SAMPLED or _likely_bytes(file) <= most:
         found = stores.dataset_of([file], schema=stored, format=_PARQUET).to_table()
     if found is None or found.nbytes > most:
         raise _too_much()
@@ -248,7 +248,7 @@ def _too_much() -> NotPlain:
 
 def _likely_bytes(file: str) -> int:
     """What a file's rows take in memory, by the first rows of each row group: a group can only be read whole."""
-    with pq.ParquetFile(stores.opened(file) if "://" in file else file) as parquet:
+    with pq.ParquetFile(stores.at(file).source(file)) as parquet:
         groups = range(parquet.num_row_groups)
         samples = [next(parquet.iter_batches(SAMPLE, row_groups=[group]), None) for group in groups]
         rows = [parquet.metadata.row_group(group).num_rows for group in groups]
@@ -317,7 +317,7 @@ def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
 def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
     """Write a table's rows to a new file in its folder; returns its name and size."""
     name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    file = stores.created(f"{work.folder}/{name}")
+    file = stores.at(work.folder).create(f"{work.folder}/{name}")
     # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
     ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
     pq.write_table(
@@ -327,7 +327,7 @@ def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
         write_statistics=ended,
         store_decimal_as_integer=True,
     )
-    return name, stores.finished(f"{work.folder}/{name}", file)
+    return name, stores.at(work.folder).finish(f"{work.folder}/{name}", file)
 
 
 def _statistics(rows: pa.Table, work: Work) -> str:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Op
+from ingest.errors import StoreError
 from ingest.gold.arrow_files import Gone, Written, apart, columns_of, keyed, wanted, written
 from ingest.gold.arrow_fold import (
     PLACE,
@@ -97,7 +98,7 @@ def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int
             rows = dict(apart(page, lanes))
             for one in dealers:
                 one.add(rows)
-    except stores.StoreError as error:
+    except StoreError as error:
         return [Dealt(work.path, failed=str(error)) for work in works]
     return [one.finished() for one in dealers]
 
@@ -151,7 +152,7 @@ class _Dealer:
                 stores.finished(self.path, self.file)
         except NotPlain as error:
             self.refused = str(error)
-        except stores.StoreError as error:
+        except StoreError as error:
             self.failed = str(error)
         except Exception as error:  # whatever it is, Spark handles it, for this mirror only
             self.refused = f"{type(error).__name__}: {error}"

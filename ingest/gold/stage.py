@@ -23,7 +23,6 @@ from ingest.gold.work import Books
 from ingest.lake import decisions, faults, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.stores import StoreError
 from ingest.spark.deferred import has_started, start
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from ingest.bronze import files
 from ingest.bronze.positions import read_so_far
 from ingest.config import Pipeline
+from ingest.errors import StoreError
 from ingest.lake import decoded_with, identity, mirrors, snapshots, stores, targets
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE, CHECKS, RUNS
@@ -28,7 +29,7 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
     try:
         if not lake.exists(BRONZE.name):
             return None
-    except stores.StoreError:  # Spark may have settings for the store that the environment lacks
+    except StoreError:  # Spark may have settings for the store that the environment lacks
         return None
     identity.check(lake, Seen())
     last = lake.progress("bronze", BRONZE.name)

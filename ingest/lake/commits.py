@@ -7,13 +7,10 @@ attempt, also after another commit was faster: a writer's batch is committed onc
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -24,13 +21,10 @@ from ingest.errors import IngestError
 from ingest.lake import delta, stores
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from ingest.lake.datafiles import Added  # Arrow, which not all callers need
 
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
 _TRIES = 20
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _CHECKPOINT, _MIRROR_CHECKPOINT = 10, 100  # commits, as in Spark and in delta-rs: there are many mirrors
 _ZONELESS, _FEATURE = "timestamp_ntz", "timestampNtz"
 
@@ -45,45 +39,19 @@ def within_reach(path: str) -> bool:
     delta-rs reads %20 in a folder's name as a space, and opens another folder for a backslash: such a lake is left to
     Spark, too.
     """
-    return not _ODD.search(path) and not ("://" in path and stores.why_no_commits(path, writes=False))
+    return not _ODD.search(path) and not stores.why_no_commits(path, writes=False)
 
 
 def takes_commits(lake: str) -> bool:
     """True for a lake where exactly one of two writers can create a file."""
-    return not stores.why_no_commits(lake) if "://" in lake else _has_links(lake)
+    return not stores.why_no_commits(lake)
 
 
 def why_no_commits(lake: str) -> str:
     """Why a lake takes no commits without Spark, as the end of a sentence; empty if it does."""
     if within_reach(lake) and takes_commits(lake):
         return ""
-    if "://" in lake and (why := stores.why_no_commits(lake)):
-        return why
-    if not within_reach(lake):
-        return "delta-rs takes the lake's name for another"
-    return "the lake's file system has no hard links, without which Arrow commits nothing"
-
-
-@lru_cache
-def _has_links(folder: str) -> bool:
-    """True for a file system with hard links: only they give a name to exactly one of two writers.
-
-    Some mounts of object stores have none. For a folder that does not exist yet, its parent decides.
-    """
-    place = Path(folder)
-    while not place.is_dir():
-        place = place.parent
-    one, other = (place / f".{uuid.uuid4()}.tmp" for _ in range(2))
-    try:
-        one.touch()
-        os.link(one, other)
-    except OSError as error:
-        return error.errno not in _NO_LINKS  # the writer reports a folder that cannot be written
-    finally:
-        for file in (one, other):
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
-    return True
+    return stores.why_no_commits(lake) or "delta-rs takes the lake's name for another"
 
 
 def create(
@@ -93,14 +61,15 @@ def create(
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import CommitFailedError
 
+    store = stores.at(path)
     with contextlib.suppress(CommitFailedError):  # another run was faster: the table exists
         DeltaTable.create(
-            stores.address(path),
+            store.address(path),
             schema=Schema.from_json(schema),
             mode="ignore",
             partition_by=list(partition_by),
             configuration=dict(properties),
-            storage_options=stores.options_at(path) or None,
+            storage_options=dict(store.options) or None,
             commit_properties=CommitProperties({"userMetadata": metadata}, max_commit_retries=0),
         )
     stores.unsettle(path)
@@ -170,9 +139,10 @@ class Staged(NamedTuple):
 
     def link(self, path: str) -> None:
         """Give its files a second name in the folder of another table, whose commit may name them then."""
-        _begin(path)
+        store = stores.at(path)
+        store.begin(path)
         for one in self.state.files:
-            stores.link(f"{self.folder}/{one.place}", f"{path}/{one.place}")
+            store.link(f"{self.folder}/{one.place}", f"{path}/{one.place}")
 
 
 class NewRows(NamedTuple):
@@ -195,7 +165,7 @@ def write(path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer
     Returns:
         False if another commit was faster: nothing is committed then.
     """
-    _begin(path)
+    stores.at(path).begin(path)
     if not _put(path, state.version + 1, _changing(path, state, rows, metadata, writer, batch)):
         return False
     _checkpoint(path, state.version + 1, _MIRROR_CHECKPOINT)
@@ -273,7 +243,7 @@ def _with_vector(path: str, one: delta.DataFile, vector: Mapping[str, Any]) -> I
     stats = orjson.loads(one.stats)
     if vector["cardinality"] < stats["numRecords"]:
         loose = orjson.dumps({**stats, "tightBounds": False}).decode()
-        written_at = stores.written_at(f"{path}/{one.place}")
+        written_at = stores.at(path).written_at(f"{path}/{one.place}")
         added = _add(Added(one.place, one.size, dict(one.partition), loose, written_at))
         yield {"add": {**added["add"], "deletionVector": vector}}
 
@@ -355,30 +325,7 @@ def _add(one: Added) -> dict[str, Any]:
 def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
     """Write a log entry atomically, unless it exists; what a killed process leaves does not have an entry's name."""
     entry = b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in actions)
-    if "://" in path:
-        return stores.put_new(f"{path}/_delta_log/{version:020d}.json", entry)
-    log = Path(path, "_delta_log")
-    whole = log / f".{uuid.uuid4()}.tmp"
-    try:
-        whole.write_bytes(entry)
-        os.link(whole, log / f"{version:020d}.json")
-    except FileExistsError:
-        return False
-    finally:
-        whole.unlink(missing_ok=True)
-    return True
-
-
-def _begin(path: str) -> None:
-    """Make a table's folders; a store has none."""
-    if "://" not in path:
-        Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
-
-
-def _table(path: str) -> DeltaTable:
-    from deltalake import DeltaTable
-
-    return DeltaTable(stores.address(path), storage_options=stores.options_at(path) or None)
+    return stores.at(path).put_new(f"{path}/_delta_log/{version:020d}.json", entry)
 
 
 def _checkpoint(path: str, version: int, every: int = _CHECKPOINT) -> None:
@@ -388,13 +335,11 @@ def _checkpoint(path: str, version: int, every: int = _CHECKPOINT) -> None:
     from deltalake.exceptions import DeltaError
 
     if version and version % every == 0:
-        # the checksum that Hadoop's client keeps for a file it wrote: it would report another writer's file as damaged
-        if "://" not in path:
-            Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
+        stores.at(path).begin_checkpoint(path)
         with contextlib.suppress(DeltaError, OSError):  # the commit is written, and the next one tries again
-            _table(path).create_checkpoint()
+            stores.table(path).create_checkpoint()
 
 
 def clean(path: str) -> None:
     """Drop log entries older than the retention, except those that a newer version needs."""
-    _table(path).cleanup_metadata()
+    stores.table(path).cleanup_metadata()

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ingest.errors import StoreError
 from ingest.lake import stores
 
 _GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
@@ -192,7 +193,7 @@ class _File:
     def _opened(self) -> pq.ParquetWriter:
         folders = [f"{quote(name)}={quote(value or _NO_VALUE)}" for name, value in self.partition.items()]
         self.path = "/".join([*folders, f"part-{uuid.uuid4()}.zstd.parquet"])
-        self.file = stores.created(self.place)
+        self.file = stores.at(self.place).create(self.place)
         names = self.stored.names
         self.bounds = {name: _Bounds() for name in self.layout.statistics if name in names}
         repeated = [name for name in self.layout.repeated if name in names]
@@ -209,7 +210,7 @@ class _File:
             self._flush()
         assert self.writer is not None
         self.writer.close()
-        size = stores.finished(self.place, self.file)
+        size = stores.at(self.place).finish(self.place, self.file)
         short = {name: one for name, one in self.bounds.items() if one.is_short}
         stats = {
             "numRecords": self.rows,
@@ -225,8 +226,8 @@ class _File:
         if self.writer is not None:
             with contextlib.suppress(Exception):
                 self.writer.close()
-            with contextlib.suppress(OSError, stores.StoreError):
-                stores.remove(self.place)
+            with contextlib.suppress(OSError, StoreError):
+                stores.at(self.place).remove(self.place)
 
 
 def written(layout: Layout, rows: pa.Table | pa.RecordBatch) -> list[Added]:
@@ -262,7 +263,7 @@ class FilePart:
     def _open(self) -> Iterator[pq.ParquetFile]:
         """Open the file; errors name it."""
         try:
-            file = stores.opened(self.path) if "://" in self.path else self.path
+            file = stores.at(self.path).source(self.path)
             with pq.ParquetFile(
                 file, coerce_int96_timestamp_unit="us"
             ) as found:  # as other writers store times

@@ -12,14 +12,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import orjson
 
 from ingest.errors import IngestError
 from ingest.lake import duck, stores
-from ingest.lake.stores import Place, StoredPath
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _COMMIT = re.compile(r"(\d{20})\.json\Z")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet\Z")
@@ -127,8 +129,8 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
     Raises:
         UnreadableError: the log is damaged, no longer has the version, or uses something that is not supported here.
     """
-    log = stores.place(folder) / "_delta_log"
-    if version is None and isinstance(log, StoredPath) and (found := _newer(folder, log)) is not None:
+    log = f"{folder}/_delta_log"
+    if version is None and (found := _newer(folder, log)) is not None:
         return found
     commits, checkpoints = _listed(log, version)
     if version is None and not commits and not checkpoints:
@@ -142,23 +144,25 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
         )
     newest = commits.get(last) or checkpoints[last][0]
     parts = (*checkpoints.get(first, ()), *(commits[number] for number in needed))
-    identity = _identity(log / newest)
+    identity = _identity(f"{log}/{newest}")
     if version is not None:
         return _read(folder, last, parts, identity)
-    seen = _last.get(str(log))
-    if seen is None or (seen.version, seen.newest, seen.identity) != (last, log / newest, identity):
+    seen = _last.get(log)
+    if seen is None or (seen.version, seen.newest, seen.identity) != (last, newest, identity):
         state = _continued(log, last) or _whole(log, parts)
-        seen = _last[str(log)] = _Seen(last, log / newest, identity, state, state.snapshot(folder, last))
+        seen = _last[log] = _Seen(last, newest, identity, state, state.snapshot(folder, last))
     return seen.snapshot
 
 
-def _newer(folder: str, log: StoredPath) -> Snapshot | None:
+def _newer(folder: str, log: str) -> Snapshot | None:
     """The state of a table in a store from what was read of it before; None if its log has to be listed whole."""
-    seen = _last.get(str(log))
-    if seen is not None and log.is_settled:
+    store, seen = stores.at(folder), _last.get(log)
+    if seen is None:
+        return None
+    if store.is_settled(log):
         return seen.snapshot
-    there = None if seen is None else log.since(seen.newest.name)
-    if seen is None or there is None or _marks(there.get(seen.newest.name)) != seen.identity:
+    there = store.since(log, seen.newest)
+    if there is None or _marks(there.get(seen.newest)) != seen.identity:
         return None
     last = max((int(found[1]) for found in map(_COMMIT.match, there) if found), default=seen.version)
     if last == seen.version:
@@ -167,17 +171,17 @@ def _newer(folder: str, log: StoredPath) -> Snapshot | None:
     state = seen.state.copy()
     try:
         for number in range(seen.version + 1, last + 1):
-            state.take(_actions(log / f"{number:020d}.json"))
+            state.take(_actions(f"{log}/{number:020d}.json"))
     except FileNotFoundError:
         return None
     found = state.snapshot(folder, last)
-    _last[str(log)] = _Seen(last, log / name, _marks(there[name]), state, found)
+    _last[log] = _Seen(last, name, _marks(there[name]), state, found)
     return found
 
 
-def _identity(file: Place) -> tuple[int, ...]:
+def _identity(file: str) -> tuple[int, ...]:
     """A value that changes whenever the file does."""
-    return _marks(file.stat())
+    return _marks(stores.at(file).stat(file))
 
 
 def _marks(found: os.stat_result | None) -> tuple[int, ...]:
@@ -187,29 +191,29 @@ def _marks(found: os.stat_result | None) -> tuple[int, ...]:
 @lru_cache(maxsize=256)
 def _read(folder: str, version: int, parts: tuple[str, ...], _identity: tuple[int, ...]) -> Snapshot:
     """The state at a version that was asked for; cached while its newest file is the same."""
-    log = stores.place(folder) / "_delta_log"
+    log = f"{folder}/_delta_log"
     return (_continued(log, version) or _whole(log, parts)).snapshot(folder, version)
 
 
-def _whole(log: Place, parts: Iterable[str]) -> _State:
+def _whole(log: str, parts: Iterable[str]) -> _State:
     """The state after all parts of a log."""
     state = _State()
     for name in parts:
-        state.take(_actions(log / name) if name.endswith(".json") else _checkpoint(log / name))
+        state.take((_actions if name.endswith(".json") else _checkpoint)(f"{log}/{name}"))
     return state
 
 
-def _continued(log: Place, version: int) -> _State | None:
+def _continued(log: str, version: int) -> _State | None:
     """The cached state plus the commits since; None if the log has to be read from its checkpoint."""
-    seen = _last.get(str(log))
+    seen = _last.get(log)
     if seen is None or seen.version > version:
         return None
     try:
-        if _identity(seen.newest) != seen.identity:  # another table is there now
+        if _identity(f"{log}/{seen.newest}") != seen.identity:  # another table is there now
             return None
         state = seen.state.copy()
         for number in range(seen.version + 1, version + 1):
-            state.take(_actions(log / f"{number:020d}.json"))
+            state.take(_actions(f"{log}/{number:020d}.json"))
     except FileNotFoundError:
         return None
     return state
@@ -221,15 +225,15 @@ def actions(folder: str, version: int) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: the log no longer has it.
     """
-    return list(_actions(stores.place(folder) / "_delta_log" / f"{version:020d}.json"))
+    return list(_actions(f"{folder}/_delta_log/{version:020d}.json"))
 
 
 def commits(folder: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The log's versions with the ``userMetadata`` of each commit, the newest first."""
-    log = stores.place(folder) / "_delta_log"
+    log = f"{folder}/_delta_log"
     found, _ = _listed(log, None)
     for number in sorted(found, reverse=True):
-        yield number, metadata_of(list(_actions(log / found[number])))
+        yield number, metadata_of(list(_actions(f"{log}/{found[number]}")))
 
 
 def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
@@ -245,15 +249,11 @@ def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
     return {}
 
 
-def _listed(log: Place, version: int | None) -> tuple[dict[int, str], dict[int, list[str]]]:
+def _listed(log: str, version: int | None) -> tuple[dict[int, str], dict[int, list[str]]]:
     """The names of a log's commits and complete checkpoints, by version, up to one."""
     commits: dict[int, str] = {}
     parts: dict[int, dict[tuple[int, int], str]] = {}
-    try:
-        names = stores.names(log)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}, {}
-    for name in names:
+    for name in stores.at(log).names(log):
         if found := _COMMIT.match(name):
             commits[int(found[1])] = name
         elif found := _CHECKPOINT.match(name):
@@ -269,21 +269,21 @@ def _listed(log: Place, version: int | None) -> tuple[dict[int, str], dict[int, 
     return commits, whole
 
 
-def _actions(path: Place) -> Iterator[dict[str, Any]]:
+def _actions(path: str) -> Iterator[dict[str, Any]]:
     try:
-        for line in path.read_bytes().split(b"\n"):  # names may contain other line breaks
+        for line in stores.at(path).read(path).split(b"\n"):  # names may contain other line breaks
             if line:
                 yield orjson.loads(line)
     except orjson.JSONDecodeError:
         raise UnreadableError(f"the table's log is damaged at {path}") from None
 
 
-def _checkpoint(path: Place) -> Iterator[dict[str, Any]]:
+def _checkpoint(path: str) -> Iterator[dict[str, Any]]:
     """The actions of a checkpoint that describe the table's state."""
     rows = duck.rows(
         "SELECT txn.appId AS app, txn.version AS number, metaData AS meta, protocol, add.path AS path, "
         "add.size AS size, add.partitionValues AS partition, add.stats AS stats, add.deletionVector AS vector "
-        f"FROM read_parquet({duck.text(str(path))}) "
+        f"FROM read_parquet({duck.text(path)}) "
         "WHERE txn IS NOT NULL OR metaData IS NOT NULL OR protocol IS NOT NULL OR add IS NOT NULL"
     )
     for row in rows:
@@ -369,7 +369,7 @@ class _Seen:
     """A log as last read; of older versions nothing is kept, for a service sees many."""
 
     version: int
-    newest: Place
+    newest: str  # the name of its newest file
     identity: tuple[int, ...]
     state: _State
     snapshot: Snapshot
@@ -391,19 +391,25 @@ def _vector(found: Mapping[str, Any]) -> str:
     return f"{found['storageType']}{found['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
 
 
+def kept_rows(folder: str, version: int) -> dict[str, pa.BooleanArray]:
+    """By file, as its path under the folder: which of its rows deletion vectors leave. Files without one are missing."""
+    import pyarrow as pa
+
+    found, prefix = (
+        pa.table(stores.table(folder, version).deletion_vectors()),
+        stores.at(folder).prefix(folder),
+    )
+    paths = (
+        unquote(one.removeprefix("file://")).rpartition(prefix)[2] for one in found["filepath"].to_pylist()
+    )
+    return {
+        path: one.values for path, one in zip(paths, found["selection_vector"], strict=True) if one.is_valid
+    }
+
+
 def deleted_rows(folder: str, version: int) -> dict[str, list[int]]:
     """The rows that deletion vectors remove from a table's files, by the file's path under the folder."""
-    from deltalake import DeltaTable
+    import pyarrow.compute as pc
 
-    found: dict[str, list[int]] = {}
-    table = DeltaTable(
-        stores.address(folder), version=version, storage_options=stores.options_at(folder) or None
-    )
-    root = stores.root_of(folder)
-    for batch in table.deletion_vectors():
-        for path, mask in zip(
-            batch["filepath"].to_pylist(), batch["selection_vector"].to_pylist(), strict=True
-        ):
-            place = unquote(path.removeprefix("file://")).rpartition(root)[2]
-            found[place] = [row for row, keep in enumerate(mask) if not keep]
-    return found
+    kept = kept_rows(folder, version).items()
+    return {path: pc.indices_nonzero(pc.invert(mask)).to_pylist() for path, mask in kept}

@@ -7,7 +7,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -214,8 +214,8 @@ class Lake(Tables):
                 commits.add_columns(self.path(schema.name), fields, self.metadata())
             elif missing:
                 columns = schema.part_ddl(*missing)
-                self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
-                stores.unsettle(self.path(schema.name))
+                with self.spark_writes(schema.name):
+                    self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
             self._known.add(schema.name)
         return state
 
@@ -232,22 +232,30 @@ class Lake(Tables):
     def _save(
         self, writing: DataFrameWriter, name: str, metadata: str, writer: str = "", batch: int = 0
     ) -> None:
-        """Write rows by Spark, guarded if a writer is given; what was known of the table's log is old then."""
+        """Write rows by Spark, guarded if a writer is given."""
         if writer:
             writing = writing.option("txnAppId", writer).option("txnVersion", batch)
-        writing.option("userMetadata", metadata).save(self.path(name))
-        stores.unsettle(self.path(name))
+        with self.spark_writes(name):
+            writing.option("userMetadata", metadata).save(self.path(name))
+
+    @contextmanager
+    def spark_writes(self, name: str) -> Iterator[None]:
+        """While Spark writes to a product table: what was known of its log is old afterwards."""
+        try:
+            yield
+        finally:
+            stores.unsettle(self.path(name))
 
     @property
     def is_local(self) -> bool:
         """True if logs are read without Spark: the lake is in a folder, or in a store that takes Arrow's commits."""
         lake = self.pipeline.lake
-        return commits.within_reach(lake) and ("://" not in lake or commits.takes_commits(lake))
+        return commits.within_reach(lake) and (not stores.is_stored(lake) or commits.takes_commits(lake))
 
     @property
     def is_folder(self) -> bool:
         """True if the lake is a folder of this machine."""
-        return "://" not in self.pipeline.lake and self.is_local
+        return not stores.is_stored(self.pipeline.lake) and self.is_local
 
     @property
     def takes_commits(self) -> bool:

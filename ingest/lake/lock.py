@@ -22,8 +22,9 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from ingest.errors import IngestError, LockedError, SetupError, first_line
-from ingest.lake import stores
+from ingest.errors import IngestError, LockedError, SetupError, StoreError
+from ingest.lake import hadoop, stores
+from ingest.lake.hadoop import SmallFiles
 
 NAME = "_ingest.lock"
 HEARTBEAT = 10.0  # seconds between two heartbeats in a store
@@ -32,7 +33,6 @@ ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
 _MOMENT = 1.0  # seconds to retry reading a lock without a holder's name
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
 _signed: dict[int, dict[str, Any]] = {}  # this process' locks of folders: their open files and holders
-_ONLY_IF_NEW = "fs.option.create.conditional.overwrite"  # S3A: the store itself refuses a second writer
 
 
 @contextlib.contextmanager
@@ -43,11 +43,11 @@ def held(lake: str, what: str) -> Iterator[None]:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    if "://" not in lake:
+    if not stores.is_stored(lake):
         with _held_file(lake, what):
             yield
         return
-    with _held_object(StoredFile(lake) if stores.why_no_commits(lake) else StoredObject(lake), what):
+    with _held_object(hadoop.small_files(lake), lake, what):
         yield
 
 
@@ -64,10 +64,10 @@ def check(lake: str) -> None:
         LockedError: a live run holds the lake.
         SetupError: the lake cannot be written.
     """
-    if "://" in lake:
-        with contextlib.suppress(stores.StoreError):
+    if stores.is_stored(lake):
+        with contextlib.suppress(StoreError):
             if not stores.why_no_commits(lake, writes=False):
-                _refuse_held(StoredObject(lake))
+                _refuse_held(hadoop.small_files(lake), lake)
     else:
         file, left = _locked(lake)
         if not left:  # else `held` waits for the rest of the dead run
@@ -121,7 +121,7 @@ def _held_file(lake: str, what: str) -> Iterator[None]:
 
 def _sign(file: int, holder: dict[str, Any]) -> None:
     os.ftruncate(file, 0)
-    os.pwrite(file, json.dumps(holder).encode(), 0)
+    os.pwrite(file, _text(holder), 0)
     _signed[file] = holder
 
 
@@ -201,183 +201,52 @@ def _runs(jvm: dict[str, Any]) -> bool:
     return False
 
 
-# --- a lake that only Spark's clients reach -----------------------------------------------------
+# --- a lake in a store ----------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _held_object(lock: StoredFile | StoredObject, what: str) -> Iterator[None]:
-    mine = _holder(what)
-    if not lock.create(mine):
-        _refuse_held(lock, mine["token"])
-        lock.replace(mine)
-        if _parsed(lock.read()).get("token") != mine["token"]:
-            raise LockedError(f"Another run took over the lake {lock.lake} at the same moment: run again.")
+def _held_object(store: SmallFiles, lake: str, what: str) -> Iterator[None]:
+    path, mine = _path(lake), _holder(what)
+    if not store.put_new(path, _text(mine)):  # of two runs at once the store admits one, if it can
+        _refuse_held(store, lake)
+        store.write(path, _text(mine))
+        if _read(store, path).get("token") != mine["token"]:
+            raise LockedError(f"Another run took over the lake {lake} at the same moment: run again.")
     stop = threading.Event()
-    beat = threading.Thread(target=_beat, args=(lock, mine, stop), daemon=True)
+    beat = threading.Thread(target=_beat, args=(store, path, mine, stop), daemon=True)
     beat.start()
     try:
         yield
     finally:
         stop.set()
         beat.join(timeout=HEARTBEAT)
-        if _parsed(lock.read()).get("token") == mine["token"]:
-            lock.remove(lock.path)
+        if _read(store, path).get("token") == mine["token"]:
+            with contextlib.suppress(StoreError, SetupError):
+                store.remove(path)
 
 
-def _refuse_held(lock: StoredFile | StoredObject, token: str = "") -> None:
+def _refuse_held(store: SmallFiles, lake: str) -> None:
     """Refuse a lake whose holder is alive, or has died too recently to be sure."""
-    age, holder = lock.age(token), _parsed(lock.read())
+    path = _path(lake)
+    age, holder = store.age(path), _read(store, path)
     if age is not None and age < STALE:
-        raise _in_use(lock.lake, holder, f"another run, whose lock {lock.path} is damaged")
+        raise _in_use(lake, holder, f"another run, whose lock {path} is damaged")
 
 
-def _beat(lock: StoredFile | StoredObject, mine: dict[str, Any], stop: threading.Event) -> None:
+def _beat(store: SmallFiles, path: str, mine: dict[str, Any], stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT):
         with contextlib.suppress(OSError, IngestError):  # the next heartbeat may succeed
-            if _parsed(lock.read()).get("token") != mine["token"]:
+            if _read(store, path).get("token") != mine["token"]:
                 return
-            lock.replace(mine)
+            store.write(path, _text(mine))
 
 
-class StoredObject:
-    """The lock's file in a store that admits one of two writers, without Spark."""
-
-    def __init__(self, lake: str) -> None:
-        self.lake = lake.rstrip("/")
-        self.path = _path(lake)
-
-    def create(self, holder: dict[str, Any]) -> bool:
-        """Take the lock if it is free; of two runs at once the store admits one."""
-        stores.unsettle(self.lake)  # another run may have written until now
-        return stores.put_new(self.path, json.dumps(holder).encode())
-
-    def age(self, _token: str) -> float | None:
-        """Seconds since the lock was written, by the clock of the store; None if it is gone."""
-        return stores.age(self.path)
-
-    def read(self) -> bytes:
-        """The lock's content; empty if there is none."""
-        with contextlib.suppress(FileNotFoundError):
-            return stores.contents(self.path)
-        return b""
-
-    def replace(self, holder: dict[str, Any]) -> None:
-        """Overwrite the holder."""
-        stores.write(self.path, json.dumps(holder).encode())
-
-    def remove(self, path: str) -> None:
-        """Delete the lock, if it can be."""
-        with contextlib.suppress(stores.StoreError):
-            stores.remove(path)
+def _text(holder: dict[str, Any]) -> bytes:
+    return json.dumps(holder).encode()
 
 
-class StoredFile:
-    """The lock's file, through Hadoop's client of the running session: no credentials or jars of its own.
-
-    HDFS refuses a second lock, and so does a store that supports ``If-None-Match``; elsewhere two runs that start at
-    the same moment may both begin, and Delta's identifiers keep them apart.
-    """
-
-    def __init__(self, lake: str) -> None:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.builder.getOrCreate()
-        self._jvm: Any = spark._jvm
-        self._error = Py4JError
-        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
-        self.lake = lake
-        self.path = _path(lake)
-
-    def create(self, holder: dict[str, Any]) -> bool:
-        """Take the lock if it is free; of two runs at once the store admits one, if it can."""
-        with self._reached():
-            if self._at(self.path)[0].exists(self._at(self.path)[1]):
-                return False
-        try:
-            self.write(self.path, json.dumps(holder).encode(), over=False)
-        except SetupError:
-            if self.read():
-                return False
-            raise
-        return True
-
-    def age(self, token: str) -> float | None:
-        """Seconds since the lock was written, by the clock of the store; None if it is gone."""
-        probe = f"{self.path}.{token}"
-        self.write(probe, b"{}")
-        try:
-            now, written = self._written(probe), self._written(self.path)
-        finally:
-            self.remove(probe)
-        return None if now is None or written is None else (now - written) / 1000
-
-    def _written(self, path: str) -> int | None:
-        with contextlib.suppress(OSError, self._error):
-            files, where = self._at(path)
-            return int(files.getFileStatus(where).getModificationTime())
-        return None
-
-    def read(self) -> bytes:
-        """The lock's content; empty if there is none."""
-        with contextlib.suppress(SetupError):
-            return self.content(self.path)
-        return b""
-
-    def replace(self, holder: dict[str, Any]) -> None:
-        """Overwrite the holder."""
-        self.write(self.path, json.dumps(holder).encode())
-
-    def remove(self, path: str) -> None:
-        """Delete a file, if it can be."""
-        with contextlib.suppress(SetupError):
-            self.delete(path)
-
-    def _at(self, path: str) -> tuple[Any, Any]:
-        where = self._jvm.org.apache.hadoop.fs.Path(path)
-        return where.getFileSystem(self._conf), where
-
-    # Other small files of a lake, by their paths.
-
-    def listed(self, folder: str) -> list[str]:
-        """The names of the files in a folder; none if it does not exist."""
-        with self._reached():
-            files, where = self._at(folder)
-            if not files.exists(where):
-                return []
-            return [str(one.getPath().getName()) for one in files.listStatus(where)]
-
-    def content(self, path: str) -> bytes:
-        """The content of a file."""
-        with self._reached():
-            files, where = self._at(path)
-            with contextlib.closing(files.open(where)) as stream:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-
-    def write(self, path: str, data: bytes, *, over: bool = True) -> None:
-        """Write a file, or replace it; without ``over``, only if there is none."""
-        with self._reached():
-            files, where = self._at(path)
-            creation = files.createFile(where).overwrite(over)
-            stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
-            with contextlib.closing(stream):
-                stream.write(bytearray(data))
-
-    def delete(self, path: str) -> None:
-        with self._reached():
-            files, where = self._at(path)
-            files.delete(where, False)
-            if files.exists(where):
-                raise OSError(f"{path} could not be deleted")
-
-    @contextlib.contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, self._error) as error:
-            found = getattr(error, "java_exception", None)
-            text = first_line(found.getMessage() if found is not None else error) or "without a reason"
-            raise SetupError(
-                f"The lake {self.lake} cannot be reached ({text[:300]}): docs/cluster.md says "
-                "which jars and settings a store needs, and which permissions."
-            ) from None
+def _read(store: SmallFiles, path: str) -> dict[str, Any]:
+    """The holder that a lock in a store names; empty if there is none."""
+    with contextlib.suppress(FileNotFoundError, SetupError):
+        return _parsed(store.read(path))
+    return {}

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.lake import commits, shadow, stores
+from ingest.lake import commits, shadow
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Clusters
 from ingest.lake.names import literal, quoted
@@ -100,13 +100,15 @@ def maintain(
             done.messages = _drop(lake, session, bronze_before)
         order = clusters.get(name, Clusters())
         done.refused = order.refused
-        if order.columns and (why := _unordered(lake, session, name, order.columns)):
-            tell(name, why)
-            _join(session, f"{lake.named(name)} ZORDER BY ({', '.join(map(quoted, order.columns))})", done)
-        else:
-            tell(name, "joining small files")
-            _join(session, lake.named(name), done)
-        stores.unsettle(lake.path(name))
+        with lake.spark_writes(name):
+            if order.columns and (why := _unordered(lake, session, name, order.columns)):
+                tell(name, why)
+                _join(
+                    session, f"{lake.named(name)} ZORDER BY ({', '.join(map(quoted, order.columns))})", done
+                )
+            else:
+                tell(name, "joining small files")
+                _join(session, lake.named(name), done)
         clean_log(lake, name)
         if vacuum:
             tell(name, "deleting dead files")

@@ -11,18 +11,17 @@ import datetime as dt
 import json
 import os
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.config.masks import fingerprint
 from ingest.config.model import Sealing
 from ingest.config.scalars import KEY_BYTES, key_bytes
 from ingest.errors import IngestError, SetupError, command, counted
-from ingest.lake import commits, decisions, stores
+from ingest.lake import decisions, hadoop, stores
 from ingest.lake.decisions import KEY_DROPPED, SEALED, Decision
 from ingest.lake.envelope import (
     ID_BYTES,
@@ -36,14 +35,15 @@ from ingest.lake.envelope import (
     unwrapped,
     wrapped,
 )
+from ingest.lake.hadoop import HadoopStore
 from ingest.lake.schemas import BRONZE
+from ingest.lake.stores import Store
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ingest.lake.lake import Lake, Span
-    from ingest.lake.lock import StoredFile
 
 FOLDER = "_seal"
 _END = ".key.json"
@@ -451,112 +451,40 @@ class _Folder:
     """The folder of the keys."""
 
     path: str
+    store: Store | HadoopStore
 
     def names(self) -> list[str]:
         """The names of the key files, oldest day first; none if there is no folder."""
-        return sorted(name for name in self.listed() if name.endswith(_END))
-
-    def listed(self) -> Iterable[str]:
-        """The names of all its files."""
-        raise NotImplementedError
+        return sorted(name for name in self.store.names(self.path) if name.endswith(_END))
 
     def read(self, name: str) -> bytes:
         """A key file's content."""
-        raise NotImplementedError
+        return self.store.read(f"{self.path}/{name}")
 
     def write(self, name: str, data: bytes) -> None:
         """Write a key file for good before anything is sealed with it."""
-        raise NotImplementedError
+        with self._told(
+            name, "written", "nothing was sealed; correct its permissions or its disk, then run again"
+        ):
+            self.store.write_for_good(f"{self.path}/{name}", data)
 
     def remove(self, name: str) -> None:
         """Delete a key file."""
-        raise NotImplementedError
+        with self._told(name, "deleted", "correct its permissions, then type the command again"):
+            self.store.remove(f"{self.path}/{name}")
+
+    @contextmanager
+    def _told(self, name: str, done: str, advice: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise SetupError(
+                f"The key file {self.path}/{name} cannot be {done} ({reason}): {advice}."
+            ) from None
 
 
 def _folder(lake: Tables) -> _Folder:
-    path = f"{lake.pipeline.lake.rstrip('/')}/{FOLDER}"
-    if "://" not in path:
-        return _LocalFolder(path)
-    reached = not hasattr(lake, "spark") or not commits.why_no_commits(lake.pipeline.lake)
-    return _ReachedFolder(path) if reached else _StoredFolder(path)
-
-
-class _LocalFolder(_Folder):
-    def listed(self) -> Iterable[str]:
-        with suppress(FileNotFoundError):
-            return os.listdir(self.path)  # noqa: PTH208 - names alone
-        return []
-
-    def read(self, name: str) -> bytes:
-        return Path(self.path, name).read_bytes()
-
-    def write(self, name: str, data: bytes) -> None:
-        place, made = Path(self.path, name), Path(self.path, f"{name}.{os.getpid()}.tmp")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with made.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            made.replace(place)
-            self._settle()
-        except OSError as error:
-            raise SetupError(
-                f"The key file {place} cannot be written ({error.strerror or error}): nothing was sealed; correct its "
-                "permissions or its disk, then run again."
-            ) from None
-
-    def _settle(self) -> None:
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def remove(self, name: str) -> None:
-        try:
-            Path(self.path, name).unlink(missing_ok=True)
-            self._settle()
-        except OSError as error:
-            raise SetupError(
-                f"The key file {self.path}/{name} cannot be deleted ({error.strerror or error}): correct its "
-                "permissions, then type the command again."
-            ) from None
-
-
-class _ReachedFolder(_Folder):
-    """A folder in a store that is reached without Spark."""
-
-    def listed(self) -> Iterable[str]:
-        return stores.names(stores.place(self.path))
-
-    def read(self, name: str) -> bytes:
-        return stores.contents(f"{self.path}/{name}")
-
-    def write(self, name: str, data: bytes) -> None:
-        stores.write(f"{self.path}/{name}", data)
-
-    def remove(self, name: str) -> None:
-        stores.remove(f"{self.path}/{name}")
-
-
-class _StoredFolder(_Folder):
-    """A folder in a store, through Hadoop's client of the running session."""
-
-    @property
-    def _client(self) -> StoredFile:
-        from ingest.lake.lock import StoredFile
-
-        return StoredFile(self.path)
-
-    def listed(self) -> Iterable[str]:
-        return self._client.listed(self.path)
-
-    def read(self, name: str) -> bytes:
-        return self._client.content(f"{self.path}/{name}")
-
-    def write(self, name: str, data: bytes) -> None:
-        self._client.write(f"{self.path}/{name}", data)
-
-    def remove(self, name: str) -> None:
-        self._client.delete(f"{self.path}/{name}")
+    root = lake.pipeline.lake.rstrip("/")
+    by_run = hasattr(lake, "spark") and stores.is_stored(root)
+    return _Folder(f"{root}/{FOLDER}", hadoop.small_files(root) if by_run else stores.at(root))

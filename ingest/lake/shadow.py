@@ -39,13 +39,10 @@ def clean(lake: Lake) -> int:
 
 
 def _remove(lake: Lake, folder: str) -> None:
-    if lake.is_folder:
-        stores.remove_folder(folder)
-        with contextlib.suppress(OSError):  # another table is rebuilt there
+    if lake.is_folder or lake.takes_commits:
+        stores.at(folder).remove_folder(folder)
+        with contextlib.suppress(OSError):  # another table is rebuilt there, or a store has no folders
             Path(folder).parent.rmdir()
-        return
-    if lake.takes_commits:
-        stores.remove_folder(folder)
         return
     jvm: Any = lake.spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(folder)

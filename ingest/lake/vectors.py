@@ -42,7 +42,7 @@ def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
         whole = [len(vector).to_bytes(4, "big"), vector, zlib.crc32(vector).to_bytes(4, "big")]
         parts += whole
         at += sum(map(len, whole))
-    stores.write(f"{folder}/deletion_vector_{name}.bin", b"".join(parts))
+    stores.at(folder).write(f"{folder}/deletion_vector_{name}.bin", b"".join(parts))
     return found
 
 

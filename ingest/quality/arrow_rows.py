@@ -51,11 +51,13 @@ def _query(table: str, columns: Sequence[str], where: Where, dialect: Dialect) -
 
 def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
     """Read with delta-rs, which supports deletion vectors and skips files by their statistics."""
-    from deltalake import DeltaTable, QueryBuilder  # a heavy import, not needed if Spark has to read
+    from deltalake import QueryBuilder  # a heavy import, not needed if Spark has to read
 
-    path = lake.path(name)
-    table = DeltaTable(stores.address(path), storage_options=stores.options_at(path) or None)
-    found = QueryBuilder().register("t", table).execute(_query("t", columns, where, _RUST))
+    found = (
+        QueryBuilder()
+        .register("t", stores.table(lake.path(name)))
+        .execute(_query("t", columns, where, _RUST))
+    )
     for rows in pa.RecordBatchReader.from_stream(found):
         yield pa.RecordBatch.from_arrays([_plain(column) for column in rows.columns], names=rows.schema.names)
 

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from ingest.config import load
 from ingest.errors import IngestError, LockedError
 from ingest.gold import apply_arrow, planner
-from ingest.lake import commits, delta, lock, stores
+from ingest.lake import commits, delta, lock, object_store, stores
 from ingest.lake.datafiles import Layout, written
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, RUNS
 from ingest.lake.tables import LakeReader
@@ -57,7 +57,7 @@ def proxy(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fa
 @pytest.fixture
 def faulty(proxy: Faulty, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
     """The same, for a process that knows no store yet, and waits for one as little as it can."""
-    monkeypatch.setattr(stores, "_WAITS", (0.0, 0.0))
+    monkeypatch.setattr(object_store, "_WAITS", (0.0, 0.0))
     monkeypatch.setattr(stores, "_stores", {})
     proxy.requests()
     yield proxy
@@ -311,7 +311,7 @@ def test_a_store_that_arrow_cannot_use_is_left_to_spark(
 ) -> None:
     """Of two runs both would commit: such a lake is Spark's, and the plan says why."""
     monkeypatch.setattr(stores, "_PATIENCE", stores._PATIENCE | {"retry_timeout": "1s", "max_retries": "1"})
-    faulty.does(Fault(fault, "PUT", stores.PROBE))
+    faulty.does(Fault(fault, "PUT", object_store.PROBE))
     lake = Lake(tmp_path, f"s3a://lakes/left-{fault}", faulty.url)
     stores.allow(lake.pipeline)
     assert why in commits.why_no_commits(lake.pipeline.lake)

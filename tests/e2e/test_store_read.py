@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ingest.cli import dry_run
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake import stores
+from ingest.lake import object_store, stores
 from ingest.lake.tables import LakeReader
 from tests.e2e.parts import Missing, free_port
 from tests.e2e.store import ACCESS, Store
@@ -174,11 +174,11 @@ def test_rows_taken_out_by_deletion_vectors_are_gone(lake: Written, stored: Path
 @pytest.mark.usefixtures("environment")
 def test_large_files_are_read_in_parts(lake: Written, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of gigabytes must not be fetched for the three columns that a query names."""
-    monkeypatch.setattr(stores, "SMALL", 0)
-    monkeypatch.setattr(stores, "_contents", stores._Contents())
+    monkeypatch.setattr(object_store, "SMALL", 0)
+    monkeypatch.setattr(object_store, "_contents", object_store._Contents())
     for question in ("sql", "sql of rows that are gone", "explain"):
         assert asked(question, lake.file, str(lake.lake)) == asked(question, stored, "s3a://read/depot")
-    assert not stores._contents._kept
+    assert not object_store._contents._kept
 
 
 def test_the_pages_show_it_as_well(lake: Written, stored: Path, store: Store) -> None:

@@ -241,7 +241,7 @@ def test_what_does_not_fit_goes_by_spark(
     assert "" == depot.why_spark
     assert "done" == depot.row(id="2", n="many").run()[0]
     assert "a cell does not fit" in (depot.why_spark or "")
-    monkeypatch.setattr("ingest.lake.commits.takes_commits", lambda _folder: False)
+    monkeypatch.setattr("ingest.lake.stores._has_links", lambda _folder: False)
     assert ("done", "") == depot.row(id="3", n="3").run()
     assert "hard links" in (depot.why_spark or "")
     assert [1, None, 3] == [row["n"] for row in depot.rows()]

@@ -21,6 +21,7 @@ import pytest
 
 from ingest.errors import LockedError, SetupError
 from ingest.lake import lock
+from ingest.lake.hadoop import HadoopStore
 from ingest.lake.lock import check, held
 from tests.timing import PATIENCE, until
 
@@ -267,18 +268,18 @@ def test_a_heartbeat_never_takes_back_a_lost_lock(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that slept for long would write over its successor's lock, and delete it at its end."""
-    beaten, written, replace = threading.Event(), threading.Event(), lock.StoredFile.replace
+    beaten, written, replace = threading.Event(), threading.Event(), HadoopStore.write
     moved: list[bool] = []
 
-    def beat(file: lock.StoredFile, mine: dict[str, Any]) -> None:
+    def beat(store: HadoopStore, path: str, mine: bytes) -> None:
         before = (tmp_path / NAME).stat().st_mtime_ns
-        replace(file, mine)
+        replace(store, path, mine)
         moved.append(before < (tmp_path / NAME).stat().st_mtime_ns)
         beaten.set()
         assert written.wait(PATIENCE)  # the successor comes between two heartbeats, not within one
 
     monkeypatch.setattr(lock, "HEARTBEAT", 0.2)
-    monkeypatch.setattr(lock.StoredFile, "replace", beat)
+    monkeypatch.setattr(HadoopStore, "write", beat)
     with held(f"file://{tmp_path}", "one"):
         assert beaten.wait(PATIENCE)
         write(tmp_path, token="successor")
@@ -295,4 +296,4 @@ def test_a_store_without_its_jars_is_named(spark: SparkSession) -> None:
     with pytest.raises(
         SetupError, match=r"s3a://bucket/lake cannot be reached .*S3AFileSystem.*docs/cluster.md"
     ):
-        lock.StoredFile("s3a://bucket/lake").create({})
+        HadoopStore("s3a://bucket/lake").put_new("s3a://bucket/lake/x", b"")

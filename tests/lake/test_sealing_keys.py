@@ -112,7 +112,7 @@ def test_a_dropped_day_is_gone_and_says_so(
 
     rejects.dismiss(depot.lake(), [reject], "seen", "ann")
     with monkeypatch.context() as killed:
-        killed.setattr(sealing._LocalFolder, "remove", lambda _folder, _name: 1 / 0)
+        killed.setattr(sealing._Folder, "remove", lambda _folder, _name: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             sealing.drop(depot.lake(), "2026-03-14", "killed", "ann")
     assert not sealing.opener(depot.lake()).dropped  # the key is still there
@@ -233,7 +233,7 @@ def test_a_status_needs_no_access_to_the_keys(
         asked.append(folder.path)
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(sealing._LocalFolder, "listed", denied)
+    monkeypatch.setattr(sealing._Folder, "names", denied)
     assert [] == problems(depot)
     assert asked
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ingest.config import Pipeline
-from ingest.lake import stores
-from ingest.lake.stores import StoreError, options_of
+from ingest.errors import StoreError
+from ingest.lake import object_store, stores
+from ingest.lake.stores import options_of
 
 HEAD = "spark.hadoop.fs.s3a."
 KEYS = {f"{HEAD}access.key": "a", f"{HEAD}secret.key": "s"}
@@ -74,12 +75,12 @@ def test_a_path_outside_every_lake_is_not_opened(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(stores, "_stores", {})
     pipeline = Pipeline("p", Path("/p.yaml"), "s3a://bucket/lake", ())
     stores.allow(pipeline)
-    assert "s3a://bucket/lake" == stores._of("s3a://bucket/lake/runs/_delta_log").root
+    assert stores._stores["s3a://bucket/lake"] is stores.at("s3a://bucket/lake/runs/_delta_log")
     for path in ("s3a://bucket/lake2/runs", "s3a://bucket/secret", "s3a://other/lake/runs"):
         with pytest.raises(StoreError, match="read with Spark alone"):
-            stores._of(path)
+            stores.at(path)
     stores.allow(replace(pipeline, lake="s3a://bucket/lake/inner"))
-    assert "s3a://bucket/lake/inner" == stores._of("s3a://bucket/lake/inner/runs").root
+    assert stores._stores["s3a://bucket/lake/inner"] is stores.at("s3a://bucket/lake/inner/runs")
 
 
 def test_what_a_client_says_is_not_shown() -> None:
@@ -87,7 +88,7 @@ def test_what_a_client_says_is_not_shown() -> None:
     said = "Generic S3 error: Server returned non-2xx status code: 403 Forbidden: <AWSAccessKeyId>AKIA1</AWSAccessKeyId>"
     with (
         pytest.raises(StoreError, match=r"cannot be read \(403 Forbidden\)") as caught,
-        stores._said("s3a://b/l"),
+        object_store.said("s3a://b/l"),
     ):
         raise OSError(said)
     assert "AKIA1" not in str(caught.value)
