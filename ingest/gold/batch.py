@@ -82,10 +82,16 @@ def plan_batch(
     names = {job.path: str(job.table) for job in chosen} | {
         path: one.name for path, one in decided.items() if path in lagging and not lake.select
     }
+    awake = [job for job in chosen if job.path not in resting]
+    held = {
+        job.path: Folded(str(job.table), job.path, "held", message=why)
+        for job in awake
+        if (why := servers.another(lake.pipeline, books, job))
+    }
     made = [
-        _planned(lake, books, ledger, job, decided.get(job.path), settled)
-        for job in chosen
-        if job.path not in resting
+        _planned(lake, ledger, job, decided.get(job.path), settled, books.last)
+        for job in awake
+        if job.path not in held
     ]
     paused = [
         Folded(names[path], path, "paused", message=pauses.PAUSED) for path in lake.paused & names.keys()
@@ -97,18 +103,18 @@ def plan_batch(
         [
             *paused,
             *(one for path, one in asleep.items() if path not in lake.paused),
+            *held.values(),
             *(one for one in made if isinstance(one, Folded)),
         ],
     )
 
 
 def _planned(
-    lake: Lake, books: Books, ledger: Ledger, job: Job, known: Mirror | None, settled: int
+    lake: Lake, ledger: Ledger, job: Job, known: Mirror | None, settled: int, last: int
 ) -> Plan | Folded:
     """What a mirror shall be with this batch; its result if that holds it or fails."""
     try:
-        servers.refuse_another(lake.pipeline, books, job)
-        applied = books.applied(job.path)
+        applied = job.applied
         known = known and mirrors.named(lake, known, job.rule)
         # the mirror's log is read only if a policy may need the answer
         asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
@@ -116,7 +122,7 @@ def _planned(
             applied = max(folded(lake, known), applied)
         return decide(
             lake.pipeline, job, known, ledger, applied, max(job.first_rows, settled),
-            partial(lake.exists, job.path), lambda name, last: ask(lake, *name, min(last or books.last, books.last)),
+            partial(lake.exists, job.path), lambda name, upto: ask(lake, *name, min(upto or last, last)),
         )  # fmt: skip
     except HeldError as error:
         return Folded(str(job.table), job.path, "held", message=str(error))

@@ -10,26 +10,25 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ingest.config import Pipeline
-from ingest.errors import HeldError, command
+from ingest.errors import command
 from ingest.gold.work import Books, History, Job
 from ingest.lake.books import Line
 
 ACCEPT = "accept"
 
 
-def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
-    """Check the servers that the new lines of a mirror name.
-
-    Raises:
-        HeldError: within one epoch of a source they differ from the earlier one.
-    """
+def another(pipeline: Pipeline, books: Books, job: Job) -> str:
+    """Why a mirror is held: its new lines name another server than those before them in the same epoch; empty if not."""
     watched = {one.name for one in pipeline.sources if one.server_change != ACCEPT}
-    for name, lines in job.lines.items():
-        if name[0] in watched and any(line.servers for line in lines):
-            _compare(pipeline, books, name[0], books.histories.get(name, History()).servers, lines)
+    told = (
+        _compared(pipeline, books, name[0], books.histories.get(name, History()).servers, lines)
+        for name, lines in job.lines.items()
+        if name[0] in watched and any(line.servers for line in lines)
+    )
+    return next(filter(None, told), "")
 
 
-def _compare(pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]) -> None:
+def _compared(pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]) -> str:
     """Compare with the servers in the books so far, then with the first new line."""
     seen: dict[str, set[str]] = defaultdict(set)
     for server in known:
@@ -38,8 +37,9 @@ def _compare(pipeline: Pipeline, books: Books, source: str, known: set[str], lin
         for server in sorted(line.servers, key=line.servers.__getitem__):  # in order of arrival
             before = seen[_kind(server)]
             if before and server not in before:
-                raise HeldError(_sentence(pipeline, books, source, before, server))
+                return _sentence(pipeline, books, source, before, server)
             before.add(server)
+    return ""
 
 
 def _kind(server: str) -> str:

@@ -277,6 +277,7 @@ class Job:
     path: str
     rule: TableRule
     lines: dict[LaneId, list[Line]] = field(default_factory=dict)
+    applied: int = 0  # the last batch that the mirror has folded, if known without reading its log
     first_rows: int = 0  # the batch of the first rows, or the last one folded if that is later
     differing: frozenset[str] = frozenset()  # what the rules of its tables say otherwise, new lines or not
     lanes: frozenset[LaneId] = frozenset()  # all that have sent rows, if several may feed one mirror
@@ -320,13 +321,13 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         rule, table, path = _route(pipeline, line.table_id)
         if line.table is None or rule.exclude or not (line.changes or line.ddl):
             continue
-        job = found.setdefault(path, Job(table, path, rule))
+        job = found.setdefault(path, Job(table, path, rule, applied=books.applied(path)))
         mine = job.lines.setdefault((line.source, line.table_id), [])
         mine += [line]
     for job in found.values():
         batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
         is_old = any(name in books.histories for name in job.lines)
-        job.first_rows = books.applied(job.path) if is_old else min(batches, default=books.last)
+        job.first_rows = job.applied if is_old else min(batches, default=books.last)
     if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
         for name, (rule, _, path) in routes_of(pipeline, books):
             if path in found:
