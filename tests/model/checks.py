@@ -17,8 +17,9 @@ from ingest.values import instant_micros
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE, Loss
 from tests.formats.one_history.writing import Dialect
 from tests.model import histories, plain, values
-from tests.model.histories import History, history
+from tests.model.histories import history
 from tests.model.parts import Life
+from tests.model.rows import History
 from tests.model.tables import Table
 
 BATCHES = 3

@@ -22,8 +22,9 @@ from ingest.lake.names import mirror_path
 from ingest.quality.arrow_rows import read
 from ingest.result import STAGES
 from tests.model.checks import BATCHES, Capture, Wrong, delivered, differences, told
-from tests.model.histories import History, history
+from tests.model.histories import history
 from tests.model.plain import Mirror
+from tests.model.rows import History
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -354,73 +353,3 @@ def test_times_of_a_mirror_are_read_as_any_writer_stores_them(deprecated: bool, 
         pa.table(rows, work.schema), tmp_path / "one.parquet", use_deprecated_int96_timestamps=deprecated
     )
     assert rows == arrow_files.there(work).to_pydict()
-
-
-TEXTS = (
-    "", " ", "null", "true", "2024-05-01", "2024-05-01T10:00:00Z", "1.50", "-0", "a\nb\r\t", '"quoted" \\ \\"', "\0", "\x1f\x7f",
-    "ä€\U0001f600", "\u2028\u2029\ufeff", "{}", '{"id":"7"}', "]", "x" * 100_000,
-)  # fmt: skip
-
-
-def _page(changes: Sequence[tuple[str, str | None, str | None]]) -> pa.Table:
-    """Changes: what was done, and the images."""
-    ops, before, after = zip(*changes, strict=True)
-    places = [f"{at:05}" for at in range(len(changes))]
-    return pa.table(
-        {"op": ops, "before": pa.array(before, pa.string()), "after": pa.array(after, pa.string()), "order_key": places}
-    )  # fmt: skip
-
-
-def _both(changes: Sequence[tuple[str, str | None, str | None]]) -> tuple[Any, Any]:
-    """The outcomes by columns, and by a look at each change; None for what is left to the latter."""
-    columns = tuple(
-        ColumnWork(name, name, one) for name, one in (("id", "int64"), ("v", "string"), ("w", "date"))
-    )
-    work = Work(
-        "m", "m", ("id",), columns, (LaneWork("s", TableId("yard", None, "depot"), 1, 1, images=True),)
-    )
-    page, [lane] = _page(changes), work.lanes
-    found = arrow_fold.last_images(page, lane, work)
-    one_by_one, _ = arrow_fold.fold(page, lane, work.keys, work.logical)
-    slow = arrow_fold.sources(one_by_one, work).append_column(arrow_fold.PLACE, pa.array(one_by_one.places))
-    return found and found[0].sort_by("id").to_pylist(), slow.sort_by("id").to_pylist()
-
-
-@pytest.mark.parametrize("escaped", [False, True])
-def test_images_read_as_columns_are_the_same(escaped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another reader of JSON that takes a text for a date, or one escape for another, changes cells without a word."""
-    monkeypatch.setattr(arrow_fold, "AT_ONCE", 1)
-    changes: list[tuple[str, str | None, str | None]] = []
-    for at, text in enumerate([*TEXTS, None]):
-        image = json.dumps({"id": str(at), "v": text, "w": "2024-05-01"}, ensure_ascii=escaped)
-        changes.append(("insert", None, image))
-        changes.append(
-            ("update", image, json.dumps({"more": "x", "v": text, "id": str(at)}, ensure_ascii=escaped))
-        )
-    changes += [
-        ("delete", '{"id":"3","v":"gone"}', None),
-        ("delete", '{"id":"4"}', None),
-        ("insert", None, '{"id":"4"}'),
-    ]
-    by_columns, one_by_one = _both(changes)
-    assert by_columns is not None
-    assert one_by_one == [{**row, "w": None if row["%gone"] else row["w"], "v": None if row["%gone"] else row["v"]} for row in by_columns]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("update", '{"id":"1"}', '{"v":"x"}'), ("delete", None, '{"id":"1"}'), ("insert", None, '{"id":"1","v":"\\ud800"}'),
-        ("insert", None, '{"id":"1","w":"2024-5-1"}'),
-    ],
-    ids=["the key is before", "only after", "half a character", "a value that does not fit"],
-)  # fmt: skip
-def test_other_images_are_looked_at_one_by_one(
-    change: tuple[str, str | None, str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What columns do not show is not guessed: a key may be in the other image alone."""
-    monkeypatch.setattr(arrow_fold, "AT_ONCE", 1)
-    work = Work("m", "m", ("id",), tuple(ColumnWork(n, n, t) for n, t in (("id", "int64"), ("v", "string"), ("w", "date"))), ())  # fmt: skip
-    lane = LaneWork("s", TableId("yard", None, "depot"), 1, 1, images=True)
-    assert arrow_fold.last_images(_page([("insert", None, '{"id":"2"}'), change]), lane, work) is None
-    assert arrow_fold.last_images(_page([("insert", None, '{"id":"2"}')]), lane, work) is not None

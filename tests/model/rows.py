@@ -1,0 +1,118 @@
+"""Random changes of rows, and the tables that they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ingest.change import Image
+from tests.formats.one_history.history import Event
+from tests.model import values
+from tests.model.conversions import convert
+from tests.model.parts import NAMES, TABLES, Parts
+from tests.model.source import Source
+from tests.model.tables import Column, Name, Table
+from tests.model.values import RefusedError
+
+
+@dataclass(slots=True)
+class History:
+    """A history: the binlog, the tables that it leaves, and what no message tells of them.
+
+    Only where ``doubts`` notes that may a mirror differ, and then it must say so.
+    """
+
+    number: int
+    source: Source
+    log: list[str] = field(default_factory=list)
+    doubts: dict[Name, set[str]] = field(default_factory=dict)
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+
+    @property
+    def events(self) -> list[Event]:
+        """The binlog, without what its capture has lost."""
+        return [one for one in self.source.events if one.number not in self.lost]
+
+    def doubt(self, table: Table, why: str) -> None:
+        """Note what no message tells of a table."""
+        self.doubts.setdefault((table.database, table.name), set()).add(why)
+
+
+class Rows(Parts):
+    """Draws the changes of one history's rows."""
+
+    history: History
+
+    def create(self, name: str) -> Table:
+        known = self.history.keys.get(name) if self.life.fixed else None
+        key = [
+            Column(one, self.key_type(one), nullable=False)
+            for one in known or self.random.choice((("id",), ("id",), ("id", "day")))
+        ]
+        names = self.random.sample(NAMES, self.random.randint(1, 3))
+        columns = [*key, *(self.column(one) for one in names)]
+        keys = tuple(one.name for one in key)
+        definitions = [self.definition(one) for one in columns]
+        definitions.append(f"PRIMARY KEY ({', '.join(self.quoted(one) for one in keys)})")
+        sql = f"CREATE TABLE {self.named(name)} ({', '.join(definitions)})"
+        self.source.create((self.database, name), columns, keys, self.dressed(sql))
+        self.history.keys[name] = keys
+        return self.source.table((self.database, name))
+
+    def some_table(self) -> Table:
+        tables = [one for one in self.source.known() if not one.name.startswith("_")]
+        if not tables:
+            self.create(self.random.choice(TABLES))
+            return self.some_table()
+        return self.random.choice(tables)
+
+    def new_row(self, table: Table) -> Image:
+        return {one.name: self.value(table, one) for one in table.columns}
+
+    def value(self, table: Table, column: Column) -> str | None:
+        if column.name in table.key:
+            return self.key_value(column)
+        if column.nullable and self.random.random() < 0.2:
+            return None
+        return values.value(column.type, self.random)
+
+    def key_value(self, column: Column) -> str:
+        if column.type.name in values.INTEGERS or column.type.name == "decimal":
+            return convert(str(self.random.randint(1, 9)), values.read("int"), column.type) or "1"
+        if column.type.name == "varchar":
+            return self.random.choice(("A", "a", "b", "ä", "1", "01", "x"))
+        return values.value(column.type, self.random)
+
+    def insert(self, table: Table | None = None) -> None:
+        table = table or self.some_table()
+        self.source.insert(table, [self.new_row(table) for _ in range(self.random.choice((1, 1, 2, 3)))])
+
+    def some_rows(self, table: Table) -> list[int]:
+        if not table.rows:
+            raise RefusedError("no rows")
+        numbers = list(table.rows)
+        return self.random.sample(numbers, min(len(numbers), self.random.choice((1, 1, 1, 2, 3))))
+
+    def update(self) -> None:
+        table = self.some_table()
+        names = [one.name for one in table.columns if one.name not in table.key]
+        if not names:
+            raise RefusedError("nothing but a key")
+        chosen = self.random.sample(names, self.random.randint(1, len(names)))
+        changed = {}
+        for number in self.some_rows(table):
+            new = {name: self.value(table, table.column(name)) for name in chosen}
+            changed[number] = {**table.rows[number], **new}
+        self.source.update(table, changed)
+
+    def move(self) -> None:
+        """An update of the key."""
+        table = self.some_table()
+        number = self.some_rows(table)[0]
+        chosen = self.random.sample(table.key, self.random.randint(1, len(table.key))) if table.key else []
+        new = {name: self.value(table, table.column(name)) for name in chosen}
+        self.source.update(table, {number: {**table.rows[number], **new}})
+
+    def delete(self) -> None:
+        table = self.some_table()
+        self.source.delete(table, self.some_rows(table))
