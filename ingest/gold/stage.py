@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ingest.errors import HeldError, counted
+from ingest.errors import HeldError, StoreError, counted
 from ingest.gold import apply_spark, collision, keyless, misfits, shaped
 from ingest.gold.batch import Batch, plan_batch
 from ingest.gold.planner import FoldPlan, fold_plan
