@@ -327,8 +327,8 @@ def cell_text(column: Column) -> str:
         return f"base64({cell})"
     if kind in ("FLOAT", "DOUBLE"):
         return (
-            f"CASE WHEN isnan({cell}) THEN 'NaN' WHEN isinf({cell}) THEN CASE WHEN {cell} > 0 THEN 'Infinity' "
-            f"ELSE '-Infinity' END ELSE CAST({cell} AS VARCHAR) END"
+            f"CASE WHEN isnan({cell}) THEN 'NaN' WHEN {cell} = CAST('Infinity' AS DOUBLE) THEN 'Infinity' "
+            f"WHEN {cell} = CAST('-Infinity' AS DOUBLE) THEN '-Infinity' ELSE CAST({cell} AS VARCHAR) END"
         )
     text = f"CAST({cell} AS VARCHAR)"
     return f"replace({text}, ' ', 'T') || 'Z'" if kind == "TIMESTAMP" else text

@@ -90,6 +90,11 @@ def _pointer(column: str) -> str:
     return text("/" + column.replace("~", "~0").replace("/", "~1"))
 
 
+def member_named(pointer: str) -> str:
+    """The column that a pointer of `member` names."""
+    return pointer[1:].replace("~1", "/").replace("~0", "~")
+
+
 def texts(values: Iterable[str]) -> str:
     return f"[{', '.join(map(text, values))}]"
 

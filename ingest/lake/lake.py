@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -23,10 +23,14 @@ from ingest.lake import commits, delta, duck, log, stores
 from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, arrow_schema, fitted, table_of, written
 from ingest.lake.delta import UnreadableError, metadata_of
+from ingest.lake.images import image_sql
 from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 Span = tuple[int, int]
@@ -137,7 +141,7 @@ class Lake(Tables):
             return views[-1]
 
         try:
-            return self.spark.sql(sqlglot.transpile(filled(query, named), read="duckdb", write="spark")[0])
+            return self.spark.sql(_of_spark(sqlglot.parse_one(filled(query, named), read="duckdb")))
         finally:
             for view in views:
                 self.spark.catalog.dropTempView(view)
@@ -424,6 +428,26 @@ class Lake(Tables):
     def now(self) -> dt.datetime:
         """The current time, in UTC without a zone: the form of a TIMESTAMP in a UTC session of Spark."""
         return dt.datetime.now(dt.UTC)
+
+
+def _of_spark(query: Expr) -> str:
+    """A query of DuckDB in Spark's SQL, in which the members of images (`duck.member`) are read as `images` does."""
+    from sqlglot import exp, parse_one
+
+    def member(node: Expr) -> Expr:
+        is_cell = isinstance(node, exp.JSONExtractScalar)
+        is_asked = isinstance(node, exp.Anonymous) and node.name.lower() == "json_exists"
+        if not is_cell and not is_asked:
+            return node
+        image, pointer = node.iter_expressions()
+        if not isinstance(pointer, exp.Literal):  # a path, which Spark has, too
+            return node
+        text, name = image.sql("spark"), duck.member_named(pointer.name)
+        if is_cell:
+            return parse_one(f"({image_sql(text, [name])}).{quoted(name)}", read="spark")
+        return parse_one(f"array_contains(json_object_keys({text}), {literal(name)})", read="spark")
+
+    return str(query.transform(member).sql("spark"))
 
 
 def properties_sql(properties: dict[str, str]) -> str:

@@ -14,10 +14,7 @@ from ingest import formats
 from ingest.change import TableId
 from ingest.config import Source
 from ingest.lake import duck
-from ingest.lake.images import image_sql
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal, of_table
-from ingest.lake.schemas import CHANGES
 from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of, same_place, weak_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
@@ -259,21 +256,17 @@ def _unplaced(lake: Lake, lane: CheckedLane, since: int, statements: Sequence[Ma
     lows = new if lane.order_low is None else [*new, lane.order_low]
     if not any(is_weak(key) and order_of(key).phase == 1 for key in lows):
         return 0
-    rows = (
-        f"SELECT op, topic, `partition`, batch, `offset`, {weak_sql('order_key')} AS weak, order_key, note, kind "
-        f"FROM {lake.named(CHANGES.name)} WHERE kind IN ('change', 'ddl') AND batch > {since} AND {_of(lane)}"
+    late = "true" if before else 'f.batch IS NOT NULL AND (r.batch, r."offset") > (f.batch, f."offset")'
+    found = lake.ask(
+        f"""WITH rows AS (SELECT op, topic, "partition", batch, "offset", {weak_sql("order_key")} AS weak, note
+            FROM {{changes}} WHERE kind IN ('change', 'ddl') AND batch > {since} AND {duck.of_lane(lane.source, lane.table)}),
+        places AS (SELECT topic, "partition", batch, "offset", row_number() OVER (
+            PARTITION BY topic, "partition" ORDER BY batch, "offset") AS number FROM rows WHERE NOT weak)
+        SELECT count(*) AS n FROM (SELECT DISTINCT r.batch, r.topic, r."partition", r."offset"
+            FROM rows AS r LEFT JOIN places AS f ON r.topic = f.topic AND r."partition" = f."partition" AND f.number = 1
+            WHERE r.weak AND r.op <> 'read' AND NOT coalesce(r.note LIKE '%null value%', false) AND {late}) AS late"""
     )
-    first = (
-        f"SELECT topic, `partition`, min(struct(batch, `offset`)) AS at FROM ({rows}) WHERE NOT weak "
-        "GROUP BY topic, `partition`"
-    )
-    late = "true" if before else "f.at IS NOT NULL AND struct(r.batch, r.`offset`) > f.at"
-    found = lake.spark.sql(
-        f"SELECT count(DISTINCT r.batch, r.topic, r.`partition`, r.`offset`) AS n FROM ({rows}) r "
-        f"LEFT JOIN ({first}) f ON r.topic = f.topic AND r.`partition` = f.`partition` "
-        f"WHERE r.weak AND r.op <> 'read' AND NOT coalesce(r.note LIKE '%null value%', false) AND {late}"
-    ).first()
-    return int(found["n"]) if found else 0
+    return int(found[0]["n"])
 
 
 # --- rows that were read again, in vain -------------------------------------------------------------
@@ -288,18 +281,18 @@ def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: in
     if lane.order_low > lane.folded_high:
         return 0
     names = [one.name for one in subject.mirror.key_columns]
-    image = image_sql("coalesce(after, before)", names)
-    rows = (
-        f"SELECT batch, op, order_key, coalesce(after, '') AS after, to_json({image}) AS k "
-        f"FROM {lake.named(CHANGES.name)} WHERE kind = 'change' AND op <> 'truncate' AND {_of(lane)}"
+    key = ", ".join(duck.member("coalesce(after, before)", name) for name in names)
+    found = lake.ask(
+        f"""WITH rows AS (SELECT batch, op, order_key, coalesce(after, '') AS after, [{key}] AS k
+            FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(lane.source, lane.table)}),
+        news AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
+            WHERE op = 'read' AND batch > {since} GROUP BY k),
+        olds AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
+            WHERE batch <= {since} AND order_key > {duck.text(lane.order_low)} GROUP BY k)
+        SELECT count(*) AS n FROM news AS n JOIN olds AS o ON n.k = o.k
+        WHERE o.last.order_key > n.last.order_key AND o.last.after <> n.last.after"""
     )
-    found = lake.spark.sql(
-        f"SELECT count(*) AS n FROM (SELECT k, max(struct(order_key, after)) AS r FROM ({rows}) "
-        f"WHERE op = 'read' AND batch > {since} GROUP BY k) n JOIN (SELECT k, max(struct(order_key, after)) AS c "
-        f"FROM ({rows}) WHERE batch <= {since} AND order_key > {literal(lane.order_low)} GROUP BY k) o "
-        "ON n.k = o.k WHERE o.c.order_key > n.r.order_key AND o.c.after <> n.r.after"
-    ).first()
-    return int(found["n"]) if found else 0
+    return int(found[0]["n"])
 
 
 # --- what may belong elsewhere ----------------------------------------------------------------------
@@ -356,11 +349,11 @@ def _set_back(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int)
     )
     found = lake.ask(
         f"""WITH changes AS ({changes}),
-        last AS (SELECT k, unnest(max_by(struct_pack(order_key, event_time, said), order_key))
+        news AS (SELECT k, max(struct_pack(order_key, event_time, said)) AS last
             FROM changes WHERE batch > {since} GROUP BY k),
-        again AS (SELECT k, last.order_key, event_time, min(changes.order_key) AS first
-            FROM last JOIN changes USING (k, event_time, said)
-            WHERE changes.order_key < last.order_key GROUP BY ALL)
+        again AS (SELECT k, n.last.order_key AS order_key, n.last.event_time AS event_time, min(c.order_key) AS first
+            FROM news AS n JOIN changes AS c USING (k)
+            WHERE c.event_time = n.last.event_time AND c.said = n.last.said AND c.order_key < n.last.order_key GROUP BY ALL)
         SELECT count(DISTINCT k) AS n FROM again JOIN changes USING (k)
         WHERE changes.order_key > first AND changes.order_key < again.order_key
         AND changes.event_time > again.event_time"""
@@ -376,7 +369,3 @@ def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int
     query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {duck.of_lane(lane.source, lane.table)}"
     topics = int(lake.ask(query)[0]["n"])
     return topics if topics > 1 else 0
-
-
-def _of(lane: CheckedLane) -> str:
-    return f"source = {literal(lane.source)} AND {of_table(lane.table)}"

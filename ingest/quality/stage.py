@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import functions as F
-
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.config.model import CELLS_CHECKED
@@ -111,8 +109,7 @@ def last_checked(lake: Lake) -> int:
         return 0
     if isinstance(marked := lake.last_marks(CHECKS.name).get(CHECKED), int):
         return marked
-    found = lake.read(CHECKS.name).agg(F.max("batch").alias("batch")).first()
-    return (found["batch"] if found else None) or 0
+    return lake.ask("SELECT max(batch) AS batch FROM {checks}")[0]["batch"] or 0
 
 
 def complaints(

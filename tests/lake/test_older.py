@@ -165,9 +165,10 @@ def test_spark_rebuilds_and_maintains_a_lake_of_an_older_version(
     from ingest.lake.schemas import ALL
 
     file = unpacked(make.WHOLE, with_spark=True)
-    file.write_text(file.read_text("utf-8").replace("rewrite_budget: 4MiB", "rewrite_budget: 0"), "utf-8")
     make.grow(file.parent, 3)
-    lake = go_on(spark, file)
+    go_on(spark, file)
+    file.write_text(file.read_text("utf-8").replace("rewrite_budget: 4MiB", "rewrite_budget: 0"), "utf-8")
+    lake = Lake(spark, load(file))
     names = [path.replace("/", ".") for path in expected(1) if path not in ("depot/pens", "depot/vats")]
     found = rebuild(lake, names, dry_run=False)
     assert {"rebuilt"} == {one.state for one in found}, found

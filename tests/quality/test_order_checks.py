@@ -11,10 +11,12 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import Source
+from ingest.lake import commits
 from ingest.lake.lake import Lake
 from ingest.order import Order, order_key
+from ingest.quality import ledgers, order_checks
 from ingest.quality.order_checks import Arrived, _apart, _topics_under_one_name, unsure
-from ingest.quality.subjects import CheckedLane
+from ingest.quality.subjects import CheckedLane, survey
 from tests.lakes import change, touch
 
 if TYPE_CHECKING:
@@ -209,7 +211,7 @@ PARTS = {
 
 @pytest.mark.spark
 @pytest.mark.e2e
-def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mirror that may be wrong, with all checks green, is the worst of all.
 
     ``cut`` has its TRUNCATE in another file than the rows of its second before it.
@@ -244,3 +246,10 @@ def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path) -> None:
         ("read.t", "old_positions"): "warn",
         ("older.t", "old_positions"): "warn",
     } == found
+    monkeypatch.setattr(commits, "within_reach", lambda _path: False)  # as where only Hadoop reads the log
+    lake = Lake(spark, load(file))
+    books = ledgers.read(lake, 1, 2)
+    chosen = survey(lake, books.lanes).subjects
+    assert {*found} == {
+        (one.mirror, one.check) for one in order_checks.of_mirrors(lake, chosen, 1, books.statements)
+    }

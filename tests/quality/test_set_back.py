@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.lake import commits, duck
+from ingest.lake.lake import Lake
 from ingest.quality import ledgers, order_checks
 from ingest.quality.subjects import survey
 from tests.shops import Shops
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from ingest.config import Pipeline
 
@@ -28,7 +32,8 @@ class Weak(Shops):
     def pipeline(self) -> Pipeline:
         """Over the folder's files."""
         made = super().pipeline
-        return replace(made, sources=(replace(made.sources[0], format=self.format),))
+        source = replace(made.sources[0], format=self.format)
+        return replace(made, sources=(source,), rewrite_budget=4 << 20)
 
 
 class Oms(Weak):
@@ -129,3 +134,32 @@ def test_a_move_that_does_not_find_its_row_is_told(tmp_path: Path) -> None:
     """Its row is deleted first, because the delete of another row with its key comes again, too."""
     batches = ("old", "own", "gone", "move", "another"), ("gone", "move", "another")
     assert ({1: "another", 3: "another"}, 1) == moves(tmp_path, *batches)
+
+
+@pytest.mark.spark
+def test_where_only_spark_reads_the_changes_the_same_is_said(
+    spark: SparkSession, shops: Weak, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query in the words of another engine answers nothing, or everything."""
+    assert ("done", "") == shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11).run()
+    monkeypatch.setattr(commits, "within_reach", lambda _path: False)  # as where only Hadoop reads the log
+    lake = Lake(spark, shops.pipeline)
+    chosen = survey(lake, ledgers.read(lake, 2, lake.decoded()).lanes).subjects
+    metrics = list(order_checks.of_mirrors(lake, chosen, 2, []))
+    assert [("rows_set_back", 1)] == [
+        (one.check, one.observed) for one in metrics if one.check != "old_positions"
+    ]
+    names = "a.b c", "a/b~'x", "id"
+    pair = [duck.member("image", name) for name in names], [duck.has_member("image", name) for name in names]
+    asked = f"SELECT [{', '.join(pair[0])}] AS cells, [{', '.join(pair[1])}] AS has FROM (VALUES "
+    images: list[dict[str, str | None]] = [
+        {"a.b c": "1", "a/b~'x": None},
+        {"id": "7", "a": "x"},
+        {"a/b~'x": "it''s"},
+    ]
+    asked += ", ".join(f"({at}, {duck.text(json.dumps(one))})" for at, one in enumerate(images))
+    asked += ") AS t(number, image) ORDER BY number"
+    there = [
+        {"cells": [one.get(name) for name in names], "has": [name in one for name in names]} for one in images
+    ]
+    assert there == lake.ask(asked) == duck.rows(asked)
