@@ -149,9 +149,18 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
     came = {one.to for one in renames} | {
         one.table for one in statement.effects if one.action == "swap_table"
     }
-    gone = tuple(Effect("drop_table", one.table) for one in renames if one.table not in came)
+    # tables that came in empty: rows repeated before the statement are those of the tables that it took away
+    empty = [one.table for one in first.effects if one.action == "create_table" and one.table in came]
+    gone = [one.table for one in renames if one.table not in came]
+    made = [Effect("drop_table", one) for one in (*gone, *empty)] + [
+        Effect("create_table", one) for one in empty
+    ]
     return replace(
-        statement, effects=gone, decided=statement.decided or first.decided, first=first, since=since
+        statement,
+        effects=tuple(made),
+        decided=statement.decided or first.decided,
+        first=first,
+        since=since,
     )
 
 

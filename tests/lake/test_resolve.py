@@ -318,6 +318,20 @@ def test_a_table_that_was_renamed_away_is_gone_again() -> None:
     assert [] == meant(said(ghost, ghost, at=1714521600), "depot")[1]
 
 
+def test_an_empty_table_that_took_a_name_is_empty_again() -> None:
+    """A rotation delivered again after rows of the old table, but not its CREATE: those rows stayed in the new one."""
+    create, rotated = (
+        "CREATE TABLE hall LIKE depot",
+        "RENAME TABLE depot TO depot_1, hall TO depot",
+    )
+    found = meant(said(create, rotated, rotated, at=1714521600), "depot")[2]
+    assert [("drop_table", "depot"), ("create_table", "depot")] == [one for one in found if one[1] == "depot"]
+    dropped = said(create, "DROP TABLE depot", "RENAME TABLE hall TO depot", at=1714521600)
+    again = meant([*dropped, *dropped[1:]], "depot")[-1]
+    assert [("drop_table", "depot"), ("create_table", "depot")] == [one for one in again if one[1] == "depot"]
+    assert [] == meant(said(create, rotated, rotated, at=1714521600, sequence=(7,)), "depot")[2]
+
+
 def test_a_create_delivered_again_takes_nothing_back() -> None:
     """The key that an ALTER has changed since would be the old one again."""
     create, alter, drop = (

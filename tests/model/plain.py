@@ -23,7 +23,7 @@ from ingest.gold.lane import change_of
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.lake.books import merged_columns
 from ingest.lake.mirrors import Era
-from ingest.lake.resolve import resolved
+from ingest.lake.resolve import SentColumn, resolved
 from ingest.lake.statements import Statement, _effects
 from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
@@ -136,7 +136,8 @@ def mirrors(pipeline: Pipeline, rows: Iterable[dict[str, Any]]) -> dict[TableId,
     sent = [
         (SOURCE, table) for table, one in lanes.items() if any(row["op"] != "truncate" for row in one.changes)
     ]
-    statements = resolved(statements, sent)
+    columns = {table: _columns(lane) for table, lane in lanes.items()}
+    statements = resolved(statements, sent, lambda _source, table: columns.get(table, {}))
     for statement in statements:
         for effect in statement.effects:
             for table in (effect.table, effect.to):
@@ -144,6 +145,17 @@ def mirrors(pipeline: Pipeline, rows: Iterable[dict[str, Any]]) -> dict[TableId,
                     lanes.setdefault(table, Lane())
     found = {table: _folded(pipeline, table, lane, statements) for table, lane in lanes.items()}
     return {table: mirror for table, mirror in found.items() if mirror is not None}
+
+
+def _columns(lane: Lane) -> dict[str, SentColumn]:
+    """The columns that a table's rows have had, as `ingest.lake.lanes` reads them from the books."""
+    found: dict[str, SentColumn] = {}
+    for row in lane.changes:
+        place = row["order_key"]
+        for name, logical in json.loads(row["types"] or "{}").items() if row["op"] != "truncate" else ():
+            low, high, _ = found.get(name, (place, place, ""))
+            found[name] = SentColumn(min(low, place), max(high, place), logical)
+    return found
 
 
 def _table(row: dict[str, Any]) -> TableId:
