@@ -222,6 +222,9 @@ class KeyMarks:
 
     def of(self, rows: pa.RecordBatch) -> tuple[Marks, Marks]:
         """The marks of the keys that each change may concern: from the image after it, and from the image before."""
+        if not self._columns:  # without a key, or by the shard alone
+            every = np.full(rows.num_rows, zlib.crc32(b"", self.seed), np.uint32)
+            return every, every
         after, before = (self._cells(rows.column(name)) for name in ("after", "before"))
         first = self._marks([pc.coalesce(a, b) for a, b in zip(after, before, strict=True)])
         changed = reduce(
