@@ -31,7 +31,7 @@ _NO_ENTRY: Mapping[str, Any] = {
     "columns": [],
     "rows": None,
     "bytes": None,
-    "marked_files": 0,
+    "marked_files": None,
     "batch": None,
     "version": None,
 }
@@ -104,7 +104,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         ],
         "rows": rows,
         "bytes": snapshot.size if snapshot.exists else None,
-        "marked_files": sum(bool(one.vector) for one in snapshot.files),
+        "marked_files": sum(bool(one.vector) for one in snapshot.files) if snapshot.files else None,
         "batch": have,
         "version": snapshot.version if snapshot.exists else None,
     }
