@@ -172,7 +172,11 @@ def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
     if not files:  # a batch of statements alone
         kinds = {"batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us")}
         return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
-    return stores.dataset_of(files, format="parquet").to_table(columns=list(columns), filter=wanted(lanes))
+    return (
+        stores.at(files[0])
+        .dataset(files, format="parquet")
+        .to_table(columns=list(columns), filter=wanted(lanes))
+    )
 
 
 def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
@@ -236,7 +240,7 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
     """
     found = None
     if stores.at(file).size(file) < SAMPLED or _likely_bytes(file) <= most:
-        found = stores.dataset_of([file], schema=stored, format=_PARQUET).to_table()
+        found = stores.at(file).dataset([file], schema=stored, format=_PARQUET).to_table()
     if found is None or found.nbytes > most:
         raise _too_much()
     return found
@@ -265,7 +269,7 @@ def _touched(
     Raises:
         NotPlain: the rows take more memory than so many bytes.
     """
-    dataset = stores.dataset_of([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET)
+    dataset = stores.at(work.folder).dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET)
     [file] = dataset.get_fragments()
     firsts = np.cumsum([0, *(group.num_rows for group in file.row_groups)])
     left = np.ones(firsts[-1], np.bool_)

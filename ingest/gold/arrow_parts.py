@@ -71,7 +71,7 @@ def pieces(files: Sequence[str], lanes: Sequence[LaneWork]) -> list[RowGroup]:
     """The row groups that may hold changes of some lanes."""
     found = []
     for file in files:
-        [whole] = stores.dataset_of([file], format="parquet").get_fragments()
+        [whole] = stores.at(file).dataset([file], format="parquet").get_fragments()
         for part in whole.split_by_row_group(wanted(lanes)):
             found += [RowGroup(file, group.id, group.num_rows) for group in part.row_groups]
     return found
@@ -105,7 +105,7 @@ def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int
 
 def _pages(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:
     for piece in some:
-        [whole] = stores.dataset_of([piece.file], format="parquet").get_fragments()
+        [whole] = stores.at(piece.file).dataset([piece.file], format="parquet").get_fragments()
         pages = whole.subset(row_group_ids=[piece.group]).to_batches(
             columns=list(columns_of(lanes)), filter=wanted(lanes), batch_size=READ_AT_ONCE, batch_readahead=1,
             fragment_readahead=1,
@@ -149,7 +149,7 @@ class _Dealer:
                 self._flush()
             if last and self.writer is not None:
                 self.writer.close()
-                stores.finished(self.path, self.file)
+                stores.at(self.path).finish(self.path, self.file)
         except NotPlain as error:
             self.refused = str(error)
         except StoreError as error:
@@ -178,7 +178,7 @@ class _Dealer:
             return
         if self.writer is None:
             self.path = f"{self.work.folder}/{self.folder}/{uuid.uuid4()}.arrow"
-            self.file = stores.created(self.path)
+            self.file = stores.at(self.path).create(self.path)
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             self.writer = pa.ipc.new_file(self.file, rows.schema, options=options)
         part_of = _parts(rows.select(self.work.key_columns), self.count)
@@ -271,7 +271,7 @@ def _outcomes(work: Work, found: Sequence[Dealt], part: int) -> pa.Table:
 def _batches(found: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
     for one in found:
         if part in one.parts:
-            with pa.ipc.open_file(stores.opened(one.file) if "://" in one.file else one.file) as file:
+            with pa.ipc.open_file(stores.at(one.file).source(one.file)) as file:
                 yield from (file.get_batch(at) for at, number in enumerate(one.parts) if number == part)
 
 

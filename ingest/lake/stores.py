@@ -343,23 +343,3 @@ def register(base: DuckDBPyConnection) -> None:
             return dt.datetime(2000, 1, 1, tzinfo=dt.UTC)  # never: a file of a lake does not change
 
     base.register_filesystem(Files())
-
-
-def created(path: str) -> Any:
-    """A new file for Arrow to write to. `finished` ends it."""
-    return at(path).create(path)
-
-
-def finished(path: str, file: Any) -> int:
-    """End a new file, and return its size in bytes."""
-    return at(path).finish(path, file)
-
-
-def opened(path: str) -> Any:
-    """A data file as Arrow opens it."""
-    return at(path).source(path)
-
-
-def dataset_of(paths: Sequence[str], **how: Any) -> Any:
-    """Some data files of one lake as Arrow's dataset."""
-    return at(paths[0] if paths else "").dataset(paths, **how)
