@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold import evidence
 from ingest.lake import commits, duck
 from ingest.lake.lake import Lake
 from ingest.quality import ledgers, order_checks
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.config import Pipeline
+    from ingest.lake.tables import Tables
 
 
 class Weak(Shops):
@@ -136,14 +138,25 @@ def test_a_move_that_does_not_find_its_row_is_told(tmp_path: Path) -> None:
     assert ({1: "another", 3: "another"}, 1) == moves(tmp_path, *batches)
 
 
+def story(lake: Tables) -> tuple[list[str], evidence.Present]:
+    """A row's changes, and what the mirror holds of it."""
+    mirror = evidence.mirror_of(lake, "shop_1.item")
+    [lane] = evidence.lanes(lake, mirror)
+    found = evidence.rows_of(lake, mirror, lane, ("1",))
+    assert 3 == len(found)
+    return [row["after"] for row in found], evidence.present(lake, mirror, ("1",), None)
+
+
 @pytest.mark.spark
 def test_where_only_spark_reads_the_changes_the_same_is_said(
     spark: SparkSession, shops: Weak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query in the words of another engine answers nothing, or everything."""
     assert ("done", "") == shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11).run()
+    told = story(shops.lake)
     monkeypatch.setattr(commits, "within_reach", lambda _path: False)  # as where only Hadoop reads the log
     lake = Lake(spark, shops.pipeline)
+    assert told == story(lake)
     chosen = survey(lake, ledgers.read(lake, 2, lake.decoded()).lanes).subjects
     metrics = list(order_checks.of_mirrors(lake, chosen, 2, []))
     assert [("rows_set_back", 1)] == [
