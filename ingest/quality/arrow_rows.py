@@ -130,10 +130,10 @@ def _of_keys(mirror: Mirror, keys: Sequence[Key] | None, dialect: Dialect) -> st
     """A condition that holds for the rows of all these keys, and for few others."""
     parts = []
     for i, one in enumerate(mirror.key_columns if keys is not None else ()):
-        name, is_number = dialect.quoted(one.column), one.delta in _WHOLE or one.delta.startswith("DECIMAL")
+        name, is_number = dialect.quoted(one.column), one.delta in WHOLE or one.delta.startswith("DECIMAL")
         # texts and dates in the order of their bytes, as in all engines
         cells = sorted({str(key[i]) for key in keys or ()}, key=Decimal if is_number else None)
-        if one.delta in _WHOLE:
+        if one.delta in WHOLE:
             listed = cells
         elif one.delta == "STRING":
             listed = list(map(dialect.literal, cells))
@@ -149,8 +149,8 @@ def _of_keys(mirror: Mirror, keys: Sequence[Key] | None, dialect: Dialect) -> st
 
 
 _LISTED = 5_000  # cells of a condition: with 30,000 delta-rs overflows its stack, which ends the process
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-FOUND = ("STRING", *_WHOLE, "DATE")  # types of keys whose rows are found without reading all; so are decimals
+WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+FOUND = ("STRING", *WHOLE, "DATE")  # types of keys whose rows are found without reading all; so are decimals
 
 
 _REJECT = (

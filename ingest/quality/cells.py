@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 
 from ingest import formats, types
 from ingest.change import TableId
-from ingest.config import TableRule
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.lake import decisions, duck
@@ -462,9 +461,6 @@ class _Check:
         """True if a key that one lane has deleted may be another one's."""
         return self.subject.merges(self.lake.pipeline)
 
-    def _rule(self, table: TableId) -> TableRule:
-        return rule_for(self.lake.pipeline, table, self.subject.path)
-
     def plan(self) -> list[_Reading]:
         """How each lane's changes are read."""
         self.lanes = [
@@ -577,7 +573,8 @@ class _Check:
         """A mirror without a key: compare all its rows as a multiset."""
         wanted: Counter[keyless_diff.Content] = Counter()
         for one in self.lanes:
-            appends = self._rule(one.lane.table).no_key == "append"
+            rule = rule_for(self.lake.pipeline, one.lane.table, self.subject.path)
+            appends = rule.no_key == "append"
             changes, *_ = one.sample.chosen()
             wanted += keyless_diff.folded(one.history(changes, linked=True), self.mirror, appends=appends)
         self.found.keys = sum(wanted.values())

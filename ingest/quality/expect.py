@@ -24,7 +24,7 @@ from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.quality import key_checks, touched_keys, unexpected
-from ingest.quality.arrow_rows import mirror_rows
+from ingest.quality.arrow_rows import WHOLE, mirror_rows
 from ingest.quality.catalogue import (
     ERROR,
     FAIL,
@@ -43,8 +43,6 @@ from ingest.quality.subjects import CheckedMirror
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 _STATE = {"error": FAIL, "warn": WARN}
 SMALL = 32 << 20  # bytes of a mirror that is read into this process
-_HEAD = "expect_column_values_to_"
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _SAME = (
     "STRING",
     "BOOLEAN",
@@ -52,7 +50,7 @@ _SAME = (
     "DATE",
     "TIMESTAMP",
     "TIMESTAMP_NTZ",
-    *_WHOLE,
+    *WHOLE,
 )  # equal if they are on Spark
 
 
@@ -92,14 +90,14 @@ def _of_rows(
     if (rows := _few(lake, subject, since if on == "changed" else 0, wishes)) is not None:
         asset = gx.data_sources.add_or_update_pandas(name).add_dataframe_asset(name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows.frame})
-        return [_judged(batch, "COMPLETE", rows.failing, subject, wish) for wish in wishes]
+        return [_judged(batch, "COMPLETE", lambda _, bad: rows.failing(bad), subject, one) for one in wishes]
     changed = key_checks.changed_rows(lake, subject, since) if on == "changed" else None
     frame = readable(lake.read(subject.path) if changed is None else changed).cache()
     try:
         asset = gx.data_sources.add_or_update_spark(name).add_dataframe_asset(name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-        failing = partial(unexpected.keys, frame, subject.mirror)
-        return [_judged(batch, "BASIC", failing, subject, wish) for wish in wishes]
+        keys = partial(unexpected.keys, frame, subject.mirror)
+        return [_judged(batch, "BASIC", lambda wish, _: keys(wish), subject, one) for one in wishes]
     finally:
         frame.unpersist()
 
@@ -122,7 +120,7 @@ class _Rows:
 
         return pd.DataFrame(self.cells, columns=[one.column for one in self.mirror.columns], dtype=object)
 
-    def failing(self, _wish: Expectation, result: Any) -> tuple[str, ...]:
+    def failing(self, result: Any) -> tuple[str, ...]:
         """Some keys of rows that do not meet an expectation."""
         places = result.result.get("unexpected_index_list") or () if self.mirror.keys else ()
         return tuple(sorted(self._key(self.cells[at]) for at in places[:FAILING_KEYS]))
@@ -130,7 +128,7 @@ class _Rows:
     def _key(self, row: Sequence[object]) -> str:
         cells = zip(self.mirror.columns, row, self.kinds, strict=True)
         found = {
-            one.name: value if kind in _WHOLE else text_of(value, kind)
+            one.name: value if value is None or kind in WHOLE else text_of(value, kind)
             for one, value, kind in cells
             if one.name in self.mirror.keys
         }
@@ -140,14 +138,14 @@ class _Rows:
 
 
 def _of_one_type(kind: str, given: Mapping[str, Any]) -> bool:
-    wanted: type = {"STRING": str, **dict.fromkeys(_WHOLE, int)}.get(kind, type(None))
+    wanted: type = {"STRING": str, **dict.fromkeys(WHOLE, int)}.get(kind, type(None))
     values = given.get("value_set")
     return isinstance(values, list) and bool(values) and all(type(one) is wanted for one in values)
 
 
 def _by_whole_numbers(kind: str, given: Mapping[str, Any]) -> bool:
     bounds = [given[name] for name in ("min_value", "max_value") if given.get(name) is not None]
-    return (kind in _WHOLE or kind.startswith("DECIMAL")) and all(type(one) is int for one in bounds)
+    return (kind in WHOLE or kind.startswith("DECIMAL")) and all(type(one) is int for one in bounds)
 
 
 def _is_exact(kind: str, _given: Mapping[str, Any]) -> bool:
@@ -166,7 +164,7 @@ _PLAIN: Mapping[str, tuple[Callable[[str, Mapping[str, Any]], bool], frozenset[s
 
 def _is_plain(wish: Expectation, kind: str) -> bool:
     """True if an expectation on a column of a Delta type means the same in pandas as on Spark."""
-    name = wish.type.removeprefix(_HEAD)
+    name = wish.type.removeprefix(unexpected.HEAD)
     if name not in _PLAIN:
         return False
     fits, own = _PLAIN[name]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -108,8 +108,7 @@ def apart(
 
 def changed_rows(lake: Lake, subject: CheckedMirror, since: int) -> DataFrame | None:
     """Rows whose key changed after a batch; None if that is unknown."""
-    lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
-    one = Side(lake, replace(subject, lanes=lanes), since, 0)
+    one = Side.of_new(lake, subject, since)
     found = list(events([one])) if since > 0 else []
     if not found:
         return None

@@ -7,7 +7,7 @@ mirrors with the same key columns share one scan of ``changes``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ingest import types
 from ingest.lake import exact, mirrors
@@ -38,6 +38,12 @@ class Side:
     since: int
     index: int
     cleared: dict[int, Cleared] = field(default_factory=dict)  # by the lane's place among the subject's
+
+    @classmethod
+    def of_new(cls, lake: Lake, subject: CheckedMirror, since: int) -> Side:
+        """One mirror alone with the changes of batches after ``since``, also where some of them are late."""
+        lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
+        return cls(lake, replace(subject, lanes=lanes), since, 0)
 
     def asks(self, check: str) -> bool:
         """True if the check can be answered for this mirror."""

@@ -80,8 +80,7 @@ def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
 
 def changed(lake: Lake, subject: CheckedMirror, since: int) -> Collection[Key] | None:
     """The keys of the changes after a batch; None if Spark has to look for them."""
-    lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
-    one = Side(lake, replace(subject, lanes=lanes), since, 0)
+    one = Side.of_new(lake, subject, since)
     if not one.lanes or not _is_simple(one) or _changes([one]) > MOST:
         return None
     return _states(lake, [one])[0].keys()

@@ -51,17 +51,18 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
         last_condensed = condensed.read(lake).batch if condensed.ever(lake) else 0
         begin = max(since, last_condensed + SPAN + 1 if last_condensed else 0)  # before, changes are missing
         tables = {name: booked[name].tables for name in marked}
-        found |= messages.ask(marked, _span(begin, last), '"event_count"', _by_marks(tables, begin))
+        found |= messages.ask(marked, _ended(begin, last), '"event_count"', _by_marks(tables, begin))
     if numbered:
-        query = _by_numbers(f"BETWEEN {since} AND {last - 1}" if since > 0 else f"<= {last}")
-        found |= messages.ask(numbered, (max(0, since - SPAN), last), '"idx"', query)
+        span = max(0, since - SPAN), last
+        found |= messages.ask(numbered, span, '"idx"', _by_numbers(_ended(since, last)))
     for name, (n, some) in found.items():
         what = f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes"
         detail = f"{what}: {'; '.join(some[:FAILING_KEYS])}" if n else ""
         yield Metric("missing_parts", n, source=name, detail=detail)
 
 
-def _span(since: int, last: int) -> tuple[int, int]:
+def _ended(since: int, last: int) -> tuple[int, int]:
+    """The batches whose transactions are judged."""
     return (since, last - 1) if since > 0 else (0, last)
 
 
@@ -135,7 +136,7 @@ def _by_marks(tables: Mapping[str, Iterable[str]], since: int) -> str:
     LEFT JOIN came AS c USING (source, id)"""
 
 
-def _by_numbers(batches: str) -> str:
+def _by_numbers(span: tuple[int, int]) -> str:
     """Sets by the numbers of their parts; a writer whose numbers never differ does not count them."""
     return f"""WITH parts AS MATERIALIZED (SELECT source, batch, {_member("meta.trans")} AS id, {_member("meta.scn")} AS scn,
         {_member("meta.idx")} AS idx FROM messages),
@@ -144,7 +145,7 @@ def _by_numbers(batches: str) -> str:
         count(DISTINCT TRY_CAST(split_part(idx, '/', 1) AS BIGINT)) AS came
         FROM parts WHERE id IS NOT NULL AND contains(idx, '/') GROUP BY source, id, scn),
     most AS (SELECT source, id, first, announced, came, max(came) OVER (PARTITION BY source) AS most FROM counted)
-    SELECT source, id, announced, came FROM most WHERE most > 1 AND first {batches} AND announced > 0"""
+    SELECT source, id, announced, came FROM most WHERE most > 1 AND first BETWEEN {span[0]} AND {span[1]} AND announced > 0"""
 
 
 def _member(path: str) -> str:

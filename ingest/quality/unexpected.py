@@ -21,7 +21,7 @@ from ingest.quality.catalogue import FAILING_KEYS
 
 Condition = Callable[[Column, Mapping[str, Any]], Column]
 _PARTIAL = ("row_condition", "condition_parser")  # arguments that change which rows are tested
-_HEAD = "expect_column_values_to_"
+HEAD = "expect_column_values_to_"
 
 
 def _outside(column: Column, given: Mapping[str, Any]) -> Column:
@@ -48,7 +48,7 @@ UNEXPECTED: Mapping[str, Condition] = {
 }
 
 
-def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, _result: object = None) -> tuple[str, ...]:
+def keys(frame: DataFrame, mirror: Mirror, wish: Expectation) -> tuple[str, ...]:
     """Keys as JSON under the source's names; none if they are not known.
 
     Args:
@@ -58,7 +58,7 @@ def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, _result: object = 
     """
     given = wish.arguments.get("column")
     column = next((one.column for one in mirror.columns if one.name == given), None)
-    condition = UNEXPECTED.get(wish.type.removeprefix(_HEAD))
+    condition = UNEXPECTED.get(wish.type.removeprefix(HEAD))
     if condition is None or column is None or not mirror.keys or wish.arguments.keys() & set(_PARTIAL):
         return ()
     cells = [F.col(quoted(one.column)).alias(one.name) for one in mirror.key_columns]
