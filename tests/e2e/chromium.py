@@ -65,6 +65,7 @@ class Browser:
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self._ask(f"{domain}.enable")
+        self._ask("Page.setLifecycleEventsEnabled", enabled=True)
         return self
 
     def __exit__(
@@ -92,8 +93,8 @@ class Browser:
             mobile=width < 600,
         )
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
-        self._ask("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
-        self._until("Page.loadEventFired")
+        loader = self._ask("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)["loaderId"]
+        self._until_loaded(loader)
 
     def run(self, expression: str) -> Any:
         """The value of an expression in the page."""
@@ -142,8 +143,10 @@ class Browser:
                 return result
             self.events.append(answer)
 
-    def _until(self, method: str) -> None:
-        while not any(one.get("method") == method for one in self.events):
+    def _until_loaded(self, loader: str) -> None:
+        """Wait for this page's own load event: a refresh of the page before may still send one."""
+        sought = {"loaderId": loader, "name": "load"}
+        while not any(sought.items() <= one.get("params", {}).items() for one in self.events):
             self.events.append(self._read())
 
     def _read(self) -> dict[str, Any]:
