@@ -60,9 +60,13 @@ class Shops:
         text: str = "",
         at: int = 0,
         old: int | None = None,
+        when: int = 0,
         **more: str | None,
     ) -> Shops:
-        """A change of a shop's row, which had another key before if ``old`` says so."""
+        """A change of a shop's row, which had another key before if ``old`` says so.
+
+        ``when`` is the source's time, if it is not that of the position ``at``.
+        """
         self.number += 10
         place, row = at or self.number, {"id": str(key), "text": text, **more}
         members: dict[str, Any] = {
@@ -74,7 +78,7 @@ class Shops:
             "type": kind,
         }
         types = {"id": "bigint", "text": "varchar"} | dict.fromkeys(more, "varchar")
-        moment = 1714521600000 + 1000 * place
+        moment = 1714521600000 + 1000 * (when or place)
         where = {"database": f"shop_{shop}", "table": "item", "es": moment, "ts": moment, "id": place}
         self.lines.append(json.dumps({**where, **members, "mysqlType": types}))
         return self

@@ -100,6 +100,8 @@ CHECKS = {
               advice="`ingest epoch SOURCE --from ... --resnapshot TABLE` lets them win."),
         Check("old_positions", "New changes are newer", "All changes stand before older ones", "changes of a batch that all stand before what the mirror has", "warn", 0,
               advice="If the source's positions started again, `ingest epoch` says from where on."),
+        Check("positions_started_again", "The source's positions go on", "The source's positions started again", "changes newer than all before that lost against older ones by their positions", "error", 0,
+              advice="`ingest epoch SOURCE --from ...` places what came since after everything before; then compare the table with the source."),
         Check("repeated_moves", "No key change came again without all its columns", "Key changes came again without all their columns", "repeated key changes that took columns from another row", "error", 0,
               advice="Compare these rows with the source; a dialect that carries positions has no such doubt."),
         Check("rows_set_back", "No old change came after newer ones", "Old changes came after newer ones", "rows whose last change is an old one that came again", "warn", 0,

@@ -20,6 +20,7 @@ from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 Sequenced = tuple[int, ...]
+_IMAGES = ("before", "after")
 Stream = tuple[str, int | None]
 """Topic and partition; a file, which has no partition."""
 
@@ -99,6 +100,14 @@ def _of_lane(
             f"already: if its positions started again, {_epoch(lake, lane)}"
         )
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
+    if lost := _started_again(lake, subject, lane, since):
+        detail = (
+            f"{lost} changes of {lane.table} are newer by the source's clock than all changes before them, and lost "
+            "against older ones because their positions are lower, as if the source's positions had started again: "
+            f"`ingest epoch {lake.pipeline.file.name} {lane.source} {_first_of_each_stream(lake, lane.source, since)}` "
+            "places them after everything before"
+        )
+        yield Metric("positions_started_again", lost, subject.name, detail=detail)
 
 
 def _doubts(
@@ -295,6 +304,68 @@ def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: in
     return int(found[0]["n"])
 
 
+# --- positions that start again --------------------------------------------------------------------
+
+
+def _started_again(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
+    """The number of new changes that are newer by the source's clock than all earlier batches, but placed before a change
+    of their key, or a truncate, in one of them.
+
+    Neither repeated nor late changes are newer than everything before. A statement that waited for a lock has an older
+    time than its position, so a late change may look newer than all before it; but not than a change of its own row.
+    """
+    if not subject.keyed or subject.mirror is None or lane.floor is None or is_weak(lane.order_low or ""):
+        return 0
+    of_lane = duck.of_lane(lane.source, lane.table)
+    newest, doubtful = _newer_and_lower(of_lane, since)
+    [first] = lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")
+    if first["low"] is None:
+        return 0
+    cells = [[duck.member(image, one.name) for image in _IMAGES] for one in subject.mirror.key_columns]
+    left = ", ".join(f"coalesce({before}, {after})" for before, after in cells)
+    new = ", ".join(f"coalesce({after}, {before})" for before, after in cells)
+    [lost] = lake.ask(
+        f"""WITH {newest}, news AS ({doubtful}),
+        c AS (SELECT batch, op, order_key, coalesce(after, '') AS after,
+            concat_ws('\n', {left}) AS left_key, concat_ws('\n', {new}) AS new_key
+            FROM {{changes.change}} WHERE {of_lane} AND order_key >= {duck.text(first["low"])}),
+        keyed AS (SELECT *, left_key AS k FROM c UNION ALL SELECT *, new_key AS k FROM c WHERE left_key <> new_key)
+        SELECT count(DISTINCT order_key) AS n FROM (
+            SELECT order_key FROM news WHERE op = 'truncate'
+            UNION ALL SELECT n.order_key FROM news AS n JOIN c AS o ON o.batch < n.batch
+            WHERE o.op = 'truncate' AND o.order_key > n.order_key
+            UNION ALL SELECT n.order_key FROM keyed AS n JOIN keyed AS o ON n.k = o.k AND o.batch < n.batch
+            WHERE n.order_key IN (SELECT order_key FROM news) AND o.op <> 'truncate'
+            AND o.order_key > n.order_key AND o.after <> n.after) AS lost"""
+    )
+    return int(lost["n"])
+
+
+def _newer_and_lower(of_lanes: str, since: int) -> tuple[str, str]:
+    """SQL: what earlier batches held of each lane, and the new changes that are newer than it and placed before its end."""
+    lane = 'source, database, "schema", "table"'
+    same = " AND ".join(f"c.{one} IS NOT DISTINCT FROM e.{one}" for one in lane.split(", "))
+    earlier = f"""batches AS (SELECT {lane}, batch, max(event_high) AS newest, max(order_high) AS high
+            FROM {{books}} WHERE changes > 0 AND {of_lanes} GROUP BY {lane}, batch),
+        earlier AS (SELECT {lane}, batch, max(newest) OVER before_it AS newest, max(high) OVER before_it AS high
+            FROM batches WINDOW before_it AS (
+                PARTITION BY {lane} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+    doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.op, c.order_key
+        FROM {{changes.change}} AS c JOIN earlier AS e ON c.batch = e.batch AND {same}
+        WHERE c.batch > {since} AND c.op <> 'read' AND c.order_key < e.high AND c.event_time > e.newest"""
+    return earlier, doubtful
+
+
+def _first_of_each_stream(lake: Lake, source: str, since: int) -> str:
+    """Where a source's positions started again, as options of `ingest epoch`."""
+    newest, doubtful = _newer_and_lower(f"source = {duck.text(source)}", since)
+    found = lake.ask(
+        f"""WITH {newest} SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first
+        FROM ({doubtful}) AS c GROUP BY topic, coalesce("partition", 0) ORDER BY topic, part"""
+    )
+    return " ".join(f"--from {row['topic']}/{row['part']}/{row['first']}" for row in found)
+
+
 # --- what may belong elsewhere ----------------------------------------------------------------------
 
 
@@ -308,7 +379,7 @@ def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since
     if not weak or not lane.key_changes or not subject.keyed or subject.mirror is None:
         return 0
     names = [one.name for one in subject.mirror.key_columns]
-    cells = {image: [duck.member(image, name) for name in names] for image in ("before", "after")}
+    cells = {image: [duck.member(image, name) for name in names] for image in _IMAGES}
     pairs = list(zip(cells["before"], cells["after"], strict=True))
     old = ", ".join(f"coalesce({before}, {after})" for before, after in pairs)
     new = ", ".join(f"coalesce({after}, {before})" for before, after in pairs)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ingest.cli import epoch_verbs
 from ingest.config.model import TableRule
 from ingest.gold import evidence
-from ingest.lake import commits, duck
+from ingest.lake import commits, duck, epochs
 from ingest.lake.lake import Lake
 from ingest.quality import ledgers, order_checks
+from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import survey
 from tests.shops import Shops
 
@@ -36,6 +39,12 @@ class Weak(Shops):
         made = super().pipeline
         source = replace(made.sources[0], format=self.format)
         return replace(made, sources=(source,), rewrite_budget=4 << 20)
+
+
+class Numbered(Weak):
+    """In one with positions."""
+
+    format = "dts-canal"
 
 
 class Oms(Weak):
@@ -62,9 +71,13 @@ def found(shops: Shops, since: int) -> float:
 
 def said(shops: Shops, check: str, since: int) -> float:
     """What a check of order counts."""
-    chosen = survey(shops.lake, ledgers.read(shops.lake, since, shops.lake.decoded()).lanes).subjects
-    metrics = order_checks.of_mirrors(shops.lake, chosen, since, [])
-    return sum(one.observed for one in metrics if one.check == check)
+    return sum(one.observed for one in measured(shops.lake, since) if one.check == check)
+
+
+def measured(lake: Lake, since: int) -> list[Metric]:
+    """What the checks of order find in the batches after one."""
+    chosen = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes).subjects
+    return list(order_checks.of_mirrors(lake, chosen, since, []))
 
 
 def test_an_old_file_that_is_copied_is_told(shops: Weak) -> None:
@@ -157,10 +170,8 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
     monkeypatch.setattr(commits, "within_reach", lambda _path: False)  # as where only Hadoop reads the log
     lake = Lake(spark, shops.pipeline)
     assert told == story(lake)
-    chosen = survey(lake, ledgers.read(lake, 2, lake.decoded()).lanes).subjects
-    metrics = list(order_checks.of_mirrors(lake, chosen, 2, []))
     assert [("rows_set_back", 1)] == [
-        (one.check, one.observed) for one in metrics if one.check != "old_positions"
+        (one.check, one.observed) for one in measured(lake, 2) if one.check != "old_positions"
     ]
     names = "a.b c", "a/b~'x", "id"
     pair = [duck.member("image", name) for name in names], [duck.has_member("image", name) for name in names]
@@ -176,3 +187,71 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
         {"cells": [one.get(name) for name in names], "has": [name in one for name in names]} for one in images
     ]
     assert there == lake.ask(asked) == duck.rows(asked)
+
+
+# --- positions that start again ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Numbered:
+    """Two rows whose changes have positions."""
+    mine = Numbered(tmp_path, TableRule(match="shop_1.item"))
+    assert ("done", "") == mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=500).run()
+    return mine
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param([("UPDATE", 2, "new")], id="an update"),
+        pytest.param([("DELETE", 2, "b")], id="a delete"),
+        pytest.param([("DELETE", 2, "b"), ("INSERT", 2, "new")], id="a row that comes again"),
+        pytest.param([("TRUNCATE", 0, "")], id="a truncate"),
+    ],
+)
+def test_positions_that_start_again_among_older_ones_are_told(
+    numbered: Numbered, lost: list[tuple[str, int, str]]
+) -> None:
+    """A server that counts on from a lower number: its changes were taken for late ones, with every check green."""
+    numbered.say(1, "UPDATE", 1, "c", at=501)
+    for place, (kind, key, text) in enumerate(lost, 300):
+        numbered.say(1, kind, key, text, at=place, when=1000 + place)
+    assert ("done", "") == numbered.run()
+    assert len(lost) == said(numbered, "positions_started_again", 1)
+
+
+def test_late_and_repeated_changes_do_not_start_again(numbered: Numbered) -> None:
+    """Each is older than what came before it, and a stream that goes back goes on; a row read again is counted elsewhere."""
+    numbered.say(1, "UPDATE", 2, "c", at=510).say(1, "UPDATE", 2, "d", at=490).say(
+        1, "UPDATE", 1, "e", at=400
+    )
+    assert ("done", "") == numbered.run()
+    numbered.say(1, "INSERT", 2, "b", at=500).say(1, "UPDATE", 2, "c", at=510).say(
+        1, "UPDATE", 2, "x", at=520
+    )
+    assert ("done", "") == numbered.run()
+    numbered.say(1, "INIT", 2, "y", at=505, when=2000).say(1, "UPDATE", 1, "waited", at=515, when=2001)
+    assert ("done", "") == numbered.run()
+    assert 0 == said(numbered, "positions_started_again", 1)
+    assert {1: "waited", 2: "x"} == numbered.rows("mirrors/shop_1/item")
+
+
+@pytest.mark.spark
+def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
+    spark: SparkSession, numbered: Numbered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command on the screen ends with what the source has, and the check is content."""
+    numbered.say(1, "UPDATE", 1, "c", at=501).say(1, "UPDATE", 2, "new", at=300, when=1000)
+    assert ("done", "") == numbered.run()
+    [told] = [one for one in measured(numbered.lake, 1) if one.check == "positions_started_again"]
+    assert {1: "c", 2: "b"} == numbered.rows("mirrors/shop_1/item")
+    with monkeypatch.context() as only_hadoop:
+        only_hadoop.setattr(commits, "within_reach", lambda _path: False)
+        assert told in measured(Lake(spark, numbered.pipeline), 1)
+    places = re.findall(r"--from ([^ `]+)", told.detail)
+    lake = Lake(spark, numbered.pipeline)
+    start = epochs.at_places(lake, "s", places)
+    epoch_verbs.decide(lake, "s", start, [], "", complete=False, withdraw=False)
+    epoch_verbs.carry_out(lake, "s", start)
+    assert {1: "c", 2: "new"} == numbered.rows("mirrors/shop_1/item")
+    assert [] == [one for one in measured(numbered.lake, 0) if one.check == "positions_started_again"]
