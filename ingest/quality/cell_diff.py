@@ -7,6 +7,7 @@ some keys.  Nothing here knows Spark.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -114,13 +115,14 @@ def expected(
         if isinstance(step.event, Placed) and step.key:
             sent.take(step, table)
     found = Expected()
+    twice, reread = inserts.twice, inserts.reread
     for key in filter(chosen, sent.texts):
         if mirror.soft and not history.whole and key not in table.rows:
             continue  # only older changes say what the deleted row holds
         found.known.add(key)
-        if key in inserts.twice:
-            found.twice[key] = inserts.twice[key]
-        if key in inserts.reread:
+        if key in twice:
+            found.twice[key] = twice[key]
+        if key in reread:
             found.reread.add(key)
         found.texts[key] = sent.texts[key]
         if (live := table.row(key)) is not None:
@@ -213,7 +215,8 @@ class Inserts:
 
     Contents that came before are a repetition: a stream goes back, or a table is loaded again. In one load each key is
     read once: if some keys were read with other values, but none with the same and others only once, they are not one
-    row either. A source that says all by reading (``rereads``) proves nothing by that.
+    row either. Readings with a change of any key between them, or with other positions in the log, are of two loads. A
+    source that says all by reading (``rereads``) proves nothing by that.
     """
 
     rereads: bool = False
@@ -222,32 +225,37 @@ class Inserts:
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
-    _read: dict[Key, tuple[Image, tuple[int, ...]]] = field(default_factory=dict)  # with its arrival
-    _differ: dict[Key, tuple[Image, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    _read: dict[Key, tuple[Image, Order]] = field(default_factory=dict)
+    _differ: dict[Key, _Readings] = field(default_factory=dict)
+    _changes: list[tuple[int, ...]] = field(default_factory=list)  # the arrival of each
     _loaded: set[Key] = field(default_factory=set)  # keys that were read
     _same: bool = False  # some key was read again with the same values, or after a change
 
-    @property
-    def _again(self) -> bool:
-        """True if the table may have been loaded twice."""
-        return self._same or (len(self._differ) == len(self._loaded) and not self.others)
+    def _again(self) -> set[Key]:
+        """The keys that may have been read by two loads."""
+        if self._same or (len(self._differ) == len(self._loaded) and not self.others):
+            return {*self._differ}
+        changes = sorted(self._changes) if self._differ else []
+        return {key for key, one in self._differ.items() if one.apart or one.holds(changes)}
 
     @property
     def twice(self) -> dict[Key, str]:
         """The keys of several rows, each with the content of the last one."""
-        differ = {} if self._again else self._differ
-        return {key: _content(sent) for key, (sent, *_) in differ.items()} | self.inserted
+        again = self._again()
+        return {
+            key: _content(one.sent) for key, one in self._differ.items() if key not in again
+        } | self.inserted
 
     @property
     def reread(self) -> set[Key]:
         """Keys that were read again with other values, in the course of loading the table again or not."""
-        return {*self._differ} if self._again else set()
+        return self._again()
 
     def take(self, step: Step) -> None:
         """Add what one event did to one key."""
         event, key = step.event, step.key
         if step.effect == "cleared":  # merged rows are gone
-            for some in (self._there, self.inserted, self._read, self._differ, self._loaded):
+            for some in (self._there, self.inserted, self._read, self._differ, self._loaded, self._changes):
                 some.clear()
             self._same = False
             return
@@ -261,10 +269,11 @@ class Inserts:
         if change.op is Op.READ or (change.op is Op.INSERT and not order.phase):
             self._there.pop(key, None)
             if not self.rereads:
-                self._take_read(key, sent, order.arrival)
+                self._take_read(key, sent, order)
             return
+        self._changes.append(order.arrival)
         self._read.pop(key, None)
-        if key in self._differ and self._differ[key][1] < order.arrival < self._differ[key][2]:
+        if key in self._differ and self._differ[key].holds([order.arrival]):
             del self._differ[key]  # what changed the row between its two readings
         if change.op is not Op.INSERT or step.row is None:
             if change.op is not Op.UPDATE or step.row is None:
@@ -280,7 +289,7 @@ class Inserts:
         self._there[key] = place
         contents.add(content)
 
-    def _take_read(self, key: Key, sent: Image, arrival: tuple[int, ...]) -> None:
+    def _take_read(self, key: Key, sent: Image, order: Order) -> None:
         if key in self._loaded and key not in self._read:  # a change came in between
             self._same = True
         self._loaded.add(key)
@@ -289,8 +298,23 @@ class Inserts:
             if all(before[name] == sent[name] for name in before.keys() & sent.keys()):
                 self._same = True
             else:
-                self._differ[key] = sent, min(at, arrival), max(at, arrival)
-        self._read[key] = sent, arrival
+                first, last = sorted((at.arrival, order.arrival))
+                self._differ[key] = _Readings(sent, first, last, at.sequence[:-1] != order.sequence[:-1])
+        self._read[key] = sent, order
+
+
+class _Readings(NamedTuple):
+    """Two readings of a key with different values."""
+
+    sent: Image  # the last one
+    first: tuple[int, ...]  # arrivals
+    last: tuple[int, ...]
+    apart: bool  # they have other positions in the log, whatever number the row has there
+
+    def holds(self, arrivals: Sequence[tuple[int, ...]]) -> bool:
+        """True if one of the sorted arrivals lies between the two readings."""
+        at = bisect_right(arrivals, self.first)
+        return at < len(arrivals) and arrivals[at] < self.last
 
 
 def _content(sent: Image) -> str:

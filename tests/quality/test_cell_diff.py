@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -257,6 +257,35 @@ def test_a_table_that_is_loaded_again_is_no_other_table() -> None:
     ]
     found = expected(KeyHistory(lost), MIRROR)
     assert ({}, {(2,)}) == (found.twice, found.reread)  # a change of row 2 was lost, and one of row 1 came
+
+
+@pytest.mark.parametrize("placed", [load, weak], ids=["loads before all changes", "by arrival"])
+def test_a_change_of_another_row_between_two_readings_shows_two_loads(placed: Callable[..., Any]) -> None:
+    """A capture that had lost changes was begun again: with a new row, all but the readings of row 1 was no evidence."""
+    first, again = row(1, "read", 1, a="x"), row(9, "read", 1, a="y")
+    other = row(10, "read", 2, a="x")
+    assert [1] == twice(placed(first, 1), placed(again, 9), placed(other, 10))
+    for change in (row(5, "insert", 3, a="z"), row(5, "delete", 3)):
+        place = order_key(Order(0, 1, () if placed is weak else (5,), 0, (1, 0, 0, 5), 0))
+        rows = placed(first, 1), change | {"order_key": place}, placed(again, 9), placed(other, 10)
+        found = expected(KeyHistory(rows), MIRROR)
+        assert ({}, {(1,)}) == (found.twice, found.reread)
+
+
+def test_two_positions_in_the_log_show_two_loads() -> None:
+    """All rows of a load have its position; one number alone may count the rows."""
+
+    def rows(*places: tuple[int, ...]) -> list[dict[str, Any]]:
+        keys = ((1, "x"), (1, "y"), (2, "x"))
+        return [
+            row(at, "read", key, a=a) | {"order_key": order_key(Order(0, 1, place, 0, (1, 0, 0, at), 0))}
+            for at, (place, (key, a)) in enumerate(zip(places, keys, strict=True))
+        ]
+
+    assert [1] == twice(*rows((7, 400, 0), (7, 400, 1), (7, 400, 2)))
+    assert [1] == twice(*rows((400,), (401,), (402,)))
+    found = expected(KeyHistory(rows((7, 400, 0), (7, 500, 0), (7, 500, 0))), MIRROR)
+    assert ({}, {(1,)}) == (found.twice, found.reread)
 
 
 def test_what_was_merged_and_is_gone_is_no_longer_wrong() -> None:
