@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from ingest.bronze import files, kafka
 from ingest.bronze.kafka_look import Look
 from ingest.bronze.positions import Positions, Receipts
 from ingest.bronze.positions import receipts as receipts_of
-from ingest.bronze.reading import BLOCK, BrokenRange, Range, before_broken, headers, read
+from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read
 from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.config import Source
@@ -239,7 +240,7 @@ def _weight(one: Range) -> int:
 
 def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
     """The messages of all ranges, then their receipts; many small files fill one batch."""
-    rows: list[Row] = []
+    columns = _empty()
     held = 0
     receipts: list[Row] = []
     for one in work:
@@ -255,17 +256,32 @@ def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
                 place = (source, one.file, one.rank, receipt.start)
                 receipts.append(("receipt", *place, receipt.to_json(), None))
                 break
-            for record in records:
-                offset, value, size = record
-                rows.append(("message", source, one.file, one.rank, offset, value, headers(record)))
-                held += size
-                if len(rows) >= _GROUP_ROWS or held > BLOCK:
-                    yield _arrow(rows)
-                    rows, held = [], 0
-    yield _arrow(rows + receipts)
+            for first in range(0, len(records), _GROUP_ROWS):
+                part = records[first : first + _GROUP_ROWS]
+                held += _add(columns, ("message", source, one.file, one.rank), part)
+                if len(columns[0]) >= _GROUP_ROWS or held > BLOCK:
+                    yield _arrow(columns)
+                    columns, held = _empty(), 0
+    for column, values in zip(columns, zip(*receipts, strict=True), strict=True):
+        column.extend(values)
+    yield _arrow(columns)
 
 
-def _arrow(rows: list[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
+def _empty() -> list[list[Any]]:
+    """The columns of no rows."""
+    return [[] for _ in _ARROW]
+
+
+def _add(columns: list[list[Any]], place: tuple[str, str, str, int], records: list[Record]) -> int:
+    """Add the records of one range to the columns, one column after the other; their length in bytes."""
+    offsets, values, lengths = zip(*records, strict=True)
+    kept = [None] * len(records) if None not in values else map(headers, records)
+    added = (*(repeat(one, len(records)) for one in place), offsets, values, kept)
+    for column, found in zip(columns, added, strict=True):
+        column.extend(found)
+    return sum(lengths)
+
+
+def _arrow(columns: list[list[Any]]) -> pa.RecordBatch:
     arrays = [pa.array(column, one.type) for column, one in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

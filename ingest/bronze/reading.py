@@ -150,7 +150,7 @@ class _Hashed:
         self.tail = b""
         self.left = False  # later bytes wait for another run
 
-    def update(self, data: bytes) -> None:
+    def update(self, data: bytes | memoryview) -> None:
         self.whole.update(data)
         if len(self.head) < FINGERPRINT:
             self.head += data[: FINGERPRINT - len(self.head)]
@@ -217,10 +217,11 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
         block = stream.read(BLOCK)
         if not block:
             break
-        lines = (rest + block).split(b"\n")
+        data = rest + block
+        lines = data.split(b"\n")
         rest = lines.pop()
         group: list[Record] = []
-        consumed: list[bytes] = []
+        consumed = 0
         for line in lines:
             if offset >= work.end:
                 break
@@ -230,10 +231,9 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
                 skipped = 0
             elif line and not line.isspace():
                 group.append((offset, _plain(line, offset), length))
-            consumed.append(line)
+            consumed += len(line) + 1
             offset += length + 1
-        if consumed:
-            hashed.update(b"\n".join(consumed) + b"\n")
+        hashed.update(memoryview(data)[:consumed])
         if offset < work.end and len(rest) > work.max_record_bytes:
             mark = mark if skipped else hashed.mark()
             hashed.update(rest)
