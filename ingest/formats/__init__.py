@@ -47,6 +47,7 @@ class About:
         binary: True where a message is not JSON text.
         event_marks: texts in lower case of which a table event without a position holds one.
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
+        null_deletes: True where a delete may be nothing but a null value.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
     """
 
@@ -65,6 +66,7 @@ class About:
     binary: bool = False
     order_by: str = "sequence"
     event_marks: tuple[str, ...] = ()
+    null_deletes: bool = False
     split_moves: bool = False
 
     @property

@@ -36,6 +36,7 @@ from ingest.formats import About
 from ingest.values import base64_text
 
 ABOUT = About(
+    null_deletes=True,
     split_moves=True,
     title="Debezium JSON, with or without schema, wrapped or flattened",
     document="Debezium documentation, connectors and event flattening",

@@ -4,6 +4,7 @@
   alike, so both are upserts; ``__deleted`` is the text ``true`` for a delete and may be missing.
 - It names no table, no key, no position and no types: they come from ``options.table``, ``keys:`` and
   ``columns:``, and arrival is the order.
+- A null value deletes the row of its Kafka key; after a delete that was sent as a row it changes nothing.
 - Values are written as OMS Debezium writes them.
 """
 
@@ -16,7 +17,7 @@ from ingest.decoding import connect, json_values
 from ingest.decoding.debezium_events import is_metadata
 from ingest.decoding.rows import named_table
 from ingest.errors import Undecodable
-from ingest.formats import About, oms_debezium
+from ingest.formats import About, debezium, oms_debezium
 
 ABOUT = About(
     title="OceanBase OMS, DebeziumSmt: the row alone",
@@ -43,14 +44,19 @@ ABOUT = About(
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None:
-        return [Change(op=Op.CONTROL, note="tombstone")]
-    found, note = json_values.repaired(message.value, json_values.object_of)
-    table = named_table(NO_TABLE, hints, message.topic)
-    declared = hints.tables(table)
+    table = (
+        hints.table_of(message.topic)
+        if message.value is None
+        else named_table(NO_TABLE, hints, message.topic)
+    )
+    declared = hints.tables(table or NO_TABLE)
     reading = oms_debezium.reading(hints.options)
     plan = connect.plan(b"", connect.row_fields, declared.columns, oms_debezium.no_meaning, reading)
-    keys = declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ())
+    key = connect.json_key(message.key, lambda _schema: plan)
+    if message.value is None:
+        return [debezium.no_value(message, key, hints)]
+    found, note = json_values.repaired(message.value, json_values.object_of)
+    keys = declared.keys or tuple(key or ())
     columns = {*declared.columns, *keys}
     row = connect.json_image(
         {name: value for name, value in found.items() if not is_metadata(name, columns)}, plan

@@ -112,6 +112,8 @@ CHECKS = {
               advice="If the source has dropped the column, exclude it under columns:; else let it send whole rows (MySQL: binlog_row_image=FULL), and load the table again."),
         Check("mixed_topics", "One topic feeds the table", "Several topics feed a table without a database", "topics of a table whose name holds no database", "error", 1,
               advice="Give each topic its table under options.table, then `ingest backfill`."),
+        Check("lost_deletes", "Null values delete their rows", "Null values deleted no row", "null values without a table or key in a topic whose rows hold no deletes", "error", 0,
+              advice="Name the topic's table under options.table and send the key's columns as the Kafka key, or keep deletes as rows (`__deleted`); then `ingest backfill`."),
         Check("incomplete_rows", "Every row began whole", "Rows began incomplete", "live rows of which only partial updates came", "warn", 0,
               advice="Their other columns are unknown: load these rows once in full."),
         Check("duplicates", "Messages came once", "Messages came again", "changes that came again, and were applied once", "warn", None),

@@ -248,6 +248,15 @@ def test_null_value_is_a_tombstone(name):
     assert [Op.CONTROL] == [change.op for change in read(name, None)]
 
 
+@pytest.mark.parametrize("name", ["debezium", "oms-debezium-smt"])
+def test_null_value_of_a_named_table_deletes_its_key(name):
+    """Flattening may send a delete as nothing but a null value; after a row that says so it changes nothing."""
+    table = TableId("shop", None, "orders")
+    hints = Hints(Options(table=(("t", table),)))
+    [found] = formats.load(name).parse(Message(None, b'{"id": 1}', "t", ()), hints)
+    assert (Op.DELETE, table, {"id": "1"}, ("id",)) == (found.op, found.table, found.before, found.keys)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_damage_is_refused_and_nothing_else(name):
     """An exception other than a refusal stops the whole batch."""

@@ -15,7 +15,7 @@ from ingest.lake import commits
 from ingest.lake.lake import Lake
 from ingest.order import Order, order_key
 from ingest.quality import ledgers, order_checks
-from ingest.quality.order_checks import Arrived, _apart, _topics_under_one_name, unsure
+from ingest.quality.order_checks import Arrived, _apart, _lost_deletes, _topics_under_one_name, unsure
 from ingest.quality.subjects import CheckedLane, survey
 from tests.lakes import change, touch
 
@@ -76,11 +76,14 @@ class Books:
     def __init__(self, *partitions: int) -> None:
         self.database = duckdb.connect()
         self.database.execute(
-            'CREATE TABLE books (source TEXT, topic TEXT, partition INT, database TEXT, "schema" TEXT, "table" TEXT, changes INT)'
+            'CREATE TABLE books (source TEXT, topic TEXT, partition INT, database TEXT, "schema" TEXT, "table" TEXT, '
+            "changes INT, deletes INT DEFAULT 0, control INT DEFAULT 0)"
         )
         for one in partitions:
-            self.database.execute("INSERT INTO books VALUES ('s', 't', ?, 'shop', NULL, 'orders', 1)", [one])
-        self.database.execute("INSERT INTO books VALUES ('s', 't', 7, 'shop', NULL, 'other', 1)")
+            self.database.execute(
+                "INSERT INTO books VALUES ('s', 't', ?, 'shop', NULL, 'orders', 1, 0, 0)", [one]
+            )
+        self.database.execute("INSERT INTO books VALUES ('s', 't', 7, 'shop', NULL, 'other', 1, 0, 0)")
 
     def ask(self, query: str) -> list[dict[str, Any]]:
         """The rows of a query over the books."""
@@ -136,11 +139,39 @@ def test_topics_that_share_a_bare_name_are_counted(
     """Flattened rows name no database: equal names of two databases would become one mirror."""
     books = Books()
     for one in topics:
-        books.database.execute("INSERT INTO books VALUES ('s', ?, 0, ?, NULL, 'orders', 1)", [one, database])
+        books.database.execute(
+            "INSERT INTO books VALUES ('s', ?, 0, ?, NULL, 'orders', 1, 0, 0)", [one, database]
+        )
     table = TableId(database, None, "orders")
     lane = CheckedLane("s", table, 2, 1, 0, 0, 0, 0, 0, 1, 0, None, None, None, None, len(topics))
     source = Source("s", kind, "debezium")
     assert expected == _topics_under_one_name(cast("Lake", books), lane, source)
+
+
+@pytest.mark.parametrize(
+    ("format", "place", "deletes", "nulls", "expected"),
+    [
+        pytest.param("debezium", placed(), 0, 2, 2, id="flattened rows and null values"),
+        pytest.param("debezium-avro", placed(), 0, 2, 2, id="the same in Avro"),
+        pytest.param("debezium", placed(), 0, 0, 0, id="nothing was deleted"),
+        pytest.param("debezium", placed(), 2, 2, 0, id="a null value after each delete"),
+        pytest.param("debezium", placed(9), 0, 2, 0, id="rows that hold their deletes"),
+        pytest.param("maxwell", placed(), 0, 2, 0, id="a dialect whose null values say nothing"),
+    ],
+)
+def test_deletes_that_are_null_values_without_a_table_are_counted(
+    dialect: str, place: str, deletes: int, nulls: int, expected: int
+) -> None:
+    """Debezium's flattening sends deletes so if nobody asks for rows: without `options.table` all of them were lost."""
+    books = Books()
+    books.database.execute(
+        "INSERT INTO books VALUES ('s', 't', 0, 'shop', NULL, 'orders', 3, ?, 0)", [deletes]
+    )
+    books.database.execute("INSERT INTO books VALUES ('s', 't', 0, NULL, NULL, NULL, 0, 0, ?)", [nulls])
+    books.database.execute("INSERT INTO books VALUES ('s', 'heartbeats', 0, NULL, NULL, NULL, 0, 0, 9)")
+    for low, high in ((place, None), (None, place)):
+        lane = CheckedLane("s", ORDERS, 2, 1, 0, 0, 0, 0, 0, 1, 0, low, low, high, None, 1)
+        assert expected == _lost_deletes(cast("Lake", books), lane, Source("s", "kafka", dialect))
 
 
 # --- through a whole run ------------------------------------------------------------------------------
