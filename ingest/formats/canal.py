@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -219,20 +218,22 @@ def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalP
     data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
     if op is DELETE:
         first, second = (old, data) if dialect.deleted_in_old else (data, old)
-        return list(zip(_whole(first or second), repeat(None)))
+        return [(image, None) for image in _whole(first or second)]
     if op is not UPDATE:
-        return list(zip(repeat(None), _whole(data or (old if swap else []))))
+        return [(None, image) for image in _whole(data or (old if swap else []))]
     after = _whole(data)
     if not old:
-        return list(zip(repeat(None), after))
+        return [(None, image) for image in after]
     if len(old) != len(after):
         raise Undecodable("images-differ", f"old holds {len(old)} rows, data {len(after)}")
     if swap:  # old is the row after the change, or what changed of it
         return [(image, image | (old[row] or {})) for row, image in enumerate(after)]
-    return list(zip(old, after, strict=True))
+    return [(old[row], image) for row, image in enumerate(after)]
 
 
 def _rows(kept: Any, dialect: CanalDialect, plan: CanalPlan) -> Rows:
+    if kept is None:
+        return []
     if not dialect.bare_rows:
         return kept if type(kept) is list else flat_messages.rows(kept)
     return [] if flat_messages.absent(kept) else dialect.bare_rows(kept, plan)
@@ -246,9 +247,11 @@ def _whole(rows: Rows) -> list[Image]:
 
 def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
     (plan, keys, keys_listed), (before, after), place = frame, pair, head.place
-    remarks: list[str | None] = []
+    remarks: list[str] = []
     if plan.converters:
-        remarks = [converters.convert(image, plan.converters) for image in pair if image]
+        for one in pair:
+            if one and (remark := converters.convert(one, plan.converters)):
+                remarks.append(remark)
     hidden = False
     if dialect.large and op is UPDATE:  # `old` lists the changed columns: one that it lacks is NULL there too
 
@@ -261,10 +264,10 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
     image = (before if after is None else after) or {}
     columns = image.keys()
     whole = plan.columns <= columns
-    if not (whole and keys_listed) or (before and not before.keys() <= columns):
+    if not (whole and keys_listed and (not before or before is image or plan.columns.issuperset(before))):
         remarks += _odd(before, image, keys)
     note = head.note or plan.note
-    if note or any(remarks):
+    if note or remarks:
         note = flat_messages.joined([head.note, plan.note, *remarks])
     return Change(
         op=op,
