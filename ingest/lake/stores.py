@@ -241,6 +241,30 @@ def table(path: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(store.address(path), version=version, storage_options=dict(store.options) or None)
 
 
+_KEPT_OPEN = 32  # tables: each holds the list of its files in memory
+_open: dict[tuple[str, str, tuple[tuple[str, str], ...]], DeltaTable] = {}
+_opening = threading.Lock()
+
+
+def newest(path: str, table_id: str, version: int) -> DeltaTable:
+    """A table at its newest version as delta-rs opens it, read from where this process last had it open.
+
+    Opening reads every log entry after the last checkpoint, and on a store each of them is a request.
+    """
+    store = at(path)
+    place = (store.address(path), table_id, tuple(sorted(store.options.items())))
+    with _opening:
+        found = _open.pop(place, None)
+        if found is not None and found.version() < version:
+            found.update_incremental()
+        if found is None or found.version() != version:  # of a table that was put back, the log is older
+            found = table(path)
+        _open[place] = found
+        if len(_open) > _KEPT_OPEN:
+            del _open[next(iter(_open))]  # the one that was used longest ago
+    return found
+
+
 def unsettle(path: str) -> None:
     """Look at the log of a table again, for delta-rs or Spark have written to it."""
     if isinstance(store := _reached(path), ObjectStore):

@@ -53,11 +53,9 @@ def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Ite
     """Read with delta-rs, which supports deletion vectors and skips files by their statistics."""
     from deltalake import QueryBuilder  # a heavy import, not needed if Spark has to read
 
-    found = (
-        QueryBuilder()
-        .register("t", stores.table(lake.path(name)))
-        .execute(_query("t", columns, where, _RUST))
-    )
+    state = lake.snapshot(name)
+    table = stores.newest(lake.path(name), state.table_id, state.version)
+    found = QueryBuilder().register("t", table).execute(_query("t", columns, where, _RUST))
     for rows in pa.RecordBatchReader.from_stream(found):
         yield pa.RecordBatch.from_arrays([_plain(column) for column in rows.columns], names=rows.schema.names)
 

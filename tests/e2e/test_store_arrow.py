@@ -86,12 +86,12 @@ class Lake:
         )
         self.pipeline = load(self.file)
 
-    def run(self, messages: str) -> Result:
-        """Land, decode and fold some messages."""
+    def run(self, messages: str, *more: str) -> Result:
+        """Land, decode and fold some messages; ``more`` are further stages."""
         self.number += 1
         (self.folder / f"f{self.number:03}.jsonl").write_text(messages, "utf-8")
         spark: Any = Deferred(never, "local[2]")
-        return run(spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        return run(spark, self.pipeline, ("bronze", "silver", "gold", *more), self.warm)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """A mirror's rows."""
@@ -328,6 +328,16 @@ def test_a_store_is_asked_once(faulty: Faulty, tmp_path: Path) -> None:
     for _ in range(3):
         assert commits.takes_commits(lake.pipeline.lake)
     assert 2 == sum(method == "PUT" for method, _ in faulty.requests())
+
+
+def test_a_tick_asks_a_store_no_more_than_the_one_before(faulty: Faulty, tmp_path: Path) -> None:
+    """A table that is opened anew costs a request for each commit since its last checkpoint."""
+    lake = Lake(tmp_path, "s3a://lakes/ticks", faulty.url)
+    asked = []
+    for tick in range(1, 7):
+        assert [] == lake.run(change("INSERT", "bins", tick, {"id": f"{tick}"}), "quality").failures
+        asked.append(len(faulty.requests()))
+    assert max(asked[2:]) <= asked[1] + 4, asked
 
 
 def test_a_run_in_use_is_refused_without_spark(faulty: Faulty, tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from ingest.config import Pipeline
 from ingest.errors import StoreError
@@ -92,3 +95,33 @@ def test_what_a_client_says_is_not_shown() -> None:
     ):
         raise OSError(said)
     assert "AKIA1" not in str(caught.value)
+
+
+def test_a_table_that_stays_open_is_the_newest_one(tmp_path: Path) -> None:
+    """What was open before is brought up to date; it is not taken for a table that has come in its place."""
+    place = str(tmp_path / "t")
+
+    def found() -> tuple[int, int]:
+        now = DeltaTable(place)
+        kept = stores.newest(place, str(now.metadata().id), now.version())
+        return kept.version(), kept.count()
+
+    def write(rows: int) -> None:
+        write_deltalake(place, pa.table({"id": list(range(rows))}), mode="append")
+
+    write(1)
+    assert (0, 1) == found()
+    shutil.copytree(place, tmp_path / "copy")
+    write(2)
+    write(3)
+    assert (2, 6) == found()
+    assert stores.newest(place, str(DeltaTable(place).metadata().id), 2) is stores.newest(
+        place, str(DeltaTable(place).metadata().id), 2
+    )
+    shutil.rmtree(place)
+    shutil.copytree(tmp_path / "copy", place)  # the same table, put back
+    assert (0, 1) == found()
+    shutil.rmtree(place)
+    for rows in (5, 6, 7):
+        write(rows)
+    assert (2, 18) == found()
