@@ -44,17 +44,14 @@ ABOUT = About(
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    table = (
-        hints.table_of(message.topic)
-        if message.value is None
-        else named_table(NO_TABLE, hints, message.topic)
-    )
-    declared = hints.tables(table or NO_TABLE)
     reading = oms_debezium.reading(hints.options)
+    table = hints.table_of(message.topic) or NO_TABLE
+    declared = hints.tables(table)
     plan = connect.plan(b"", connect.row_fields, declared.columns, oms_debezium.no_meaning, reading)
     key = connect.json_key(message.key, lambda _schema: plan)
     if message.value is None:
         return [debezium.no_value(message, key, hints)]
+    table = named_table(table, hints, message.topic)
     found, note = json_values.repaired(message.value, json_values.object_of)
     keys = declared.keys or tuple(key or ())
     columns = {*declared.columns, *keys}

@@ -149,7 +149,7 @@ def test_topics_that_share_a_bare_name_are_counted(
 
 
 @pytest.mark.parametrize(
-    ("format", "place", "deletes", "nulls", "expected"),
+    ("dialect", "place", "deletes", "nulls", "expected"),
     [
         pytest.param("debezium", placed(), 0, 2, 2, id="flattened rows and null values"),
         pytest.param("debezium-avro", placed(), 0, 2, 2, id="the same in Avro"),
