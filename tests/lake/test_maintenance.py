@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import IngestError
 from ingest.lake.lake import Lake
-from ingest.lake.maintenance import maintain
+from ingest.lake.maintenance import maintain, run_vacuum
 from ingest.lake.mirrors import Clusters
 from ingest.lake.schemas import ALL
 from ingest.result import STAGES
@@ -85,6 +86,20 @@ def test_dead_files_go_once_nobody_was_promised_them(spark: SparkSession, depot:
     os.utime(dead, (month_ago, month_ago))
     assert [1] == [one.deleted for one in maintain(lake, [BINS])]
     assert not dead.exists()
+
+
+def test_vacuum_says_nothing_on_the_terminal(spark: SparkSession, depot: Depot) -> None:
+    """Delta's own line would stand between the operator's, even with --quiet; what else is printed there must be heard."""
+    jvm: Any = spark._jvm
+    console = getattr(getattr(jvm, "scala.Console$"), "MODULE$")
+    heard, before = jvm.java.io.ByteArrayOutputStream(), console.out()
+    console.setOutDirect(jvm.java.io.PrintStream(heard))
+    try:
+        run_vacuum(spark, Lake(spark, depot.pipeline).named(BINS))
+        console.println("after")
+    finally:
+        console.setOutDirect(before)
+    assert "after\n" == heard.toString()
 
 
 def test_messages_go_only_when_nothing_needs_them(spark: SparkSession, tmp_path: Path) -> None:
