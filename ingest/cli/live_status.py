@@ -79,15 +79,15 @@ def show(found: Found, *, at: bool = False) -> None:
 
 
 def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
-    """``at`` adds the time of day."""
+    """``at`` adds the time of day; the message of a mirror that is not ok is among the problems."""
     from rich.console import Group
     from rich.text import Text
 
     head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if at else ""
-    rows = [[one[name] for name in COLUMNS] for one in found["tables"]]
+    tables = [one | {"message": one["message"] if one["state"] == "ok" else ""} for one in found["tables"]]
+    shown = COLUMNS if any(one["message"] for one in tables) else COLUMNS[:-1]
+    rows = [[one[name] for name in shown] for one in tables]
     lines = [f"- {text}" for text in found["problems"]] + [f"next: {found['next']}"]
     complete = f"complete until {found['complete_until'] or 'no known time'} ({found['complete_reason']})"
     line = partial(Text, no_wrap=not wrap, overflow="fold" if wrap else "ignore")
-    return Group(
-        line(head + found["headline"]), line(complete), output.drawn(COLUMNS, rows), *map(line, lines)
-    )
+    return Group(line(head + found["headline"]), line(complete), output.drawn(shown, rows), *map(line, lines))

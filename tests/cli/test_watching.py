@@ -84,6 +84,17 @@ def test_a_signal_ends_it_in_peace(number, capsys):
     assert 2 == capsys.readouterr().out.count("1 of 1 mirrors")
 
 
+def test_a_message_is_said_once(capsys):
+    """The problem of a held mirror would be read twice, each time across many lines of a narrow terminal."""
+    held = dict.fromkeys(live_status.COLUMNS, "x") | {"state": "held", "message": "no key"}
+    live_status.show({**FOUND, "tables": [held], "problems": ["x is held: no key"]})
+    assert 1 == capsys.readouterr().out.count("no key")
+    gone = held | {"state": "ok", "message": "the source has dropped it"}  # no problem, and said nowhere else
+    live_status.show({**FOUND, "tables": [held, gone], "problems": ["x is held: no key"]})
+    printed = capsys.readouterr().out
+    assert (1, 1) == (printed.count("no key"), printed.count("the source has dropped it"))
+
+
 def test_a_sentence_is_one_line_in_a_file(capsys):
     """A command copied out of a log would end in its middle, and where would depend on the length of the file's path."""
     sentence = "wait for a decision: ingest ddl " + "a/long/way/to/" * 20 + "pipeline.yaml"
