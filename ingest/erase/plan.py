@@ -198,7 +198,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     lanes = evidence.lanes(lake, mirror)
     _refuse_renamed(lake, mirror, lanes)
     texts = {
-        evidence.typed_key(mirror, cells): tuple(cells)
+        evidence.asked_key(lake, mirror, cells): tuple(cells)
         for cells in (masked_key(lake, name, one) for one in asked)
     }
     secret = Barriers(barriers.read(lake).secret or barriers.new_secret())

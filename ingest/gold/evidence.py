@@ -35,6 +35,7 @@ ROW = (
     "transaction", "note", "types",
 )  # fmt: skip
 SUSPECTS = 20
+SHARDS = 8  # values of a shard column in one sentence
 _ROW_SQL = ", ".join(f'"{name}"' for name in ROW)
 _CUT = re.compile(r"(\.[0-9]{6})[0-9]+")
 ROUNDS = 50  # key changes from key to key; no real row has more
@@ -59,17 +60,31 @@ def mirror_of(lake: Tables, name: str) -> Mirror:
     return mirror
 
 
-def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
-    """The key as the fold compares it.
+def asked_key(lake: Tables, mirror: Mirror, texts: Sequence[str]) -> Key:
+    """The key of a row that the operator names, as `typed_key` has it.
 
     Raises:
         IngestError: too many or too few cells, or one that does not fit its type.
     """
     if len(texts) != len(mirror.keys):
+        found = [mirrors.shard_of(lake.pipeline, mirror, lane) for lane in lanes(lake, mirror)]
+        shards = sorted({one for one in found if one and one[0] in mirror.keys})
+        named = ", ".join(value for _, value in shards[:SHARDS])
+        more = f" and {len(shards) - SHARDS} more" if shards[SHARDS:] else ""
         raise IngestError(
             f"The key of {mirror.name} is {', '.join(mirror.keys)}: "
-            f"give {counted(len(mirror.keys), 'value')} in that order, not {len(texts)}."
+            f"give {counted(len(mirror.keys), 'value')} in that order, not {len(texts)}"
+            + (f"; {shards[0][0]} is one of {named}{more}." if shards else ".")
         )
+    return typed_key(mirror, texts)
+
+
+def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
+    """The key as the fold compares it.
+
+    Raises:
+        IngestError: a cell does not fit its type.
+    """
     try:
         return tuple(
             typed(one.type, text, one.name) for one, text in zip(mirror.key_columns, texts, strict=True)

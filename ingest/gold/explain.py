@@ -130,7 +130,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         IngestError: no such mirror, or the key cannot be one of its keys.
     """
     mirror = evidence.mirror_of(lake, name)
-    key = evidence.typed_key(mirror, texts)
+    key = evidence.asked_key(lake, mirror, texts)
     found = evidence.lanes(lake, mirror)
     applied = lake.snapshot(mirror.path).transactions.get(
         lake.writer(STAGE, mirror.path, mirror.generation), 0

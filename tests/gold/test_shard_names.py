@@ -12,6 +12,7 @@ import pytest
 from ingest.config import Pipeline
 from ingest.config.model import MadeColumn, Source, TableRule
 from ingest.erase import plan as planning
+from ingest.errors import IngestError
 from ingest.gold.explain import explain
 from ingest.gold.preview import foresee, know
 from ingest.lake import decisions, mirrors
@@ -131,3 +132,19 @@ def test_rows_are_found_as_they_are_named_now(tmp_path: Path, other: bool) -> No
     assert [("shop_1", 1), ("shop_1", 2)] == [(one.database, one.batch) for one in erasure.changes]
     assert [("1", "shop_1.item")] == erasure.keys == erasure.rows
     shops.check()
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["one source", "two sources"])
+def test_a_key_without_its_shard_is_answered_with_the_shards(tmp_path: Path, other: bool) -> None:
+    """Only a query of the mirror would show what the second value may be."""
+    shops = filled(tmp_path).given(other=other)
+    shops.run()
+    first, second = NAMED if other else BARE
+    said = f"The key of shop.item is id, shard: give 2 values in that order, not 1; shard is one of {first}, {second}."
+    for asked in (
+        lambda: explain(shops.lake, "shop.item", ("1",)),
+        lambda: planning.plan(shops.lake, "shop.item", [("1",)], "asked", now=False),
+    ):
+        with pytest.raises(IngestError) as caught:
+            asked()
+        assert said == str(caught.value)
