@@ -21,7 +21,7 @@ from ingest.ddl import UNPLACED, charsets
 from ingest.decoding import json_values
 from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
-from ingest.values import compacted, integer, micros_of, strict
+from ingest.values import MICROS, compacted, integer, micros_of, strict
 
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
@@ -119,7 +119,7 @@ _POSITIONS = (
 
 def event_time(source: Image) -> int | None:
     """Microseconds from ``ts_us`` or ``ts_ms``; zero means unknown."""
-    micros = integer(source.get("ts_us"))
+    micros = micros_of(integer(source.get("ts_us")), MICROS)
     return micros or micros_of(integer(source.get("ts_ms")), 1000) or None
 
 

@@ -60,7 +60,6 @@ READ, UPDATE, DELETE = Op.READ, Op.UPDATE, Op.DELETE  # looked up in the enum th
 ROW_TYPES = {"INSERT": Op.INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "INIT": READ, "ROW": READ}
 DDL_TYPES = frozenset("DDL INIT_DDL CREATE ALTER ERASE DROP QUERY TRUNCATE RENAME CINDEX DINDEX".split())
 ROW_ID_COLUMNS = ("__#alibaba_rds_row_id#__", "_drds_implicit_id_")  # key of tables that declare none
-LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
 
 _BLANK_OR_COMMENT = r"(?:\s|/\*(?!!).*?\*/|--[^\n]*+\n|#[^\n]*+\n|/\*!\d*+)*+"
 _TRUNCATE = re.compile(_BLANK_OR_COMMENT + r"truncate\b", re.IGNORECASE | re.DOTALL)
@@ -160,7 +159,7 @@ def _odd_name(table: str) -> str | None:
 def _event_time(es: flat_messages.Count) -> int | None:
     """Microseconds from ``es``, whose milliseconds are padded seconds in the open-source writer."""
     count = es if type(es) is int else values.integer(es) if isinstance(es, str) else None
-    return count * 1000 if count and 0 < count <= LAST_MILLISECOND else None
+    return values.micros_of(count, 1000) if count and count > 0 else None
 
 
 def _without_row(op: Op, head: Head, ddl: str | None = None) -> Change:

@@ -28,7 +28,7 @@ from ingest.decoding.dts_values import Column, columns
 from ingest.decoding.rows import statement
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.values import strict
+from ingest.values import micros_of, strict
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -88,7 +88,7 @@ def _changes(record: dict[str, Any], hints: Hints) -> tuple[Change, ...]:
         op=op,
         sequence=(record["id"],),
         position=record["sourcePosition"] or None,
-        event_time=record["sourceTimestamp"] * 10**6 or None,
+        event_time=micros_of(record["sourceTimestamp"], 1) or None,
         transaction=tags.get("GTID") or record["sourceTxid"] or None,
         note=operation if op is Op.CONTROL else None,
     )

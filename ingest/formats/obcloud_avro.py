@@ -83,7 +83,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         table=TableId(database, None, name) if database or name else NO_TABLE,
         sequence=(record["id"],),
         position=record["position"] or None,
-        event_time=(record["timestamp"] or 0) * 10**6 or None,
+        event_time=values.micros_of(record["timestamp"], 1) or None,
         transaction=record["xid"] or None,
     )
     if op is Op.DDL:

@@ -24,7 +24,7 @@ from ingest.decoding.json_values import Values, text, texts
 from ingest.decoding.rows import drop_unchanged, named_table
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.values import integer
+from ingest.values import integer, micros_of
 
 ABOUT = About(
     title="OceanBase OMS, Debezium with payload or with schema and payload",
@@ -124,9 +124,7 @@ def _sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
 
 def _micros(stamp: str | None) -> int | None:
     number = integer(stamp)
-    if not number:
-        return None
-    return number * 1000 if abs(number) >= 10**11 else number * 10**6
+    return micros_of(number, 1000 if number and abs(number) >= 10**11 else 1) or None
 
 
 def no_meaning(_field: Field) -> Meaning | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.errors import command, counted
 from ingest.lake import barriers, decoded_with, sealing
 from ingest.lake import mirrors as known_mirrors
+from ingest.lake.books import misdated
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, PASS, duration
 from ingest.quality.report_model import STATEMENT, Facts, TableFact
@@ -157,7 +158,7 @@ def of_state(
 ) -> Iterable[Cause]:
     """Problems independent of the checks: mirrors that are not ok, and what waits for the operator.
 
-    ``rows`` are the mirrors, with ``table``, ``state`` and ``message``; ``rejects`` counts the open ones by kind.
+    ``rows`` are the mirrors, with ``table``, ``state``, ``message`` and ``newest commit``; ``rejects`` counts the open ones by kind.
     """
     file = lake.pipeline.file
     for row in rows:
@@ -166,6 +167,8 @@ def of_state(
                 f"{row['table']}: {_TITLES.get(state, state)}", WARN if state == "paused" else ERROR, row["message"],
                 way_out(lake, row), f"{row['table']} is {state}: {row['message']}",
             )  # fmt: skip
+        if wrong := misdated(row["newest commit"]):
+            yield Cause(f"{row['table']}: times of another unit"[:LONGEST], WARN, wrong)
     for kind, count in rejects.items():
         text = _rejected(kind, count)
         yield Cause(f"rejects: {_REJECTS.get(kind, kind)}", WARN, text, command("rejects", file), text)

@@ -126,6 +126,16 @@ class Line:
         )
 
 
+def misdated(newest: str | None) -> str:
+    """What is wrong with the newest source time of some changes, as ISO text; empty if nothing is, or there is none."""
+    if newest is None or newest >= "1971":
+        return ""
+    return (
+        f"the newest change is of {newest[:10]}, as if the source sent seconds where its format has milliseconds, or "
+        "these for microseconds: correct the times that it sends; lag, freshness and complete_until are wrong until then"
+    )
+
+
 def _lacking(left: Line, right: Line) -> Iterator[tuple[str, tuple[Span, Span]]]:
     """What `Line.lacks` of two lines together holds."""
     for column in (left.columns.keys() ^ right.columns.keys()) | left.lacks.keys() | right.lacks.keys():

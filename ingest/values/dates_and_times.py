@@ -12,6 +12,7 @@ from ingest.values.remembered import remembered
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - zone-less texts are counted from here
 _EPOCH_DATE = dt.date(1970, 1, 1).toordinal()
 MICROS = 1_000_000
+_FIRST, _LAST = -62_135_596_800 * MICROS, 253_402_300_800 * MICROS - 1  # of the years 1 and 9999
 
 
 def fraction(digits: str) -> str:
@@ -150,8 +151,13 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def micros_of(value: int | None, unit: int) -> int | None:
-    """An event time in microseconds from a count in ``unit`` ticks a second; None stays None."""
-    return None if value is None else value * MICROS // unit
+    """An event time in microseconds since 1970 UTC from a count in ``unit`` ticks a second.
+
+    None stays None, and so is a time outside the years 1 to 9999: it was counted in other units.
+    """
+    if value is None or not _FIRST <= (micros := value * MICROS // unit) <= _LAST:
+        return None
+    return micros
 
 
 def wall_text(count: int, unit: int, zone: str) -> str:

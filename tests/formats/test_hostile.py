@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from contextlib import suppress
 
 import pytest
 
 from ingest import formats
 from ingest.change import Hints, Message
 from ingest.errors import Undecodable
+from tests.formats import golden
 from tests.formats.fuzzing import Known
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 
 JSON = [name for name in formats.names() if not formats.load(name).ABOUT.binary]
 AVRO = [name for name in formats.names() if formats.load(name).ABOUT.binary]
+CLOCK = re.compile(rb"(?<![0-9])1[4-9][0-9]{8}(?:[0-9]{3}){0,2}(?![0-9])")  # of this century, in any unit
 MARK = "hostile-mark"  # the text of a column, which cases replace in the written message
 
 
@@ -182,3 +186,18 @@ def test_a_datum_that_does_not_fit_its_schema_is_refused(name, case):
     dialect = DIALECTS[name]
     message = next(each for each in dialect.write(history(1)) if each.value)
     assert outcome(name, BYTES[case](message.value), dialect.hints, message) != "decoded"
+
+
+@pytest.mark.parametrize("factor", [1000, 10**6])
+@pytest.mark.parametrize("name", formats.names())
+def test_clocks_of_another_unit_are_no_times(name, factor, tmp_path):
+    """A time of the year 50000 is one that no reader of the books can show."""
+    for case in (one for one in golden.cases() if one.parent.name == name):
+        sent = tmp_path / name / case.name
+        sent.parent.mkdir(exist_ok=True)
+        sent.write_bytes(CLOCK.sub(lambda found: b"%d" % (int(found[0]) * factor), case.read_bytes()))
+        if (hints := case.with_suffix(".hints.json")).exists():
+            (sent.parent / hints.name).write_bytes(hints.read_bytes())
+        with suppress(Undecodable):
+            times = {one.event_time for one in formats.load(name).parse(*golden.message(sent))} - {None}
+            assert all(0 <= one < 253_402_300_800_000_000 for one in times), (case, times)

@@ -69,11 +69,28 @@ def test_a_check_that_names_the_source_replaces_the_count(tmp_path: Path) -> Non
 def test_a_paused_table_is_a_warning_that_says_how_to_resume(tmp_path: Path) -> None:
     """Somebody wanted it so; but they may have forgotten it."""
     made = depot(tmp_path)
-    row = {"table": "depot.bins", "state": "paused", "message": "it stands still"}
+    row = {
+        "table": "depot.bins",
+        "state": "paused",
+        "message": "it stands still",
+        "newest commit": None,
+    }
     [one] = causes.of_state(made.reader, [row], {}, 0)
     assert ("depot.bins: The table is paused", WARN) == (one.subject, one.severity)
     assert one.command.endswith("depot.bins")
     assert "resume" in one.command
+
+
+@pytest.mark.parametrize(("unit", "said"), [(1000, False), (1, True)], ids=["milliseconds", "seconds"])
+def test_times_of_another_unit_are_a_cause(tmp_path: Path, unit: int, said: bool) -> None:
+    """A lag of half a century makes the operator look for a stream that has stopped."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"}, es=1_700_000_000 * unit)])
+    found = causes.causes(made.reader)
+    assert said == ("depot.bins: times of another unit" in found)
+    if said:
+        one = found["depot.bins: times of another unit"]
+        assert (WARN, True) == (one.severity, "of 1970-01-20, as if the source sent seconds" in one.text)
 
 
 def test_a_report_made_while_a_batch_is_under_way_is_of_the_batch_before(

@@ -209,7 +209,7 @@ def test_metrics_of_several_pipelines_are_one_family_each(lake: Written, tmp_pat
 def test_the_worst_comes_first(lake: Written, tmp_path: Path) -> None:
     """What is on fire must not be on the second screen."""
     good, new, wrong = Written(tmp_path, "apple"), Written(tmp_path, "basil"), tmp_path / "zinc.yaml"
-    good.take([json.dumps({"data": [{"id": "1"}], "database": "d", "es": 1, "id": 1, "isDdl": False, "mysqlType": {"id": "bigint"},
+    good.take([json.dumps({"data": [{"id": "1"}], "database": "d", "es": 1_700_000_000_000, "id": 1, "isDdl": False, "mysqlType": {"id": "bigint"},
                            "old": None, "pkNames": ["id"], "sql": "", "table": "t", "ts": 1, "type": "INSERT"})])  # fmt: skip
     shutil.rmtree(new.lake)
     wrong.write_text("pipeline: zinc\nlak: x\n", "utf-8")
