@@ -7,6 +7,7 @@ client.  A lake in a store that is not read otherwise takes Spark, too.
 
 from __future__ import annotations
 
+import datetime as dt
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,12 +31,13 @@ from ingest.formats import ingest_snapshot
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.lake import decoded_with, identity, lanes, stores
-from ingest.lake.books import Line
+from ingest.lake.books import Line, misdated
 from ingest.lake.identity import Seen
 from ingest.lake.mirrors import Column, names, target
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader, Tables
 from ingest.silver import preview as silver
+from ingest.values import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,7 +117,9 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     for one in sources.described:
         _add_sample(one, decoded, sum(_is_of(one, *message[1:3]) for message in sources.messages))
     tables = [
-        one for view, mine in seen for one in gold.foresee(view, mine, decoded.lines, decoded.statements)
+        one
+        for view, mine in seen
+        for one in gold.foresee(view, mine, decoded.lines, decoded.statements, decoded.changes)
     ]
     sampled = {line.table_id for line in decoded.lines}
     guessed = {str(name) for one in sampled for name in names(pipeline, one)}
@@ -144,6 +148,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
             *_idle_rules(pipeline, sampled | _booked(lake)),
             *_idle_masks(pipeline, sampled | _booked(lake), columns),
             *_idle_columns(pipeline, lake, decoded.lines),
+            *_misdated(decoded.lines),
             *_untyped(pipeline, tables),
         ],
     }
@@ -358,6 +363,17 @@ def _idle_in(rule: TableRule, shown: set[str]) -> Iterator[str]:
     for name, place in (dict.fromkeys(rule.cluster_by, rule.cluster_place) | dict(rule.places)).items():
         if shown and not fnmatch.filter(shown, name) and name not in shown and name not in rule.made:
             yield f"{place} no row of {rule.match} has shown a column {name} yet{nearest(name, sorted(shown))}"
+
+
+def _misdated(lines: Iterable[Line]) -> Iterator[str]:
+    """Tables whose newest sampled change has a time that no source of today has."""
+    newest: dict[TableId, int] = {}
+    for line in lines:
+        if line.event_high is not None:
+            newest[line.table_id] = max(line.event_high, newest.get(line.table_id, line.event_high))
+    for table, micros in newest.items():
+        if table.table and (wrong := misdated((EPOCH + dt.timedelta(microseconds=micros)).isoformat())):
+            yield f"{table}: {wrong}"
 
 
 def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:

@@ -22,9 +22,9 @@ from ingest.gold.lane import Lane, Shape, Steps, lane_name
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
 from ingest.gold.schema import Plan
-from ingest.gold.shaped import judged, refuse, shaped
+from ingest.gold.shaped import judged, shaped
 from ingest.gold.work import Books
-from ingest.lake import condensed, histories
+from ingest.lake import condensed, conditions, histories
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -183,7 +183,7 @@ def _merge(
     try:
         return misfits.meeting(fold, keep)
     except (PySparkException, Py4JJavaError) as error:
-        refuse(error, plan.job.rule)
+        conditions.refuse(error, plan.job.rule)
         collision.refuse(str(error), mirror.table, plan.job.rule)
         raise
 

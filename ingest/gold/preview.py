@@ -6,25 +6,29 @@ messages, and is as good as they are typical.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.errors import HeldError
+from ingest.fold import Placed, fold
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
+from ingest.gold.lane import LaneId, change_of
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
-from ingest.lake import mirrors, pauses, targets
+from ingest.lake import conditions, mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import resolved
 from ingest.lake.tables import Tables
+from ingest.order import order_of
 
 AGAIN = "it is folded again from its first change"
 CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"
@@ -113,8 +117,9 @@ def _applied(lake: Tables, known: Known, mirror: Mirror, state: Snapshot) -> int
 
 
 def foresee(
-    pipeline: Pipeline, known: Known, lines: Iterable[Line], statements: Iterable[Mapping[str, Any]]
-) -> list[Foreseen]:
+    pipeline: Pipeline, known: Known, lines: Iterable[Line], statements: Iterable[Mapping[str, Any]],
+    changes: Iterable[Mapping[str, Any]] = (),
+) -> list[Foreseen]:  # fmt: skip
     """Each mirror with something to do.
 
     Args:
@@ -122,6 +127,7 @@ def foresee(
         known: what its lake knows.
         lines: book lines of messages that are not decoded yet.
         statements: their statements, as rows of `ddl`.
+        changes: their rows of `changes`, on which conditions and computed columns are tried.
     """
     more = [*known.books.lines, *lines]
     last = max((line.batch for line in more), default=known.last)
@@ -130,12 +136,16 @@ def foresee(
     ledger = Ledger(resolved(sorted(logged, key=lambda one: one.order), books.lanes))
     books = stated(pipeline, books, ledger.statements)
     found = []
+    sent: dict[LaneId, list[Mapping[str, Any]]] = {}
+    for row in changes:
+        lane = row["source"], TableId(row["database"], row["schema"], row["table"])
+        sent.setdefault(lane, []).append(row)
     for job in jobs(pipeline, books):
         applied = known.applied.get(job.path, known.complete)
         if job.path in known.again or any(
             line.batch > applied for lines in job.lines.values() for line in lines
         ):
-            found.append(_foreseen(pipeline, known, books, ledger, job))
+            found.append(_foreseen(pipeline, known, books, ledger, job, sent))
     return found
 
 
@@ -145,7 +155,10 @@ def _why_again(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> 
     return marking(pipeline, FoldPlan(plan, books, NO_TABLE, "", work)).why_spark
 
 
-def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:
+def _foreseen(
+    pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job,
+    sent: Mapping[LaneId, Sequence[Mapping[str, Any]]],
+) -> Foreseen:  # fmt: skip
     mirror, applied = known.mirrors.get(job.path), known.applied.get(job.path, known.complete)
     count = sum(line.changes for lines in job.lines.values() for line in lines if line.batch > applied)
     waiting = Foreseen(str(job.table), job.path, HOLD, changes=count)
@@ -160,17 +173,46 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     found = _planned(plan, mirror if before.exists else None, count)
     if found.action in (HOLD, WAIT):
         return found
+    try:
+        _try_rules(pipeline, plan, sent)
+    except HeldError as error:
+        return replace(found, action=HOLD, why=str(error))
     if plan.whole:
         return replace(found, why_spark=_why_again(pipeline, books, ledger, plan))
     work = work_of(pipeline, books, ledger, plan, before, applied)
-    fold = marking(pipeline, FoldPlan(plan, books, before, "", work))
+    way = marking(pipeline, FoldPlan(plan, books, before, "", work))
     return replace(
         found,
-        why_spark=fold.why_spark,
-        marks=fold.marks,
+        why_spark=way.why_spark,
+        marks=way.marks,
         size=before.size or 0,
-        budget=budget(pipeline, fold.changes),
+        budget=budget(pipeline, way.changes),
     )
+
+
+def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Mapping[str, Any]]]) -> None:
+    """Evaluate a mirror's condition and computed columns on the rows that the sampled changes leave.
+
+    Raises:
+        HeldError: one of them fails on a row, as it would in a run.
+    """
+    mirror, shard = plan.mirror, plan.job.rule.shard_column
+    if not mirror.expressions:
+        return
+    types, keys = (
+        {one.name: one.type for one in mirror.columns},
+        tuple(one for one in mirror.keys if one != shard),
+    )
+    for lane in plan.job.lines:
+        events = [
+            Placed(order_of(row["order_key"]), change_of(dict(row), keys)) for row in sent.get(lane, ())
+        ]
+        cells = dict([found]) if (found := mirrors.shard_of(pipeline, mirror, lane)) else {}
+        rows = [{**row.values, **cells} for row in fold(events, keys, types).values()]
+        try:
+            conditions.check(mirror.where, mirror.computed, rows, types)
+        except conditions.ConditionError as error:
+            conditions.refuse(error, plan.job.rule)
 
 
 def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:

@@ -8,8 +8,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.config import TableRule
-from ingest.errors import HeldError
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, LEFT_OUT, MISFIT, UNFIT, key_name, sent_name, value_name
 from ingest.lake import conditions
@@ -55,17 +53,3 @@ def judged(outcomes: DataFrame, mirror: Mirror) -> DataFrame:
     sent = (one.alias(sent_name(i)) for i, one in enumerate(typed))
     found = shaped(outcomes.select("*", F.col(GONE).alias(LEFT_OUT), *sent), mirror)
     return found.withColumns({LEFT_OUT: F.col(GONE) & ~F.col(LEFT_OUT), GONE: F.col(LEFT_OUT)})
-
-
-def refuse(error: Exception | str, rule: TableRule) -> None:
-    """Hold the mirror if its condition or a computed column has failed on a row.
-
-    Raises:
-        HeldError: it has failed; the text says where it is written, and why it failed.
-    """
-    _, found, text = str(error).partition(conditions.FAILED)
-    if found:
-        what, _, why = text.partition(conditions.SAYS)
-        place = rule.where_place if what == conditions.WHERE else rule.places[what.partition(" ")[2]]
-        why = why.splitlines()[0].rstrip(".")
-        raise HeldError(f"{place} {what} fails on a row: {why}: correct the expression there.") from None

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ingest.errors import HeldError, StoreError, counted
-from ingest.gold import apply_spark, collision, keyless, misfits, shaped
+from ingest.gold import apply_spark, collision, keyless, misfits
 from ingest.gold.batch import Batch, plan_batch
 from ingest.gold.planner import FoldPlan, fold_plan
 from ingest.gold.results import Folded, MirrorCommit
 from ingest.gold.schema import RETYPED, Plan, is_recomputed, recomputed
 from ingest.gold.work import Books
-from ingest.lake import decisions, faults, mirrors
+from ingest.lake import conditions, decisions, faults, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.spark.deferred import has_started, start
@@ -131,7 +131,7 @@ class _Stage:
             elif plan.mirror.keys or plan.is_keyless:
                 if commit is not None:
                     collision.refuse(commit.held, plan.mirror.table, plan.job.rule)
-                    shaped.refuse(commit.held, plan.job.rule)
+                    conditions.refuse(commit.held, plan.job.rule)
                 if commit is not None and not commit.refused:
                     _take(result, commit)
                     result.counts |= keyless.not_applied(plan, fold.work) if fold else {}

@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ingest import types
-from ingest.config import conditions
+from ingest.config import TableRule, conditions
+from ingest.errors import HeldError
 from ingest.lake import duck
 from ingest.values.typed_values import value_of
 
@@ -120,6 +121,40 @@ def values_by_texts(one: Column, rows: Sequence[Sequence[str | None]], deltas: S
     """The same as `values` for canonical texts that are values of their Delta types."""
     sql = conditions.numbered(one.expression)
     return _asked_of_texts(_of_column(one.name), rows, deltas, sql, one.type)
+
+
+def check(
+    where: str,
+    computed: Sequence[Column],
+    rows: Sequence[Mapping[str, str | None]],
+    types_: Mapping[str, str],
+) -> None:
+    """Evaluate a mirror's rules on rows of canonical texts, for nothing but their failures.
+
+    Raises:
+        ConditionError: an expression fails on a row.
+    """
+    if where:
+        texts = [_texts(where, row, types_) for row in rows]
+        met = met_by_texts(where, texts, _deltas(where, types_))
+        rows = [row for row, fits in zip(rows, met, strict=True) if fits]
+    for one in computed:
+        texts = [_texts(one.expression, row, types_) for row in rows]
+        values_by_texts(one, texts, _deltas(one.expression, types_))
+
+
+def refuse(error: Exception | str, rule: TableRule) -> None:
+    """Hold the mirror if its condition or a computed column has failed on a row.
+
+    Raises:
+        HeldError: it has failed; the text says where it is written, and why it failed.
+    """
+    _, found, text = str(error).partition(FAILED)
+    if found:
+        what, _, why = text.partition(SAYS)
+        place = rule.where_place if what == WHERE else rule.places[what.partition(" ")[2]]
+        why = why.splitlines()[0].rstrip(".")
+        raise HeldError(f"{place} {what} fails on a row: {why}: correct the expression there.") from None
 
 
 def refused(where: str, deltas: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ class Foretold:
 
     lines: list[Line] = field(default_factory=list)
     statements: list[Mapping[str, Any]] = field(default_factory=list)  # columns of `ddl`, by name
+    changes: list[Mapping[str, Any]] = field(default_factory=list)  # of `changes`, if a rule asks for cells
     rejects: list[tuple[str, str, str, str]] = field(default_factory=list)  # source, topic, reason, detail
     faults: dict[str, str] = field(default_factory=dict)  # by source: a registry that does not answer
 
@@ -60,8 +61,11 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
     asked = {one.name: _Asked(one.registry) for one in pipeline.sources if one.registry}
     rows = [dict(zip(INPUT, message, strict=True)) for message in given]
     batch = pa.RecordBatch.from_pylist(rows, schema=_input())
+    asks = any(rule.where or rule.made for rule in pipeline.every_rule)
     for page in lift(Lifting(pipeline, schemas=asked))(iter([batch])):
         _sort(page, found)
+        if asks:
+            found.changes += [row for row in page.to_pylist() if row["kind"] == "change"]
     found.lines = merged(found.lines)
     found.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
     found.rejects = [one for one in found.rejects if one[0] not in found.faults]

@@ -156,3 +156,39 @@ def test_columns_that_nobody_gives_a_type_are_told(folder):
     assert "ingest infer" in told
     declared = 'tables: [{match: depot.bins, columns: {price: "decimal(10,2)"}}]\n'
     assert [] == planned(folder, FILES, declared)["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "what"),
+    [
+        ("where: CAST(word AS INTEGER) > 0", "where:"),
+        ("columns: {own: {compute: CAST(word AS INTEGER)}}", "columns: own"),
+        ("{into: a.b, shard_column: shard, where: CAST(word AS INTEGER) > 0}", "where:"),
+    ],
+)
+@pytest.mark.parametrize(("last", "fails"), [("b", True), ("7", False), (None, False)])
+def test_a_rule_that_fails_on_a_sampled_row_holds(folder, rule, what, last, fails):
+    """The run would hold the mirror for the same row; values that later ones replace are not asked, there either."""
+    feed, row = folder / "bins-1.jsonl", {"id": "1", "word": last}
+    more = change("UPDATE" if last else "DELETE", "bins", 9, row if last else {"id": "1", "word": "b"})
+    feed.write_text(feed.read_text("utf-8").partition('{"broken')[0] + more, "utf-8")
+    touch(feed)
+    rules = f"tables:\n  - {{match: depot.bins, {rule.strip('{}') if rule[0] == '{' else rule}}}\n"
+    found = planned(folder, FILES, rules, code=int(fails))
+    held = [one["why"] for one in found["tables"] if one["action"] == "hold"]
+    assert fails == bool(held)
+    if fails:
+        assert f"{what} fails on a row: Conversion Error: Could not convert string 'b' to INT32" in held[0]
+        assert held[0].startswith(f"{folder}/depot.yaml:")
+
+
+def test_times_of_another_unit_are_told(folder):
+    """A run would show a lag of half a century."""
+    feed = folder / "bins-1.jsonl"
+    feed.write_text(change("INSERT", "bins", 1, {"id": "1", "word": "a"}, es=1_700_000_000), "utf-8")
+    touch(feed)
+    (told,) = planned(folder)["warnings"]
+    assert told.startswith("depot.bins: the newest change is of 1970-01-20, as if the source sent seconds")
+    feed.write_text(change("INSERT", "bins", 1, {"id": "1", "word": "a"}), "utf-8")
+    touch(feed)
+    assert [] == planned(folder)["warnings"]
