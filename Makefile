@@ -9,6 +9,7 @@ INGEST = $(BIN)/ingest
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LIMIT = $(if $(MINUTES),--minutes $(MINUTES))
 HASHED = $(PIP) --require-hashes -r
+PINS = $$(grep -c '==' $(1)) packages
 COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --quiet $(UPGRADE)
 
@@ -28,21 +29,21 @@ help:
 	@echo 'make clean      delete what demo and tests wrote; distclean deletes .venv too'
 
 demo: $(VENV)/.ready
-	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	@$(INGEST) jars fetch --no-archive >/dev/null
 	$(INGEST) run conf/*.yaml
 	@$(BIN)/python samples/compare.py
 	@$(INGEST) report conf/*.yaml --out conf/lake/reports
 
 test: $(VENV)/.ready-dev
-	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	@$(INGEST) jars fetch --no-archive >/dev/null
 	$(BIN)/python -m tests.parallel $(LIMIT) -m 'not e2e and not slow'
 
 e2e: $(VENV)/.ready-e2e
-	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	@$(INGEST) jars fetch --no-archive >/dev/null
 	$(BIN)/python -m tests.parallel $(LIMIT) -m 'e2e and not slow'
 
 slow: $(VENV)/.ready-dev
-	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	@$(INGEST) jars fetch --no-archive >/dev/null
 	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.ready-dev
@@ -108,23 +109,27 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	        "(on Debian and Ubuntu: apt-get install python3-venv)" >&2; \
 	    exit 2; \
 	}
-	@echo 'installing into $(VENV): some minutes the first time, PySpark alone is 450 MB'
+	@echo "Installing $(call PINS,requirements.lock) into $(VENV) (a minute or more: PySpark alone is 450 MB) ..."
 	@$(HASHED) requirements.lock
+	@echo 'Installing ingest itself ...'
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c 'from ingest.spark.java import find; find()' 2>/dev/null || { \
-	    echo 'no Java 17 or newer was found: installing one into $(VENV)'; \
+	    echo 'No Java 17 or newer was found: installing one into $(VENV) ...'; \
 	    $(HASHED) requirements-jre.lock; \
 	}
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
+	@echo "Installing what the tests need: $(call PINS,requirements-dev.lock), most of which are there already ..."
 	@$(HASHED) requirements-dev.lock
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
+	@echo "Installing what the benchmark needs: $(call PINS,requirements-dev.lock), most of which are there already ..."
 	@$(HASHED) requirements-dev.lock
 	@touch $@
 
 $(VENV)/.ready-e2e: $(VENV)/.ready-dev
+	@echo "Installing what the end-to-end tests need: $(call PINS,requirements-e2e.lock), most of which are there already ..."
 	@$(HASHED) requirements-e2e.lock
 	@touch $@

@@ -142,7 +142,7 @@ def fetch(
         kinds: ``delta``, ``kafka`` or both.
         settings: the URL of a Maven repository, or an Ivy settings file, for a closed network;
             ``INGEST_IVY_SETTINGS`` unless given.
-        say: called with one line per jar.
+        say: called with one line per jar that is fetched.
 
     Raises:
         SetupError: no repository answered, a checksum differs, or the folder cannot be written.
@@ -152,8 +152,6 @@ def fetch(
         if faults(jar):
             say(f"fetching {jar.file}")
             _fetch_one(jar, settings or os.environ.get(SETTINGS_VARIABLE, ""))
-        else:
-            say(f"present  {jar.file}")
     return [folder() / jar.file for jar in wanted]
 
 
