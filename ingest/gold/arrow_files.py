@@ -239,11 +239,22 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
         NotPlain: they take more.
     """
     found = None
-    if stores.at(file).size(file) < SAMPLED or _likely_bytes(file) <= most:
+    if stores.at(file).size(file) < SAMPLED:
+        found = _small(file, stored)
+    elif _likely_bytes(file) <= most:
         found = stores.at(file).dataset([file], schema=stored, format=_PARQUET).to_table()
     if found is None or found.nbytes > most:
         raise _too_much()
     return found
+
+
+def _small(file: str, stored: pa.Schema) -> pa.Table:
+    """A small file's rows: as plain Parquet where its columns are already what they must be, else as a dataset."""
+    store = stores.at(file)
+    with pq.ParquetFile(store.source(file), coerce_int96_timestamp_unit="us") as parquet:
+        if parquet.schema_arrow.equals(stored):
+            return pa.Table.from_arrays(parquet.read(use_threads=False).columns, schema=stored)
+    return store.dataset([file], schema=stored, format=_PARQUET).to_table()
 
 
 def _too_much() -> NotPlain:

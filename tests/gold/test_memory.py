@@ -1,4 +1,4 @@
-"""What a mirror's rows may take in memory before Arrow leaves them to Spark."""
+"""How a mirror's files are read, and what its rows may take in memory before Arrow leaves them to Spark."""
 
 from __future__ import annotations
 
@@ -79,3 +79,24 @@ def test_what_a_file_would_take_is_known_before_it_is_read(
     monkeypatch.setattr(arrow_files, "ROWS_AT_MOST", 190 << 10)
     monkeypatch.setattr("pyarrow.dataset.dataset", lambda *_given, **_named: pytest.fail("it was read"))
     assert "its rows take more than 0 MiB of memory" == arrow_files.make(work, update()).refused
+
+
+@pytest.mark.parametrize("form", ["text, id", "id int32", "text dictionary", "no text", "one more"])
+def test_small_files_are_read_whatever_form_their_columns_have(tmp_path: Path, form: str) -> None:
+    """Writers choose the order of columns and their physical types, and a file may be older than a column."""
+    work = mirror_of(tmp_path, 1)
+    expected = arrow_files.there(work)
+    rows = expected.append_column("extra", pa.nulls(200, pa.int8()))
+    chosen = {
+        "text, id": rows.select(["text", "id"]),
+        "id int32": rows.select(["id", "text"]).set_column(0, "id", rows["id"].cast(pa.int32())),
+        "text dictionary": rows.select(["id", "text"]).set_column(
+            1, "text", rows["text"].dictionary_encode()
+        ),
+        "no text": rows.select(["id"]),
+        "one more": rows,
+    }[form]
+    pq.write_table(chosen, tmp_path / "0.parquet")
+    if form == "no text":
+        expected = expected.set_column(1, "text", pa.nulls(200, pa.string()))
+    assert expected == arrow_files.there(work)
