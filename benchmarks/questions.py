@@ -28,18 +28,9 @@ import psutil
 
 from tests.lakes import ROOT, change
 from tests.serve.conftest import depot
+from tests.serve.test_speed import CHECKS
 from tests.written import Written
 
-CHECKS = (
-    "rows",
-    "key_unique",
-    "key_not_null",
-    "missing_rows",
-    "surplus_rows",
-    "cell_rejects",
-    "ddl_pending",
-    "freshness",
-)
 RUNS = 8  # of which the lake of many tables has checks
 SECONDS = 1.0  # target of each verb
 MEGABYTES = 300  # target of the service without a running batch

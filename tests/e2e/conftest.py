@@ -16,6 +16,7 @@ from tests.e2e.databases import Database
 from tests.e2e.feed import say
 from tests.e2e.parts import Missing
 from tests.e2e.registry import Registry
+from tests.e2e.store import Store
 from tests.e2e.topics import Topics
 
 
@@ -33,6 +34,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     pytest.importorskip("confluent_kafka", reason="pip install -e '.[e2e]' brings the Kafka client")
     try:
         with Broker(Path(tmp_path_factory.mktemp("kafka"))) as running:
+            yield running
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A running store; without its package the test is skipped."""
+    try:
+        with Store(tmp_path_factory.mktemp("store")) as running:
             yield running
     except Missing as missing:
         pytest.skip(str(missing))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,16 +52,6 @@ with session_for([load(sys.argv[1])], None), ThreadPoolExecutor(2) as pool:
         winners.append(sum(one.result() for one in took))
 print(json.dumps(winners))
 """
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A running store; without its package the test is skipped."""
-    try:
-        with Store(tmp_path_factory.mktemp("store")) as running:
-            yield running
-    except Missing as missing:
-        pytest.skip(str(missing))
 
 
 def _block(settings: Mapping[str, str], indent: str) -> str:

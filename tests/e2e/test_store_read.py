@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake import object_store, stores
 from ingest.lake.tables import LakeReader
-from tests.e2e.parts import Missing, free_port
+from tests.e2e.parts import free_port
 from tests.e2e.store import ACCESS, Store
 from tests.lakes import change, touch
 from tests.serve.conftest import client_of, depot
@@ -86,16 +85,6 @@ def z85(data: bytes) -> str:
     ours = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
     padded = data + b"\0" * (-len(data) % 4)
     return base64.b85encode(padded).decode().translate(str.maketrans(python, ours))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A running store; without its package the test is skipped."""
-    try:
-        with Store(tmp_path_factory.mktemp("store")) as running:
-            yield running
-    except Missing as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")
