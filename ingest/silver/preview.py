@@ -11,6 +11,7 @@ from ingest.config import Pipeline
 from ingest.decoding import schema_registry
 from ingest.errors import SetupError
 from ingest.lake.books import Line, merged
+from ingest.lake.schemas import BRONZE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +61,7 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
 
     asked = {one.name: _Asked(one.registry) for one in pipeline.sources if one.registry}
     rows = [dict(zip(INPUT, message, strict=True)) for message in given]
-    batch = pa.RecordBatch.from_pylist(rows, schema=_input())
+    batch = pa.RecordBatch.from_pylist(rows, schema=BRONZE.part(*INPUT))
     asks = any(rule.where or rule.made for rule in pipeline.every_rule)
     for page in lift(Lifting(pipeline, schemas=asked))(iter([batch])):
         _sort(page, found)
@@ -70,23 +71,6 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
     found.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
     found.rejects = [one for one in found.rejects if one[0] not in found.faults]
     return found
-
-
-def _input() -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("batch", pa.int64()),
-            ("source", pa.string()),
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("offset", pa.int64()),
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ]
-    )
 
 
 def _sort(page: pa.RecordBatch, found: Foretold) -> None:

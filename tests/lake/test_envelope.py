@@ -13,24 +13,12 @@ import pytest
 from ingest.config.scalars import KEY_BYTES, master_key
 from ingest.errors import SetupError
 from ingest.lake.envelope import COLUMNS, NOT_SEALED, Opener, Seal, SealError, unwrapped, wrapped
+from ingest.lake.schemas import BRONZE
 
 KEY, ID, DAY = os.urandom(32), b"\1" * 8, "2026-03-14"
 SEAL = Seal(ID, KEY)
 OPENER = Opener(((7, None),), {ID: KEY}, {ID: DAY})
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("batch", pa.int64()),
-        ("source", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS),
-    ]
-)
+SCHEMA = BRONZE.part("kind", "batch", "source", "topic", "partition", "offset", "key", "value", "headers")
 MESSAGES: list[tuple[bytes | None, bytes | None, list[dict[str, Any]] | None]] = [
     (b"key one", b'{"name": "one"}', None),
     (b"deleted", None, []),

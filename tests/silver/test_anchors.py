@@ -13,10 +13,10 @@ import pytest
 from ingest import formats
 from ingest.change import Options
 from ingest.config import Pipeline, Source
+from ingest.lake.schemas import BRONZE
 from ingest.order import order_of
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
-from ingest.silver.lift import Lifting, Spot, lift
-from ingest.silver.preview import _input
+from ingest.silver.lift import INPUT, Lifting, Spot, lift
 
 SECOND = 1718000042
 
@@ -61,7 +61,8 @@ def pages(messages: list[tuple[int, int, int, bytes]], size: int, topic: str = "
         for one in messages
     ]
     return [
-        pa.RecordBatch.from_pylist(rows[at : at + size], schema=_input()) for at in range(0, len(rows), size)
+        pa.RecordBatch.from_pylist(rows[at : at + size], schema=BRONZE.part(*INPUT))
+        for at in range(0, len(rows), size)
     ]
 
 
