@@ -244,8 +244,7 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars
 
         known: dict[str, Mirror] = {one.name: one for one in mirrors.known(lake).values()}
         if table not in known:
-            listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
-            raise IngestError(f"There is no mirror {table}; there are {listed}.")
+            raise mirrors.unknown(table, known)
         state, is_paused = f"{kind}d", known[table].path in pauses.paused(lake)
         if is_paused == (kind == decisions.PAUSE):
             state = "paused already" if is_paused else "not paused"

@@ -12,7 +12,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFile, looked_at
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
     from ingest.gold.complete_until import Complete
@@ -77,11 +77,12 @@ def wait(
 
 def _chosen(complete: dict[str, Complete], text: str) -> dict[str, Complete]:
     """The mirrors that are waited for; an `IngestError` if a name or pattern fits none."""
+    from ingest.lake.mirrors import unknown
+
     patterns = [one.strip() for one in text.split(",") if one.strip()] or ["*"]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in complete):
-            listed = ", ".join(sorted(complete)) or "none yet: run the pipeline first"
-            raise IngestError(f"No mirror is called {pattern}; there are {listed}.")
+            raise unknown(pattern, complete)
     return {
         name: one for name, one in complete.items() if any(fnmatchcase(name, pattern) for pattern in patterns)
     }

@@ -53,8 +53,7 @@ def mirror_of(lake: Tables, name: str) -> Mirror:
     found = [one for one in known.values() if one.name.lower() == name.lower()]
     mirror = known.get(name) or (found[0] if len(found) == 1 else None)
     if mirror is None:
-        listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
-        raise IngestError(f"There is no mirror {name}; there are {listed}.")
+        raise mirrors.unknown(name, known)
     if not mirror.keys:
         raise IngestError(f"{mirror.name} has no key, so that its rows cannot be distinguished.")
     return mirror

@@ -92,11 +92,9 @@ def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
         IngestError: a name is not that of a mirror.
     """
     by_name = {mirror.name: mirror for mirror in known.values()}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        raise IngestError(
-            f"There is no mirror {unknown[0]}; there are {', '.join(sorted(by_name)) or 'none yet'}."
-        )
+    for name in names:
+        if name not in by_name:
+            raise mirrors.unknown(name, by_name)
     return [by_name[name] for name in sorted(names or by_name)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.change import TableId
-from ingest.errors import IngestError, command, counted
+from ingest.errors import command, counted
 from ingest.gold import approval
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
@@ -54,8 +54,7 @@ def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
     """The entry of that name, the mirror if a history table has the same one; an `IngestError` if there is none."""
     found = [one for one in entries if one["table"] == name]
     if not found:
-        listed = ", ".join(sorted({one["table"] for one in entries})) or "none yet: run the pipeline first"
-        raise IngestError(f"There is no mirror {name}; there are {listed}.")
+        raise known_mirrors.unknown(name, {one["table"] for one in entries})
     return found[-1]
 
 

@@ -15,7 +15,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, patterns
 from ingest.config.model import MadeColumn
-from ingest.errors import command
+from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
 from ingest.lake.names import column_name, folded, mirror_path
@@ -230,6 +230,13 @@ def feeding(pipeline: Pipeline, lanes: Iterable[tuple[str, TableId]]) -> frozens
     given, found = {source.name for source in pipeline.sources}, frozenset(lanes)
     delivered = {table for source, table in found if source in given}
     return frozenset((source, table) for source, table in found if source in given or table not in delivered)
+
+
+def unknown(name: str, known: Iterable[str]) -> IngestError:
+    """The error for the name of no mirror."""
+    return IngestError(
+        f"There is no mirror {name}; there are {', '.join(sorted(known)) or 'none yet: run the pipeline first'}."
+    )
 
 
 def known(lake: Tables) -> dict[str, Mirror]:
