@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 from ingest import formats
 from ingest.bronze.reading import OPEN_END, Range, fingerprint, skip
 from ingest.bronze.receipts import FINGERPRINT, FileState
-from ingest.config import Pipeline, Source
+from ingest.config import Pipeline, Source, is_stored
 from ingest.errors import first_line
 from ingest.formats import ingest_snapshot
 from ingest.framing import DAMAGE, decompressed
@@ -80,7 +80,7 @@ def natural(path: str) -> tuple[object, ...]:
 
 def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
     """What a source's glob matches now: regular files; broken links, pipes and devices; links that lead out."""
-    if "://" in source.path:
+    if is_stored(source.path):
         return _remote(source), [], []
     found, others, away = [], [], []
     leads_away = _leads_away(source.path)
@@ -349,7 +349,7 @@ def _compare_ranges(stream: BinaryIO, state: FileState) -> tuple[bool, bytes]:
 
 
 def _open(source: Source, path: str) -> BinaryIO:
-    if "://" not in path:
+    if not is_stored(path):
         return open(path, "rb")
     import fsspec
 

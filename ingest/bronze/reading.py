@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from ingest import framing
 from ingest.bronze.receipts import FINGERPRINT, Receipt
+from ingest.config import is_stored
 from ingest.errors import Undecodable
 
 BLOCK = 8 * 1024 * 1024
@@ -175,7 +176,7 @@ def fingerprint(data: bytes) -> str:
 @contextlib.contextmanager
 def _opened(work: Range) -> Iterator[BinaryIO]:
     """The file's plain bytes, decompressed if necessary."""
-    if "://" in work.file:
+    if is_stored(work.file):
         import fsspec
 
         raw = fsspec.open(work.file, "rb", **work.storage).open()

@@ -15,6 +15,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.cli.output import visible
+from ingest.config import is_stored
 from ingest.inspect import status
 from ingest.lake import histories, mirrors
 from ingest.lake.duck import name as double
@@ -182,7 +183,7 @@ def _trino(one: Registered, schema: str, name: str) -> Iterator[str]:
 
 def uri(path: str) -> str:
     """A location that names its file system."""
-    return path if "://" in path else f"file://{path}"
+    return path if is_stored(path) else f"file://{path}"
 
 
 # --- shared -------------------------------------------------------------------------------------

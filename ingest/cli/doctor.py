@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ingest.config import Pipeline, Source
+from ingest.config import Pipeline, Source, is_stored
 from ingest.config.model import Database
 from ingest.errors import IngestError, SetupError, counted, first_line
 from ingest.spark import cache, jars, java, trust
@@ -116,7 +116,7 @@ def _loopback() -> Finding:
 
 
 def _lake(lake: str) -> Finding:
-    if "://" in lake:
+    if is_stored(lake):
         return Finding("lake", "ok", f"{lake} (an object store is checked by the first run)")
     path = Path(lake)
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
@@ -176,7 +176,7 @@ def _tables(pipeline: Pipeline, source: Source, database: Database) -> list[Tabl
     from ingest.source.database import named
     from ingest.source.reconcile import tables_of
 
-    found = tables_of(LakeReader(pipeline), source) if "://" not in pipeline.lake else []
+    found = tables_of(LakeReader(pipeline), source) if not is_stored(pipeline.lake) else []
     if found or len(pipeline.sources) > 1:  # an entry does not say whose tables it is about
         return found
     for rule in pipeline.tables:

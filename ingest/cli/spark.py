@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.cli import output
+from ingest.config import is_stored
 from ingest.errors import ConfigError, IngestError, StoreError, command
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _needs_spark(pipeline: Pipeline) -> bool:
     from ingest.lake import commits, stores
 
     stores.allow(pipeline)
-    return "://" in pipeline.lake and bool(commits.why_no_commits(pipeline.lake))
+    return is_stored(pipeline.lake) and bool(commits.why_no_commits(pipeline.lake))
 
 
 def usable(spark: SparkSession) -> bool:
@@ -122,7 +123,7 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
     readers = [LakeReader(pipeline) for pipeline in pipelines]
     try:
         for lake in readers if not why else ():
-            if not identity.look(lake).table_id and "://" in lake.pipeline.lake:
+            if not identity.look(lake).table_id and is_stored(lake.pipeline.lake):
                 raise _no_lake(lake.pipeline)
     except StoreError as error:  # Spark may know more of the store than the environment says
         why = [str(error)]
@@ -150,7 +151,7 @@ def _with_lakes(files: list[Path], *, to_look: bool = False) -> list[Pipeline]:
 
     pipelines = [load(file, to_look=to_look) for file in files]
     for pipeline in pipelines:
-        if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
+        if not is_stored(pipeline.lake) and not Path(pipeline.lake).is_dir():
             raise _no_lake(pipeline)
     return pipelines
 

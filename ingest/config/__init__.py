@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule
+from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule, is_stored
 from ingest.config.patterns import matches
 
-__all__ = ["Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "load", "matches"]
+__all__ = ["Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "is_stored", "load", "matches"]
 
 
 def load(path: str | Path, *, to_look: bool = False) -> Pipeline:

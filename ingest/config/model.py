@@ -317,6 +317,11 @@ class Pipeline:
         return Hints(source.options, hints_of, None if schemas is None else schemas.__getitem__)
 
 
+def is_stored(path: str) -> bool:
+    """True for a place in an object store, of whatever kind: a URI."""
+    return "://" in path
+
+
 _DEFAULT_RULE = TableRule()
 _EXCLUDED = TableRule(exclude=True)
 _HELPER = re.compile("_(.+)_(?:gho|ghc|del|old|new)")

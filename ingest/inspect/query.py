@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ingest.change import TableId
+from ingest.config import is_stored
 from ingest.errors import IngestError
 from ingest.inspect import asof
 from ingest.inspect.status import histories_of
@@ -174,7 +175,9 @@ def _state(place: Named) -> delta.Snapshot:
     """A table's state; an `IngestError` if what an old version needs was deleted."""
     try:
         state = delta.snapshot(place.folder, place.version)
-        here = place.version is not None and "://" not in place.folder  # a store would be asked for each file
+        here = place.version is not None and not is_stored(
+            place.folder
+        )  # a store would be asked for each file
         there = not here or all(Path(place.folder, one.place).exists() for one in state.files)
     except delta.UnreadableError:
         if place.version is None:

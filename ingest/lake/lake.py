@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.config import Pipeline
+from ingest.config import Pipeline, is_stored
 from ingest.errors import IngestError
 from ingest.lake import commits, delta, duck, log, stores
 from ingest.lake.commits import Staged
@@ -254,12 +254,12 @@ class Lake(Tables):
     def is_local(self) -> bool:
         """True if logs are read without Spark: the lake is in a folder, or in a store that takes Arrow's commits."""
         lake = self.pipeline.lake
-        return commits.within_reach(lake) and (not stores.is_stored(lake) or commits.takes_commits(lake))
+        return commits.within_reach(lake) and (not is_stored(lake) or commits.takes_commits(lake))
 
     @property
     def is_folder(self) -> bool:
         """True if the lake is a folder of this machine."""
-        return not stores.is_stored(self.pipeline.lake) and self.is_local
+        return not is_stored(self.pipeline.lake) and self.is_local
 
     @property
     def takes_commits(self) -> bool:

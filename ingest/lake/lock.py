@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+from ingest.config import is_stored
 from ingest.errors import IngestError, LockedError, SetupError, StoreError
 from ingest.lake import hadoop, stores
 from ingest.lake.hadoop import SmallFiles
@@ -43,7 +44,7 @@ def held(lake: str, what: str) -> Iterator[None]:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    if not stores.is_stored(lake):
+    if not is_stored(lake):
         with _held_file(lake, what):
             yield
         return
@@ -64,7 +65,7 @@ def check(lake: str) -> None:
         LockedError: a live run holds the lake.
         SetupError: the lake cannot be written.
     """
-    if stores.is_stored(lake):
+    if is_stored(lake):
         with contextlib.suppress(StoreError):
             if not stores.why_no_commits(lake, writes=False):
                 _refuse_held(hadoop.small_files(lake), lake)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ingest.config import is_stored
 from ingest.config.masks import fingerprint
 from ingest.config.model import Sealing
 from ingest.config.scalars import KEY_BYTES, key_bytes
@@ -486,5 +487,5 @@ class _Folder:
 
 def _folder(lake: Tables) -> _Folder:
     root = lake.pipeline.lake.rstrip("/")
-    by_run = hasattr(lake, "spark") and stores.is_stored(root)
+    by_run = hasattr(lake, "spark") and is_stored(root)
     return _Folder(f"{root}/{FOLDER}", hadoop.small_files(root) if by_run else stores.at(root))

@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ingest.config import is_stored
 from ingest.errors import StoreError
 from ingest.lake.object_store import HADOOP, ObjectStore
 
@@ -226,11 +227,6 @@ def why_no_commits(lake: str, *, writes: bool = True) -> str:
     """
     store = _reached(lake.rstrip("/"))
     return "only Spark reaches this store" if store is None else store.why_no_commits(lake, writes=writes)
-
-
-def is_stored(path: str) -> bool:
-    """True for a place in an object store, of whatever kind."""
-    return "://" in path
 
 
 def table(path: str, version: int | None = None) -> DeltaTable:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ingest.config import Pipeline, load
+from ingest.config import Pipeline, is_stored, load
 from ingest.errors import IngestError, command, first_line
 from ingest.inspect import causes, status
 from ingest.inspect.causes import Cause
@@ -165,7 +165,7 @@ def _stamp(path: Path | str) -> tuple[int, int] | None:
 
 def versions(lake: str) -> tuple[object, ...]:
     """What changes with every commit to a lake: when the folders of its tables' logs were last written."""
-    if "://" in lake:  # no cheap sign of a commit: asked again after a while
+    if is_stored(lake):  # no cheap sign of a commit: asked again after a while
         return (int(time.monotonic() // STORE_LOOK),)
     found = [_stamp(f"{lake}/{one.name}/_delta_log") for one in ALL]
     with suppress(OSError):
@@ -218,7 +218,7 @@ class Fleet:
         if not stores.is_readable(lake):
             raise IngestError(f"{lake} is read by Spark alone: ask with {command('status', member.file)}.")
         found = LakeReader(member.pipeline, member.kept)
-        stored = "://" in lake
+        stored = is_stored(lake)
         if (stored or Path(lake).is_dir()) and (
             self.kept(name, "identity", found, identity.look).table_id or not stored
         ):
