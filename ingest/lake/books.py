@@ -21,7 +21,7 @@ Span = list[str]
 """The lowest and the highest place of some rows; empty for none."""
 COUNTS = (
     "messages change_messages ddl control routed_out rejected changes reads inserts updates deletes truncates "
-    "partials key_changes inherits noted erased replayed"
+    "partials key_changes inherits noted erased replayed turned_back"
 ).split()
 
 
@@ -65,6 +65,7 @@ class Line:
     lacks: dict[str, tuple[Span, Span]] = field(default_factory=dict)
     whole: Span = field(default_factory=list)  # of the rows that are sent whole
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
+    turned_back: int = 0  # changes newer than all before them in their partition, at lower positions
     replayed: int = 0  # those of the batch's rejects that a later batch decoded
     replayed_in: int | None = None  # that batch; such a line has no other counts
 

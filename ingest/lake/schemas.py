@@ -215,7 +215,8 @@ BOOKS = TableSchema(
     replayed BIGINT COMMENT 'of the batch''s rejects, those decoded after all',
     replayed_in BIGINT COMMENT 'by that later batch',
     erased BIGINT COMMENT 'changes left out, because their rows were erased',
-    lacks STRING COMMENT 'JSON: columns that some whole rows lack, to the lowest and highest place of the whole rows without and with each'""",
+    lacks STRING COMMENT 'JSON: columns that some whole rows lack, to the lowest and highest place of the whole rows without and with each',
+    turned_back BIGINT COMMENT 'changes newer by the source''s clock than all before them in their partition, at lower positions'""",
 )
 
 CPU = "cpu_ms"

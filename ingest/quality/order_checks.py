@@ -315,13 +315,16 @@ def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: in
 
 
 def _started_again(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
-    """The number of new changes that are newer by the source's clock than all earlier batches, but placed before a change
-    of their key, or a truncate, in one of them.
+    """The number of new changes that are newer by the source's clock than all before them, but placed before an earlier
+    change of their key, or a truncate.
+
+    Before them are earlier batches, and what came before in their batch through their partition or file.
 
     Neither repeated nor late changes are newer than everything before. A statement that waited for a lock has an older
     time than its position, so a late change may look newer than all before it; but not than a change of its own row.
     """
-    if not subject.keyed or subject.mirror is None or lane.floor is None or is_weak(lane.order_low or ""):
+    weak = lane.order_low is None or is_weak(lane.order_low)
+    if weak or not subject.keyed or subject.mirror is None or not (lane.floor or lane.turned_back):
         return 0
     of_lane = duck.of_lane(lane.source, lane.table)
     newest, doubtful = _newer_and_lower(of_lane, since)
@@ -331,17 +334,21 @@ def _started_again(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since:
     cells = [[duck.member(image, one.name) for image in _IMAGES] for one in subject.mirror.key_columns]
     left = ", ".join(f"coalesce({before}, {after})" for before, after in cells)
     new = ", ".join(f"coalesce({after}, {before})" for before, after in cells)
+    came_before = (
+        '(o.batch < n.batch OR (o.batch = n.batch AND o.topic = n.topic AND o."offset" < n."offset" '
+        'AND o."partition" IS NOT DISTINCT FROM n."partition"))'
+    )
     [lost] = lake.ask(
         f"""WITH {newest}, news AS ({doubtful}),
-        c AS (SELECT batch, op, order_key, coalesce(after, '') AS after,
+        c AS (SELECT batch, topic, "partition", "offset", op, order_key, coalesce(after, '') AS after,
             concat_ws('\n', {left}) AS left_key, concat_ws('\n', {new}) AS new_key
             FROM {{changes.change}} WHERE {of_lane} AND order_key >= {duck.text(first["low"])}),
         keyed AS (SELECT *, left_key AS k FROM c UNION ALL SELECT *, new_key AS k FROM c WHERE left_key <> new_key)
         SELECT count(DISTINCT order_key) AS n FROM (
             SELECT order_key FROM news WHERE op = 'truncate'
-            UNION ALL SELECT n.order_key FROM news AS n JOIN c AS o ON o.batch < n.batch
+            UNION ALL SELECT n.order_key FROM news AS n JOIN c AS o ON {came_before}
             WHERE o.op = 'truncate' AND o.order_key > n.order_key
-            UNION ALL SELECT n.order_key FROM keyed AS n JOIN keyed AS o ON n.k = o.k AND o.batch < n.batch
+            UNION ALL SELECT n.order_key FROM keyed AS n JOIN keyed AS o ON n.k = o.k AND {came_before}
             WHERE n.order_key IN (SELECT order_key FROM news) AND o.op <> 'truncate'
             AND o.order_key > n.order_key AND o.after <> n.after) AS lost"""
     )
@@ -349,18 +356,24 @@ def _started_again(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since:
 
 
 def _newer_and_lower(of_lanes: str, since: int) -> tuple[str, str]:
-    """SQL: what earlier batches held of each lane, and the new changes that are newer than it and placed before its end."""
+    """SQL: what came before the new changes of each lane, and those that are newer than it and placed before its end."""
     lane = 'source, database, "schema", "table"'
     same = " AND ".join(f"c.{one} IS NOT DISTINCT FROM e.{one}" for one in lane.split(", "))
-    earlier = f"""batches AS (SELECT {lane}, batch, max(event_high) AS newest, max(order_high) AS high
+    before = f"""batches AS (SELECT {lane}, batch, max(event_high) AS newest, max(order_high) AS high
             FROM {{books}} WHERE changes > 0 AND {of_lanes} GROUP BY {lane}, batch),
         earlier AS (SELECT {lane}, batch, max(newest) OVER before_it AS newest, max(high) OVER before_it AS high
             FROM batches WINDOW before_it AS (
-                PARTITION BY {lane} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+                PARTITION BY {lane} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
+        fresh AS (SELECT {lane}, batch, topic, "partition", "offset", op, order_key, event_time,
+            max(event_time) OVER before_it AS newest, max(order_key) OVER before_it AS high
+            FROM {{changes.change}} WHERE batch > {since} AND {of_lanes} WINDOW before_it AS (
+                PARTITION BY {lane}, batch, topic, "partition" ORDER BY "offset", {duck.name("row")}
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
     doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.op, c.order_key
-        FROM {{changes.change}} AS c JOIN earlier AS e ON c.batch = e.batch AND {same}
-        WHERE c.batch > {since} AND c.op <> 'read' AND c.order_key < e.high AND c.event_time > e.newest"""
-    return earlier, doubtful
+        FROM fresh AS c LEFT JOIN earlier AS e ON c.batch = e.batch AND {same}
+        WHERE c.op <> 'read' AND c.order_key < greatest(coalesce(c.high, e.high), coalesce(e.high, c.high))
+        AND c.event_time > greatest(coalesce(c.newest, e.newest), coalesce(e.newest, c.newest))"""
+    return before, doubtful
 
 
 def _first_of_each_stream(lake: Lake, source: str, since: int) -> str:

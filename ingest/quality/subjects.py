@@ -41,6 +41,7 @@ class CheckedLane:
     places: int  # the topics and partitions that it was read from
     erased_ever: int = 0  # changes of erased rows that were not written
     inserts: int = 0
+    turned_back: int = 0  # new changes that are newer than all before them, at lower positions
 
     @property
     def floor(self) -> str | None:

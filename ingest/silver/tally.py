@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from operator import gt
 
 from ingest import types
 from ingest.change import CONTROL_OPS, Change, Op
@@ -76,7 +78,26 @@ def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> Non
     part.noted = len(rows) - [change.note for change in rows].count(None)
     _count_changes(part, [change for change in rows if change.op is not _DDL])
     _count_lacking(part, rows, orders)
+    part.turned_back = _turned_back(line, rows, orders)
     line.merge(part)
+
+
+def _turned_back(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> int:
+    """The number of changes that are newer by the source's clock than all before them, at lower positions.
+
+    ``line`` counts what came before.
+    """
+    highest = line.order_high or ""
+    if not any(map(gt, chain((highest,), orders), orders)):  # as in most batches
+        return 0
+    found, newest = 0, line.event_high
+    for change, order in zip(rows, orders, strict=True):
+        at = change.event_time
+        if at is not None and newest is not None and at > newest and order < highest:
+            found += 1
+        highest = max(highest, order)
+        newest = at if newest is None else max(newest, at or newest)
+    return found
 
 
 def _count_times(line: Line, changes: Iterable[Change]) -> None:

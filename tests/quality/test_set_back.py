@@ -220,6 +220,21 @@ def test_positions_that_start_again_among_older_ones_are_told(
     assert len(lost) == said(numbered, "positions_started_again", 1)
 
 
+def test_positions_that_start_again_within_a_batch_are_told(numbered: Numbered) -> None:
+    """All that a topic holds may be read at once."""
+    numbered.say(1, "INSERT", 3, "a", at=600).say(1, "UPDATE", 3, "b", at=610)
+    numbered.say(1, "UPDATE", 3, "new", at=520, when=1000).say(1, "UPDATE", 3, "newer", at=530, when=1001)
+    assert ("done", "") == numbered.run()
+    assert 2 == said(numbered, "positions_started_again", 1)
+    assert 2 == said(numbered, "positions_started_again", 0)
+    numbered.say(1, "INSERT", 4, "a", at=700).say(1, "UPDATE", 4, "b", at=710)
+    numbered.say(1, "INSERT", 4, "a", at=700).say(1, "UPDATE", 4, "b", at=710).say(
+        1, "UPDATE", 4, "c", at=705
+    )
+    assert ("done", "") == numbered.run()
+    assert 0 == said(numbered, "positions_started_again", 2)
+
+
 def test_late_and_repeated_changes_do_not_start_again(numbered: Numbered) -> None:
     """Each is older than what came before it, and a stream that goes back goes on; a row read again is counted elsewhere."""
     numbered.say(1, "UPDATE", 2, "c", at=510).say(1, "UPDATE", 2, "d", at=490).say(
