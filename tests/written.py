@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from ingest.change import TableId
 from ingest.config import load
@@ -26,62 +25,37 @@ from ingest.lake.names import column_name, mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
 from ingest.lake.tables import LakeReader
 from ingest.order import order_of
-from ingest.silver.lift import Lifting, lift
+from ingest.silver.lift import INPUT, Lifting, lift
 from tests.lakes import FORMAT
 
 NOW = dt.datetime(2026, 3, 14, 9, 26, 53, tzinfo=dt.UTC)
-_DELTA = {"STRING": "string", "BIGINT": "long", "INT": "integer", "DOUBLE": "double", "BOOLEAN": "boolean", "BINARY": "binary",
-          "TIMESTAMP": "timestamp", "DATE": "date"}  # fmt: skip
 _ARROW = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
           "BINARY": pa.binary(), "TIMESTAMP": pa.timestamp("us", tz="UTC"), "DATE": pa.date32()}  # fmt: skip
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_HEADERS_DELTA = {
-    "type": "array", "containsNull": True,
-    "elementType": {"type": "struct", "fields": [
-        {"name": "key", "type": "string", "nullable": True, "metadata": {}},
-        {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
-    ]},
-}  # fmt: skip
+_HEADERS = BRONZE.arrow.field("headers").type
 
 
 def commit(
     folder: Path, types: dict[str, str], rows: Sequence[dict[str, Any]], *, by: Sequence[str] = (),
     writer: tuple[str, int] | None = None, metadata: dict[str, Any] | None = None,
+    mode: Literal["append", "overwrite"] = "append",
 ) -> None:  # fmt: skip
-    """Append rows to a Delta table, which the first commit makes."""
-    log = folder / "_delta_log"
-    log.mkdir(parents=True, exist_ok=True)
-    version = len(list(log.glob("*.json")))
-    actions: list[dict[str, Any]] = [{"commitInfo": {"userMetadata": json.dumps(metadata or {})}}]
-    if version == 0:
-        fields = [
-            {"name": name, "type": _DELTA.get(kind, _HEADERS_DELTA), "nullable": True, "metadata": {}}
-            for name, kind in types.items()
-        ]
-        schema = json.dumps({"type": "struct", "fields": fields})
-        actions.append({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
-        format_ = {"provider": "parquet", "options": {}}
-        actions.append({"metaData": {"id": str(uuid.uuid4()), "format": format_, "schemaString": schema,
-                                     "partitionColumns": list(by), "configuration": {}}})  # fmt: skip
-    if writer:
-        actions.append({"txn": {"appId": writer[0], "version": writer[1]}})
-    parts: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        parts.setdefault(tuple(row[name] for name in by), []).append(row)
-    for values, mine in parts.items():
-        file = folder / f"part-{uuid.uuid4().hex}.parquet"
-        columns = {
-            name: pa.array([row.get(name) for row in mine], _ARROW.get(kind, _HEADERS))
-            for name, kind in types.items()
-            if name not in by
-        }
-        pq.write_table(pa.table(columns), file)
-        partition = {name: str(value) for name, value in zip(by, values, strict=True)}
-        stats = json.dumps({"numRecords": len(mine)})
-        actions.append({"add": {"path": file.name, "partitionValues": partition, "size": file.stat().st_size,
-                                "modificationTime": 0, "dataChange": True, "stats": stats}})  # fmt: skip
-    text = "\n".join(json.dumps(one) for one in actions)
-    (log / f"{version:020d}.json").write_text(text + "\n", "utf-8")
+    """Append rows to a Delta table, which the first commit makes, or put them in place of all others."""
+    columns = {
+        name: pa.array([row.get(name) for row in rows], _ARROW.get(kind, _HEADERS))
+        for name, kind in types.items()
+    }
+    done = CommitProperties(
+        {"userMetadata": json.dumps(metadata or {})},
+        app_transactions=[Transaction(*writer)] if writer else [],
+    )
+    write_deltalake(
+        folder,
+        pa.table(columns),
+        partition_by=list(by),
+        mode=mode,
+        schema_mode=mode if mode == "overwrite" else None,
+        commit_properties=done,
+    )
 
 
 def reject(lake: Path) -> None:
@@ -137,14 +111,8 @@ class Written:
                          "offset": self.offset, "value": data, "ingested_at": self.now, "day": self.now.date()})  # fmt: skip
             self.offset += len(data) + 1
         self.product(BRONZE.name, rows, "bronze")
-        types = {**_ARROW, "headers": _HEADERS}
-        names = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
-        table = pa.table({
-            name: pa.array([row.get(name) for row in rows], types.get(BRONZE.types[name], _HEADERS)) for name in names
-        })  # fmt: skip
-        found = [
-            row for page in lift(Lifting(self.pipeline))(iter(table.to_batches())) for row in page.to_pylist()
-        ]
+        batch = pa.RecordBatch.from_pylist(rows, BRONZE.part(*INPUT))
+        found = [row for page in lift(Lifting(self.pipeline))(iter([batch])) for row in page.to_pylist()]
         self.product(CHANGES.name, found, "silver")
         told = [(row, json.loads(row["payload"])) for row in found if row["payload"]]
         parsed = [(row | {"statement": one["statement"], "class": one["parsed"]["kind"], "reason": one["parsed"]["reason"],
@@ -247,24 +215,15 @@ class Written:
             {one.column: _cell(row.values.get(one.name), one.delta) for one in columns}
             for row in rows.values()
         ]
-        state = self.reader.snapshot(made.path)
-        log = self.lake / made.path / "_delta_log"
-        writer = (f"{self.name}/gold/{made.path}/0", self.batch)
         commit(
             self.lake / made.path,
             {one.column: one.delta for one in columns},
             cells,
-            writer=writer,
+            writer=(f"{self.name}/gold/{made.path}/0", self.batch),
             metadata={"batch": self.batch},
+            mode="overwrite",
         )
-        version = max(int(one.stem) for one in log.glob("*.json"))
-        with (log / f"{version:020d}.json").open("a", encoding="utf-8") as file:
-            for old in state.files:
-                file.write(
-                    json.dumps({"remove": {"path": old.path, "dataChange": True, "deletionTimestamp": 0}})
-                    + "\n"
-                )
-        return version
+        return DeltaTable(self.lake / made.path).version()
 
 
 def _cell(text: str | None, delta: str) -> Any:
