@@ -241,6 +241,11 @@ def weak_sql(order_key: str) -> str:
     return f"(instr({order_key}, '{_END}') = {epoch} + {phase} + 1)"
 
 
+def loaded_sql(order_key: str) -> str:
+    """SQL: true where an order key has phase 0, a row of a full load without a place among the changes."""
+    return f"starts_with(substr({order_key}, 2 + {_mark_sql(order_key, '1')}), '{number_key(0)}')"
+
+
 def _mark_sql(order_key: str, at: str) -> str:
     """The number that the length mark at a place means."""
     return f"(instr('{_MARKS}', substr({order_key}, {at}, 1)) - 1)"

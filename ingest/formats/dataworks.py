@@ -5,7 +5,7 @@ One object per record: ``schema`` lists the columns with one of six types, the k
 
 - An update is two messages that share a ``sequenceId``, UPDATE_BEFOR (spelt so) and UPDATE_AFTER, or,
   by a setting of the task, one UPDATE_AFTER with both images.
-- ``sequenceId`` is digits in a text. Rows of the full load carry ``"-1"``, and ``eventTime`` -1.
+- ``sequenceId`` is digits in a text. Rows of the full load are inserts with ``"-1"``, and ``eventTime`` -1.
 - DATE is a count of milliseconds, whatever the column was at the source; DOUBLE may come as text.
 - ``primaryKey`` may be null: then RDS adds the column ``#alibaba_rds_row_id#``, Oracle ``rowid``.
 - ``ddl.ddlMeta`` is a serialized Java object; it is never read.
@@ -31,7 +31,7 @@ from ingest.values.remembered import remembered
 ABOUT = About(
     title="Alibaba DataWorks data integration (StreamX) JSON",
     document="DataWorks, synchronize a full database to Kafka, Appendix: Message format",
-    operations=("insert", "update", "delete", "truncate", "ddl", "heartbeat", "begin", "commit"),
+    operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat", "begin", "commit"),
     order="payload.sequenceId; of a pair the image before goes first",
     strength="strong",
     keys="schema.primaryKey, else #alibaba_rds_row_id#, else rowid of Oracle",
@@ -196,7 +196,7 @@ def _place(
     row = op in ROW_OPS
     place = dialect.place(payload, row)
     return Change(
-        op=op,
+        op=Op.READ if op is Op.INSERT and not place.phase else op,
         table=schema.table,
         keys=schema.keys if row else (),
         phase=place.phase,
@@ -224,7 +224,7 @@ def _row(
     hints: Hints,
     topic: str,
 ) -> Change:
-    old = None if place.op is Op.INSERT else members_of(payload.get("before")).get(dialect.image)
+    old = None if place.op in (Op.INSERT, Op.READ) else members_of(payload.get("before")).get(dialect.image)
     new = None if place.op is Op.DELETE else members_of(payload.get("after")).get(dialect.image)
     before, after = values.optional_image(old), values.optional_image(new)
     rows.require_image(before if place.op is Op.DELETE else after, place.op)

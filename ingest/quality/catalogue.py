@@ -96,7 +96,7 @@ CHECKS = {
               advice="Compare the table with the source; send all messages of a table to one partition."),
         Check("unplaced_changes", "All changes have positions, or none", "Changes without a position stand before others", "changes without a position after changes with one", "error", 0,
               advice="Write `order_by: arrival` under the source's options, then `ingest backfill`."),
-        Check("re_reads_ignored", "Rows that were read again count", "Rows that were read again were ignored", "rows read again that lost against changes folded earlier", "warn", 0,
+        Check("re_reads_ignored", "Rows that were read again count", "Rows that were read again were ignored", "rows of a load that lost against changes or statements before it", "warn", 0,
               advice="`ingest epoch SOURCE --from ... --resnapshot TABLE` lets them win."),
         Check("old_positions", "New changes are newer", "All changes stand before older ones", "changes of a batch that all stand before what the mirror has", "warn", 0,
               advice="If the source's positions started again, `ingest epoch` says from where on."),

@@ -15,8 +15,9 @@ from ingest.change import TableId
 from ingest.config import Source
 from ingest.lake import duck
 from ingest.lake.lake import Lake
-from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of, same_place, weak_sql
+from ingest.order import AFTER_ITS_ROW, is_weak, loaded_sql, number_key, order_of, same_place, weak_sql
 from ingest.quality.catalogue import Metric
+from ingest.quality.cells import StepsOf
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 Sequenced = tuple[int, ...]
@@ -36,11 +37,16 @@ class Arrived:
 
 
 def of_mirrors(
-    lake: Lake, chosen: Iterable[CheckedMirror], since: int, statements: Sequence[Mapping[str, Any]]
+    lake: Lake,
+    chosen: Iterable[CheckedMirror],
+    since: int,
+    statements: Sequence[Mapping[str, Any]],
+    steps: StepsOf | None = None,
 ) -> Iterator[Metric]:
     """Count the doubtful places in the order of each mirror's changes.
 
     ``since`` is the last batch checked before; ``statements`` are the rows of the DDL ledger that may mean something.
+    ``steps`` returns the schema steps of a lane; without it only TRUNCATE is known to empty a table.
     """
     sources = {source.name: source for source in lake.pipeline.sources}
     by_table = _by_table(statements)
@@ -50,6 +56,8 @@ def of_mirrors(
             if source is not None and source.options.order_by != "event_time":
                 mine = by_table.get((lane.source, lane.table), [])
                 yield from _of_lane(lake, subject, lane, source, since, mine)
+                if lane.reads and (clears := _clears(lake, subject, lane, mine, steps)):
+                    yield from _loaded_in_vain(lake, subject, lane, since, clears)
                 yield from _doubts(lake, subject, lane, source, since)
 
 
@@ -76,14 +84,14 @@ def _of_lane(
             "send all messages of a table to one partition"
         )
         yield Metric("event_order", apart, subject.name, detail=detail)
-    lost = _lost_reads(lake, subject, lane, since) if lane.reads else 0
+    lost, batch = _lost_reads(lake, subject, lane, since) if lane.reads else (0, None)
     unplaced = _unplaced(lake, lane, since, mine)
     if lost and source.by_arrival:
         unplaced += lost
     elif lost:
         detail = (
             f"{lost} rows of {lane.table} that were read again lost against changes folded earlier: to let them win, "
-            f"{_epoch(lake, lane)}"
+            f"{_epoch(lake, lane, batch)}, and when the load has come to its end, the command again with --complete"
         )
         yield Metric("re_reads_ignored", lost, subject.name, detail=detail)
     if unplaced:
@@ -144,9 +152,10 @@ def _doubts(
         yield Metric("lost_deletes", nulls, subject.name, detail=detail)
 
 
-def _epoch(lake: Lake, lane: CheckedLane) -> str:
-    """The command that begins an epoch with a re-snapshot of a table."""
-    return f"`ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch N --resnapshot {lane.table}`"
+def _epoch(lake: Lake, lane: CheckedLane, batch: int | None = None) -> str:
+    """The command that begins an epoch with a re-snapshot of a table, in a batch if it is known."""
+    number = "N" if batch is None else batch
+    return f"`ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch {number} --resnapshot {lane.table}`"
 
 
 def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableId], list[Mapping[str, Any]]]:
@@ -288,27 +297,83 @@ def _unplaced(lake: Lake, lane: CheckedLane, since: int, statements: Sequence[Ma
 # --- rows that were read again, in vain -------------------------------------------------------------
 
 
-def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
+def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> tuple[int, int | None]:
     """The number of rows read in new batches that differ from a change of their key which arrived before but is ordered
-    after them.
+    after them, and the first of their batches.
     """
     if not subject.keyed or subject.mirror is None or not lane.folded_high or not lane.order_low:
-        return 0
+        return 0, None
     if lane.order_low > lane.folded_high:
-        return 0
+        return 0, None
     names = [one.name for one in subject.mirror.key_columns]
     key = ", ".join(duck.member("coalesce(after, before)", name) for name in names)
-    found = lake.ask(
+    [found] = lake.ask(
         f"""WITH rows AS (SELECT batch, op, order_key, coalesce(after, '') AS after, [{key}] AS k
             FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(lane.source, lane.table)}),
-        news AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
+        news AS (SELECT k, max(struct_pack(order_key, after, batch)) AS last FROM rows
             WHERE op = 'read' AND batch > {since} GROUP BY k),
         olds AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
             WHERE batch <= {since} AND order_key > {duck.text(lane.order_low)} GROUP BY k)
-        SELECT count(*) AS n FROM news AS n JOIN olds AS o ON n.k = o.k
+        SELECT count(*) AS n, min(n.last.batch) AS batch FROM news AS n JOIN olds AS o ON n.k = o.k
         WHERE o.last.order_key > n.last.order_key AND o.last.after <> n.last.after"""
     )
-    return int(found[0]["n"])
+    return found["n"], found["batch"]
+
+
+# --- rows that were loaded into an emptied table --------------------------------------------------
+
+
+def _clears(
+    lake: Lake,
+    subject: CheckedMirror,
+    lane: CheckedLane,
+    statements: Sequence[Mapping[str, Any]],
+    steps: StepsOf | None,
+) -> list[Mapping[str, Any]]:
+    """Each TRUNCATE, CREATE or RENAME that removes a lane's rows: its place, and where it arrived."""
+    found: list[Mapping[str, Any]] = []
+    if lane.truncates_ever:
+        found += lake.ask(
+            f"SELECT {_ARRIVAL} FROM {{changes.change}} WHERE op = 'truncate' AND {duck.of_lane(lane.source, lane.table)}"
+        )
+    if steps is not None and statements and subject.mirror is not None:
+        taken = steps(subject.mirror, lane.source, lane.table, subject.applied)
+        places = {str(step.order) for step, _batch in taken if step.action == "new_incarnation"}
+        found += [row for row in statements if row["order_key"] in places]
+    return [row for row in found if row["order_key"] > (lane.order_low or "")]
+
+
+def _loaded_in_vain(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int, clears: Sequence[Mapping[str, Any]]
+) -> Iterator[Metric]:
+    """The number of rows of a full load that arrived after their table was emptied, but stand before that.
+
+    They have no place among the changes, so they stand before all of them, as those of a first load must.
+    """
+    values = ", ".join(
+        f"({row['batch']}, {duck.text(row['topic'])}, {'NULL' if row.get('partition') is None else row['partition']}, "
+        f"{row['offset']}, {duck.text(row['order_key'])})"
+        for row in clears
+    )
+    [found] = lake.ask(
+        f"""WITH clears(batch, topic, "partition", "offset", order_key) AS (VALUES {values}),
+        loaded AS (SELECT {_ARRIVAL}, "row" FROM {{changes.change}} WHERE op = 'read' AND batch > {since}
+            AND {duck.of_lane(lane.source, lane.table)} AND {loaded_sql("order_key")})
+        SELECT count(DISTINCT (r.batch, r.topic, r."partition", r."offset", r."row")) AS n, min(r.batch) AS batch
+        FROM loaded AS r JOIN clears AS c ON c.order_key > r.order_key AND (c.batch < r.batch OR (
+            c.batch = r.batch AND c.topic = r.topic AND c."partition" IS NOT DISTINCT FROM r."partition"
+            AND c."offset" < r."offset"))"""
+    )
+    if found["n"]:
+        detail = (
+            f"{found['n']} rows of {lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
+            "the mirror: rows of a full load have no position, so they stand before all statements. To let them win, "
+            f"{_epoch(lake, lane, found['batch'])}, and when the load has come to its end, the command again with --complete"
+        )
+        yield Metric("re_reads_ignored", found["n"], subject.name, detail=detail)
+
+
+_ARRIVAL = 'batch, topic, "partition", "offset", order_key'
 
 
 # --- positions that start again --------------------------------------------------------------------

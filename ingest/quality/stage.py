@@ -69,7 +69,7 @@ def check(
     checked, touched = Checked(since if partly else last), frozenset(also)
     if only is not None:
         checked.batch = last_checked(lake)
-    look = partial(_look, lake, last=last, also=touched, decided=decided, only=only)
+    look = partial(_look, lake, last=last, also=touched, decided=decided, only=only, steps=steps)
     with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # work that can be done while Spark counts
         imported = pool.submit(judge.great_expectations)
         lagging = pool.submit(ledgers.lagging, lake) if since > 0 else None
@@ -155,6 +155,7 @@ def _look(
     also: Collection[str],
     decided: Mapping[str, Mirror] | None,
     only: Collection[str] | None,
+    steps: StepsOf | None,
 ) -> _Found:
     """Measure the mirrors that batches after ``since`` touched, and the sources that fed them."""
     books = ledgers.read(lake, since, last)
@@ -167,7 +168,7 @@ def _look(
     logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
     metrics += order_checks.of_mirrors(
-        lake, [one for one in surveyed.subjects if not one.damage], since, books.statements
+        lake, [one for one in surveyed.subjects if not one.damage], since, books.statements, steps
     )
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since)

@@ -66,7 +66,7 @@ def test_one_message_with_both_images_is_no_half():
 def test_full_load_stands_before_all_changes():
     """A full-load row with sequence -1 must not beat a change that came earlier."""
     (loaded,) = read("dataworks", message("INSERT", after={"id": 1, "v": "a"}, sequence="-1"))
-    assert (0, (), "-1") == (loaded.phase, loaded.sequence, loaded.position)
+    assert (Op.READ, 0, (), "-1") == (loaded.op, loaded.phase, loaded.sequence, loaded.position)
     assert loaded.note is None
 
 

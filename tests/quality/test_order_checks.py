@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,17 +11,23 @@ import duckdb
 import pytest
 
 from ingest.change import TableId
-from ingest.config.model import Source
+from ingest.config.model import Source, TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake import commits
 from ingest.lake.lake import Lake
 from ingest.order import Order, order_key
 from ingest.quality import ledgers, order_checks
+from ingest.quality.catalogue import Metric
 from ingest.quality.order_checks import Arrived, _apart, _lost_deletes, _topics_under_one_name, unsure
 from ingest.quality.subjects import CheckedLane, survey
+from tests.formats.test_dataworks import message as streamx
 from tests.lakes import change, touch
+from tests.shops import Shops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
 
 FILE, OTHER = ("a.jsonl", None), ("b.jsonl", None)
 SECOND = 1718000042
@@ -172,6 +179,91 @@ def test_deletes_that_are_null_values_without_a_table_are_counted(
     for low, high in ((place, None), (None, place)):
         lane = CheckedLane("s", ORDERS, 2, 1, 0, 0, 0, 0, 0, 1, 0, low, low, high, None, 1)
         assert expected == _lost_deletes(cast("Lake", books), lane, Source("s", "kafka", dialect))
+
+
+# --- a load after the table was emptied -------------------------------------------------------------
+
+
+class Loads(Shops):
+    """One table in a dialect whose full load has no position."""
+
+    format = "oms-default"
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the folder's files."""
+        made = super().pipeline
+        return replace(made, sources=(replace(made.sources[0], format=self.format),))
+
+    def row(self, op: str, key: int, text: str, counter: int = 0) -> str:
+        """A row of a full load, or of the stream if it has a counter."""
+        if self.format == "oms-default":
+            return oms(op if counter else "ROW", counter or None, {"id": key, "text": text})
+        place, row = (str(counter) if counter else "-1"), {"id": key, "text": text}
+        if self.format == "dataworks":
+            return streamx(op, None, row, place, COLUMNS).decode()
+        source = {"connector": "postgresql", "db": "cut", "schema": "p", "table": "t", "lsn": counter or 50}
+        source["snapshot"] = "false" if counter else "true"
+        return json.dumps({"before": None, "after": row, "source": source, "op": "c" if counter else "r"})
+
+    def statement(self, text: str, counter: int) -> str:
+        """A statement, or the TRUNCATE of Debezium."""
+        if self.format == "oms-default":
+            return oms("DDL", None, {"ddl": text})
+        if self.format == "dataworks":
+            op = {"TRUNCATE": "TRUNCATE", "DROP": "ERASE"}.get(text.split(maxsplit=1)[0], "CREATE")
+            return streamx(op, None, None, str(counter), [], ddl={"text": text}).decode()
+        source = {"connector": "postgresql", "db": "cut", "schema": "p", "table": "t", "lsn": counter}
+        return json.dumps({"before": None, "after": None, "source": source, "op": "t"})
+
+    def batch(self, *lines: str) -> list[Metric]:
+        """What the checks of order find after one more batch."""
+        self.number += 1
+        self.lines += map(str.strip, lines)
+        assert ("done", "") == self.run()
+        since = self.lake.decoded() - 1
+        books = ledgers.read(self.lake, since, since + 1)
+        chosen = survey(self.lake, books.lanes).subjects
+        return list(order_checks.of_mirrors(self.lake, chosen, since, books.statements, steps_of(self.lake)))
+
+
+COLUMNS = [{"name": "id", "type": "LONG"}, {"name": "text", "type": "STRING"}]
+RULE = TableRule(match="*", keys=("id",), columns={"id": "int64", "text": "string"})
+TABLE = "(id bigint PRIMARY KEY, text varchar(9))"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "emptied"),
+    [
+        ("oms-default", ["TRUNCATE TABLE t"]),
+        ("oms-default", ["DROP TABLE t", f"CREATE TABLE t {TABLE}"]),
+        ("dataworks", ["TRUNCATE TABLE t"]),
+        ("dataworks", ["DROP TABLE t", f"CREATE TABLE t {TABLE}"]),
+        ("debezium", ["TRUNCATE"]),
+    ],
+)
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_load_into_an_emptied_table_is_told(
+    tmp_path: Path, dialect: str, emptied: list[str], apart: bool
+) -> None:
+    """Its rows stand before the statement and so were missing, with every check green."""
+    mine = Loads(tmp_path, RULE)
+    mine.format = dialect
+    assert [] == mine.batch(mine.row("INSERT", 1, "a"), mine.row("INSERT", 2, "b"))
+    gone = [mine.statement(text, 100 + at) for at, text in enumerate(emptied)]
+    if apart:
+        assert [] == mine.batch(*gone)
+    found = mine.batch(*([] if apart else gone), mine.row("INSERT", 2, "b"), mine.row("INSERT", 7, "c"))
+    [told] = [one for one in found if one.check == "re_reads_ignored"]
+    assert 2 == told.observed
+    assert f"--from-batch {2 + apart} --resnapshot" in told.detail
+
+
+def test_a_load_before_its_table_is_emptied_is_no_surprise(tmp_path: Path) -> None:
+    """Nothing is missing then, nor after rows that have a position."""
+    mine = Loads(tmp_path, RULE)
+    loaded, emptied = mine.row("INSERT", 1, "a"), mine.statement("TRUNCATE TABLE t", 0)
+    assert [] == mine.batch(loaded, emptied, mine.row("INSERT", 3, "c", 9))
 
 
 # --- through a whole run ------------------------------------------------------------------------------
