@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Item = TypeVar("Item")
+_OBJECTS = 100_000  # before the collector looks for cycles: usually it would, several times for each page of messages
 
 
 def dealt(items: Sequence[Item], weight: Callable[[Item], int], count: int) -> list[list[Item]]:
@@ -31,8 +33,13 @@ def each(
     """The function that ``mapInArrow`` runs over the numbers of tasks."""
 
     def run_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from run(tasks[number])
+        usual = gc.get_threshold()
+        gc.set_threshold(_OBJECTS, *usual[1:])
+        try:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from run(tasks[number])
+        finally:
+            gc.set_threshold(*usual)
 
     return run_all

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.spark.tasks import dealt
+from ingest.spark.tasks import dealt, each
 
 Part = tuple[int, int]
 
@@ -35,3 +38,17 @@ def test_no_task_is_heavier_than_its_share_and_one_item(weights: list[int], coun
     found = shares(weights, count)
     assert len(found) <= count
     assert max(found) <= sum(weights) / count + max(weights)
+
+
+def test_a_task_lets_many_objects_live_before_it_looks_for_cycles() -> None:
+    """The collector's usual looks at each page's messages cost some of decoding; other code keeps its own threshold."""
+    usual, seen = gc.get_threshold(), []
+
+    def run(task: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        seen.append((list(task), gc.get_threshold()[0]))
+        yield pa.RecordBatch.from_pydict({"n": list(task)})
+
+    found = list(each([[1, 2], [3]], run)(iter([pa.RecordBatch.from_pydict({"id": [1, 0]})])))
+    assert [[3], [1, 2]] == [page["n"].to_pylist() for page in found]
+    assert [([3], 100_000), ([1, 2], 100_000)] == seen
+    assert usual == gc.get_threshold()
