@@ -20,7 +20,8 @@ from ingest import types
 from ingest.values import MAX_NUMBER_LENGTH
 
 _INTEGERS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
-_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+# A bare date means its midnight.
+_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?)?")
 _PATTERNS = dict(zip(types.PATTERNS, map(re.compile, types.PATTERNS.values()), strict=True))
 _EXACT = Context(prec=5000, Emax=999999, Emin=-999999)
 
@@ -155,7 +156,7 @@ def _micros(text: str, *, zoned: bool) -> int | None:
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
-    year, month, day, hour, minute, second = (int(found[i]) for i in range(1, 7))
+    year, month, day, hour, minute, second = (int(found[i] or 0) for i in range(1, 7))
     days = _days(year, month, day)
     if days is None or hour > 23 or minute > 59 or second > 59:
         return None
