@@ -64,7 +64,7 @@ def _of_event(change: Change) -> Ddl:
         effect = Effect(
             "create_table", change.table, columns=columns, keys=key, charset=structure.get("charset")
         )
-        effect = _with_charsets(effect, found)
+        effect = _with_statement(effect, found)
         foreign = (one for one in found.effects if one.action == "add_foreign_key")
         return _of((effect, *foreign), "the message's own structure")
     if structure["type"] == "DROP":
@@ -80,8 +80,8 @@ def _of(found: tuple[Effect, ...], reason: str) -> Ddl:
     return Ddl(found, kind_of(found), reason)
 
 
-def _with_charsets(effect: Effect, found: Ddl) -> Effect:
-    """A created table with the character sets, and the types as written, of its statement."""
+def _with_statement(effect: Effect, found: Ddl) -> Effect:
+    """A created table with what only its statement says: defaults, character sets, and the types as written."""
     said = next(
         (one for one in found.effects if (one.action, one.table) == (effect.action, effect.table)), None
     )
@@ -89,7 +89,7 @@ def _with_charsets(effect: Effect, found: Ddl) -> Effect:
         return effect
     written = {one.name: one for one in said.columns}
     columns = tuple(
-        replace(one, declared=its.declared, charset=one.charset or its.charset)
+        replace(its, name=one.name, type=one.type, charset=one.charset or its.charset)
         if (its := written.get(one.name))
         else one
         for one in effect.columns

@@ -115,6 +115,24 @@ def test_a_structure_printed_for_a_snapshot_tells_the_key() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [
+        ("DEFAULT 'x'", ("x", True, None)),
+        ("DEFAULT (uuid())", (None, True, "expression")),
+        ("", (None, False, None)),
+    ],
+)
+def test_a_structure_leaves_a_created_column_its_default(
+    default: str, expected: tuple[str | None, bool, str | None]
+) -> None:
+    """Maxwell and Debezium print types without it: after an online schema change, old rows had NULL in a new column."""
+    [created] = _told(f"CREATE TABLE orders (id INT PRIMARY KEY, n VARCHAR(9) {default})", None).effects
+    told = {one.name: (one.default, one.has_default, one.note) for one in created.columns}
+    assert expected == told["n"]
+    assert {"id": "int32", "n": "string"} == {one.name: one.type for one in created.columns}
+
+
 def test_a_structure_tells_the_key_of_a_statement_that_was_not_understood() -> None:
     """A key known from structures alone must follow a change of it, or two source rows become one."""
     found = _told("ALTER TABLE orders WIBBLE", None, "ALTER")
