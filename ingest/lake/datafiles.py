@@ -159,6 +159,8 @@ class _File:
     path: str = ""
     rows: int = 0
     waiting: list[pa.Table] = field(default_factory=list)
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
     bounds: dict[str, _Bounds] = field(default_factory=dict)
     writer: pq.ParquetWriter | None = None
     file: Any = None
@@ -170,16 +172,15 @@ class _File:
 
     def write(self, rows: pa.Table) -> None:
         self.waiting.append(rows)
-        if (
-            sum(one.num_rows for one in self.waiting) >= _GROUP_ROWS
-            or sum(one.nbytes for one in self.waiting) >= _GROUP_BYTES
-        ):
+        self.waiting_rows += rows.num_rows
+        self.waiting_bytes += rows.nbytes
+        if self.waiting_rows >= _GROUP_ROWS or self.waiting_bytes >= _GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         """Write the buffered rows as one row group, or more if there are many."""
         rows = pa.concat_tables(self.waiting)
-        self.waiting = []
+        self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
         by = [name for name in self.layout.sorted_by if pc.count_distinct(rows.column(name)).as_py() > 1]
         if by:
             rows = rows.sort_by([(name, "ascending") for name in by])
