@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -49,6 +49,11 @@ class TableId(NamedTuple):
 
     def __str__(self) -> str:
         return ".".join(part for part in self if part)
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> TableId:
+        """The table of a row with columns of these names."""
+        return cls(row["database"], row["schema"], row["table"])
 
 
 NO_TABLE = TableId(None, None, None)

@@ -122,6 +122,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         for one in gold.foresee(view, mine, decoded.lines, decoded.statements, decoded.changes)
     ]
     sampled = {line.table_id for line in decoded.lines}
+    seen_now = sampled | ({table for _, table in lanes.booked(lake)} if lake is not None else set())
     guessed = {str(name) for one in sampled for name in names(pipeline, one)}
     for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
         described = next(one for one in sources.described if one["source"] == outdated.source)
@@ -145,8 +146,8 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "tables": [_described(one, guessed) for one in tables],
         "problems": problems,
         "warnings": [
-            *_idle_rules(pipeline, sampled | _booked(lake)),
-            *_idle_masks(pipeline, sampled | _booked(lake), columns),
+            *_idle_rules(pipeline, seen_now),
+            *_idle_masks(pipeline, seen_now, columns),
             *_idle_columns(pipeline, lake, decoded.lines),
             *_misdated(decoded.lines),
             *_untyped(pipeline, tables),
@@ -309,12 +310,6 @@ def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
 def _column(one: Column) -> dict[str, str]:
     found = {"name": one.column, "source": one.name, "type": one.delta, "source_type": one.type}
     return found | ({"source": "", "rule": one.origin} if one.made else {})
-
-
-def _booked(lake: Tables | None) -> set[TableId]:
-    """The source tables that the lake has seen."""
-    rows = lake.ask('SELECT DISTINCT "database", "schema", "table" FROM {books}') if lake is not None else ()
-    return {TableId(row["database"], row["schema"], row["table"]) for row in rows}
 
 
 def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:

@@ -67,12 +67,13 @@ def _example(row: Mapping[str, Any]) -> str:
 @group.command()
 def show(file: PipelineFile, which: Which, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
     """One reject: the bytes as they came, and the decoder's complaint."""
+    from ingest.change import TableId
     from ingest.lake import rejects
     from ingest.lake.raw import raw
 
     with looked_at(file, jars_dir) as lake:
         row = rejects.chosen(rejects.listed(lake), which, file)
-        bytes_of = list(raw(lake, [row], rejects.table_of(row)).values())
+        bytes_of = list(raw(lake, [row], TableId.of(row)).values())
     found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
     if output_as == "json":
         output.json(found)

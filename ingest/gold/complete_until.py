@@ -65,7 +65,7 @@ def of_mirrors(
     rejected = {row["source"]: row["batch"] for row in rejects.counted(lake) if row["kind"] == "message"}
     lanes: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
     for row in lines:
-        table = TableId(row["database"], row["schema"], row["table"])
+        table = TableId.of(row)
         if any(table):
             for name in mirrors.names(lake.pipeline, table):
                 lanes[str(name)].add((row["source"], row["topic"]))

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from ingest import types
-from ingest.change import Image, Op, TableId
+from ingest.change import Image, Op
 from ingest.errors import IngestError, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, typed
 from ingest.gold import ledger as ledgers
@@ -94,14 +94,8 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
 
 def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
     """The source tables that feed a mirror, by their names in the books."""
-    rows = lake.ask(
-        'SELECT DISTINCT source, "database", "schema", "table" FROM {books} WHERE "table" IS NOT NULL'
-    )
-    named = [(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows]
-    return sorted(
-        (lane for lane in named if mirror.table in mirrors.names(lake.pipeline, lane[1])),
-        key=str,
-    )
+    named = sent.booked(lake)
+    return sorted((one for one in named if mirror.table in mirrors.names(lake.pipeline, one[1])), key=str)
 
 
 def key_in(

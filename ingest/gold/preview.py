@@ -138,7 +138,7 @@ def foresee(
     found = []
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
-        lane = row["source"], TableId(row["database"], row["schema"], row["table"])
+        lane = row["source"], TableId.of(row)
         sent.setdefault(lane, []).append(row)
     for job in jobs(pipeline, books):
         applied = known.applied.get(job.path, known.complete)

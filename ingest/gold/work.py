@@ -220,7 +220,7 @@ def _histories(lake: Tables, table: str, where: str) -> dict[LaneId, History]:
         list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {_TABLE_SQL}"""
     )
     return {
-        (row["source"], TableId(row["database"], row["schema"], row["table"])): History(
+        (row["source"], TableId.of(row)): History(
             row["high"],
             row["last"] or 0,
             row["stated"],

@@ -79,7 +79,7 @@ def _wanted(lake: Tables, as_of: int) -> dict[str, int]:
     )
     found: dict[str, int] = {}
     for row in rows:
-        source = TableId(row["database"], row["schema"], row["table"])
+        source = TableId.of(row)
         for path in map(mirror_path, decided.names(lake.pipeline, source)):
             found[path] = max(row["batch"], found.get(path, 0))
     return found

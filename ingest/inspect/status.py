@@ -299,7 +299,7 @@ def _last_run(lake: Tables) -> dict[str, Any] | None:
 def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for row in lines:
-        source = TableId(row["database"], row["schema"], row["table"])
+        source = TableId.of(row)
         if not source.table:
             continue
         for name in map(str, known_mirrors.names(lake.pipeline, source)):

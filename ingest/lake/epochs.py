@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake import decisions
+from ingest.lake import decisions, lanes
 from ingest.lake.decisions import EPOCH, RESNAPSHOT, Decision
 from ingest.lake.duck import text
 from ingest.lake.starts import MessagePlace, Start
@@ -145,8 +145,5 @@ def _later_files(lake: Tables, source: str, place: MessagePlace) -> list[Message
 
 def tables(lake: Tables, source: str, since: int = 0) -> list[TableId]:
     """The tables that a source sent anything for in batch ``since`` or later."""
-    rows = lake.ask(
-        f"""SELECT DISTINCT "database", "schema", "table" FROM {{books}} WHERE source = {text(source)}
-        AND "table" IS NOT NULL AND batch >= {since} AND (changes > 0 OR ddl > 0)"""
-    )
-    return sorted((TableId(*row.values()) for row in rows), key=str)
+    sent = f"source = {text(source)} AND batch >= {since} AND (changes > 0 OR ddl > 0)"
+    return sorted((table for _, table in lanes.booked(lake, sent)), key=str)

@@ -13,12 +13,18 @@ from ingest.lake.resolve import Sent, SentColumn
 from ingest.lake.tables import Tables
 
 
+def booked(lake: Tables, condition: str = "true") -> set[tuple[str, TableId]]:
+    """Each source's tables, in the books' lines that meet a condition."""
+    rows = lake.ask(
+        'SELECT DISTINCT source, "database", "schema", "table" FROM {books} '
+        f'WHERE "table" IS NOT NULL AND {condition}'
+    )
+    return {(row["source"], TableId.of(row)) for row in rows}
+
+
 def with_rows(lake: Tables) -> set[tuple[str, TableId]]:
     """Each source's tables with rows; a truncate may spell its table in another letter case."""
-    rows = lake.ask(
-        'SELECT DISTINCT source, "database", "schema", "table" FROM {books} WHERE "table" IS NOT NULL AND changes > truncates'
-    )
-    return {(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows}
+    return booked(lake, "changes > truncates")
 
 
 def columns_seen(lake: Tables, condition: str = "true") -> dict[tuple[str, TableId], dict[str, str]]:
@@ -27,7 +33,7 @@ def columns_seen(lake: Tables, condition: str = "true") -> dict[tuple[str, Table
     for row in lake.ask(
         f'SELECT DISTINCT source, database, schema, "table", columns FROM {{books}} WHERE changes > 0 AND {condition}'
     ):
-        lane = row["source"], TableId(row["database"], row["schema"], row["table"])
+        lane = row["source"], TableId.of(row)
         found.setdefault(lane, {}).update(json.loads(row["columns"] or "{}"))
     return found
 

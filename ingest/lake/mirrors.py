@@ -297,7 +297,7 @@ def rules(lake: Tables) -> dict[str, list[TableRule]]:
     )
     found: dict[str, list[TableRule]] = {}
     for row in tables:
-        source = TableId(row["database"], row["schema"], row["table"])
+        source = TableId.of(row)
         rule = lake.pipeline.rule(source)
         if not rule.exclude:
             found.setdefault(mirror_path(target(rule, source)), []).append(rule)

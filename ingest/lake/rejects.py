@@ -123,14 +123,9 @@ def grouped(rows: Iterable[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
     """Rejects by kind, reason, table (empty for a message whose table is not known) and column."""
     groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
-        group = (row["kind"], row["reason"], table_name(row), row["column"] or "")
+        group = (row["kind"], row["reason"], str(TableId.of(row)), row["column"] or "")
         groups.setdefault(group, []).append(row)
     return dict(sorted(groups.items()))
-
-
-def table_name(row: Mapping[str, Any]) -> str:
-    """The mirror or source table of a reject; empty if it is not known."""
-    return ".".join(row[part] for part in _CELL[:3] if row[part])
 
 
 def chosen(rows: Iterable[Row], which: str, file: Path) -> Row:
@@ -148,13 +143,8 @@ def chosen(rows: Iterable[Row], which: str, file: Path) -> Row:
 def place_of(row: Row) -> str:
     """The origin of a reject: its message, or its table, key and column."""
     if row["topic"] is None:
-        return f"{table_name(row)} {row['key'] or ''} {row['column'] or ''}".strip()
+        return f"{TableId.of(row)} {row['key'] or ''} {row['column'] or ''}".strip()
     return f"{row['topic']}/{row['partition']}/{row['offset']}"
-
-
-def table_of(row: Row) -> TableId:
-    """The table of a reject; unknown for most messages."""
-    return TableId(*(row[part] for part in _CELL[:3]))
 
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:

@@ -138,7 +138,7 @@ def _states(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _KeyState]
     since, floor = sides[0].since, min(late.values(), default="")
     wanted = changes_since(since, (table.table for _, table in lanes), late, floor)
     for row in (row for page in read(lake, CHANGES.name, _COLUMNS, wanted) for row in page.to_pylist()):
-        table = TableId(row["database"], row["schema"], row["table"])
+        table = TableId.of(row)
         for one, i, floor in lanes.get((row["source"], table), ()):
             early = row["batch"] <= since and not (floor and row["order_key"] >= floor)
             if row["batch"] > one.subject.applied or early:

@@ -167,7 +167,7 @@ def _flow(lake: LakeReader) -> list[tuple[str, int]]:
     )
     found: dict[str, int] = {}
     for row in rows:
-        source = TableId(row["database"], row["schema"], row["table"])
+        source = TableId.of(row)
         for name in map(str, mirrors.names(lake.pipeline, source)):
             found[name] = found.get(name, 0) + row["n"]
     return sorted(((name, n) for name, n in found.items() if n), key=lambda one: (-one[1], one[0]))
@@ -308,7 +308,7 @@ def rejected(fleet: Fleet, asked: Query) -> View:
     return View("rejects.html.j2", f"Rejects of {name}", {
         "pipeline": name, "groups": groups, "group": group, "file": lake.pipeline.file,
         "shown": Paged(rows, page, pages, total), "place_of": rejects.place_of,
-        "table_name": rejects.table_name,
+        "table_name": TableId.of,
     })  # fmt: skip
 
 
@@ -323,7 +323,7 @@ def reject(fleet: Fleet, asked: Query) -> View:
         )
     return View("reject.html.j2", f"Reject {found[0]['number']} of {name}", {
         "pipeline": name, "row": found[0], "fields": rejects.described(found[0]), "file": lake.pipeline.file,
-        "raw": list(raw(lake, found, rejects.table_of(found[0])).values()),
+        "raw": list(raw(lake, found, TableId.of(found[0])).values()),
     }, live=0)  # fmt: skip
 
 

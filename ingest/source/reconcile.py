@@ -30,7 +30,7 @@ from ingest.change import TableId
 from ingest.config import Source
 from ingest.config.model import Database
 from ingest.errors import IngestError
-from ingest.lake import delta, duck, mirrors, targets
+from ingest.lake import delta, duck, lanes, mirrors, targets
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables, scan
 from ingest.lake.targets import AnyLake
@@ -208,15 +208,11 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
             f"{target} keeps rows that {table} has deleted, so it cannot be held against it: `ingest quality --deep` "
             "compares it with all changes."
         )
-    lanes = {
-        (row["source"], TableId(row["database"], row["schema"], row["table"]))
-        for row in lake.ask('SELECT DISTINCT source, "database", "schema", "table" FROM {books}')
-    }
     others = [
         f"{of.table} of {name}"
-        for name, of in lanes
-        if of.table and (name, of) != (source.name, table) and mirrors.target(lake.pipeline.rule(of), of) == target
-    ]  # fmt: skip
+        for name, of in lanes.booked(lake)
+        if (name, of) != (source.name, table) and mirrors.target(lake.pipeline.rule(of), of) == target
+    ]
     if others:
         raise IngestError(
             f"{target} holds rows of {', '.join(sorted(others))}, too, so it cannot be held against {table} alone."
@@ -238,11 +234,8 @@ def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:
 
 def tables_of(lake: Tables, source: Source) -> list[TableId]:
     """The tables of a source that have come by its stream."""
-    rows = lake.ask(
-        f'SELECT DISTINCT "database", "schema", "table" FROM {{books}} WHERE source = {duck.text(source.name)} '
-        'AND "table" IS NOT NULL AND changes > 0'
-    )
-    found = sorted((TableId(row["database"], row["schema"], row["table"]) for row in rows), key=str)
+    booked = lanes.booked(lake, f"source = {duck.text(source.name)} AND changes > 0")
+    found = sorted((table for _, table in booked), key=str)
     known_now = {one.table for one in mirrors.known(lake).values()}
     return [one for one in found if not known_now.isdisjoint(mirrors.names(lake.pipeline, one))]
 
