@@ -39,9 +39,8 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
                 tmp_path, [one for one in archive if one.name.partition("/")[0] == name], filter="data"
             )
         file = tmp_path / name / "depot.yaml"
-        text = (
-            file.read_text("utf-8") + "rewrite_budget: 4MiB\n"
-        )  # tests with Spark merge by it unless it is said
+        budget = "0" if with_spark else "4MiB"  # Spark merges what Arrow may not rewrite
+        text = f"{file.read_text('utf-8')}rewrite_budget: {budget}\n"
         if not with_spark:  # which history and cells that do not fit need
             text = text.replace(", history: true", "")
             text = text.replace("tables:\n", f"tables:\n{LEFT_OUT}")
@@ -88,9 +87,8 @@ def go_on(spark: Any, file: Path) -> Lake:
 
     before = doubled(Lake(spark, load(file)))
     result = run(spark, load(file), ("bronze", "silver", "gold"))
-    assert {} == {
-        one.mirror: one.why_spark for one in result.mirrors if one.why_spark and isinstance(spark, Deferred)
-    }
+    folded = [one for one in result.mirrors if one.state == "done"]
+    assert {not isinstance(spark, Deferred)} == {bool(one.why_spark) for one in folded}, folded
     assert STOPPED == sorted(one.mirror for one in result.mirrors if one.state == "held"), result.failures
     assert [] == [one for one in result.mirrors if one.state == "failed"]
     lake = Lake(spark, load(file))
@@ -167,7 +165,6 @@ def test_spark_rebuilds_and_maintains_a_lake_of_an_older_version(
     file = unpacked(make.WHOLE, with_spark=True)
     make.grow(file.parent, 3)
     go_on(spark, file)
-    file.write_text(file.read_text("utf-8").replace("rewrite_budget: 4MiB", "rewrite_budget: 0"), "utf-8")
     lake = Lake(spark, load(file))
     names = [path.replace("/", ".") for path in expected(1) if path not in ("depot/pens", "depot/vats")]
     found = rebuild(lake, names, dry_run=False)
