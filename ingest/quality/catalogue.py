@@ -72,7 +72,7 @@ CHECKS = {
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
               advice="The source's key may have got another column: name it under keys: of this table, then `ingest rebuild`."),
         Check("rows_read_again", "No row was read again with other values", "Rows were read again with other values", "keys read again with other values, without a change in between", "warn", 0,
-              advice="If the table was loaded again, nothing is wrong; else its key may have more columns or digits than the messages show."),
+              advice="If the table was loaded again, `ingest epoch` with --resnapshot removes rows that the load lacks; else its key may have more columns or digits than the messages show."),
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),

@@ -145,9 +145,12 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
         yield _inserted_twice(lake, subject, found)
     if found.reread:
         keys = sorted(key_json(subject.mirror.keys, found.texts[key]) for key in found.reread)
+        lane = next((one for one in subject.lanes if one.reads), subject.lanes[0])
         detail = (
             f"{counted(len(keys), 'key')}, such as {keys[0]}, {'was' if len(keys) == 1 else 'were'} read again with other "
-            "values, and no change came in between: this is right if the table was loaded again, else the source's key "
+            "values, and no change came in between. If the table was loaded again, rows that the new load lacks are still in "
+            f"the mirror: `ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch N --resnapshot {lane.table}`, "
+            "with the batch in which that load began, and then again with --complete, removes them. Else the source's key "
             f"has more columns or digits than the messages show: compare {subject.name} with the source"
         )
         yield Metric(
