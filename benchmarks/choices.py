@@ -32,7 +32,6 @@ from ingest.errors import StoppedError
 from ingest.gold import apply_arrow, planner
 from ingest.lake.datafiles import Layout
 from ingest.lake.schemas import CHANGES
-from ingest.quality import touched_keys
 from ingest.run import Warm, run
 from ingest.silver import messages as messages_of
 from ingest.silver import sheet
@@ -227,7 +226,7 @@ def write(folder: Path, more: str) -> Pipeline:
 
 def within_this_process() -> None:
     """From here on Spark is never needed: this process does it all, and is measured."""
-    apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = touched_keys.MOST = 1 << 40
+    apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = 1 << 40
     planner.CHANGES_AT_MOST = 1 << 40
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ingest.lake.names import literal
-
 FLOATING = ("FLOAT", "DOUBLE")
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _OPTIONS = {
@@ -36,10 +34,3 @@ def content(values: Iterable[tuple[Column, str]]) -> Column:
 def key_json(cells: Iterable[Column]) -> Column:
     """Key cells as a JSON object for display, under the columns' names, with all digits of times."""
     return F.to_json(F.struct(*cells), _OPTIONS)
-
-
-def key_json_sql(cells: Iterable[tuple[str, str]]) -> str:
-    """The same as SQL text, from names and the SQL of their cells."""
-    named = ", ".join(f"{literal(name)}, {cell}" for name, cell in cells)
-    options = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in _OPTIONS.items())
-    return f"to_json(named_struct({named}), map({options}))"

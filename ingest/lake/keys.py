@@ -1,7 +1,4 @@
-"""The keys that a change concerns, for rows of ``changes`` in Spark: the rule of `ingest.fold.key_of_change`.
-
-The rule is here once as a column and once as SQL text; a test checks that both equal the plain one.
-"""
+"""The keys that a change concerns, for rows of ``changes`` in Spark: the rule of `ingest.fold.key_of_change`."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ingest.lake.names import literal, quoted
+from ingest.lake.names import quoted
 
 Texts = list[Column]
 
@@ -22,12 +19,6 @@ def cell(name: str, text: Column | str, parsed: Column, otherwise: Column) -> Co
     """
     has = F.coalesce(F.array_contains(F.json_object_keys(text), name), F.lit(False))
     return F.when(parsed.isNotNull() | has, parsed).otherwise(otherwise)
-
-
-def cell_sql(name: str, text: str, parsed: str, otherwise: str) -> str:
-    """The same as SQL."""
-    has = f"array_contains(json_object_keys({text}), {literal(name)})"
-    return f"CASE WHEN {parsed} IS NOT NULL OR {has} THEN {parsed} ELSE {otherwise} END"
 
 
 def key_texts(keys: Sequence[str]) -> tuple[Texts, Texts]:

@@ -17,7 +17,7 @@ from ingest.lake import names, stores
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
-from ingest.quality.cell_values import of_column
+from ingest.quality.cell_values import of_column, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +80,14 @@ def read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa
         return list(by_spark(lake, name, columns, where))
 
 
-def changes_since(
-    batch: int, tables: Iterable[str | None], late: Iterable[tuple[str, TableId]] = (), floor: str = ""
-) -> Where:
-    """The condition of all changes after a batch that are of tables with these names, whatever their database.
-
-    Those of the ``late`` tables of a source that are of earlier batches meet it, too, from the place ``floor`` on.
-    """
+def changes_since(batch: int, tables: Iterable[str | None]) -> Where:
+    """The condition of all changes after a batch that are of tables with these names, whatever their database."""
     names = sorted({name or "" for name in tables})
-    lanes = ["/".join(text for text in (source, *table) if text is not None) for source, table in late]
 
     def where(dialect: Dialect) -> str:
-        kind, number, table, place = map(dialect.quoted, ("kind", "batch", "table", "order_key"))
-        found = f"{number} > {batch} AND {table} IN ({', '.join(map(dialect.literal, names))})"
-        if lanes:
-            lane = f"concat_ws('/', {', '.join(map(dialect.quoted, ('source', *TableId._fields)))})"
-            listed = ", ".join(map(dialect.literal, lanes))
-            found = f"({found} OR {place} >= {dialect.literal(floor)} AND {lane} IN ({listed}))"
-        return f"{kind} = 'change' AND {found}"
+        kind, number, table = map(dialect.quoted, ("kind", "batch", "table"))
+        listed = ", ".join(map(dialect.literal, names))
+        return f"{kind} = 'change' AND {number} > {batch} AND {table} IN ({listed})"
 
     return where
 
@@ -148,7 +138,13 @@ def _of_keys(mirror: Mirror, keys: Sequence[Key] | None, dialect: Dialect) -> st
 
 _LISTED = 5_000  # cells of a condition: with 30,000 delta-rs overflows its stack, which ends the process
 WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-FOUND = ("STRING", *WHOLE, "DATE")  # types of keys whose rows are found without reading all; so are decimals
+
+
+def key_text(names: Sequence[str], cells: Sequence[object], kinds: Sequence[str]) -> str:
+    """A mirror's key as JSON, from cells as in `of_column`: whole numbers as numbers, other values as their texts."""
+    pairs = zip(cells, kinds, strict=True)
+    shown = [cell if cell is None or kind in WHOLE else text_of(cell, kind) for cell, kind in pairs]
+    return json.dumps(dict(zip(names, shown, strict=True)), ensure_ascii=False, separators=(",", ":"))
 
 
 _REJECT = (

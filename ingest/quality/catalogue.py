@@ -189,6 +189,11 @@ class Checked:
         return [one for state in STATES if state in states for one in self.verdicts if one.state == state]
 
 
+def complains(check: str) -> bool:
+    """True of a check that has a limit."""
+    return check in CHECKS and CHECKS[check].limit is not None
+
+
 def key_json(names: Iterable[str], texts: Iterable[str]) -> str:
     """A key as JSON under the source's names."""
     return json.dumps(dict(zip(names, texts, strict=True)), ensure_ascii=False, separators=(",", ":"))

@@ -47,7 +47,7 @@ from ingest.quality.arrow_rows import (
 )
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected, inserted_twice
-from ingest.quality.key_checks import apart
+from ingest.quality.key_checks import damage_noted
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 ALWAYS = 1_000  # keys of a mirror that are always compared
@@ -110,8 +110,8 @@ def compare(
             one.sample.forget()
         _feed(lake, lanes, since, by_spark)
     for check in checks:
-        for found in apart(lake, [check], lambda some: some[0].run(), lambda one: one.subject):
-            yield check.subject, found
+        with damage_noted(lake, check.subject):
+            yield check.subject, check.run()
 
 
 def _rows_before(lake: Lake, since: int) -> dict[str, int]:

@@ -23,8 +23,8 @@ from ingest.config import Expectation, matches
 from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.quality import key_checks, touched_keys, unexpected
-from ingest.quality.arrow_rows import WHOLE, mirror_rows
+from ingest.quality import key_checks, unexpected
+from ingest.quality.arrow_rows import WHOLE, key_text, mirror_rows
 from ingest.quality.catalogue import (
     ERROR,
     FAIL,
@@ -36,12 +36,13 @@ from ingest.quality.catalogue import (
     Metric,
 )  # fmt: skip
 from ingest.quality.cell_diff import key_of_row
-from ingest.quality.cell_values import text_of
+from ingest.quality.cell_values import of_column
 from ingest.quality.judge import context
 from ingest.quality.subjects import CheckedMirror
 
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 _STATE = {"error": FAIL, "warn": WARN}
+MOST = 20_000  # changed keys whose rows are looked up in this process
 SMALL = 32 << 20  # bytes of a mirror that is read into this process
 _SAME = (
     "STRING",
@@ -123,17 +124,12 @@ class _Rows:
     def failing(self, result: Any) -> tuple[str, ...]:
         """Some keys of rows that do not meet an expectation."""
         places = result.result.get("unexpected_index_list") or () if self.mirror.keys else ()
-        return tuple(sorted(self._key(self.cells[at]) for at in places[:FAILING_KEYS]))
-
-    def _key(self, row: Sequence[object]) -> str:
-        cells = zip(self.mirror.columns, row, self.kinds, strict=True)
-        found = {
-            one.name: value if value is None or kind in WHOLE else text_of(value, kind)
-            for one, value, kind in cells
-            if one.name in self.mirror.keys
-        }
-        return json.dumps(
-            {name: found[name] for name in self.mirror.keys}, ensure_ascii=False, separators=(",", ":")
+        names = [one.name for one in self.mirror.key_columns]
+        return tuple(
+            sorted(
+                key_text(names, self.cells[at][: len(names)], self.kinds[: len(names)])
+                for at in places[:FAILING_KEYS]
+            )
         )
 
 
@@ -185,9 +181,19 @@ def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expect
     kinds = [types.get(one.column, "") for one in columns.values()]
     if subject.size > SMALL or not all(_is_exact(kind, {}) for kind in kinds):
         return None
-    keys = touched_keys.changed(lake, subject, since) if since > 0 else None
-    if since > 0 and keys is None:
-        return None
+    keys = None
+    if since > 0:
+        changed = key_checks.changed_keys(lake, subject, since)
+        if changed is None or changed.num_rows > MOST:
+            return None
+        keyed, of_keys = (
+            replace(mirror, columns=mirror.key_columns),
+            [one.delta for one in mirror.key_columns],
+        )
+        cells = [of_column(column, kind) for column, kind in zip(changed.columns, of_keys, strict=True)]
+        keys = {
+            key for row in zip(*cells, strict=True) if (key := key_of_row(row, keyed, of_keys)) is not None
+        }
     chosen = replace(mirror, columns=tuple(columns.values()))
     rows = mirror_rows(lake, chosen, kinds, keys)
     if keys is not None:

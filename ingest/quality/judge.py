@@ -1,6 +1,6 @@
 """Judge metrics with Great Expectations: one suite over one small frame, for any number of mirrors.
 
-Great Expectations runs two or three Spark jobs a check, so Spark measures everything at once
+Great Expectations runs two or three Spark jobs a check, so everything is measured at once
 (`ingest.quality.key_checks`) and the suite judges the few resulting numbers. The library takes seconds to import, so only
 functions import it, and the stage imports it while Spark is counting.
 """

@@ -1,140 +1,289 @@
-"""The checks of keys for a batch with many changes, without a Spark job.
+"""Compare the keys of mirrors with those of the changes by DuckDB, for any number of changes and any type of key.
 
-DuckDB counts under the hash of the key, as the Spark pass does (`ingest.quality.key_sql`), and writes to disk what does not
-fit into its memory. A mirror is left to Spark if the type of its key, or a text of it, is one that DuckDB may read in
-another way than the fold.
+Rows and changes meet under the hash of their typed key; DuckDB writes to disk what does not fit into its memory. Mirrors
+with the same key columns share one scan of ``changes``.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ingest.lake import duck
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest import types
+from ingest.fold import KeyCellError, typed
+from ingest.lake import delta, duck
 from ingest.lake.lake import Lake
-from ingest.lake.tables import scan
+from ingest.lake.names import quoted
+from ingest.lake.schemas import CHANGES
+from ingest.lake.tables import duck_types, filled, scan
 from ingest.order import place_sql
-from ingest.quality.key_sql import Side, SideLane
+from ingest.quality.arrow_rows import key_text
+from ingest.quality.catalogue import FAILING_KEYS
+from ingest.quality.cell_values import of_column, of_text
+from ingest.quality.key_sides import Side, SideLane
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MEMORY = "1GB"  # of DuckDB, before it writes to disk
-_WHOLE = "-?[0-9]{1,40}"
-_FORMS = {  # texts that DuckDB casts exactly, by Delta type
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), _WHOLE),
-    "DATE": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    "TIMESTAMP_NTZ": "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?",
+SCANS = 3  # of `changes`; with more kinds of keys it is read once and kept
+PAGE = 64 << 20  # bytes of a mirror that Spark hands over at once
+PAGE_ROWS = 1_000_000  # the same of changes, in rows
+_COLUMNS = (
+    "source", "database", "schema", "table", "batch", "topic", "partition", "offset", "op", "order_key", "partial",
+    "before", "after",
+)  # fmt: skip
+_ALL_CAST = ("integer", "date")  # families whose well-formed texts DuckDB casts exactly, or to NULL
+_ARROW = {
+    "BOOLEAN": pa.bool_(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BINARY": pa.binary(),
+    "TIMESTAMP": pa.timestamp("us"), "TIMESTAMP_NTZ": pa.timestamp("us"),
+}  # fmt: skip
+_FAULTS = {  # what each check counts of the keys of `_KEYS`
+    "lacking": "alive AND n = 0",
+    "ghost_rows": "n > 0 AND NOT alive",
+    "incomplete_rows": "alive AND n > 0 AND NOT whole",
+    "ambiguities": "ties > 0",
+    "duplicates": "repeats > 0",
 }
-_DECIMAL = re.compile(r"DECIMAL\(\d+,(\d+)\)")
+Numbers = dict[str, int]
+_Filled = Callable[[str], str]
 
 
-def numbers(lake: Lake, sides: Iterable[Side]) -> dict[int, dict[str, int]]:
-    """Every check's number as the Spark pass counts them, by the mirror's index; some mirrors may be left out."""
-    chosen = [
-        one for one in sides if one.subject.keyed and all(_form(kind) is not None for kind in _kinds(one))
-    ]
+class KeyDatabase:
+    """The keys of some mirrors, in a database of their own."""
+
+    def __init__(self, lake: Lake, base: DuckDBPyConnection) -> None:
+        self._lake = lake
+        self._base = base
+        self._functions: dict[str, str] = {}  # by logical type
+
+    def take(self, sides: Sequence[Side]) -> None:
+        """Take in what the changes say of the mirrors' keys."""
+        self._base.execute(_EVENTS)
+        groups = _alike(sides)
+        for lanes in groups.values():
+            for one, i, _ in lanes:
+                self._clear(one, i)
+        for fill in self._changes(sides):
+            for lanes in groups.values():
+                self._base.execute(f"INSERT INTO events {fill(_events(self._cells(lanes), lanes[0][0]))}")
+        self._base.execute(_STATES)
+        self._base.execute("DROP TABLE events")
+
+    def numbers(self, one: Side) -> Numbers:
+        """Every check's number for one of them."""
+        if not one.subject.keyed:
+            found = self._base.execute(f"SELECT count(*) FROM {self._rows(one)}").fetchone()
+            return {"rows": found[0] if found else 0}
+        touched = f"AND {_own(one)} IN (SELECT h FROM states WHERE m = {one.index})"
+        self._base.execute(
+            f"CREATE OR REPLACE TEMP TABLE present AS SELECT h, empty, count(*) AS n FROM (SELECT {_empty(one)} AS empty, "
+            f"CASE WHEN NOT ({_empty(one)}) {touched if one.mostly_untouched else ''} THEN {_own(one)} END AS h "
+            f"FROM {self._rows(one)}) GROUP BY ALL"
+        )
+        self._base.execute(_KEYS.format(m=one.index, unknown="false" if one.closed else "NULL"))
+        query = self._base.execute(_COUNTS)
+        row = dict(zip([name for name, *_ in query.description or ()], query.fetchone() or (), strict=True))
+        row[one.lacking] = row.pop("lacking")
+        return {name: int(n) for name, n in row.items() if name == "rows" or one.asks(name)}
+
+    def failing(self, one: Side, check: str) -> tuple[str, ...]:
+        """Some of the keys that a check complains of, as JSON, of the mirror whose numbers were asked for last."""
+        names, rows = ", ".join(_names(one)), self._rows(one)
+        fault = _FAULTS.get("lacking" if check == one.lacking else check)
+        hashes = f"SELECT h FROM keys WHERE {fault}"
+        if check == "key_not_null":
+            return self._named(one, f"SELECT DISTINCT {names} FROM {rows} WHERE {_empty(one)}")
+        if check == "key_unique":
+            doubled = f"NOT ({_empty(one)}) GROUP BY {names} HAVING count(*) > 1"
+            return self._named(one, f"SELECT {names} FROM {rows} WHERE {doubled}")
+        if check == "ghost_rows":
+            there = f"NOT ({_empty(one)}) AND {_own(one)} IN ({hashes})"
+            return self._named(one, f"SELECT DISTINCT {names} FROM {rows} WHERE {there}")
+        found: tuple[str, ...] = ()
+        for text in self._concerned(one, f"{_hash('k', one)} IN ({hashes})", "k"):
+            found = tuple(sorted({*found, *self._named(one, text)}))[:FAILING_KEYS]
+        return found
+
+    def changed(self, one: Side) -> pa.Table:
+        """The keys that the changes concern, in the types of the mirror."""
+        texts = [text for side in "kp" for text in self._concerned(one, "true", side)]
+        tables = [self._base.execute(text).to_arrow_table() for text in texts]
+        return pa.concat_tables(tables) if tables else pa.table({})
+
+    def _concerned(self, one: Side, where: str, side: str) -> Iterator[str]:
+        """Queries for the keys after the changes (``k``) or before them (``p``)."""
+        cells = []
+        for i, column in enumerate(one.columns):
+            zone = " AT TIME ZONE 'UTC'" if column.delta == "TIMESTAMP" else ""
+            cells.append(f"{side}{i}{zone} AS {duck.name(column.column)}")
+        for fill in self._changes([one]):
+            for lanes in _alike([one]).values():
+                text = f"SELECT DISTINCT {', '.join(cells)} FROM ({self._cells(lanes)}) WHERE {_fits(one)} AND {where}"
+                yield fill(text)
+
+    def _named(self, one: Side, text: str) -> tuple[str, ...]:
+        kinds = [column.delta for column in one.columns]
+        found = self._base.execute(f"{text} LIMIT {FAILING_KEYS}").to_arrow_table()
+        cells = [of_column(column, kind) for column, kind in zip(found.columns, kinds, strict=True)]
+        names = [column.name for column in one.columns]
+        return tuple(sorted(key_text(names, row, kinds) for row in zip(*cells, strict=True)))
+
+    def _clear(self, one: Side, index: int) -> None:
+        """Record where a lane was last emptied: no earlier row may be in its mirror."""
+        lane = one.subject.lanes[index]
+        if not (lane.truncates or (lane.truncates_ever and lane.floor)):
+            return
+        new = f"batch > {one.since}" + (f" OR order_key >= {duck.text(lane.floor)}" if lane.floor else "")
+        for row in self._lake.ask(
+            f"SELECT order_key, batch FROM {{changes.change}} WHERE op = 'truncate' AND ({new}) "
+            f"AND batch <= {one.subject.applied} AND {duck.of_lane(lane.source, lane.table)} "
+            "ORDER BY order_key DESC, batch DESC LIMIT 1"
+        ):
+            one.clear(index, row["order_key"], row["batch"])
+
+    def _changes(self, sides: Sequence[Side]) -> Iterator[_Filled]:
+        """Functions that put the new changes into a query, one for each part of them: their files, or pages of Spark."""
+        lanes = [lane for one in sides for _, lane in one.lanes]
+        if not lanes:
+            return
+        if files := self._files(sides, late=any(lane.floor for lane in lanes)):
+            yield partial(filled, table=lambda _name, _kind: files)
+            return
+        new = F.col("batch") > sides[0].since
+        if floors := [lane.floor for lane in lanes if lane.floor]:
+            new |= F.col("order_key") >= min(floors)
+        frame = self._lake.rows(CHANGES).where((F.col("kind") == "change") & new).select(*_COLUMNS)
+        count = sum(lane.changes_ever if lane.floor else lane.changes for lane in lanes)
+        for page in _pages(frame, ["offset"], 1 + count // PAGE_ROWS):
+            self._base.register("page", page)
+            yield partial(filled, table=lambda _name, _kind: "page")
+
+    def _files(self, sides: Sequence[Side], *, late: bool) -> str:
+        """The files with new changes as a subquery; empty if Spark must read them."""
+        if not self._lake.is_local:
+            return ""
+        folder, since = self._lake.path(CHANGES.name), sides[0].since
+        with suppress(Exception):  # Spark reports damage in words
+            state = delta.snapshot(folder)
+            files = tuple(
+                one
+                for one in state.files
+                if one.partition.get("kind") == "change"
+                and (late or one.may_hold("batch", since + 1, 1 << 62))
+            )
+            text = scan(folder, replace(state, files=files), duck_types(CHANGES), wanted=_COLUMNS)
+            if len(_alike(sides)) <= SCANS:
+                return text
+            new = "true" if late else f"batch > {since}"
+            self._base.execute(f"CREATE OR REPLACE TEMP TABLE read AS FROM {text} WHERE {new}")
+            return "read"
+        return ""
+
+    def _rows(self, one: Side) -> str:
+        """A mirror's rows as a subquery: its files, or a copy of the keys that Spark reads."""
+        path = one.subject.path
+        columns = [column.column for column in one.columns] or list(one.subject.types)[:1]
+        if self._lake.is_local:
+            with suppress(Exception):
+                return scan(self._lake.path(path), delta.snapshot(self._lake.path(path)), wanted=columns)
+        keys = [quoted(name) for name in columns]
+        pages = _pages(self._lake.read(path).select(*keys), keys, 1 + one.subject.size // PAGE)
+        for n, page in enumerate(pages):
+            self._base.register("page", page)
+            self._base.execute(
+                "INSERT INTO copied FROM page" if n else "CREATE OR REPLACE TEMP TABLE copied AS FROM page"
+            )
+        return "copied"
+
+    def _cells(self, lanes: Sequence[SideLane]) -> str:
+        """Each new change with the key of its row (``k0`` ...), and the one that its row had before (``p0`` ...)."""
+        listed = ", ".join(
+            _literals(
+                one.index,
+                lane.source,
+                *lane.table,
+                one.above(i, lane),
+                one.subject.applied,
+                lane.key_changes,
+                lane.floor,
+            )
+            for one, i, lane in lanes
+        )
+        texts, keys = [], []
+        for n, (name, logical) in enumerate(lanes[0][0].signature):
+            after, before = _cell("after", "before", name), _cell("before", "after", name)
+            texts.append(f"CASE WHEN op = 'delete' THEN {before} ELSE {after} END AS t{n}, {before} AS u{n}")
+            keys.append(f"{self._typed(f't{n}', logical)} AS k{n}")
+            keys.append(f"CASE WHEN moved THEN {self._typed(f'u{n}', logical)} ELSE k{n} END AS p{n}")
+        kept = ", ".join(map(duck.name, _COLUMNS[4:]))
+        return f"""SELECT m, {kept}, {", ".join(keys)} FROM (SELECT l.m, {kept}, {", ".join(texts)},
+            l.moves > 0 AND op IN ('insert', 'update') AS moved
+            FROM {{changes.change}} AS c JOIN (VALUES {listed}) AS l(m, s, d, u, t, above, applied, moves, floor)
+            ON c.source = l.s AND c."database" IS NOT DISTINCT FROM l.d AND c."schema" IS NOT DISTINCT FROM l.u
+            AND c."table" IS NOT DISTINCT FROM l.t AND batch <= l.applied
+            WHERE op <> 'truncate' AND order_key > l.above
+            AND (batch > {lanes[0][0].since} OR order_key >= l.floor))"""
+
+    def _typed(self, text: str, logical: str) -> str:
+        """The value of a key's text; NULL for one that the fold rejects."""
+        family, kind = types.family(logical), types.delta(logical)
+        if family is None or kind == "STRING":
+            return text
+        form = _form(family, logical)
+        odd = "NULL" if family in _ALL_CAST else f"{self._exact(logical)}({text})"
+        cast = f"TRY_CAST({text} AS {duck.type_of(kind)})"
+        return f"CASE WHEN regexp_full_match({text}, '{form}') THEN {cast} ELSE {odd} END" if form else odd
+
+    def _exact(self, logical: str) -> str:
+        """A function for texts that SQL casts in another way than the fold, or not at all."""
+        if logical not in self._functions:
+            name, kind = f"exact_{len(self._functions)}", duck.type_of(types.delta(logical))
+            values = partial(_values, logical)
+            self._base.create_function(  # type: ignore[call-overload]  # which knows no texts as names of options
+                name, values, ["VARCHAR"], kind, type="arrow", null_handling="special"
+            )
+            self._functions[logical] = name
+        return self._functions[logical]
+
+
+@contextmanager
+def opened(lake: Lake) -> Iterator[KeyDatabase]:
+    """An empty database, which is deleted at the end."""
     with tempfile.TemporaryDirectory() as folder, closing(duck.opened()) as base:
         base.execute(f"SET memory_limit = '{MEMORY}'")
         base.execute(f"SET temp_directory = {duck.text(folder)}")
         base.execute("SET preserve_insertion_order = false")
-        base.execute(_EVENTS)
-        for name, lanes in _alike(chosen).items():
-            for one, i, lane in lanes:
-                if lane.truncates:
-                    _clear(lake, one, i)
-            base.execute(f"INSERT INTO events {_events(lake, name, lanes)}")
-        unsure = {
-            m
-            for (m,) in base.execute(
-                "SELECT DISTINCT m FROM events WHERE h IS NULL OR was IS NULL"
-            ).fetchall()
-        }
-        base.execute(_STATES)
-        base.execute("DROP TABLE events")
-        found: dict[int, dict[str, int]] = {}
-        for one in chosen:
-            if one.index not in unsure:
-                with suppress(Exception):  # the Spark pass reports what cannot be read
-                    found[one.index] = _numbers(lake, base, one)
-    return found
+        yield KeyDatabase(lake, base)
 
 
-def _numbers(lake: Lake, base: DuckDBPyConnection, one: Side) -> dict[str, int]:
-    names = [duck.name(column.column) for column in one.columns]
-    empty = " OR ".join(f"{name} IS NULL" for name in names)
-    kinds = _kinds(one)
-    own = _hash(
-        (f"CAST({name} AS {duck.type_of(kind)})" for name, kind in zip(names, kinds, strict=True)), kinds
-    )
-    states = f"(FROM states WHERE m = {one.index})"
-    touched = f"AND {own} IN (SELECT h FROM {states})" if one.mostly_untouched else ""
-    path = one.subject.path
-    table = scan(lake.path(path), lake.snapshot(path), wanted={column.column for column in one.columns})
-    base.execute(
-        f"CREATE OR REPLACE TEMP TABLE present AS SELECT h, empty, count(*) AS n FROM (SELECT {empty} AS empty, "
-        f"CASE WHEN NOT ({empty}) {touched} THEN {own} END AS h FROM {table}) GROUP BY ALL"
-    )
-    query = base.execute(_COUNTS.format(states=states, unknown="true" if one.closed else "false"))
-    row = dict(zip([name for name, *_ in query.description or ()], query.fetchone() or (), strict=True))
-    row[one.lacking] = row.pop("lacking")
-    return {name: int(n) for name, n in row.items() if name == "rows" or one.asks(name)}
+def _pages(frame: DataFrame, columns: Sequence[str], count: int) -> Iterator[pa.Table]:
+    """What Spark reads, in parts of a size that the driver takes."""
+    for i in range(count):
+        part = F.pmod(F.xxhash64(*columns), F.lit(count)) == i
+        yield (frame.where(part) if count > 1 else frame).toArrow()
 
 
-# --- the changes ------------------------------------------------------------------------------------
-
-
-def _alike(chosen: Iterable[Side]) -> dict[tuple[tuple[str, str], ...], list[SideLane]]:
-    """The lanes of mirrors by the names and Delta types of their keys: one scan of ``changes`` reads each group."""
+def _alike(sides: Iterable[Side]) -> dict[tuple[tuple[str, str], ...], list[SideLane]]:
+    """The lanes of mirrors by the names and types of their keys."""
     found: dict[tuple[tuple[str, str], ...], list[SideLane]] = {}
-    for one in chosen:
+    for one in sides:
         for i, lane in one.lanes:
-            found.setdefault(tuple((column.name, column.delta) for column in one.columns), []).append(
-                (one, i, lane)
-            )
+            found.setdefault(one.signature, []).append((one, i, lane))
     return found
 
 
-def _clear(lake: Lake, one: Side, index: int) -> None:
-    """Record where a lane was last emptied: no earlier row may be in its mirror."""
-    lane = one.subject.lanes[index]
-    for row in lake.ask(
-        f"SELECT order_key, batch FROM {{changes.change}} WHERE op = 'truncate' AND batch > {one.since} "
-        f"AND batch <= {one.subject.applied} AND {duck.of_lane(lane.source, lane.table)} "
-        "ORDER BY order_key DESC, batch DESC LIMIT 1"
-    ):
-        one.clear(index, row["order_key"], row["batch"])
-
-
-_EVENTS = """CREATE TEMP TABLE events
-(m INTEGER, h UBIGINT, was UBIGINT, order_key VARCHAR, gone BOOLEAN, whole BOOLEAN, place UBIGINT, message UBIGINT, content UBIGINT)"""
-
-
-def _events(lake: Lake, key: Sequence[tuple[str, str]], lanes: Sequence[SideLane]) -> str:
-    """Each change under the hash of its key and of the key that its row had before; NULL if that is not sure."""
-    listed = ", ".join(
-        f"({one.index}, {', '.join(map(_text, (lane.source, *lane.table, *one.cleared.get(i, (None,))[:1])))}, "
-        f"{one.subject.applied}, {lane.key_changes > 0})"
-        for one, i, lane in lanes
-    )
-    own, left, kinds = [], [], [kind for _, kind in key]
-    for name, kind in key:
-        after, before = _cell("after", "before", name), _cell("before", "after", name)
-        own.append(_typed(f"CASE WHEN op = 'delete' THEN {before} ELSE {after} END", kind))
-        left.append(_typed(before, kind))
-    text = f"""SELECT l.m, {_hash_of(own, kinds)} AS h,
-        CASE WHEN l.moves AND op IN ('insert', 'update') THEN {_hash_of(left, kinds)} ELSE {_hash_of(own, kinds)} END AS was,
-        order_key, op = 'delete' AS gone, op <> 'update' OR NOT coalesce(partial, false) AS whole,
-        hash(coalesce({place_sql("order_key")}, order_key)) AS place,
-        hash(batch, topic, "partition", "offset") AS message, hash(op, before, after) AS content
-        FROM {{changes.change}} AS c JOIN (VALUES {listed}) AS l(m, s, d, u, t, cleared, applied, moves)
-        ON c.source = l.s AND c."database" IS NOT DISTINCT FROM l.d AND c."schema" IS NOT DISTINCT FROM l.u
-        AND c."table" IS NOT DISTINCT FROM l.t AND batch <= l.applied
-        WHERE op <> 'truncate' AND batch > {lanes[0][0].since} AND (l.cleared IS NULL OR order_key > l.cleared)"""
-    return lake.sql(text)
+def _literals(*values: str | int | None) -> str:
+    """A row of VALUES, in which every NULL is one of texts."""
+    return f"({', '.join('NULL::VARCHAR' if one is None else duck.value(one) for one in values)})"
 
 
 def _cell(first: str, second: str, column: str) -> str:
@@ -143,45 +292,75 @@ def _cell(first: str, second: str, column: str) -> str:
     return f"CASE WHEN {a} IS NOT NULL THEN {a} WHEN {duck.has_member(first, column)} THEN NULL ELSE {b} END"
 
 
-def _typed(text: str, kind: str) -> str:
-    form = _form(kind)
-    return (
-        f"CASE WHEN regexp_full_match({text}, '{form}') THEN TRY_CAST({text} AS {duck.type_of(kind)}) END"
-        if form
-        else text
-    )
+def _form(family: str, logical: str) -> str:
+    """The form of the texts that DuckDB casts exactly; empty if there is none."""
+    if family == "decimal" and (parts := types.decimal_parts(logical)):
+        return rf"[+-]?[0-9]{{1,40}}([.][0-9]{{0,{parts[1]}}}0{{0,40}})?"
+    if family == "datetime":
+        return "[0-9]{4}-[0-9]{2}-[0-9]{2} ([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?"
+    return types.PATTERNS[family] if family in _ALL_CAST else ""
 
 
-def _form(kind: str) -> str | None:
-    """The form of the texts of a Delta type that DuckDB casts exactly; empty for any, None for none."""
-    if found := _DECIMAL.fullmatch(kind):
-        return rf"[+-]?[0-9]+([.][0-9]{{0,{found[1]}}}0*)?"
-    return "" if kind == "STRING" else _FORMS.get(kind)
+def _values(logical: str, texts: pa.ChunkedArray) -> pa.Array:
+    """The values that a mirror holds for key texts; NULL for those that the fold rejects."""
+    found: list[object] = []
+    for text in texts.to_pylist():
+        value = None
+        if text is not None:
+            with suppress(KeyCellError):
+                typed(logical, text)
+                value = of_text(text, logical)
+        found.append(getattr(value, "number", value))  # of floats, of which the bits are compared elsewhere
+    parts = types.decimal_parts(logical)
+    return pa.array(found, pa.decimal128(*parts) if parts else _ARROW[types.delta(logical)])
 
 
-def _kinds(one: Side) -> list[str]:
-    return [column.delta for column in one.columns]
+# --- SQL ------------------------------------------------------------------------------------------
 
 
-def _hash(cells: Iterable[str], kinds: Iterable[str]) -> str:
+def _names(one: Side) -> list[str]:
+    return [duck.name(column.column) for column in one.columns]
+
+
+def _empty(one: Side) -> str:
+    return " OR ".join(f"{name} IS NULL" for name in _names(one))
+
+
+def _own(one: Side) -> str:
+    """The hash of a mirror's key."""
+    kinds = [duck.type_of(column.delta) for column in one.columns]
+    cells = [f"TRY_CAST({name} AS {kind})" for name, kind in zip(_names(one), kinds, strict=True)]
+    return _hash_of(cells, one)
+
+
+def _hash(side: str, one: Side) -> str:
+    """The hash of the key after the changes (``k``) or before them (``p``)."""
+    return _hash_of([f"{side}{i}" for i in range(len(one.columns))], one)
+
+
+def _hash_of(cells: Iterable[str], one: Side) -> str:
     """The hash of a key. Of decimals it is that of their texts: DuckDB's own is the same for 0 and -1."""
-    texts = (
-        f"{one}::VARCHAR" if _DECIMAL.fullmatch(kind) else one for one, kind in zip(cells, kinds, strict=True)
-    )
-    return f"hash({', '.join(texts)})"
+    pairs = zip(cells, one.columns, strict=True)
+    return f"hash({', '.join(f'{cell}::VARCHAR' if key.delta.startswith('DECIMAL') else cell for cell, key in pairs)})"
 
 
-def _hash_of(cells: Sequence[str], kinds: Iterable[str]) -> str:
-    return (
-        f"CASE WHEN {' AND '.join(f'({cell}) IS NOT NULL' for cell in cells)} THEN {_hash(cells, kinds)} END"
-    )
+def _fits(one: Side) -> str:
+    """The condition that the fold has not rejected a change for its key."""
+    return " AND ".join(f"{side}{i} IS NOT NULL" for i in range(len(one.columns)) for side in "kp")
 
 
-def _text(value: str | None) -> str:
-    return "NULL::VARCHAR" if value is None else duck.text(value)
+_EVENTS = """CREATE TEMP TABLE events
+(m INTEGER, h UBIGINT, was UBIGINT, order_key VARCHAR, gone BOOLEAN, whole BOOLEAN, place UBIGINT, message UBIGINT, content UBIGINT)"""
 
 
-# --- the counts -------------------------------------------------------------------------------------
+def _events(cells: str, one: Side) -> str:
+    """Each change under the hash of its key and of the key that its row had before."""
+    return f"""SELECT m, {_hash("k", one)} AS h, {_hash("p", one)} AS was, order_key, op = 'delete' AS gone,
+        op <> 'update' OR NOT coalesce(partial, false) AS whole,
+        hash(coalesce({place_sql("order_key")}, order_key)) AS place,
+        hash(batch, topic, "partition", "offset") AS message, hash(op, before, after) AS content
+        FROM ({cells}) WHERE {_fits(one)}"""
+
 
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
 _STATES = """CREATE TEMP TABLE states AS
@@ -192,13 +371,12 @@ places AS (SELECT m, h, max(last) AS last, bool_or(whole) AS whole, min(message)
     min(content) = max(content) AS same FROM halves GROUP BY m, h, place)
 SELECT m, h, right(max(last), 1) = '0' AS alive, bool_or(whole) AS whole,
     count(*) FILTER (again AND NOT same) AS ties, count(*) FILTER (again AND same) AS repeats FROM places GROUP BY m, h"""
-_COUNTS = """WITH keys AS (
-    SELECT alive, whole, coalesce(ties, 0) AS ties, coalesce(repeats, 0) AS repeats, coalesce(n, 0) AS n
-    FROM {states} AS s FULL JOIN (FROM present WHERE h IS NOT NULL) AS p USING (h)),
-counts AS (SELECT count(*) FILTER (alive AND n = 0) AS lacking,
-    count(*) FILTER (n > 0 AND (NOT alive OR (alive IS NULL AND {unknown}))) AS ghost_rows,
-    coalesce(sum(n - 1) FILTER (n > 0), 0) AS key_unique,
-    count(*) FILTER (alive AND n > 0 AND NOT whole) AS incomplete_rows,
-    coalesce(sum(ties), 0) AS ambiguities, coalesce(sum(repeats), 0) AS duplicates FROM keys)
-SELECT (SELECT coalesce(sum(n), 0) FROM present) AS rows,
-    (SELECT coalesce(sum(n) FILTER (empty), 0) FROM present) AS key_not_null, counts.* FROM counts"""
+_KEYS = """CREATE OR REPLACE TEMP VIEW keys AS SELECT h, coalesce(alive, {unknown}) AS alive, whole,
+coalesce(ties, 0) AS ties, coalesce(repeats, 0) AS repeats, coalesce(n, 0) AS n
+FROM (FROM states WHERE m = {m}) AS s FULL JOIN (FROM present WHERE h IS NOT NULL) AS p USING (h)"""
+_COUNTS = f"""SELECT (SELECT coalesce(sum(n), 0) FROM present) AS rows,
+(SELECT coalesce(sum(n) FILTER (empty), 0) FROM present) AS key_not_null,
+coalesce(sum(n - 1) FILTER (n > 0), 0) AS key_unique, coalesce(sum(ties), 0) AS ambiguities,
+coalesce(sum(repeats), 0) AS duplicates,
+{", ".join(f"count(*) FILTER ({_FAULTS[name]}) AS {name}" for name in ("lacking", "ghost_rows", "incomplete_rows"))}
+FROM keys"""

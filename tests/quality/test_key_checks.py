@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.quality import key_checks, key_sql, many_keys
-from ingest.quality.key_sql import Side
+from ingest.lake.lake import Lake
+from ingest.quality import key_checks, key_sides, many_keys
+from ingest.quality.key_sides import Side
 from ingest.quality.ledgers import read
 from ingest.quality.subjects import survey
 from tests.gold.depot import Depot
+from tests.quality.plain_keys import by_plain_fold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,17 +57,9 @@ def test_large_mirrors_are_checked_alike(depot: Depot, monkeypatch: pytest.Monke
             f"{name}: {each}": 1 for name, some in counted.failing.items() for each in some
         }
 
-    def by_duckdb() -> dict[str, int]:
-        [found] = many_keys.numbers(
-            lake, [Side(lake, one, 1, 0) for one in survey(lake, read(lake, 1, 2).lanes).subjects]
-        ).values()
-        return found
-
     small = numbers()
-    assert by_duckdb().items() <= small.items()
-    monkeypatch.setattr(key_sql, "LARGE", 1)
+    monkeypatch.setattr(key_sides, "LARGE", 1)
     large = numbers()
-    assert by_duckdb().items() <= large.items()
     assert {"key_not_null": 1, "missing_rows": 2, "ghost_rows": 2} == {
         name: small[name] for name in ("key_not_null", "missing_rows", "ghost_rows")
     }
@@ -75,7 +69,7 @@ def test_large_mirrors_are_checked_alike(depot: Depot, monkeypatch: pytest.Monke
 
 
 def counted_alike(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
-    """The numbers of all batches and of the last one, which must be the same with Spark and without it."""
+    """The numbers of all batches and of the last one, which must be those of the plain fold, from files and from Spark's pages."""
     assert ("done", "") == depot.run()
     lake = depot.lake()
     last = lake.decoded()
@@ -85,12 +79,17 @@ def counted_alike(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> list[dict[st
         [counted] = key_checks.count(lake, subjects, since).values()
         return counted.numbers
 
-    with monkeypatch.context() as patch:
-        patch.setattr(key_checks, "session", None)
-        quick = [numbers(since) for since in (0, last - 1)]  # no session was asked for
-    monkeypatch.setattr(key_checks, "sound", lambda _lake, _sides: {})
-    assert quick == [numbers(since) for since in (0, last - 1)]
-    return quick
+    def plain(since: int) -> dict[str, int]:
+        [subject] = survey(lake, read(lake, since, last).lanes).subjects
+        return by_plain_fold(lake, Side(lake, subject, since, 0))
+
+    found = [numbers(since) for since in (0, last - 1)]
+    assert found == [plain(since) for since in (0, last - 1)]
+    monkeypatch.setattr(many_keys, "PAGE", 256)
+    monkeypatch.setattr(many_keys, "PAGE_ROWS", 2)
+    monkeypatch.setattr(Lake, "is_local", False)
+    assert found == [numbers(since) for since in (0, last - 1)]
+    return found
 
 
 def test_few_changes_are_checked_alike_without_a_job(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The keys of many changes, counted by DuckDB, against the counts of the plain fold's keys."""
+"""The keys of many changes, counted by DuckDB, against the plain fold's keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest.config.model import TableRule
-from ingest.lake import duck
-from ingest.quality import key_sql, many_keys, touched_keys
-from ingest.quality.key_sql import Side
+from ingest.quality import key_checks, key_sides
+from ingest.quality.key_sides import Side
 from ingest.quality.ledgers import read
 from ingest.quality.subjects import survey
 from ingest.run import Warm
 from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot, no_spark
+from tests.quality.plain_keys import Numbers, by_duckdb, by_plain_fold
 
 KEYS = {  # by MySQL type
     "bigint": ["-9223372036854775808", "9223372036854775807", "0", "-7", "12", "13", "14"],
@@ -36,8 +36,10 @@ KEYS = {  # by MySQL type
         "2026-01-04",
     ],
     "datetime": ["2026-01-01 00:00:00", *(f"2026-01-0{n} 10:11:12" for n in range(2, 8))],
+    "timestamp": [f"2026-01-0{n} 10:11:12" for n in range(1, 8)],
+    "varbinary(9)": ["", "AA==", "AQ==", "/w==", "AAA=", "AAAA", "YWFh"],
+    "bit(1)": ["0", "1", "2", "3", "4", "5", "6"],
 }
-Numbers = dict[str, int]
 
 
 class _Story:
@@ -66,13 +68,10 @@ class _Story:
         subjects = survey(lake, read(lake, since, lake.decoded()).lanes).subjects
         return [Side(lake, one, since, i) for i, one in enumerate(subjects)]
 
-    def counts(self, since: int, count: Callable[..., dict[int, Numbers]]) -> Numbers:
-        return count(self.depot.lake(), self.sides(since))[0]
-
     def alike(self, since: int) -> Numbers:
         """The numbers, which are the same by both ways."""
-        found = self.counts(since, many_keys.numbers)
-        assert self.counts(since, touched_keys._of_few) == found
+        found = by_duckdb(self.depot.lake(), self.sides(since))[0]
+        assert by_plain_fold(self.depot.lake(), self.sides(since)[0]) == found
         return found
 
     def plant(self, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
@@ -135,7 +134,7 @@ FAULTS: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_counted_alike(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mirror with a fault is left to the pass that names the keys; a look at a batch sees what the batch touched."""
+    """A look at a batch sees what the batch touched."""
     story = _Story(tmp_path)
     for key in range(1, 7):
         story.say("INSERT", str(key))
@@ -148,11 +147,9 @@ def test_faults_are_counted_alike(fault: str, tmp_path: Path, monkeypatch: pytes
     story.plant(plant)
     assert wanted.items() <= story.alike(0).items()
     small = story.alike(1)
-    monkeypatch.setattr(key_sql, "LARGE", 1)
+    monkeypatch.setattr(key_sides, "LARGE", 1)
     large = story.alike(1)
     assert small | {"key_unique": large["key_unique"]} == large
-    monkeypatch.setattr(touched_keys, "MOST", -1)
-    assert {} == touched_keys.sound(story.depot.lake(), story.sides(0))
 
 
 def test_a_truncate_is_counted_alike(tmp_path: Path) -> None:
@@ -168,30 +165,8 @@ def test_a_truncate_is_counted_alike(tmp_path: Path) -> None:
         assert {"rows": 1, "missing_rows": 0, "ghost_rows": 0}.items() <= story.alike(since).items()
 
 
-@pytest.mark.parametrize("kind", ["BIGINT", "TINYINT", "DECIMAL(5,1)", "DATE", "TIMESTAMP_NTZ"])
-def test_texts_that_are_no_values_are_not_cast(kind: str) -> None:
-    """The fold rejects them, or reads them in another way, so the mirror is left to Spark."""
-    texts = (
-        "x",
-        "",
-        " 7",
-        "7 ",
-        "1e1",
-        "7.55",
-        "0x1",
-        "1_0",
-        "99999999999999999999",
-        "2026-02-30",
-        "infinity",
-        "epoch",
-    )
-    for text in (*texts, "2026-1-1", "2026-01-01 10:10:60", "2026-01-01 10:11:12.1234567"):
-        assert [{"n": None}] == duck.rows(f"SELECT {many_keys._typed(duck.text(text), kind)} AS n"), text
-
-
-def test_many_changes_need_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first look at more changes than the plain fold takes, with a second mirror without a key beside it."""
-    monkeypatch.setattr(touched_keys, "MOST", -1)
+def test_a_first_look_needs_no_spark(tmp_path: Path) -> None:
+    """With a second mirror without a key beside it."""
     story = _Story(tmp_path)
     story.say("INSERT", "1")
     story.depot.say(
@@ -206,7 +181,7 @@ def test_many_changes_need_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     story.depot.rule = TableRule("yard.*", no_key="append")
     story.depot.run()
-    found = touched_keys.sound(story.depot.lake(), story.sides(0))
+    found = key_checks.count(story.depot.lake(), [one.subject for one in story.sides(0)], 0)
     assert {"mirrors/yard/depot": 1, "mirrors/yard/loose": 1} == {
-        name: one["rows"] for name, one in found.items()
+        name: one.numbers["rows"] for name, one in found.items()
     }

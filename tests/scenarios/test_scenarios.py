@@ -278,51 +278,27 @@ def test_most_mirrors_need_no_spark(batch_by_batch: Outcome) -> None:
 
 
 @pytest.mark.parametrize("batches", [0, 1], ids=["all", "the last"])
-def test_keys_are_counted_alike_without_spark(
-    spark: SparkSession, batch_by_batch: Outcome, batches: int, monkeypatch: pytest.MonkeyPatch
+def test_keys_are_counted_as_by_the_plain_fold(
+    spark: SparkSession, batch_by_batch: Outcome, batches: int
 ) -> None:
-    """The quick count of keys may leave mirrors to Spark; what it says of the others must be what Spark says of the same
-    rows, which it is given: to open each of the mirrors takes it a second.
-    """
-    from pyspark.sql.types import StructType
-
-    from ingest.lake import delta, duck
+    """The keys of every mirror, in what all batches say and in what the last one does."""
     from ingest.lake.lake import Lake
-    from ingest.lake.names import quoted
-    from ingest.lake.tables import scan
-    from ingest.quality import ddl_ledger as logged
-    from ingest.quality import key_checks, key_sql, ledgers, touched_keys
+    from ingest.quality import ddl_ledger, ledgers
+    from ingest.quality.key_sides import Side
     from ingest.quality.subjects import survey
+    from tests.quality.plain_keys import by_duckdb, by_plain_fold
 
     assert batch_by_batch.pipeline is not None
     lake = Lake(spark, batch_by_batch.pipeline)
     last = lake.decoded()
     since = last - batches if batches else 0
     chosen = survey(lake, ledgers.read(lake, since, last).lanes).subjects
-    statements = logged.read(lake)
-    quick: dict[str, dict[str, int]] = {}
-
-    def alone(lake: Lake, sides: Sequence[key_sql.Side]) -> dict[str, dict[str, int]]:
-        """The quick count, and nothing for Spark to do."""
-        quick.update(touched_keys.sound(lake, sides))
-        return {one.subject.path: {} for one in sides}
-
-    monkeypatch.setattr(key_checks, "sound", alone)
-    key_checks.count(lake, chosen, since, statements)
-    assert quick
-    monkeypatch.setattr(key_checks, "sound", lambda _lake, _sides: {})
-    mine = [one for one in chosen if one.path in quick]
-    views = {one.path: f"global_temp.mirror_{i}" for i, one in enumerate(mine)}
-    for path, view in views.items():
-        state = delta.snapshot(lake.path(path))
-        rows = duck.connection().execute(f"FROM {scan(lake.path(path), state, zones=True)}").to_arrow_table()
-        ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in state.types.items())
-        frame = spark.createDataFrame(rows, StructType.fromDDL(ddl))
-        frame.createOrReplaceGlobalTempView(view.partition(".")[2])
-    named = Lake.named
-    monkeypatch.setattr(Lake, "named", lambda self, name: views.get(name) or named(self, name))
-    counted = key_checks.count(lake, mine, since, statements)
-    assert quick == {path: one.numbers for path, one in counted.items()}
+    sides = [Side(lake, one, since, i) for i, one in enumerate(chosen) if one.exists and one.mirror]
+    for one in sides:
+        one.begins(ddl_ledger.read(lake))
+    found = by_duckdb(lake, sides)
+    assert found
+    assert found == {one.index: by_plain_fold(lake, one) for one in sides}
 
 
 def test_every_scenario_names_its_failure() -> None:
