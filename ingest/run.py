@@ -253,7 +253,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
     if warm.tables != len(books.lanes):
         warm.tables, warm.resting = len(books.lanes), {}
     if warm.decided is None:
-        warm.decided = mirrors.known(lake)
+        warm.decided = mirrors.to_fold(lake)
     found = []
     for view, lagging in targets.shared(lake, now.lagging | warm.resting.keys()):
         asleep = {path: one for path, one in warm.resting.items() if one.waits and not lake.select}

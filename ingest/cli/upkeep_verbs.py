@@ -148,5 +148,5 @@ def _tables(lake: Lake) -> list[str]:
 
     names = [schema.name for schema in ALL]
     for mirror in mirrors.known(lake).values():
-        names += [mirror.path, histories.table_of(mirror).path, feeds.path_of(mirror)]
+        names += [mirror.path, histories.path_of(mirror), feeds.path_of(mirror)]
     return names

@@ -256,7 +256,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
 
 def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> None:
     """Refuse keys that had other rows, too, where a table cannot distinguish them."""
-    if several and lake.exists(histories.table_of(mirror).path):
+    if several and lake.exists(histories.path_of(mirror)):
         raise IngestError(
             f"A key of these rows has had another row, too, and old states of the two in {mirror.name}'s history table "
             "cannot be distinguished: end `history:` in the pipeline file and drop the table first."

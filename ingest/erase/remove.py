@@ -473,7 +473,7 @@ def _erase_changes(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[
 def _tables(lake: Lake, mirror: Mirror) -> list[str]:
     """Every table whose old versions may hold the rows."""
     names = [schema.name for schema in _REWRITTEN]
-    names += [mirror.path, histories.table_of(mirror).path, feeds.path_of(mirror)]
+    names += [mirror.path, histories.path_of(mirror), feeds.path_of(mirror)]
     return [name for name in names if lake.exists(name)]
 
 

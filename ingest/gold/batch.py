@@ -11,11 +11,10 @@ from functools import partial
 
 from ingest.config import matches
 from ingest.errors import HeldError
+from ingest.gold import eras, servers
 from ingest.gold import ledger as ledgers
-from ingest.gold import servers
 from ingest.gold.completed import folded
 from ingest.gold.ledger import Ledger
-from ingest.gold.rekeyed import ask
 from ingest.gold.results import Folded
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, caught_up, jobs, stated
@@ -83,16 +82,7 @@ def plan_batch(
         path: one.name for path, one in decided.items() if path in lagging and not lake.select
     }
     awake = [job for job in chosen if job.path not in resting]
-    held = {
-        job.path: Folded(str(job.table), job.path, "held", message=why)
-        for job in awake
-        if (why := servers.another(lake.pipeline, books, job))
-    }
-    made = [
-        _planned(lake, ledger, job, decided.get(job.path), settled, books.last)
-        for job in awake
-        if job.path not in held
-    ]
+    made = [_planned(lake, books, ledger, job, decided.get(job.path), settled) for job in awake]
     paused = [
         Folded(names[path], path, "paused", message=pauses.PAUSED) for path in lake.paused & names.keys()
     ]
@@ -103,26 +93,25 @@ def plan_batch(
         [
             *paused,
             *(one for path, one in asleep.items() if path not in lake.paused),
-            *held.values(),
             *(one for one in made if isinstance(one, Folded)),
         ],
     )
 
 
 def _planned(
-    lake: Lake, ledger: Ledger, job: Job, known: Mirror | None, settled: int, last: int
+    lake: Lake, books: Books, ledger: Ledger, job: Job, known: Mirror | None, settled: int
 ) -> Plan | Folded:
     """What a mirror shall be with this batch; its result if that holds it or fails."""
+    applied, last = job.applied, books.last
     try:
-        applied = job.applied
-        known = known and mirrors.named(lake, known, job.rule)
+        servers.refuse_another(lake.pipeline, books, job)
         # the mirror's log is read only if a policy may need the answer
         asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
         if known is not None and asked:
             applied = max(folded(lake, known), applied)
         return decide(
             lake.pipeline, job, known, ledger, applied, max(job.first_rows, settled),
-            partial(lake.exists, job.path), lambda name, upto: ask(lake, *name, min(upto or last, last)),
+            partial(lake.exists, job.path), lambda name, upto: eras.of_changes(lake, *name, min(upto or last, last)),
         )  # fmt: skip
     except HeldError as error:
         return Folded(str(job.table), job.path, "held", message=str(error))

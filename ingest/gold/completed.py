@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingest.lake import mirrors
-from ingest.lake.histories import table_of
+from ingest.lake.histories import path_of
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import RUNS
 from ingest.lake.tables import Tables
@@ -43,11 +43,11 @@ def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging
     """
     if mirror is None:
         return -1
-    logs = [(one, lake.snapshot(one.path)) for one in ([mirror, table_of(mirror)] if states else [mirror])]
+    logs = {path: lake.snapshot(path) for path in (mirror.path, *([path_of(mirror)] if states else []))}
     return min(
-        log.transactions.get(lake.writer(STAGE, one.path, one.generation), -1)
-        for one, log in logs
-        if one is mirror or lagging or log.exists
+        log.transactions.get(lake.writer(STAGE, path, mirror.generation), -1)
+        for path, log in logs.items()
+        if path == mirror.path or lagging or log.exists
     )
 
 

@@ -7,14 +7,18 @@ keys that messages name, and statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
+from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.errors import HeldError
+from ingest.lake import duck
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Era
+from ingest.lake.tables import Tables
 from ingest.order import order_key, order_of
 
 MANY = 50  # more changes of a key than any operator makes: the messages name two unique indexes in turn
@@ -57,6 +61,28 @@ def of_lines(lines: Iterable[Line]) -> Evidence:
         for keys in (map(tuple, line.keys) if line.keys else [()])
     ]
     return evidence(spans)
+
+
+def of_changes(lake: Tables, source: str, table: TableId, last: int) -> Evidence:
+    """What the changes of a lane show of its key, in all batches up to one."""
+    mine = f"{duck.of_lane(source, table)} AND op <> 'truncate' AND batch <= {last}"
+    changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {mine}"
+    found = evidence(_spans(lake, changes, "batch"))
+    if not overlap(found):
+        return found
+    begins = "CASE WHEN lag(keys) OVER (ORDER BY order_key) = keys THEN 0 ELSE 1 END AS begins"
+    begun = f"SELECT *, {begins} FROM ({changes}) AS c WHERE keys IS NOT NULL"
+    numbered = f"SELECT *, sum(begins) OVER (ORDER BY order_key) AS run FROM ({begun}) AS b"
+    exact = evidence(_spans(lake, numbered, "run"))
+    return replace(exact, unnamed=found.unnamed)
+
+
+def _spans(lake: Tables, changes: str, run: str) -> Iterator[Run]:
+    rows = lake.ask(
+        f"SELECT keys, {run}, min(order_key) AS low, max(order_key) AS high FROM ({changes}) AS m GROUP BY keys, {run}"
+    )
+    for row in rows:
+        yield Run(tuple(json.loads(row["keys"] or "[]")), row["low"], row["high"])
 
 
 def evidence(spans: Iterable[Run]) -> Evidence:

@@ -90,16 +90,13 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     found.complete = complete(lake)
     found.books = open_books(lake, found.complete, found.last)
     found.ledger = ledgers.read(lake, ())
-    found.mirrors = mirrors.known(lake)
+    found.mirrors = mirrors.to_fold(lake)
     found.paused = pauses.paused(lake)
     found.states = {path: lake.snapshot(path) for path in found.mirrors}
     found.applied = {
         path: _applied(lake, found, one, found.states[path]) for path, one in found.mirrors.items()
     }
     added = dict.fromkeys(filled - found.mirrors.keys(), 0)
-    if unsure := mirrors.reshaped(lake, found.mirrors):
-        rules = mirrors.rules(lake)
-        found.mirrors |= {path: mirrors.named(lake, found.mirrors[path], rules[path][0]) for path in unsure}
     if reshaped := mirrors.reshaped(lake, found.mirrors):
         last = dict[str, int]()
         for name, (*_, path) in routes_of(lake.pipeline, found.books):

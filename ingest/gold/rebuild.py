@@ -186,7 +186,7 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
 
 def _next(lake: Lake, mirror: Mirror) -> Mirror:
     """The next generation, also after a rebuild that was killed with one of the two tables published."""
-    paths = (mirror.path, histories.table_of(mirror).path)
+    paths = (mirror.path, histories.path_of(mirror))
     known = (lake.generation(lake.snapshot(path), STAGE, path) for path in paths)
     return replace(mirror, generation=max(mirror.generation, *known) + 1)
 

@@ -21,42 +21,16 @@ from ingest.change import TableId
 from ingest.errors import HeldError
 from ingest.fold import Placed, SchemaStep, copies
 from ingest.fold import Row as PlainRow
-from ingest.gold import eras, past_keys, refold
+from ingest.gold import past_keys, refold
 from ingest.gold.cast import cast, key_is_exact
-from ingest.gold.eras import Evidence, Run
 from ingest.gold.lane import change_of
-from ingest.lake import duck
 from ingest.lake.images import image
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Era, Mirror
-from ingest.lake.tables import Tables
 from ingest.order import order_of
 
 _LIVE = "number BIGINT, after STRING, types STRING"
 Rows = Iterator[pa.RecordBatch]
-
-
-def ask(lake: Tables, source: str, table: TableId, last: int | None) -> Evidence:
-    """What the changes of a lane show of its key, in all batches up to one."""
-    mine = f"{duck.of_lane(source, table)} AND op <> 'truncate'"
-    mine += "" if last is None else f" AND batch <= {last}"
-    changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {mine}"
-    found = eras.evidence(_spans(lake, changes, "batch"))
-    if not eras.overlap(found):
-        return found
-    begins = "CASE WHEN lag(keys) OVER (ORDER BY order_key) = keys THEN 0 ELSE 1 END AS begins"
-    begun = f"SELECT *, {begins} FROM ({changes}) AS c WHERE keys IS NOT NULL"
-    numbered = f"SELECT *, sum(begins) OVER (ORDER BY order_key) AS run FROM ({begun}) AS b"
-    exact = eras.evidence(_spans(lake, numbered, "run"))
-    return replace(exact, unnamed=found.unnamed)
-
-
-def _spans(lake: Tables, changes: str, run: str) -> Iterator[Run]:
-    rows = lake.ask(
-        f"SELECT keys, {run}, min(order_key) AS low, max(order_key) AS high FROM ({changes}) AS m GROUP BY keys, {run}"
-    )
-    for row in rows:
-        yield Run(tuple(json.loads(row["keys"] or "[]")), row["low"], row["high"])
 
 
 # --- folding earlier eras -------------------------------------------------------------------------

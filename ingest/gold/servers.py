@@ -10,22 +10,27 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ingest.config import Pipeline
-from ingest.errors import command
+from ingest.errors import HeldError, command
 from ingest.gold.work import Books, History, Job
 from ingest.lake.books import Line
 
 ACCEPT = "accept"
 
 
-def another(pipeline: Pipeline, books: Books, job: Job) -> str:
-    """Why a mirror is held: its new lines name another server than those before them in the same epoch; empty if not."""
+def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
+    """Hold a mirror whose new lines name another server than those before them in the same epoch.
+
+    Raises:
+        HeldError: they do.
+    """
     watched = {one.name for one in pipeline.sources if one.server_change != ACCEPT}
     told = (
         _compared(pipeline, books, name[0], books.histories.get(name, History()).servers, lines)
         for name, lines in job.lines.items()
         if name[0] in watched and any(line.servers for line in lines)
     )
-    return next(filter(None, told), "")
+    if why := next(filter(None, told), ""):
+        raise HeldError(why)
 
 
 def _compared(pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]) -> str:

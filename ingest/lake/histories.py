@@ -40,6 +40,11 @@ def is_history(mirror: Mirror) -> bool:
     return mirror.path.startswith(FOLDER)
 
 
+def path_of(mirror: Mirror) -> str:
+    """The path of a mirror's history table."""
+    return FOLDER + mirror.path.removeprefix(MIRRORS)
+
+
 def table_of(mirror: Mirror) -> Mirror:
     """The history table of a mirror, as a mirror of its own.
 
@@ -57,5 +62,4 @@ def table_of(mirror: Mirror) -> Mirror:
         for one in mirror.columns
     ]
     name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
-    path = FOLDER + mirror.path.removeprefix(MIRRORS)
-    return replace(mirror, table=name, path=path, columns=(*columns, *extra))
+    return replace(mirror, table=name, path=path_of(mirror), columns=(*columns, *extra))

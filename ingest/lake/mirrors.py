@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -245,15 +246,21 @@ def known(lake: Tables) -> dict[str, Mirror]:
     return {path: Mirror.from_value(path, one.value) for path, one in newest.items()}
 
 
-def named(lake: Tables, mirror: Mirror, rule: TableRule) -> Mirror:
-    """The mirror; one of an older version with what its rows say of ``names_sources``: None if they disagree."""
-    shard = next((one.column for one in mirror.columns if one.name == rule.shard_column), "")
-    if not shard or mirror.names_sources is not None or not lake.exists(mirror.path):
-        return mirror
-    values = lake.ask_mirror(mirror.path, f"SELECT DISTINCT {duck.name(shard)} AS shard FROM {{mirror}}")
-    tables = {str(table) for _, table in lanes.with_rows(lake)}
-    forms = {row["shard"] not in tables for row in values} or {lake.pipeline.names_sources}
-    return replace(mirror, names_sources=forms.pop() if len(forms) == 1 else None)
+def to_fold(lake: Tables) -> dict[str, Mirror]:
+    """The same; those of an older version with what their rows say of ``names_sources``: None if they disagree."""
+    found = known(lake)
+    for path, mirror in found.items():
+        shard = next((one.column for one in mirror.columns if one.name == mirror.shard), "")
+        if not shard or mirror.names_sources is not None:
+            continue
+        with suppress(Exception):  # the fold of a damaged mirror reports it
+            if lake.exists(path):
+                asked = f"SELECT DISTINCT {duck.name(shard)} AS shard FROM {{mirror}}"
+                tables = {str(table) for _, table in lanes.with_rows(lake)}
+                forms = {row["shard"] not in tables for row in lake.ask_mirror(path, asked)}
+                forms = forms or {lake.pipeline.names_sources}
+                found[path] = replace(mirror, names_sources=forms.pop() if len(forms) == 1 else None)
+    return found
 
 
 def outdated(lake: Tables) -> list[Mirror]:

@@ -12,7 +12,8 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
-from ingest.gold.servers import another
+from ingest.errors import HeldError
+from ingest.gold.servers import refuse_another
 from ingest.gold.work import Books, History, Job
 from ingest.lake.books import Line
 from tests.gold.depot import Depot
@@ -31,7 +32,11 @@ def look(lines: list[dict[str, int]], known: set[str] | None = None, change: str
         Line(batch, "shop", "t", 0, *TABLE, servers=servers) for batch, servers in enumerate(lines, start=3)
     ]
     books = Books(2, 3, {("shop", TABLE): History(servers=known or set())}, told)
-    return another(pipeline, books, Job(TABLE, "m", TableRule(), {("shop", TABLE): told}))
+    try:
+        refuse_another(pipeline, books, Job(TABLE, "m", TableRule(), {("shop", TABLE): told}))
+    except HeldError as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize(
