@@ -26,7 +26,7 @@ from ingest.gold.results import Folded
 from ingest.gold.stage import UNREAD, apply
 from ingest.gold.steps import steps_of
 from ingest.gold.work import open_books
-from ingest.lake import commits, decoded_with, faults, identity, lock, mirrors, pauses, targets
+from ingest.lake import commits, decisions, decoded_with, faults, identity, lock, mirrors, pauses, targets
 from ingest.lake.envelope import SealError
 from ingest.lake.feeds import wanted
 from ingest.lake.identity import Seen
@@ -240,9 +240,9 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> list[Folded]:
     """Fold new batches; mirrors that wait for a decision are skipped at no cost until it is made."""
-    decisions = lake.snapshot(DECISIONS.name).version
-    if warm.decisions != decisions:
-        warm.decisions = decisions
+    version = lake.snapshot(DECISIONS.name).version
+    if warm.decisions != version:
+        warm.decisions = version
         warm.decided = None  # a rebuild by another process gives a mirror its next generation
         warm.resting = {}
     lake.paused = pauses.paused(lake)
@@ -253,7 +253,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
     if warm.tables != len(books.lanes):
         warm.tables, warm.resting = len(books.lanes), {}
     if warm.decided is None:
-        warm.decided = mirrors.to_fold(lake)
+        warm.decided = _decided(lake, last)
     found = []
     for view, lagging in targets.shared(lake, now.lagging | warm.resting.keys()):
         asleep = {path: one for path, one in warm.resting.items() if one.waits and not lake.select}
@@ -270,6 +270,14 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
     if not lake.select:
         warm.resting = {one.path: one for one in found if one.state in ("held", "paused")}
         warm.decisions = lake.snapshot(DECISIONS.name).version  # its own decisions are known already
+    return found
+
+
+def _decided(lake: Lake, last: int) -> dict[str, Mirror]:
+    """Every mirror as last decided; what only the rows of an older version say is recorded."""
+    known, found = mirrors.known(lake), mirrors.to_fold(lake)
+    said = [mirrors.decision(one, last, "rows seen") for path, one in found.items() if one != known[path]]
+    decisions.append(lake, said)
     return found
 
 

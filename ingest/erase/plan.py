@@ -31,7 +31,7 @@ from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
-from ingest.lake.rejects import PLACE
+from ingest.lake.rejects import PLACE, key_of
 from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak, last_repeat, order_of, other_half, same_place
 
@@ -477,7 +477,7 @@ def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     for row in lake.ask(
         f"SELECT * FROM {{rejects}} WHERE kind <> 'message' AND {duck.of_table(mirror.table)}"
     ):
-        key = evidence.named_key(mirror, row["key"])
+        key = key_of(mirror, row["key"])
         if key in alone or (key in keys and tuple(row[name] for name in PLACE) in places):
             found.append(row)
     return found
@@ -490,7 +490,7 @@ def dismissals(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     for row in lake.ask("SELECT number, kind, subject FROM {decisions} WHERE kind = 'dismiss-reject'"):
         named = json.loads(row["subject"])
         same = tuple(named.get(name) for name in ("database", "schema", "table")) == tuple(mirror.table)
-        if same and evidence.named_key(mirror, named.get("key")) in keys:
+        if same and key_of(mirror, named.get("key")) in keys:
             found.append(row)
     return found
 

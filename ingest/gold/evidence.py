@@ -254,26 +254,8 @@ def suspects(lake: Tables, mirror: Mirror, found: Sequence[LaneId], texts: Seque
         WHERE (kind <> 'message' AND {duck.of_table(mirror.table)}) OR (kind = 'message' AND source IN ({sources})) ORDER BY {order}"""
     )
     key = typed_key(mirror, texts)
-    mine = (row for row in rows if row["kind"] == "message" or named_key(mirror, row["key"]) == key)
+    mine = (row for row in rows if row["kind"] == "message" or rejected.key_of(mirror, row["key"]) == key)
     return [{name: cell for name, cell in row.items() if name != "key"} for row in islice(mine, SUSPECTS)]
-
-
-def named_key(mirror: Mirror, text: str | None) -> Key | None:
-    """The key that a reject names in JSON, as the fold compares it; None if it has no such key."""
-    try:
-        cells = json.loads(text or "{}", parse_int=str, parse_float=str)
-        return tuple(_of_json(one.type, cells[one.name]) for one in mirror.key_columns)
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _of_json(logical: str, cell: object) -> object:
-    if isinstance(cell, bool):
-        cell = "true" if cell else "false"
-    text = str(cell)
-    if types.family(logical) == "datetime":
-        text = text.replace("T", " ", 1)
-    return typed(logical, text)
 
 
 # --- the mirror ---------------------------------------------------------------------------------

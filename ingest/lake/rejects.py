@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ingest import types
 from ingest.change import TableId
 from ingest.errors import IngestError, command
+from ingest.fold import Key, typed
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import DISMISS_REJECT, Decision
+from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
 from ingest.lake.tables import Row, Tables
 
@@ -28,6 +31,20 @@ COLUMNS = (
     "number", *PLACE, "batch", "stage", "kind", *_CELL, "reason", "detail", "raw", "decoder",
 )  # fmt: skip
 """The columns of a reject that are shown."""
+
+
+def key_of(mirror: Mirror, text: str | None) -> Key | None:
+    """The key that a reject names in JSON, in the fold's form; None if it is not one of the mirror's."""
+    try:
+        cells = json.loads(text or "{}", parse_int=str, parse_float=str)
+        return tuple(typed(one.type, _canonical(one.type, cells[one.name])) for one in mirror.key_columns)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _canonical(logical: str, cell: object) -> str:
+    text = str(cell).lower() if isinstance(cell, bool) else str(cell)
+    return text.replace("T", " ", 1) if types.family(logical) == "datetime" else text
 
 
 def still_open(lake: Lake) -> DataFrame | None:

@@ -10,10 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest import types
 from ingest.change import TableId
-from ingest.fold import Key, KeyCellError, typed
-from ingest.lake import names, stores
+from ingest.fold import Key
+from ingest.lake import names, rejects, stores
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
@@ -163,19 +162,5 @@ def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]
         return f"{mine} AND {dialect.quoted('key')} IS NOT NULL"
 
     found = read(lake, REJECTS.name, _REJECT, where)
-    keyed = ((_key_of(row["key"], mirror), row) for rows in found for row in rows.to_pylist())
+    keyed = ((rejects.key_of(mirror, row["key"]), row) for rows in found for row in rows.to_pylist())
     return [(key, row) for key, row in keyed if key is not None]
-
-
-def _key_of(text: str, mirror: Mirror) -> Key | None:
-    """A key that a reject names."""
-    cells = json.loads(text, parse_int=str, parse_float=str)
-    try:
-        return tuple(typed(one.type, _canonical(cells[one.name], one.type)) for one in mirror.key_columns)
-    except (KeyError, KeyCellError):
-        return None
-
-
-def _canonical(cell: object, logical: str) -> str:
-    text = str(cell).lower() if isinstance(cell, bool) else str(cell)
-    return text.replace("T", " ") if types.family(logical) == "datetime" else text
