@@ -340,7 +340,8 @@ def _clears(
         taken = steps(subject.mirror, lane.source, lane.table, subject.applied)
         places = {str(step.order) for step, _batch in taken if step.action == "new_incarnation"}
         found += [row for row in statements if row["order_key"] in places]
-    return [row for row in found if row["order_key"] > (lane.order_low or "")]
+    arrived = (row for row in found if row.get("topic") is not None)  # not what an epoch has cleared
+    return [row for row in arrived if row["order_key"] > (lane.order_low or "")]
 
 
 def _loaded_in_vain(
