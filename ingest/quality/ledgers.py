@@ -89,7 +89,8 @@ def _lanes(since: int) -> str:
         "min(CASE WHEN fresh AND changed THEN order_low END) AS order_low, "
         "max(CASE WHEN fresh AND changed THEN order_high END) AS order_high, "
         "max(CASE WHEN NOT fresh THEN order_high END) AS folded_high, max(event_high) AS newest, "
-        """count(DISTINCT topic || '/' || CAST("partition" AS VARCHAR)) AS places """
+        """count(DISTINCT topic || '/' || CAST("partition" AS VARCHAR)) AS places, """
+        "count(DISTINCT CASE WHEN fresh AND changed THEN topic END) AS new_places "
         f"FROM (SELECT *, batch > {since} AS fresh, changes > 0 AS changed, changes > 0 OR ddl > 0 AS active, "
         f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {lane}"
     )

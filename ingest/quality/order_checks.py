@@ -6,8 +6,9 @@ Each costs a query only if the books or the DDL ledger show that it may find som
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from ingest import formats
@@ -15,7 +16,16 @@ from ingest.change import TableId
 from ingest.config import Source
 from ingest.lake import duck
 from ingest.lake.lake import Lake
-from ingest.order import AFTER_ITS_ROW, is_weak, loaded_sql, number_key, order_of, same_place, weak_sql
+from ingest.order import (
+    AFTER_ITS_ROW,
+    is_weak,
+    loaded_sql,
+    number_key,
+    order_of,
+    place_sql,
+    same_place,
+    weak_sql,
+)
 from ingest.quality.catalogue import Metric
 from ingest.quality.cells import StepsOf
 from ingest.quality.subjects import CheckedLane, CheckedMirror
@@ -50,12 +60,13 @@ def of_mirrors(
     """
     sources = {source.name: source for source in lake.pipeline.sources}
     by_table = _by_table(statements)
+    turned = cache(partial(_of_turned_files, lake, since))
     for subject in chosen:
         for lane in subject.lanes:
             source = sources.get(lane.source)
             if source is not None and source.options.order_by != "event_time":
                 mine = by_table.get((lane.source, lane.table), [])
-                yield from _of_lane(lake, subject, lane, source, since, mine)
+                yield from _of_lane(lake, subject, lane, source, since, mine, turned)
                 if lane.reads and (clears := _clears(lake, subject, lane, mine, steps)):
                     yield from _loaded_in_vain(lake, subject, lane, since, clears)
                 yield from _doubts(lake, subject, lane, source, since)
@@ -68,6 +79,7 @@ def _of_lane(
     source: Source,
     since: int,
     mine: Sequence[Mapping[str, Any]],
+    turned: Callable[[], set[tuple[str, TableId]]],
 ) -> Iterator[Metric]:
     if unsure := unsure_in_second(lake, lane, source, since, mine):
         detail = (
@@ -108,11 +120,11 @@ def _of_lane(
             f"already: if its positions started again, {_epoch(lake, lane)}"
         )
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
-    if lost := _started_again(lake, subject, lane, since):
+    if lost := _started_again(lake, subject, lane, source, since, turned):
         detail = (
             f"{lost} changes of {lane.table} are newer by the source's clock than all changes before them, and lost "
             "against older ones because their positions are lower, as if the source's positions had started again: "
-            f"`ingest epoch {lake.pipeline.file.name} {lane.source} {_first_of_each_stream(lake, lane.source, since)}` "
+            f"`ingest epoch {lake.pipeline.file.name} {lane.source} {_first_of_each_stream(lake, source, since)}` "
             "places them after everything before"
         )
         yield Metric("positions_started_again", lost, subject.name, detail=detail)
@@ -380,33 +392,41 @@ _ARRIVAL = 'batch, topic, "partition", "offset", order_key'
 # --- positions that start again --------------------------------------------------------------------
 
 
-def _started_again(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
+def _started_again(
+    lake: Lake,
+    subject: CheckedMirror,
+    lane: CheckedLane,
+    source: Source,
+    since: int,
+    turned: Callable[[], set[tuple[str, TableId]]],
+) -> int:
     """The number of new changes that are newer by the source's clock than all before them, but placed before an earlier
     change of their key, or a truncate.
 
-    Before them are earlier batches, and what came before in their batch through their partition or file.
+    Before them are earlier batches, and what came before in their batch: of a topic, through their partition.
 
     Neither repeated nor late changes are newer than everything before. A statement that waited for a lock has an older
     time than its position, so a late change may look newer than all before it; but not than a change of its own row.
     """
     weak = lane.order_low is None or is_weak(lane.order_low)
-    if weak or not subject.keyed or subject.mirror is None or not (lane.floor or lane.turned_back):
+    if weak or not subject.keyed or subject.mirror is None:
+        return 0
+    several = source.kind == "files" and lane.new_places > 1
+    if not (lane.floor or lane.turned_back or (several and (lane.source, lane.table) in turned())):
         return 0
     of_lane = duck.of_lane(lane.source, lane.table)
-    newest, doubtful = _newer_and_lower(of_lane, since)
+    newest, doubtful = _newer_and_lower(of_lane, source, since)
     [first] = lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")
     if first["low"] is None:
         return 0
     cells = [[duck.member(image, one.name) for image in _IMAGES] for one in subject.mirror.key_columns]
     left = ", ".join(f"coalesce({before}, {after})" for before, after in cells)
     new = ", ".join(f"coalesce({after}, {before})" for before, after in cells)
-    came_before = (
-        '(o.batch < n.batch OR (o.batch = n.batch AND o.topic = n.topic AND o."offset" < n."offset" '
-        'AND o."partition" IS NOT DISTINCT FROM n."partition"))'
-    )
+    one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(source))
+    came_before = f"(o.batch < n.batch OR (o.batch = n.batch AND o.arrival < n.arrival{one_stream}))"
     [lost] = lake.ask(
         f"""WITH {newest}, news AS ({doubtful}),
-        c AS (SELECT batch, topic, "partition", "offset", op, order_key, coalesce(after, '') AS after,
+        c AS (SELECT batch, topic, "partition", {_ARRIVAL_KEY} AS arrival, op, order_key, coalesce(after, '') AS after,
             concat_ws('\n', {left}) AS left_key, concat_ws('\n', {new}) AS new_key
             FROM {{changes.change}} WHERE {of_lane} AND order_key >= {duck.text(first["low"])}),
         keyed AS (SELECT *, left_key AS k FROM c UNION ALL SELECT *, new_key AS k FROM c WHERE left_key <> new_key)
@@ -421,7 +441,7 @@ def _started_again(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since:
     return int(lost["n"])
 
 
-def _newer_and_lower(of_lanes: str, since: int) -> tuple[str, str]:
+def _newer_and_lower(of_lanes: str, source: Source, since: int) -> tuple[str, str]:
     """SQL: what came before the new changes of each lane, and those that are newer than it and placed before its end."""
     lane = 'source, database, "schema", "table"'
     same = " AND ".join(f"c.{one} IS NOT DISTINCT FROM e.{one}" for one in lane.split(", "))
@@ -430,21 +450,42 @@ def _newer_and_lower(of_lanes: str, since: int) -> tuple[str, str]:
         earlier AS (SELECT {lane}, batch, max(newest) OVER before_it AS newest, max(high) OVER before_it AS high
             FROM batches WINDOW before_it AS (
                 PARTITION BY {lane} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
-        fresh AS (SELECT {lane}, batch, topic, "partition", "offset", op, order_key, event_time,
-            max(event_time) OVER before_it AS newest, max(order_key) OVER before_it AS high
-            FROM {{changes.change}} WHERE batch > {since} AND {of_lanes} WINDOW before_it AS (
-                PARTITION BY {lane}, batch, topic, "partition" ORDER BY "offset", {duck.name("row")}
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
-    doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.op, c.order_key
+        fresh AS (SELECT *, max(event_time) OVER before_it AS newest, max(order_key) OVER before_it AS high
+            FROM (SELECT {lane}, batch, topic, "partition", "offset", op, order_key, event_time, {_ARRIVAL_KEY} AS arrival
+                FROM {{changes.change}} WHERE batch > {since} AND {of_lanes}) AS each
+            WINDOW before_it AS (PARTITION BY {", ".join((lane, "batch", *_streams(source)))}
+                ORDER BY arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+    doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.arrival, c.op, c.order_key
         FROM fresh AS c LEFT JOIN earlier AS e ON c.batch = e.batch AND {same}
         WHERE c.op <> 'read' AND c.order_key < greatest(coalesce(c.high, e.high), coalesce(e.high, c.high))
         AND c.event_time > greatest(coalesce(c.newest, e.newest), coalesce(e.newest, c.newest))"""
     return before, doubtful
 
 
-def _first_of_each_stream(lake: Lake, source: str, since: int) -> str:
+_ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
+
+
+def _streams(source: Source) -> tuple[str, ...]:
+    """The columns whose values have no common order of arrival; files come in the order of their names."""
+    return ("topic", '"partition"') if source.kind == "kafka" else ()
+
+
+def _of_turned_files(lake: Lake, since: int) -> set[tuple[str, TableId]]:
+    """The lanes of which one file of a new batch has only newer changes than another one, and lower positions."""
+    lane = 'source, database, "schema", "table"'
+    same = " AND ".join(f"a.{one} IS NOT DISTINCT FROM b.{one}" for one in (*lane.split(", "), "batch"))
+    rows = lake.ask(
+        f"""WITH lines AS (SELECT {lane}, batch, order_low, order_high, event_low, event_high
+            FROM {{books}} WHERE batch > {since} AND changes > 0)
+        SELECT DISTINCT a.source, a.database, a."schema", a."table" FROM lines AS a JOIN lines AS b ON {same}
+        WHERE b.order_low < a.order_high AND b.event_low > a.event_high"""
+    )
+    return {(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows}
+
+
+def _first_of_each_stream(lake: Lake, source: Source, since: int) -> str:
     """Where a source's positions started again, as options of `ingest epoch`."""
-    newest, doubtful = _newer_and_lower(f"source = {duck.text(source)}", since)
+    newest, doubtful = _newer_and_lower(f"source = {duck.text(source.name)}", source, since)
     found = lake.ask(
         f"""WITH {newest} SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first
         FROM ({doubtful}) AS c GROUP BY topic, coalesce("partition", 0) ORDER BY topic, part"""

@@ -42,6 +42,7 @@ class CheckedLane:
     erased_ever: int = 0  # changes of erased rows that were not written
     inserts: int = 0
     turned_back: int = 0  # new changes that are newer than all before them, at lower positions
+    new_places: int = 0  # the topics or files that new changes were read from
 
     @property
     def floor(self) -> str | None:
@@ -187,7 +188,7 @@ def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
 _BOOKED = ("messages", "rejected", "off", "control_ever", "messages_ever", "rejected_ever")
 _COUNTS = (
     *(name for name in SUMS if name not in _BOOKED),
-    *"erased_ever truncates_ever changes_ever inherits_ever places".split(),
+    *"erased_ever truncates_ever changes_ever inherits_ever places new_places".split(),
 )
 
 

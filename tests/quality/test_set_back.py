@@ -235,6 +235,17 @@ def test_positions_that_start_again_within_a_batch_are_told(numbered: Numbered) 
     assert 0 == said(numbered, "positions_started_again", 2)
 
 
+def test_positions_that_start_again_in_the_next_file_are_told(tmp_path: Path) -> None:
+    """Several files may be read at once, in the order of their names: 9 before 10."""
+    mine = Numbered(tmp_path, TableRule(match="shop_1.item"))
+    for name, place, text, when in (("9", 600, "a", 600), ("10", 520, "new", 1000)):
+        mine.say(1, "UPDATE", 1, text, at=place, when=when)
+        (tmp_path / f"in-{name}.jsonl").write_text(mine.lines.pop() + "\n")
+    assert ("done", "") == mine.run()
+    [told] = [one for one in measured(mine.lake, 0) if one.check == "positions_started_again"]
+    assert (1, True) == (told.observed, "in-10.jsonl/" in told.detail)
+
+
 def test_late_and_repeated_changes_do_not_start_again(numbered: Numbered) -> None:
     """Each is older than what came before it, and a stream that goes back goes on; a row read again is counted elsewhere."""
     numbered.say(1, "UPDATE", 2, "c", at=510).say(1, "UPDATE", 2, "d", at=490).say(
@@ -263,6 +274,7 @@ def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     with monkeypatch.context() as only_hadoop:
         only_hadoop.setattr(commits, "within_reach", lambda _path: False)
         assert told in measured(Lake(spark, numbered.pipeline), 1)
+        assert set() == order_checks._of_turned_files(Lake(spark, numbered.pipeline), 0)
     places = re.findall(r"--from ([^ `]+)", told.detail)
     lake = Lake(spark, numbered.pipeline)
     start = epochs.at_places(lake, "s", places)
