@@ -145,10 +145,23 @@ def _image(raw: Raw | None, plan: rows.RowPlan) -> tuple[Image | None, list[str]
     if raw is None or values.is_null(raw):
         return None, []
     image = values.bare_image(raw)
-    for column, value in image.items():
-        if value and value[0] == "[" and types.base(plan.types.get(column, "")) == "set":
+    for column, declared in plan.types.items():
+        if (value := image.get(column)) is None:
+            continue
+        kind = types.base(declared)
+        if kind == "set" and value.startswith("["):
             image[column] = ",".join(values.text(label) or "" for label in values.items(value.encode()))
+        elif kind == "json" and bytes(values.members(raw)[column])[:1] == b'"' and not _is_nested(value):
+            image[column] = json.dumps(value, ensure_ascii=False)
     return image, rows.convert(image, plan, raw)
+
+
+def _is_nested(text: str) -> bool:
+    """True for the text of a JSON object or list: MariaDB's JSON columns are texts, whose documents come as strings."""
+    try:
+        return text.lstrip()[:1] in ("{", "[") and values.strict(text.encode()) is not None
+    except Undecodable:
+        return False
 
 
 def _keys(envelope: Mapping[str, Raw], key: bytes | None) -> tuple[str, ...]:

@@ -70,6 +70,30 @@ def test_maxwell_update_keeps_what_it_does_not_carry():
     )
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("text", '"text"'),
+        ("", '""'),
+        ("7", '"7"'),
+        ("null", '"null"'),
+        ('say "é"', '"say \\"é\\""'),
+        ("[torn", '"[torn"'),
+        ('{"a": "b"}', '{"a": "b"}'),  # the text of a column that MariaDB calls JSON
+        ({"a": "b"}, '{"a":"b"}'),
+        (7, "7"),
+        (None, None),
+    ],
+)
+def test_maxwell_json_is_a_document(sent, kept):
+    """A document that is a string loses its quotes as any other text does, and is no JSON then."""
+    hints = Hints(tables=lambda _table: TableHints(columns={"j": "json"}))
+    message = {"database": "d", "table": "t", "type": "update", "data": {"id": 1, "j": sent}, "old": {"j": sent}}
+    change = one("maxwell", message, hints)
+    assert (kept, kept) == ((change.before or {})["j"], (change.after or {})["j"])
+    assert not change.note
+
+
 def test_maxwell_structure():
     """A table event's own structure is surer than its statement."""
     message = {
