@@ -155,13 +155,6 @@ def _doubts(
             f"`ingest backfill {lake.pipeline.file.name}`"
         )
         yield Metric("mixed_topics", topics, subject.name, detail=detail, limit=1)
-    if nulls := _lost_deletes(lake, lane, source):
-        detail = (
-            f"{nulls} null values in the topic of {lane.table} deleted no row, for its messages name no table or the "
-            "Kafka key could not be read: give the topic its table under `options: {table: ...}`, and its key as "
-            f"columns, then `ingest backfill {lake.pipeline.file.name}`"
-        )
-        yield Metric("lost_deletes", nulls, subject.name, detail=detail)
 
 
 def _epoch(lake: Lake, lane: CheckedLane, batch: int | None = None) -> str:
@@ -567,24 +560,3 @@ def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int
     query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {duck.of_lane(lane.source, lane.table)}"
     topics = int(lake.ask(query)[0]["n"])
     return topics if topics > 1 else 0
-
-
-def _lost_deletes(lake: Lake, lane: CheckedLane, source: Source) -> int:
-    """The number of null values that no delete came before, in topics of rows without a position.
-
-    Debezium's flattening sends a delete as a null value alone, unless it is told to keep the row: such rows have neither
-    a position nor a mark. After other deletes comes a null value, too, which says nothing more.
-    """
-    place = lane.order_low or lane.folded_high
-    null_deletes = source.kind == "kafka" and formats.load(source.format).ABOUT.null_deletes
-    if not null_deletes or place is None or not is_weak(place):
-        return 0
-    [found] = lake.ask(
-        f"""SELECT CAST(sum(CASE WHEN {_NO_TABLE} THEN control ELSE -deletes END) AS BIGINT) AS n FROM {{books}}
-        WHERE source = {duck.text(lane.source)} AND topic IN (
-            SELECT topic FROM {{books}} WHERE changes > 0 AND {duck.of_lane(lane.source, lane.table)})"""
-    )
-    return max(0, found["n"] or 0)
-
-
-_NO_TABLE = duck.of_table(TableId(None, None, None))

@@ -23,6 +23,7 @@ from ingest.quality import (
     key_checks,
     ledgers,
     left_out,
+    null_values,
     obsolete_rejects,
     order_checks,
     source_counts,
@@ -173,6 +174,7 @@ def _look(
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since)
     metrics += transactions.missing(lake, surveyed.booked, since, last)
+    metrics += null_values.not_deleted(lake, surveyed.booked, since, last)
     rows = left_out.source_rows(surveyed.subjects, metrics, since)
     differing, broken = source_counts.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
     stated: dict[str, tuple[int, str]] = {}

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from ingest import formats
 from ingest.errors import counted
-from ingest.lake import condensed, duck, sealing
-from ingest.lake.envelope import COLUMNS, Opener
+from ingest.lake import condensed, duck
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
+from ingest.quality.messages import Messages
 from ingest.quality.subjects import Booked
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SPAN = 20  # batches over which the parts of one transaction may be spread
 _NUMBERED = "meta.seq"  # occurs in the order keys of dialects whose messages number the parts of their set
 _SHARES = '[{"data_collection": "VARCHAR", "event_count": "BIGINT"}]'
-_PAGE = 10_000  # sealed messages that are opened together
 
 
 def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
@@ -45,16 +40,16 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
     numbered = [name for name, about in known.items() if _NUMBERED in about.order]
     if not marked and not numbered:
         return
-    messages = _Messages(lake, sealing.opener(lake))
+    messages = Messages(lake)
     found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
     if marked:
         last_condensed = condensed.read(lake).batch if condensed.ever(lake) else 0
         begin = max(since, last_condensed + SPAN + 1 if last_condensed else 0)  # before, changes are missing
         tables = {name: booked[name].tables for name in marked}
-        found |= messages.ask(marked, _ended(begin, last), '"event_count"', _by_marks(tables, begin))
+        found |= _ask(messages, marked, _ended(begin, last), '"event_count"', _by_marks(tables, begin))
     if numbered:
         span = max(0, since - SPAN), last
-        found |= messages.ask(numbered, span, '"idx"', _by_numbers(_ended(since, last)))
+        found |= _ask(messages, numbered, span, '"idx"', _by_numbers(_ended(since, last)))
     for name, (n, some) in found.items():
         what = f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes"
         detail = f"{what}: {'; '.join(some[:FAILING_KEYS])}" if n else ""
@@ -66,44 +61,25 @@ def _ended(since: int, last: int) -> tuple[int, int]:
     return (since, last - 1) if since > 0 else (0, last)
 
 
-class _Messages:
-    """The messages of bronze as they were sent, without those that nothing can open any more."""
+def _ask(
+    messages: Messages, sources: Iterable[str], span: tuple[int, int], word: str, query: str
+) -> dict[str, tuple[int, list[str]]]:
+    """The number of incomplete sets of each source, with a description of some.
 
-    def __init__(self, lake: Lake, opener: Opener) -> None:
-        self._lake, self._opener = lake, opener
-
-    def ask(
-        self, sources: Iterable[str], span: tuple[int, int], word: str, query: str
-    ) -> dict[str, tuple[int, list[str]]]:
-        """The number of incomplete sets of each source, with a description of some.
-
-        Args:
-            sources: whose messages are read.
-            span: the first and the last batch of these messages.
-            word: a text that they contain.
-            query: asks ``messages`` (source, batch, text) for sets, once, because sealed ones are a stream; a text is NULL if
-                it is no JSON.
-        """
-        wanted = f"source IN ({', '.join(map(duck.text, sources))}) AND batch BETWEEN {span[0]} AND {span[1]}"
-        sent = f"SELECT source, batch, value FROM {{bronze.message}} WHERE {wanted}"
-        sealed = any(self._opener.seals(batch) for batch in range(span[0], span[1] + 1))
-        with closing(duck.opened()) as base:
-            if sealed:
-                base.register("opened", self._opened(wanted, span))
-                sent = "SELECT source, batch, value FROM opened"
-            rows = base.execute(
-                self._lake.sql(_SHORT.format(sent=sent, word=duck.text(word), sets=query))
-            ).fetchall()
-        return {source: (n, some) for source, n, some in rows}
-
-    def _opened(self, wanted: str, span: tuple[int, int]) -> pa.RecordBatchReader:
-        import pyarrow as pa
-
-        sealing.refuse_unreadable(self._lake, self._opener, span, new=True)
-        names = ", ".join(map(duck.name, COLUMNS))
-        query = self._lake.sql(f"SELECT {names} FROM {{bronze.message}} WHERE {wanted}")
-        sealed = duck.connection().cursor().execute(query).to_arrow_reader(_PAGE)
-        return pa.RecordBatchReader.from_batches(sealed.schema, self._opener.batches(sealed))
+    Args:
+        messages: of the lake.
+        sources: whose messages are read.
+        span: the first and the last batch of these messages.
+        word: a text that they contain.
+        query: asks ``messages`` (source, batch, text) for sets, once; a text is NULL if it is no JSON.
+    """
+    wanted = f"source IN ({', '.join(map(duck.text, sources))})"
+    with closing(duck.opened()) as base:
+        sent = messages.sent(base, "opened", "source, batch, value", wanted, span)
+        rows = base.execute(
+            messages.filled(_SHORT.format(sent=sent, word=duck.text(word), sets=query))
+        ).fetchall()
+    return {source: (n, some) for source, n, some in rows}
 
 
 _SHORT = f"""WITH sent AS ({{sent}}),

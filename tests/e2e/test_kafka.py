@@ -161,6 +161,25 @@ def test_compacted_topic(spark, pipeline, topics, name, tmp_path):
     assert [(0, *one) for one in topics.held(name)] == landed(spark, anew)
 
 
+def test_a_delete_of_which_compaction_left_the_tombstone(spark, pipeline, topics, name):
+    """It has no place in the source's order, so its row stays: the run must say so, and once."""
+    source = {"connector": "mysql", "db": "garden", "table": "plants", "file": "log.000001", "row": 0}
+    topics.make(name)
+
+    def plant(key, pos):
+        row = {"op": "c", "before": None, "after": {"id": key}, "source": source | {"pos": pos}}
+        return Sent(json.dumps(row).encode(), b'{"id": %d}' % key)
+
+    topics.send(name, [plant(1, 10), plant(2, 20)])
+    made, warm = pipeline("debezium", topics=[name], start="earliest"), Warm()
+    assert [] == run(spark, made, warm=warm).failures
+    topics.send(name, [Sent(None, b'{"id": 1}'), plant(3, 30)])
+    [told] = run(spark, made, warm=warm).failures
+    assert f"1 null value in {name} deleted no row" in told
+    topics.send(name, [plant(4, 40)])
+    assert [] == run(spark, made, warm=warm).failures
+
+
 def test_uncommitted_on_request(spark, pipeline, topics, name):
     """``isolation.level`` of the file wins over the default, as every Kafka setting does."""
     topics.make(name)

@@ -88,7 +88,13 @@ def test_maxwell_update_keeps_what_it_does_not_carry():
 def test_maxwell_json_is_a_document(sent, kept):
     """A document that is a string loses its quotes as any other text does, and is no JSON then."""
     hints = Hints(tables=lambda _table: TableHints(columns={"j": "json"}))
-    message = {"database": "d", "table": "t", "type": "update", "data": {"id": 1, "j": sent}, "old": {"j": sent}}
+    message = {
+        "database": "d",
+        "table": "t",
+        "type": "update",
+        "data": {"id": 1, "j": sent},
+        "old": {"j": sent},
+    }
     change = one("maxwell", message, hints)
     assert (kept, kept) == ((change.before or {})["j"], (change.after or {})["j"])
     assert not change.note

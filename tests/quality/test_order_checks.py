@@ -18,7 +18,7 @@ from ingest.lake.lake import Lake
 from ingest.order import Order, order_key
 from ingest.quality import ledgers, order_checks
 from ingest.quality.catalogue import Metric
-from ingest.quality.order_checks import Arrived, _apart, _lost_deletes, _topics_under_one_name, unsure
+from ingest.quality.order_checks import Arrived, _apart, _topics_under_one_name, unsure
 from ingest.quality.subjects import CheckedLane, survey
 from tests.formats.test_dataworks import message as streamx
 from tests.lakes import change, touch
@@ -153,32 +153,6 @@ def test_topics_that_share_a_bare_name_are_counted(
     lane = CheckedLane("s", table, 2, 1, 0, 0, 0, 0, 0, 1, 0, None, None, None, None, len(topics))
     source = Source("s", kind, "debezium")
     assert expected == _topics_under_one_name(cast("Lake", books), lane, source)
-
-
-@pytest.mark.parametrize(
-    ("dialect", "place", "deletes", "nulls", "expected"),
-    [
-        pytest.param("debezium", placed(), 0, 2, 2, id="flattened rows and null values"),
-        pytest.param("debezium-avro", placed(), 0, 2, 2, id="the same in Avro"),
-        pytest.param("debezium", placed(), 0, 0, 0, id="nothing was deleted"),
-        pytest.param("debezium", placed(), 2, 2, 0, id="a null value after each delete"),
-        pytest.param("debezium", placed(9), 0, 2, 0, id="rows that hold their deletes"),
-        pytest.param("maxwell", placed(), 0, 2, 0, id="a dialect whose null values say nothing"),
-    ],
-)
-def test_deletes_that_are_null_values_without_a_table_are_counted(
-    dialect: str, place: str, deletes: int, nulls: int, expected: int
-) -> None:
-    """Debezium's flattening sends deletes so if nobody asks for rows: without `options.table` all of them were lost."""
-    books = Books()
-    books.database.execute(
-        "INSERT INTO books VALUES ('s', 't', 0, 'shop', NULL, 'orders', 3, ?, 0)", [deletes]
-    )
-    books.database.execute("INSERT INTO books VALUES ('s', 't', 0, NULL, NULL, NULL, 0, 0, ?)", [nulls])
-    books.database.execute("INSERT INTO books VALUES ('s', 'heartbeats', 0, NULL, NULL, NULL, 0, 0, 9)")
-    for low, high in ((place, None), (None, place)):
-        lane = CheckedLane("s", ORDERS, 2, 1, 0, 0, 0, 0, 0, 1, 0, low, low, high, None, 1)
-        assert expected == _lost_deletes(cast("Lake", books), lane, Source("s", "kafka", dialect))
 
 
 # --- a load after the table was emptied -------------------------------------------------------------

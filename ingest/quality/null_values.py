@@ -1,0 +1,85 @@
+"""Null values that deleted no row: nothing names their table, or the broker has compacted their delete away.
+
+Debezium says a delete twice: as a row, and as a null value of the same key, after which the broker may forget both the key
+and its delete. Of a topic that was compacted meanwhile only the null value may be left, which has no place in the source's
+order and so is no delete; and flattened topics may be set to send no other delete at all. Each null value is held
+against the message of its key before it, in bronze: if that one is a row that was not deleted, its row is still in the mirror.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+
+from ingest import formats
+from ingest.errors import counted
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.quality.catalogue import Metric
+from ingest.quality.messages import Messages
+from ingest.quality.subjects import Booked
+
+_PLACE = 'source, topic, "partition", "offset"'
+
+
+def not_deleted(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
+    """The number of such null values of each source that sends any, in the batches after ``since``."""
+    names = [
+        source.name
+        for source in lake.pipeline.sources
+        if source.kind == "kafka" and source.name in booked and booked[source.name].control_ever
+        if formats.load(source.format).ABOUT.null_deletes
+    ]
+    if not names:
+        return
+    found = _lost(Messages(lake), names, since, last)
+    for name in names:
+        topics = found.get(name, {})
+        n = sum(topics.values())
+        yield Metric("lost_deletes", n, source=name, detail=_sentence(n, topics) if n else "")
+
+
+def _sentence(n: int, topics: Iterable[str]) -> str:
+    return (
+        f"{counted(n, 'null value')} in {', '.join(sorted(topics))} deleted no row, though the message before it has the row of "
+        "its key: compare with the source and load these rows again (`ingest reconcile`, or a new snapshot)"
+    )
+
+
+def _lost(messages: Messages, names: list[str], since: int, last: int) -> dict[str, dict[str, int]]:
+    """Null values whose row is still there: their number by source and topic."""
+    sources = f"source IN ({', '.join(map(duck.text, names))})"
+    with closing(duck.opened()) as base:
+        new = messages.sent(base, "new", f"{_PLACE}, key, value", sources, (since + 1, last))
+        # a delete that was sent as a row stands right before its null value
+        base.execute(
+            messages.filled(f"""CREATE TEMP TABLE nulls AS
+            WITH new AS ({new}), deleted AS (SELECT {_PLACE} FROM {{changes.change}}
+                WHERE op = 'delete' AND {sources} AND batch BETWEEN {since} AND {last})
+            SELECT source, topic, n."partition", n."offset", n.key FROM new AS n ANTI JOIN deleted AS d
+            ON n.source = d.source AND n.topic = d.topic AND n."partition" = d."partition" AND n."offset" = d."offset" + 1
+            WHERE n.value IS NULL AND n.key IS NOT NULL""")
+        )
+        known = base.execute("SELECT DISTINCT topic FROM nulls").fetchall()
+        if not known:
+            return {}
+        topics = f"topic IN ({', '.join(duck.text(topic) for (topic,) in known)})"
+        sent = messages.sent(base, "sent", f"{_PLACE}, key", f"{sources} AND {topics}", (0, last))
+        rows = base.execute(
+            messages.filled(f"""WITH sent AS ({sent}),
+            changes AS (SELECT {_PLACE}, op, order_key FROM {{changes.change}} WHERE {sources} AND {topics}),
+            of_key AS (SELECT n.source, n.topic, n."partition", n.key, n."offset", s."offset" AS at FROM nulls AS n JOIN sent AS s
+                ON n.source = s.source AND n.topic = s.topic AND n."partition" = s."partition" AND n.key = s.key),
+            judged AS (SELECT k.source, k.topic, k."partition", k.key, k."offset",
+                max_by(c.op, k.at) FILTER (k.at < k."offset") AS before, max(c.op) FILTER (k.at > k."offset") AS later,
+                max_by(c.order_key, k.at) FILTER (k.at < k."offset") AS place,
+                max(c.order_key) FILTER (k.at = k."offset" AND c.op = 'delete') AS own
+                FROM of_key AS k JOIN changes AS c ON c.source = k.source AND c.topic = k.topic
+                AND c."partition" = k."partition" AND c."offset" = k.at GROUP BY ALL)
+            SELECT source, topic, count(DISTINCT ("partition", key)) FROM judged
+            WHERE before <> 'delete' AND later IS NULL AND (own IS NULL OR own < place) GROUP BY ALL""")
+        ).fetchall()
+    found: dict[str, dict[str, int]] = {}
+    for source, topic, n in rows:
+        found.setdefault(source, {})[topic] = n
+    return found
