@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import Hints, Message, TableHints
-from ingest.config import Pipeline, is_stored, load
+from ingest.config import Pipeline, load
 from ingest.errors import IngestError, LockedError
 from ingest.result import STAGES
 
@@ -194,7 +194,7 @@ def read(pipeline: Pipeline, spark: SparkSession, query: str, *, batch: int | No
     from ingest.cli import spark_query
     from ingest.lake.lake import Lake
 
-    if not is_stored(pipeline.lake) and not Path(pipeline.lake).is_dir():
+    if not pipeline.is_stored and not Path(pipeline.lake).is_dir():
         raise IngestError(f"There is no lake at {pipeline.lake} yet: run the pipeline first.")
     text = query if " " in query.strip() else f"SELECT * FROM {query}"
     frame, lagging = spark_query.frame(Lake(spark, pipeline), text, batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 
@@ -62,7 +62,7 @@ class Shops:
         old: int | None = None,
         when: int = 0,
         **more: str | None,
-    ) -> Shops:
+    ) -> Self:
         """A change of a shop's row, which had another key before if ``old`` says so.
 
         ``when`` is the source's time, if it is not that of the position ``at``.
@@ -83,7 +83,7 @@ class Shops:
         self.lines.append(json.dumps({**where, **members, "mysqlType": types}))
         return self
 
-    def ddl(self, text: str, shop: int = 1, at: int = 0) -> Shops:
+    def ddl(self, text: str, shop: int = 1, at: int = 0) -> Self:
         """A statement of a shop."""
         self.number += 10
         place = at or self.number

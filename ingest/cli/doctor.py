@@ -176,7 +176,7 @@ def _tables(pipeline: Pipeline, source: Source, database: Database) -> list[Tabl
     from ingest.source.database import named
     from ingest.source.reconcile import tables_of
 
-    found = tables_of(LakeReader(pipeline), source) if not is_stored(pipeline.lake) else []
+    found = tables_of(LakeReader(pipeline), source) if not pipeline.is_stored else []
     if found or len(pipeline.sources) > 1:  # an entry does not say whose tables it is about
         return found
     for rule in pipeline.tables:

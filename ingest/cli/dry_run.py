@@ -24,7 +24,7 @@ from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
 from ingest.change import TableId
 from ingest.cli.doctor import answers
-from ingest.config import Pipeline, Source, TableRule, is_stored, matches
+from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.scalars import nearest
 from ingest.errors import StoreError, command
 from ingest.formats import ingest_snapshot
@@ -60,7 +60,7 @@ class Sources:
 
 def has_lake(pipeline: Pipeline) -> bool:
     """True if the lake has landed something; a `StoreError` if it is in a store that cannot be reached so."""
-    if is_stored(pipeline.lake):
+    if pipeline.is_stored:
         return LakeReader(pipeline).exists(BRONZE.name)
     return Path(pipeline.lake, BRONZE.name, "_delta_log").is_dir()
 

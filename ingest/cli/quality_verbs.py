@@ -10,7 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, PipelineFiles, all_looked_at, locked
+from ingest.cli.spark import JarsDir, PipelineFile, PipelineFiles, Reason, all_looked_at, locked
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -38,12 +38,28 @@ def quality(
     last: Annotated[
         bool, typer.Option("--last", help="Show the results of the last checks, without checking or Spark.")
     ] = False,
+    accept: Annotated[
+        str, typer.Option(help="Accept the faults that stay of this mirror or source; nothing is checked.")
+    ] = "",
+    reason: Reason = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Check every mirror now, against everything that its changes say, and keep the results."""
-    if last and deep:
-        raise ConfigError(["--last shows results that are kept, --deep makes new ones: give one of them"])
+    if sum(map(bool, (last, deep, accept))) > 1:
+        raise ConfigError(
+            [
+                "--last shows results that are kept, --deep makes new ones, --accept ends some: give one of them"
+            ]
+        )
+    if accept:
+        faults = _accepted(file, jars_dir, accept, reason)
+        if output_as == "json":
+            output.json({"accepted": accept, "faults": faults})
+        else:
+            for fault in faults:
+                output.line(f"accepted: {fault}")
+        return
     checked = _kept(file, jars_dir) if last else _checked(file, jars_dir, deep)
     wrong = {one.metric.severity for one in checked.of("error", "fail", "warn")}
     if output_as == "json":
@@ -65,6 +81,15 @@ def _checked(file: Path, jars_dir: Path | None, deep: str) -> Checked:
         from ingest.quality.stage import check
 
         return check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)
+
+
+def _accepted(file: Path, jars_dir: Path | None, subject: str, reason: str) -> list[str]:
+    """Accept the lasting faults of a mirror or source, and return them."""
+    with locked(file, jars_dir, f"acceptance of {subject}", deferred=True) as lake:
+        from ingest.lake.decisions import user
+        from ingest.quality import lasting
+
+        return lasting.accept(lake, subject, f"accepted by {user()}{reason and f' ({reason})'}")
 
 
 def _kept(file: Path, jars_dir: Path | None) -> Checked:

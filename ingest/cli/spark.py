@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.cli import output
-from ingest.config import is_stored
 from ingest.errors import ConfigError, IngestError, StoreError, command
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _needs_spark(pipeline: Pipeline) -> bool:
     from ingest.lake import commits, stores
 
     stores.allow(pipeline)
-    return is_stored(pipeline.lake) and bool(commits.why_no_commits(pipeline.lake))
+    return pipeline.is_stored and bool(commits.why_no_commits(pipeline.lake))
 
 
 def usable(spark: SparkSession) -> bool:
@@ -123,7 +122,7 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
     readers = [LakeReader(pipeline) for pipeline in pipelines]
     try:
         for lake in readers if not why else ():
-            if not identity.look(lake).table_id and is_stored(lake.pipeline.lake):
+            if not identity.look(lake).table_id and lake.pipeline.is_stored:
                 raise _no_lake(lake.pipeline)
     except StoreError as error:  # Spark may know more of the store than the environment says
         why = [str(error)]
@@ -151,7 +150,7 @@ def _with_lakes(files: list[Path], *, to_look: bool = False) -> list[Pipeline]:
 
     pipelines = [load(file, to_look=to_look) for file in files]
     for pipeline in pipelines:
-        if not is_stored(pipeline.lake) and not Path(pipeline.lake).is_dir():
+        if not pipeline.is_stored and not Path(pipeline.lake).is_dir():
             raise _no_lake(pipeline)
     return pipelines
 

@@ -265,6 +265,11 @@ class Pipeline:
     unresolved: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_stored(self) -> bool:
+        """True if the lake is in an object store."""
+        return is_stored(self.lake)
+
+    @property
     def hides(self) -> bool:
         """True if what a decoder says of a message must not quote it."""
         return self.masks or self.seal is not None

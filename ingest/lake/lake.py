@@ -259,7 +259,7 @@ class Lake(Tables):
     @property
     def is_folder(self) -> bool:
         """True if the lake is a folder of this machine."""
-        return not is_stored(self.pipeline.lake) and self.is_local
+        return not self.pipeline.is_stored and self.is_local
 
     @property
     def takes_commits(self) -> bool:

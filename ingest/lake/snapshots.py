@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ingest.config import Pipeline, Source, is_stored
+from ingest.config import Pipeline, Source
 from ingest.formats import ingest_snapshot
 
 
@@ -16,7 +16,7 @@ def folder(pipeline: Pipeline, source: str) -> Path:
 
 def source_of(pipeline: Pipeline, source: Source) -> Source | None:
     """The files of a source's snapshots as a source of the same name; None if there are none."""
-    if is_stored(pipeline.lake) or not folder(pipeline, source.name).is_dir():
+    if pipeline.is_stored or not folder(pipeline, source.name).is_dir():
         return None
     return replace(
         source,

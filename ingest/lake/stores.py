@@ -280,7 +280,7 @@ def is_readable(lake: str) -> bool:
 
 def allow(pipeline: Pipeline, *, writes: bool = False) -> bool:
     """Remember how a pipeline's lake is reached, if it is in a store; True for the first such lake."""
-    if not is_stored(pipeline.lake) or not is_readable(pipeline.lake):
+    if not pipeline.is_stored or not is_readable(pipeline.lake):
         return False
     root, options = pipeline.lake.rstrip("/"), options_of(pipeline.spark, os.environ)
     first = not _stores

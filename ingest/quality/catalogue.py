@@ -46,6 +46,7 @@ class Check:
     unit: str = "count"
     subject: str = "mirror"
     advice: str = ""
+    lasting: bool = False  # what one batch made wrong is still wrong when the next batch is right
 
 
 _HISTORY = "Look at the history of a failing key below, and compare it with the source."
@@ -56,23 +57,23 @@ CHECKS = {
         Check("readable", "The mirror can be read", "The mirror cannot be read", "mirrors whose table or files are damaged", "error", 0,
               advice="Nothing of silver is lost: the mirror is made again from its changes as the message says."),
         Check("key_unique", "Each key is there once", "Keys are there more than once", "rows beyond the first of their key", "error", 0,
-              advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:]),
+              advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:], lasting=True),
         Check("key_not_null", "No key is empty", "Keys are empty", "rows with a NULL in a key column", "error", 0,
-              advice="The key in the pipeline file may be the wrong one; check keys: of this table."),
+              advice="The key in the pipeline file may be the wrong one; check keys: of this table.", lasting=True),
         Check("missing_rows", "No row is missing", "Rows are missing", "live keys among the changes that the mirror lacks", "error", 0,
-              advice=_HISTORY),
+              advice=_HISTORY, lasting=True),
         Check(LEFT_OUT, "Rows that where: leaves out", "Rows that where: leaves out", "live keys among the changes whose rows do not meet the mirror's condition", "warn", None),
         Check("columns_left_out", "Columns that are left out", "Columns that are left out", "columns of the rows that the rules leave out of the mirror", "warn", None),
         Check("columns_masked", "Columns that are masked", "Columns that are masked", "columns of the rows whose values are masked", "warn", None),
         Check("changes_erased", "Changes that were erased", "Changes that were erased", "changes of erased rows, which the changes no longer contain", "warn", None),
         Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
-              advice=_HISTORY),
+              advice=_HISTORY, lasting=True),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
-              advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`."),
+              advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`.", lasting=True),
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
-              advice="The source's key may have got another column: name it under keys: of this table, then `ingest rebuild`."),
+              advice="The source's key may have got another column: name it under keys: of this table, then `ingest rebuild`.", lasting=True),
         Check("rows_read_again", "No row was read again with other values", "Rows were read again with other values", "keys read again with other values, without a change in between", "warn", 0,
-              advice="If the table was loaded again, `ingest epoch` with --resnapshot removes rows that the load lacks; else its key may have more columns or digits than the messages show."),
+              advice="If the table was loaded again, `ingest epoch` with --resnapshot removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),
@@ -93,27 +94,27 @@ CHECKS = {
         Check("order_strength", "Arrival order is enough", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
               advice="Send each key's messages to one partition, or choose a dialect that carries positions."),
         Check("event_order", "TRUNCATE and DDL have their place", "The place of TRUNCATE or DDL is not sure", "rows or events whose order cannot be known", "error", 0,
-              advice="Compare the table with the source; send all messages of a table to one partition."),
+              advice="Compare the table with the source; send all messages of a table to one partition.", lasting=True),
         Check("unplaced_changes", "All changes have positions, or none", "Changes without a position stand before others", "changes without a position after changes with one", "error", 0,
-              advice="Write `order_by: arrival` under the source's options, then `ingest backfill`."),
+              advice="Write `order_by: arrival` under the source's options, then `ingest backfill`.", lasting=True),
         Check("re_reads_ignored", "Rows that were read again count", "Rows that were read again were ignored", "rows of a load that lost against changes or statements before it", "warn", 0,
-              advice="`ingest epoch SOURCE --from ... --resnapshot TABLE` lets them win."),
+              advice="`ingest epoch SOURCE --from ... --resnapshot TABLE` lets them win.", lasting=True),
         Check("old_positions", "New changes are newer", "All changes stand before older ones", "changes of a batch that all stand before what the mirror has", "warn", 0,
               advice="If the source's positions started again, `ingest epoch` says from where on."),
         Check("positions_started_again", "The source's positions go on", "The source's positions started again", "changes newer than all before that lost against older ones by their positions", "error", 0,
-              advice="`ingest epoch SOURCE --from ...` places what came since after everything before; then compare the table with the source."),
+              advice="`ingest epoch SOURCE --from ...` places what came since after everything before; then compare the table with the source.", lasting=True),
         Check("repeated_moves", "No key change came again without all its columns", "Key changes came again without all their columns", "repeated key changes that took columns from another row", "error", 0,
-              advice="Compare these rows with the source; a dialect that carries positions has no such doubt."),
+              advice="Compare these rows with the source; a dialect that carries positions has no such doubt.", lasting=True),
         Check("rows_set_back", "No old change came after newer ones", "Old changes came after newer ones", "rows whose last change is an old one that came again", "warn", 0,
               advice="Remove the copy of old messages, and load the table again; a stream that went back goes forward again by itself."),
         Check("partial_rows", "Whole rows came whole", "Rows lacked columns", "columns that rows lacked while rows before and after them had these", "error", 0,
-              advice="The source leaves columns out of its rows: let it send all of them (MySQL: binlog_row_image=FULL), then load the table again."),
+              advice="The source leaves columns out of its rows: let it send all of them (MySQL: binlog_row_image=FULL), then load the table again.", lasting=True),
         Check("vanished_columns", "Every column still comes", "Columns came no more", "columns that rows lack now, and that no statement has dropped", "warn", 0,
               advice="If the source has dropped the column, exclude it under columns:; else let it send whole rows (MySQL: binlog_row_image=FULL), and load the table again."),
         Check("mixed_topics", "One topic feeds the table", "Several topics feed a table without a database", "topics of a table whose name holds no database", "error", 1,
               advice="Give each topic its table under options.table, then `ingest backfill`."),
         Check("lost_deletes", "Null values delete their rows", "Null values deleted no row", "null values whose row came before them and was not deleted", "error", 0, subject="source",
-              advice="If the topic was compacted, load the table again. If its rows are flattened, name its table under options.table and send the key's columns as the Kafka key, or keep deletes as rows (`__deleted`); then `ingest backfill`."),
+              advice="If the topic was compacted, load the table again. If its rows are flattened, name its table under options.table and send the key's columns as the Kafka key, or keep deletes as rows (`__deleted`); then `ingest backfill`.", lasting=True),
         Check("incomplete_rows", "Every row began whole", "Rows began incomplete", "live rows of which only partial updates came", "warn", 0,
               advice="Their other columns are unknown: load these rows once in full."),
         Check("duplicates", "Messages came once", "Messages came again", "changes that came again, and were applied once", "warn", None),
@@ -155,6 +156,7 @@ class CheckResult:
 
     metric: Metric
     state: str
+    lasting: bool = False  # an earlier look found it, and nothing has mended it
 
     @property
     def subject(self) -> str:

@@ -21,6 +21,7 @@ from ingest.quality import (
     ddl_ledger,
     judge,
     key_checks,
+    lasting,
     ledgers,
     left_out,
     null_values,
@@ -99,6 +100,9 @@ def check(
         imported.result()
     tell(STAGE, "judging")
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
+    if found.since > 0:
+        sources = {one.source for one in found.metrics if one.source is not None}
+        checked.verdicts = lasting.found_before(lake, found.subjects, sources, checked.verdicts)
     checked.verdicts += expected(lake, [one for one in found.subjects if not one.damage], found.since, tell)
     keep(lake, checked)
     return checked
@@ -124,7 +128,7 @@ def complaints(
     failures: list[str] = []
     warnings: list[str] = []
     for one in checked.of(ERROR, FAIL, WARN):
-        serious = one.metric.severity == "error"
+        serious = one.metric.severity == "error" and not one.lasting
         spoken = (one.metric.check, one.metric.mirror or one.metric.source) in reported
         if spoken and (not serious or one.metric.check == "up_to_date"):
             continue

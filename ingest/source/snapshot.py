@@ -22,7 +22,7 @@ import orjson
 
 from ingest import types
 from ingest.change import TableId
-from ingest.config import Pipeline, Source, TableRule, is_stored
+from ingest.config import Pipeline, Source, TableRule
 from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
@@ -102,7 +102,7 @@ def source_of(pipeline: Pipeline, name: str = "") -> Source:
     if len(having) > 1:
         names = ", ".join(one.name for one in having)
         raise IngestError(f"Several sources have a database ({names}): name one with --source.")
-    if is_stored(pipeline.lake):
+    if pipeline.is_stored:
         raise IngestError(
             "Rows are read into files of the lake's folder, so the lake has to be a local folder."
         )

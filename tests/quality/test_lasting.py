@@ -1,0 +1,150 @@
+"""A fault that one batch made is a fault of the mirror until something mends it, whatever later batches bring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from typer.testing import CliRunner
+
+from ingest.change import TableId
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
+from ingest.inspect import causes, status
+from ingest.lake import epochs
+from ingest.lake.schemas import CHECKS
+from ingest.lake.starts import Start
+from ingest.quality.stage import check
+from ingest.run import Warm, run
+from ingest.spark.deferred import Deferred
+from tests.shops import Shops, never
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
+
+NAME, TWICE = "shop_1.item", "insert_of_a_live_key"
+
+
+class Doubted(Shops):
+    """Shops whose runs check what they fold."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """As a pipeline file has it."""
+        file = self.folder / "x.yaml"
+        file.write_text(
+            f"pipeline: shops\nlake: {self.folder}/lake\nsources:\n  - {{name: s, kind: files, format: dts-canal, "
+            f"path: '{self.folder}/in-*.jsonl', settle: 0s}}\n",
+            "utf-8",
+        )
+        return load(file)
+
+    def batch(self) -> tuple[list[str], list[str]]:
+        """What the run of the next batch says: failures and warnings."""
+        (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
+        self.lines.clear()
+        spark = cast("SparkSession", Deferred(never, "local[1]"))
+        found = run(spark, self.pipeline, warm=Warm())
+        return found.failures, found.warnings
+
+    def states(self) -> dict[str, str]:
+        """The mirror's last verdicts that do not pass."""
+        facts = causes.gathered(self.lake)
+        [table] = [one for one in facts.tables if one.name == NAME]
+        return {one.check: one.state for one in table.checks if one.state != "pass"}
+
+
+@pytest.fixture
+def shops(tmp_path: Path) -> Doubted:
+    """A key was inserted with other values while it was there, and then another row came."""
+    mine = Doubted(tmp_path, TableRule(match=NAME))
+    assert ([], []) == mine.say(1, "INSERT", 1, "a").batch()
+    [told], _ = mine.say(1, "INSERT", 1, "b").batch()
+    assert "inserted again with other" in told
+    failures, warnings = mine.say(1, "INSERT", 2, "c").batch()
+    assert [] == failures
+    [warned] = warnings
+    assert warned.startswith(
+        f"{NAME}: found in batch 2, and nothing has mended it (`ingest quality x.yaml` checks"
+    )
+    assert warned.endswith(told.partition(": ")[2])
+    return mine
+
+
+def test_a_fault_stays_while_other_rows_come(shops: Doubted) -> None:
+    """The state, the problems and the report know it; a mirror of which nothing was wrong stays as it is."""
+    _, [warned] = shops.say(1, "INSERT", 3, "d").say(2, "INSERT", 3, "d").batch()
+    assert 1 == warned.count("found in batch")
+    assert {TWICE: "fail"} == shops.states()
+    assert 1 == status.verdicts(shops.lake)["fail"]
+    found = [one for name, one in causes.causes(shops.lake).items() if name.startswith(NAME)]
+    assert ["error"] == [one.severity for one in found]
+    assert found[0].text.startswith("Found in batch 2, and nothing has mended it")
+
+
+def test_checking_everything_decides_anew(shops: Doubted) -> None:
+    """What is still wrong is found there; what is not is over."""
+    checked = check(shops.lake, steps=steps_of(shops.lake))
+    again = [one for one in checked.verdicts if one.metric.check == TWICE and one.state == "fail"]
+    assert [False] == [one.lasting for one in again]
+    assert {TWICE: "fail"} == shops.states()
+
+
+@pytest.mark.parametrize("subject", [NAME, "s"])
+def test_an_epoch_of_its_source_ends_it(shops: Doubted, subject: str) -> None:
+    """It is the way out that most of these faults name."""
+    if subject == NAME:
+        epochs.decide(shops.lake, "s", Start(4), "loaded again")
+    else:
+        epochs.tell(shops.lake, "s", Start(1), TableId("shop_1", None, "item"), "", complete=True)
+    assert ([], []) == shops.say(1, "INSERT", 3, "d").batch()
+    assert {} == shops.states()
+
+
+def test_an_epoch_of_another_source_does_not(shops: Doubted) -> None:
+    """Its tables are others."""
+    epochs.decide(shops.lake, "elsewhere", Start(4), "")
+    assert 1 == len(shops.say(1, "INSERT", 3, "d").batch()[1])
+
+
+def test_an_equal_comparison_with_the_source_ends_it(shops: Doubted) -> None:
+    """Nobody knows better than the source; but only what was compared after the fault."""
+    lake = shops.lake
+    names = ("run", "batch", "mirror", "check", "severity", "state", "observed")
+    for state, kept in (("fail", 1), ("pass", 0)):
+        row = dict.fromkeys(CHECKS.arrow.names) | dict(
+            zip(names, ("r", 3, NAME, "reconcile", "error", state, 0.0), strict=True)
+        )
+        lake.append_unguarded([tuple((row | {"checked_at": lake.now()}).values())], CHECKS)
+        assert kept == len(shops.say(1, "INSERT", 10 + kept, "d").batch()[1])
+
+
+def test_it_is_accepted_by_hand(shops: Doubted) -> None:
+    """The sentence names the command; nothing is said after it, at once and in later runs."""
+    file = str(shops.folder / "x.yaml")
+    done = CliRunner().invoke(
+        app, ["quality", file, "--accept", NAME, "--reason", "seen", "--output", "json"]
+    )
+    assert 0 == done.exit_code, done.output
+    accepted = json.loads(done.output)
+    assert NAME == accepted["accepted"]
+    assert ["found in batch 2"] == [one.partition(",")[0] for one in accepted["faults"]]
+    assert {} == shops.states()
+    before = status.verdicts(shops.lake)["pass"]
+    assert before > 10  # the other checks are there as they were
+    [row] = shops.lake.ask(
+        f"SELECT detail FROM {{checks}} WHERE \"check\" = '{TWICE}' AND detail LIKE 'accepted%'"
+    )
+    assert "(seen): found in batch 2" in row["detail"]
+    assert ([], []) == shops.say(1, "INSERT", 3, "d").batch()
+    again = CliRunner().invoke(app, ["quality", file, "--accept", NAME])
+    assert 2 == again.exit_code
+    assert f"Nothing that stays was found wrong in {NAME}" in again.output
+    both = CliRunner().invoke(app, ["quality", file, "--accept", NAME, "--last"])
+    assert 2 == both.exit_code
