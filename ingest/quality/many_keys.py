@@ -6,6 +6,7 @@ with the same key columns share one scan of ``changes``.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MEMORY = "1GB"  # of DuckDB, before it writes to disk
+LARGE_IMAGES = 16 << 10  # bytes of a change's images that are read one after another
 SCANS = 3  # of `changes`; with more kinds of keys it is read once and kept
 PAGE = 64 << 20  # bytes of a mirror that Spark hands over at once
 PAGE_ROWS = 1_000_000  # the same of changes, in rows
@@ -64,6 +66,9 @@ class KeyDatabase:
         self._lake = lake
         self._base = base
         self._functions: dict[str, str] = {}  # by logical type
+        base.create_function(  # type: ignore[call-overload]  # which knows no texts as names of options
+            "cell_of_large", _cell_of_large, ["VARCHAR"] * 3, "VARCHAR", null_handling="special"
+        )
 
     def take(self, sides: Sequence[Side]) -> None:
         """Take in what the changes say of the mirrors' keys."""
@@ -289,7 +294,16 @@ def _literals(*values: str | int | None) -> str:
 def _cell(first: str, second: str, column: str) -> str:
     """The text of a key cell from the first image that has its column, even if it is NULL there."""
     a, b = duck.member(first, column), duck.member(second, column)
-    return f"CASE WHEN {a} IS NOT NULL THEN {a} WHEN {duck.has_member(first, column)} THEN NULL ELSE {b} END"
+    cell = f"CASE WHEN {a} IS NOT NULL THEN {a} WHEN {duck.has_member(first, column)} THEN NULL ELSE {b} END"
+    size = f"coalesce(strlen({first}), 0) + coalesce(strlen({second}), 0)"
+    return f"CASE WHEN {size} > {LARGE_IMAGES} THEN cell_of_large({first}, {second}, {duck.text(column)}) ELSE {cell} END"
+
+
+def _cell_of_large(first: str | None, second: str | None, column: str) -> str | None:
+    """The same for large images, of which DuckDB would keep five times the size of all that it reads together."""
+    image: dict[str, str | None] = json.loads(first or "{}")
+    found: str | None = image[column] if column in image else json.loads(second or "{}").get(column)
+    return found
 
 
 def _form(family: str, logical: str) -> str:
