@@ -329,6 +329,9 @@ the statement, loses nothing, and goes on after `ingest ddl approve` or `dismiss
 |---|---|---|---|---|
 """
 _STATES = """\
+After `RENAME TABLE t TO u` the mirror of shop.u **holds** as soon as rows come under that name, for the rows that the table
+had until then are in the mirror of shop.t: approve the statement, and load the table again.
+
 The states of a statement in `ingest ddl`:
 
 | state | the mirror | what to do |

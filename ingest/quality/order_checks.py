@@ -68,7 +68,7 @@ def of_mirrors(
                 mine = by_table.get((lane.source, lane.table), [])
                 yield from _of_lane(lake, subject, lane, source, since, mine, turned)
                 if lane.reads and (clears := _clears(lake, subject, lane, mine, steps)):
-                    yield from _loaded_in_vain(lake, subject, lane, since, clears)
+                    yield from _loaded_in_vain(lake, subject, lane, source, since, clears)
                 yield from _doubts(lake, subject, lane, source, since)
 
 
@@ -117,7 +117,7 @@ def _of_lane(
     if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):
         detail = (
             f"all {lane.changes:,} changes of {lane.table} since batch {since} stand before what the mirror has "
-            f"already: if its positions started again, {_epoch(lake, lane)}"
+            f"already: if its positions started again, {_epoch(lake, lane, since + 1)}"
         )
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
     if lost := _started_again(lake, subject, lane, source, since, turned):
@@ -158,8 +158,8 @@ def _doubts(
 
 
 def _epoch(lake: Lake, lane: CheckedLane, batch: int | None = None) -> str:
-    """The command that begins an epoch with a re-snapshot of a table, in a batch if it is known."""
-    number = "N" if batch is None else batch
+    """The command that begins an epoch with a re-snapshot of a table, in a batch or else in the next one to come."""
+    number = lake.decoded() + 1 if batch is None else batch
     return f"`ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch {number} --resnapshot {lane.table}`"
 
 
@@ -350,7 +350,12 @@ def _clears(
 
 
 def _loaded_in_vain(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int, clears: Sequence[Mapping[str, Any]]
+    lake: Lake,
+    subject: CheckedMirror,
+    lane: CheckedLane,
+    source: Source,
+    since: int,
+    clears: Sequence[Mapping[str, Any]],
 ) -> Iterator[Metric]:
     """The number of rows of a full load that arrived after their table was emptied, but stand before that.
 
@@ -361,22 +366,33 @@ def _loaded_in_vain(
         f"{row['offset']}, {duck.text(row['order_key'])})"
         for row in clears
     )
-    [found] = lake.ask(
+    streams = lake.ask(
         f"""WITH clears(batch, topic, "partition", "offset", order_key) AS (VALUES {values}),
         loaded AS (SELECT {_ARRIVAL}, "row" FROM {{changes.change}} WHERE op = 'read' AND batch > {since}
-            AND {duck.of_lane(lane.source, lane.table)} AND {loaded_sql("order_key")})
-        SELECT count(DISTINCT (r.batch, r.topic, r."partition", r."offset", r."row")) AS n, min(r.batch) AS batch
-        FROM loaded AS r JOIN clears AS c ON c.order_key > r.order_key AND (c.batch < r.batch OR (
+            AND {duck.of_lane(lane.source, lane.table)} AND {loaded_sql("order_key")}),
+        lost AS (SELECT DISTINCT r.batch, r.topic, coalesce(r."partition", 0) AS part, r."offset", r."row" FROM loaded AS r
+            JOIN clears AS c ON c.order_key > r.order_key AND (c.batch < r.batch OR (
             c.batch = r.batch AND c.topic = r.topic AND c."partition" IS NOT DISTINCT FROM r."partition"
-            AND c."offset" < r."offset"))"""
+            AND c."offset" < r."offset")))
+        SELECT batch, topic, part, min("offset") AS first, count(*) AS n FROM lost GROUP BY ALL ORDER BY batch, part, topic"""
     )
-    if found["n"]:
+    if streams:
+        first = streams[0]["batch"]
+        command = _epoch(lake, lane, first)
+        if first in {
+            row["batch"] for row in clears
+        }:  # it must begin after the statement, in the middle of the batch
+            begun = [row for row in streams if row["batch"] == first]
+            places = begun[:1] if source.kind == "files" else begun
+            where = " ".join(f"--from {row['topic']}/{row['part']}/{row['first']}" for row in places)
+            command = command.replace(f"--from-batch {first}", where)
+        n = sum(row["n"] for row in streams)
         detail = (
-            f"{found['n']} rows of {lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
+            f"{n} rows of {lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
             "the mirror: rows of a full load have no position, so they stand before all statements. To let them win, "
-            f"{_epoch(lake, lane, found['batch'])}, and when the load has come to its end, the command again with --complete"
+            f"{command}, and when the load has come to its end, the command again with --complete"
         )
-        yield Metric("re_reads_ignored", found["n"], subject.name, detail=detail)
+        yield Metric("re_reads_ignored", n, subject.name, detail=detail)
 
 
 _ARRIVAL = 'batch, topic, "partition", "offset", order_key'
