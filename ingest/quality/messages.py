@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PAGE = 10_000  # sealed messages that are opened together
 
 
-class Messages:
+class SentMessages:
     """A lake's messages, without those that nothing can open any more."""
 
     def __init__(self, lake: Lake) -> None:

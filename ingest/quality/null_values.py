@@ -16,7 +16,7 @@ from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import Metric
-from ingest.quality.messages import Messages
+from ingest.quality.messages import SentMessages
 from ingest.quality.subjects import Booked
 
 _PLACE = 'source, topic, "partition", "offset"'
@@ -32,7 +32,7 @@ def not_deleted(lake: Lake, booked: Mapping[str, Booked], since: int, last: int)
     ]
     if not names:
         return
-    found = _lost(Messages(lake), names, since, last)
+    found = _lost(SentMessages(lake), names, since, last)
     for name in names:
         topics = found.get(name, {})
         n = sum(topics.values())
@@ -46,7 +46,7 @@ def _sentence(n: int, topics: Iterable[str]) -> str:
     )
 
 
-def _lost(messages: Messages, names: list[str], since: int, last: int) -> dict[str, dict[str, int]]:
+def _lost(messages: SentMessages, names: list[str], since: int, last: int) -> dict[str, dict[str, int]]:
     """Null values whose row is still there: their number by source and topic."""
     sources = f"source IN ({', '.join(map(duck.text, names))})"
     with closing(duck.opened()) as base:

@@ -16,7 +16,7 @@ from ingest.errors import counted
 from ingest.lake import condensed, duck
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
-from ingest.quality.messages import Messages
+from ingest.quality.messages import SentMessages
 from ingest.quality.subjects import Booked
 
 SPAN = 20  # batches over which the parts of one transaction may be spread
@@ -40,7 +40,7 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
     numbered = [name for name, about in known.items() if _NUMBERED in about.order]
     if not marked and not numbered:
         return
-    messages = Messages(lake)
+    messages = SentMessages(lake)
     found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
     if marked:
         last_condensed = condensed.read(lake).batch if condensed.ever(lake) else 0
@@ -62,7 +62,7 @@ def _ended(since: int, last: int) -> tuple[int, int]:
 
 
 def _ask(
-    messages: Messages, sources: Iterable[str], span: tuple[int, int], word: str, query: str
+    messages: SentMessages, sources: Iterable[str], span: tuple[int, int], word: str, query: str
 ) -> dict[str, tuple[int, list[str]]]:
     """The number of incomplete sets of each source, with a description of some.
 

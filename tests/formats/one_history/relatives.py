@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from ingest.change import Image, Message
-from tests.formats.one_history.history import EPOCH, TYPES, Event, History
+from tests.formats.one_history.history import EPOCH, TYPES, Column, Event, History
 from tests.formats.one_history.oms import plain
-from tests.formats.one_history.writing import Dialect, cells, changed, message, told
+from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, told
 
 
 def clock(milliseconds: int) -> str:
@@ -26,6 +26,16 @@ def maxwell(history: History, *, position: bool) -> list[Message]:
     return [message(_maxwell(event, position), event, _maxwell_key(event)) for event in history.events]
 
 
+def _nested(column: Column, text: str) -> Any:
+    """As `plain`, and JSON documents as members of the message."""
+    return bare(text) if column.logical == "json" else plain(column, text)
+
+
+def sent_document(text: str) -> str | None:
+    """What is left of a JSON document: its spaces are not, and null is no value as in any other column."""
+    return None if text == "null" else text.replace(", ", ",").replace(": ", ":")
+
+
 def _maxwell(event: Event, position: bool) -> dict[str, Any]:
     frame: dict[str, Any] = {
         "database": event.database,
@@ -36,10 +46,10 @@ def _maxwell(event: Event, position: bool) -> dict[str, Any]:
     if event.sql:
         return frame | {"type": "table-alter", "ts": event.time, "sql": event.sql} | _place(event, position)
     kind = "bootstrap-insert" if event.kind == "read" else event.kind
-    frame |= {"type": kind, "data": cells(event, event.row, plain)}
+    frame |= {"type": kind, "data": cells(event, event.row, _nested)}
     if event.kind != "read":
         frame |= {"commit": True} | _place(event, position)
-    return frame | ({"old": cells(event, changed(event), plain)} if event.kind == "update" else {})
+    return frame | ({"old": cells(event, changed(event), _nested)} if event.kind == "update" else {})
 
 
 def _place(event: Event, position: bool) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ingest import formats
 from tests.formats import one_history
 from tests.formats.one_history.debezium import key
 from tests.formats.one_history.history import KEYS, SHAPE, History, history
+from tests.formats.one_history.relatives import sent_document
 from tests.formats.one_history.replay import decoded, delivered, differences, folded, statements
 from tests.formats.one_history.writing import Dialect, Loss
 
@@ -39,6 +40,7 @@ ARRIVAL = Loss(order=True)
 UNSENT = Loss(order=True, once=True)  # unchanged large columns are not sent
 ROWS_ONLY = Loss(truncates=True, statements=True)
 OMS_DEBEZIUM = Loss(truncates=True, statements=True, views={"packed_at": _milliseconds})
+MAXWELL = Loss(truncates=True, views={"extras": sent_document})
 STREAMX = Loss(views={"packed_at": _milliseconds, "seen_at": _milliseconds})
 
 LOSSES: dict[str, Loss] = {
@@ -57,8 +59,8 @@ LOSSES: dict[str, Loss] = {
     # rows alone
     "debezium flattened": ROWS_ONLY,
     "debezium flattened with null values": ROWS_ONLY._replace(order=True),
-    "maxwell": Loss(order=True, truncates=True),
-    "maxwell with position": Loss(truncates=True),
+    "maxwell": MAXWELL._replace(order=True),
+    "maxwell with position": MAXWELL,
     "ingest-snapshot": Loss(statements=True),
     "ogg": Loss(statements=True),
     "ogg compressed": Loss(statements=True),

@@ -16,7 +16,7 @@ Cell = Callable[[Column, str], Any]
 """One value: its column and its canonical text to what stands in the message."""
 
 
-View = Callable[[str], str]
+View = Callable[[str], str | None]
 """What a dialect leaves of a value."""
 
 
