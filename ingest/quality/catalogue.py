@@ -181,6 +181,7 @@ class Checked:
 
     batch: int | None = None
     verdicts: list[CheckResult] = field(default_factory=list)
+    open: bool = True  # some mirror or source, checked now or not, may have a fault that stays
 
     def counts(self) -> dict[str, int]:
         """The number of verdicts of each state."""

@@ -15,7 +15,7 @@ from ingest.errors import IngestError
 from ingest.lake import duck
 from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
-from ingest.lake.schemas import CHECKS as CHECKS_TABLE
+from ingest.lake.schemas import CHECKS as TABLE
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import CHECKS, MAX_DETAIL, PASS, RECONCILED, CheckResult, Metric, explained
 from ingest.quality.subjects import CheckedMirror
@@ -25,33 +25,52 @@ _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCI
     QUALIFY rank() OVER (PARTITION BY mirror, source ORDER BY checked_at DESC) = 1) AS c
     WHERE state IN ('fail', 'warn') AND "check" IN ({_LASTING})"""
 """The faults of the last look at each mirror and source."""
+OPEN = "open"  # the mark in the log of `checks` that says whether faults are left
 _FOUND = "found in batch "
+
+
+def may_be_open(lake: Lake) -> bool:
+    """False if the last check has marked that no fault is left, so that nothing has to be read to know it."""
+    return lake.last_marks(TABLE.name).get(OPEN) is not False
 
 
 def found_before(
     lake: Lake, subjects: Iterable[CheckedMirror], sources: Iterable[str], verdicts: Sequence[CheckResult]
-) -> list[CheckResult]:
-    """The verdicts, with the faults that earlier looks found in these mirrors and sources and that nothing has mended."""
+) -> tuple[list[CheckResult], bool]:
+    """What earlier looks have found.
+
+    Returns:
+        The verdicts, with the faults in these mirrors and sources that nothing has mended; and whether there are any in others.
+    """
     lanes: dict[tuple[str | None, str | None], set[str]] = {
         (one.name, None): {lane.source for lane in one.lanes} for one in subjects
     }
     lanes |= {(None, name): {name} for name in sources}
+    rows = lake.ask(_OPEN)
+    mine = [row for row in rows if (row["mirror"], row["source"]) in lanes]
     there = {_place(one) for one in verdicts if one.state != PASS}
     kept = [
         _again(row, lake.pipeline.file.name)
-        for row in _unmended(lake, lanes)
+        for row in _unmended(lake, mine, lanes)
         if (row["mirror"], row["source"], row["check"]) not in there
     ]
     over = set(map(_place, kept))
-    return [one for one in verdicts if _place(one) not in over] + kept
+    return [one for one in verdicts if _place(one) not in over] + kept, len(mine) < len(rows)
+
+
+def are_left(verdicts: Iterable[CheckResult]) -> bool:
+    """True if some of the verdicts are faults that stay."""
+    return any(
+        one.state != PASS and one.metric.check in CHECKS and CHECKS[one.metric.check].lasting
+        for one in verdicts
+    )
 
 
 def _place(one: CheckResult) -> tuple[str | None, str | None, str]:
     return one.metric.mirror, one.metric.source, one.metric.check
 
 
-def _unmended(lake: Lake, lanes: dict[tuple[str | None, str | None], set[str]]) -> list[Row]:
-    rows = [row for row in lake.ask(_OPEN) if (row["mirror"], row["source"]) in lanes]
+def _unmended(lake: Lake, rows: list[Row], lanes: dict[tuple[str | None, str | None], set[str]]) -> list[Row]:
     if not rows:
         return []
     equal = lake.ask(
@@ -101,7 +120,7 @@ def accept(lake: Lake, subject: str, why: str) -> list[str]:
     faults = [row["check"] for row in lake.ask(_OPEN) if subject in (row["mirror"], row["source"])]
     if not faults:
         raise IngestError(f"Nothing that stays was found wrong in {subject}: see `ingest quality --last`.")
-    names = CHECKS_TABLE.arrow.names
+    names = TABLE.arrow.names
     listed, is_subject = ", ".join(map(duck.name, names)), f"{duck.text(subject)} IN (mirror, source)"
     look = lake.ask(
         f"""SELECT {listed} FROM {{checks}} WHERE {is_subject} AND "check" <> '{RECONCILED}'
@@ -113,5 +132,5 @@ def accept(lake: Lake, subject: str, why: str) -> list[str]:
         if row["check"] in faults:
             found.append(row["detail"] or explained(row["check"], row["observed"], None))
             row |= {"state": PASS, "detail": f"{why}: {found[-1]}"[:MAX_DETAIL]}
-    lake.append_unguarded([tuple(row[name] for name in names) for row in look], CHECKS_TABLE)
+    lake.append_unguarded([tuple(row[name] for name in names) for row in look], TABLE)
     return found

@@ -100,9 +100,11 @@ def check(
         imported.result()
     tell(STAGE, "judging")
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
-    if found.since > 0:
+    if others := (found.since > 0 or only is not None) and lasting.may_be_open(lake):
         sources = {one.source for one in found.metrics if one.source is not None}
-        checked.verdicts = lasting.found_before(lake, found.subjects, sources, checked.verdicts)
+        known, others = lasting.found_before(lake, found.subjects, sources, checked.verdicts)
+        checked.verdicts = known if found.since > 0 else checked.verdicts  # else everything was judged anew
+    checked.open = others or lasting.are_left(checked.verdicts)
     checked.verdicts += expected(lake, [one for one in found.subjects if not one.damage], found.since, tell)
     keep(lake, checked)
     return checked
@@ -237,7 +239,8 @@ def keep(lake: Lake, checked: Checked) -> None:
     """Append the verdicts to ``checks``."""
     now = lake.now()
     rows = [_row(lake, checked.batch, one, now) for one in checked.verdicts]
-    lake.append_unguarded(rows, CHECKS, {} if checked.batch is None else {CHECKED: checked.batch})
+    marks = {lasting.OPEN: checked.open} | ({} if checked.batch is None else {CHECKED: checked.batch})
+    lake.append_unguarded(rows, CHECKS, marks)
 
 
 def _row(lake: Lake, batch: int | None, verdict: CheckResult, now: object) -> tuple[object, ...]:

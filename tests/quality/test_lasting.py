@@ -18,6 +18,7 @@ from ingest.inspect import causes, status
 from ingest.lake import epochs
 from ingest.lake.schemas import CHECKS
 from ingest.lake.starts import Start
+from ingest.quality import lasting
 from ingest.quality.stage import check
 from ingest.run import Warm, run
 from ingest.spark.deferred import Deferred
@@ -86,6 +87,27 @@ def test_a_fault_stays_while_other_rows_come(shops: Doubted) -> None:
     found = [one for name, one in causes.causes(shops.lake).items() if name.startswith(NAME)]
     assert ["error"] == [one.severity for one in found]
     assert found[0].text.startswith("Found in batch 2, and nothing has mended it")
+
+
+def test_what_is_not_open_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tick would read the whole history of checks; a fault of any mirror, or a comparison, makes it look again."""
+    mine, looks = Doubted(tmp_path, TableRule(match=NAME)), []
+    found = lasting.found_before
+    monkeypatch.setattr(lasting, "found_before", lambda *given: looks.append(1) or found(*given))
+    for key in (1, 2, 3):
+        mine.say(1, "INSERT", key, "a").say(2, "INSERT", key, "a").batch()
+    assert [] == looks
+    assert 1 == len(mine.say(1, "INSERT", 1, "b").batch()[0])
+    assert [] == looks
+    for key in (7, 8):
+        assert ([], []) == mine.say(2, "INSERT", key, "of another mirror").batch()
+    assert 2 == len(looks)
+    assert 1 == len(mine.say(1, "INSERT", 9, "of the same").batch()[1])
+    epochs.decide(mine.lake, "s", Start(9), "loaded again")
+    assert ([], []) == mine.say(1, "INSERT", 10, "d").batch()
+    assert 4 == len(looks)
+    mine.say(1, "INSERT", 11, "d").batch()
+    assert 4 == len(looks)
 
 
 def test_checking_everything_decides_anew(shops: Doubted) -> None:
