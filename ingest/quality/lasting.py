@@ -52,10 +52,11 @@ def found_before(
     kept = [
         _again(row, lake.pipeline.file.name)
         for row in _unmended(lake, mine, lanes)
-        if (row["mirror"], row["source"], row["check"]) not in there
+        if (row["mirror"], row["source"], row["check"], row["column"]) not in there
     ]
-    over = set(map(_place, kept))
-    return [one for one in verdicts if _place(one) not in over] + kept, len(mine) < len(rows)
+    over = {_place(one)[:3] for one in kept}
+    sound = [one for one in verdicts if one.state != PASS or _place(one)[:3] not in over]
+    return sound + kept, len(mine) < len(rows)
 
 
 def are_left(verdicts: Iterable[CheckResult]) -> bool:
@@ -66,8 +67,9 @@ def are_left(verdicts: Iterable[CheckResult]) -> bool:
     )
 
 
-def _place(one: CheckResult) -> tuple[str | None, str | None, str]:
-    return one.metric.mirror, one.metric.source, one.metric.check
+def _place(one: CheckResult) -> tuple[str | None, str | None, str, str | None]:
+    metric = one.metric
+    return metric.mirror, metric.source, metric.check, metric.column
 
 
 def _unmended(lake: Lake, rows: list[Row], lanes: dict[tuple[str | None, str | None], set[str]]) -> list[Row]:

@@ -128,7 +128,7 @@ def depot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Plan
     return made
 
 
-def unreadable(path: str) -> Any:
+def unreadable(path: str, **_given: Any) -> Any:
     raise OSError(path)
 
 
@@ -152,7 +152,7 @@ def test_a_wrong_cell_of_every_type_is_found(depot: Planting, monkeypatch: pytes
             assert set(COLUMNS) == set(found)
             assert "id = 5: price holds '1.11', the changes give '1.10'" in found["price"]
             assert f"ingest explain {depot.file} depot.wide 5" in found["price"]
-    assert {} == depot.complaints(1) | depot.complaints(0, deep="*")
+    assert {} == depot.complaints(0, deep="*") | depot.complaints(1)
     monkeypatch.undo()
     assert {} == depot.complaints(1)
 
@@ -205,7 +205,7 @@ def test_wrong_fills_and_lost_renames_are_found(depot: Planting) -> None:
         found = depot.complaints(2)
     assert "id = 2: filled holds NULL, the changes give '7'" in found["filled"]
     assert "id = 3: phrase holds NULL, the changes give 'same'" in found["phrase"]
-    assert {} == depot.complaints(2)
+    assert {} == depot.complaints(0) | depot.complaints(2)
 
 
 def test_nothing_is_compared_where_the_file_says_so(depot: Planting) -> None:
