@@ -156,7 +156,7 @@ class CheckResult:
 
     metric: Metric
     state: str
-    lasting: bool = False  # an earlier look found it, and nothing has mended it
+    lasting: bool = False  # an earlier look found it, and nothing has repaired it
 
     @property
     def subject(self) -> str:

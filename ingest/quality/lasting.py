@@ -1,8 +1,8 @@
 """Faults that stay: what a batch has made wrong is still wrong when the next one is right.
 
 A run measures what its batches touched. A fault that it found there is found again by each later look at the mirror,
-as a warning of the run that keeps the mirror's state, until something happened that can have mended it: everything was checked
-anew (`ingest quality`, which `ingest rebuild` does, too), an epoch or a decoding again, an equal comparison with the source; or
+as a warning of the run that keeps the mirror's state, until something happened that can have repaired it: everything was checked
+again (`ingest quality`, which `ingest rebuild` does, too), an epoch or a decoding again, an equal comparison with the source; or
 until the operator accepts it.
 """
 
@@ -17,13 +17,23 @@ from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHECKS as TABLE
 from ingest.lake.tables import Row
-from ingest.quality.catalogue import CHECKS, MAX_DETAIL, PASS, RECONCILED, CheckResult, Metric, explained
+from ingest.quality.catalogue import (
+    CHECKS,
+    FAIL,
+    MAX_DETAIL,
+    PASS,
+    RECONCILED,
+    WARN,
+    CheckResult,
+    Metric,
+    explained,
+)
 from ingest.quality.subjects import CheckedMirror
 
 _LASTING = ", ".join(duck.text(one.name) for one in CHECKS.values() if one.lasting)
 _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCILED}'
     QUALIFY rank() OVER (PARTITION BY mirror, source ORDER BY checked_at DESC) = 1) AS c
-    WHERE state IN ('fail', 'warn') AND "check" IN ({_LASTING})"""
+    WHERE state IN ('{FAIL}', '{WARN}') AND "check" IN ({_LASTING})"""
 """The faults of the last look at each mirror and source."""
 OPEN = "open"  # the mark in the log of `checks` that says whether faults are left
 _FOUND = "found in batch "
@@ -40,7 +50,7 @@ def found_before(
     """What earlier looks have found.
 
     Returns:
-        The verdicts, with the faults in these mirrors and sources that nothing has mended; and whether there are any in others.
+        The verdicts, with the faults in these mirrors and sources that nothing has repaired; and whether there are any in others.
     """
     lanes: dict[tuple[str | None, str | None], set[str]] = {
         (one.name, None): {lane.source for lane in one.lanes} for one in subjects
@@ -51,7 +61,7 @@ def found_before(
     there = {_place(one) for one in verdicts if one.state != PASS}
     kept = [
         _again(row, lake.pipeline.file.name)
-        for row in _unmended(lake, mine, lanes)
+        for row in _unrepaired(lake, mine, lanes)
         if (row["mirror"], row["source"], row["check"], row["column"]) not in there
     ]
     over = {_place(one)[:3] for one in kept}
@@ -61,10 +71,11 @@ def found_before(
 
 def are_left(verdicts: Iterable[CheckResult]) -> bool:
     """True if some of the verdicts are faults that stay."""
-    return any(
-        one.state != PASS and one.metric.check in CHECKS and CHECKS[one.metric.check].lasting
-        for one in verdicts
-    )
+    return any(one.state != PASS and _lasts(one.metric.check) for one in verdicts)
+
+
+def _lasts(check: str) -> bool:
+    return check in CHECKS and CHECKS[check].lasting
 
 
 def _place(one: CheckResult) -> tuple[str | None, str | None, str, str | None]:
@@ -72,11 +83,13 @@ def _place(one: CheckResult) -> tuple[str | None, str | None, str, str | None]:
     return metric.mirror, metric.source, metric.check, metric.column
 
 
-def _unmended(lake: Lake, rows: list[Row], lanes: dict[tuple[str | None, str | None], set[str]]) -> list[Row]:
+def _unrepaired(
+    lake: Lake, rows: list[Row], lanes: dict[tuple[str | None, str | None], set[str]]
+) -> list[Row]:
     if not rows:
         return []
     equal = lake.ask(
-        f"""SELECT mirror, max(checked_at) AS at FROM {{checks}} WHERE "check" = '{RECONCILED}' AND state = 'pass' GROUP BY mirror"""
+        f"""SELECT mirror, max(checked_at) AS at FROM {{checks}} WHERE "check" = '{RECONCILED}' AND state = '{PASS}' GROUP BY mirror"""
     )
     decided = lake.ask(
         f"SELECT kind, subject, max(decided_at) AS at FROM {{decisions}} WHERE kind IN ('{DECODED}', '{EPOCH}', '{RESNAPSHOT}') "
@@ -84,13 +97,13 @@ def _unmended(lake: Lake, rows: list[Row], lanes: dict[tuple[str | None, str | N
     )
     compared = {row["mirror"]: row["at"] for row in equal}
 
-    def mended(row: Row) -> bool:
+    def is_repaired(row: Row) -> bool:
         mine = lanes[row["mirror"], row["source"]]
         times = [one["at"] for one in decided if one["kind"] == DECODED or one["subject"] in mine]
         times += [at for at in [compared.get(row["mirror"])] if at is not None]
         return any(at > row["checked_at"] for at in times)
 
-    return [row for row in rows if not mended(row)]
+    return [row for row in rows if not is_repaired(row)]
 
 
 def _again(row: Row, file: str) -> CheckResult:
@@ -119,9 +132,6 @@ def accept(lake: Lake, subject: str, why: str) -> list[str]:
     Raises:
         IngestError: it has none.
     """
-    faults = [row["check"] for row in lake.ask(_OPEN) if subject in (row["mirror"], row["source"])]
-    if not faults:
-        raise IngestError(f"Nothing that stays was found wrong in {subject}: see `ingest quality --last`.")
     names = TABLE.arrow.names
     listed, is_subject = ", ".join(map(duck.name, names)), f"{duck.text(subject)} IN (mirror, source)"
     look = lake.ask(
@@ -131,8 +141,10 @@ def accept(lake: Lake, subject: str, why: str) -> list[str]:
     found, now = [], lake.now()
     for row in look:
         row |= {"run": lake.run, "checked_at": now}
-        if row["check"] in faults:
+        if row["state"] in (FAIL, WARN) and _lasts(row["check"]):
             found.append(row["detail"] or explained(row["check"], row["observed"], None))
             row |= {"state": PASS, "detail": f"{why}: {found[-1]}"[:MAX_DETAIL]}
+    if not found:
+        raise IngestError(f"Nothing that stays was found wrong in {subject}: see `ingest quality --last`.")
     lake.append_unguarded([tuple(row[name] for name in names) for row in look], TABLE)
     return found

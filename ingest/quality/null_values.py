@@ -16,7 +16,7 @@ from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import Metric
-from ingest.quality.messages import SentMessages
+from ingest.quality.sent_messages import SentMessages
 from ingest.quality.subjects import Booked
 
 _PLACE = 'source, topic, "partition", "offset"'

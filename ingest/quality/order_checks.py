@@ -157,10 +157,15 @@ def _doubts(
         yield Metric("mixed_topics", topics, subject.name, detail=detail, limit=1)
 
 
-def _epoch(lake: Lake, lane: CheckedLane, batch: int | None = None) -> str:
-    """The command that begins an epoch with a re-snapshot of a table, in a batch or else in the next one to come."""
-    number = lake.decoded() + 1 if batch is None else batch
-    return f"`ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch {number} --resnapshot {lane.table}`"
+def _epoch(lake: Lake, lane: CheckedLane, batch: int | None = None, places: str = "") -> str:
+    """The command that begins an epoch with a re-snapshot of a table: at places, in a batch, or in the next one to come."""
+    where = places or f"--from-batch {lake.decoded() + 1 if batch is None else batch}"
+    return f"`ingest epoch {lake.pipeline.file.name} {lane.source} {where} --resnapshot {lane.table}`"
+
+
+def _from(streams: Iterable[Mapping[str, Any]]) -> str:
+    """The first messages of some streams, as options of `ingest epoch`."""
+    return " ".join(f"--from {row['topic']}/{row['part']}/{row['first']}" for row in streams)
 
 
 def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableId], list[Mapping[str, Any]]]:
@@ -378,19 +383,17 @@ def _loaded_in_vain(
     )
     if streams:
         first = streams[0]["batch"]
-        command = _epoch(lake, lane, first)
+        places = ""
         if first in {
             row["batch"] for row in clears
         }:  # it must begin after the statement, in the middle of the batch
             begun = [row for row in streams if row["batch"] == first]
-            places = begun[:1] if source.kind == "files" else begun
-            where = " ".join(f"--from {row['topic']}/{row['part']}/{row['first']}" for row in places)
-            command = command.replace(f"--from-batch {first}", where)
+            places = _from(begun[:1] if source.kind == "files" else begun)
         n = sum(row["n"] for row in streams)
         detail = (
             f"{n} rows of {lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
             "the mirror: rows of a full load have no position, so they stand before all statements. To let them win, "
-            f"{command}, and when the load has come to its end, the command again with --complete"
+            f"{_epoch(lake, lane, first, places)}, and when the load has come to its end, the command again with --complete"
         )
         yield Metric("re_reads_ignored", n, subject.name, detail=detail)
 
@@ -499,7 +502,7 @@ def _first_of_each_stream(lake: Lake, source: Source, since: int) -> str:
         f"""WITH {newest} SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first
         FROM ({doubtful}) AS c GROUP BY topic, coalesce("partition", 0) ORDER BY topic, part"""
     )
-    return " ".join(f"--from {row['topic']}/{row['part']}/{row['first']}" for row in found)
+    return _from(found)
 
 
 # --- what may belong elsewhere ----------------------------------------------------------------------

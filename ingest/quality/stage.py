@@ -103,7 +103,7 @@ def check(
     if others := (found.since > 0 or only is not None) and lasting.may_be_open(lake):
         sources = {one.source for one in found.metrics if one.source is not None}
         known, others = lasting.found_before(lake, found.subjects, sources, checked.verdicts)
-        checked.verdicts = known if found.since > 0 else checked.verdicts  # else everything was judged anew
+        checked.verdicts = known if found.since > 0 else checked.verdicts  # else everything was judged again
     checked.open = others or lasting.are_left(checked.verdicts)
     checked.verdicts += expected(lake, [one for one in found.subjects if not one.damage], found.since, tell)
     keep(lake, checked)

@@ -16,7 +16,7 @@ from ingest.errors import counted
 from ingest.lake import condensed, duck
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
-from ingest.quality.messages import SentMessages
+from ingest.quality.sent_messages import SentMessages
 from ingest.quality.subjects import Booked
 
 SPAN = 20  # batches over which the parts of one transaction may be spread
