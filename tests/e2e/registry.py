@@ -1,4 +1,7 @@
-"""A stand-in for a schema registry, from memory: Confluent's answers to those who look up and who register."""
+"""A stand-in for a schema registry, from memory: Confluent's answers to those who look up and who register.
+
+And a Debezium event as its schemas describe it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,45 @@ from types import TracebackType
 from typing import Any, Self
 
 import fastavro
+
+PLANT: dict[str, Any] = {
+    "type": "record", "name": "Value", "namespace": "garden.plants",
+    "fields": [{"name": "id", "type": "long"}, {"name": "height", "type": ["null", "int"]}],
+}  # fmt: skip
+SOURCE: dict[str, Any] = {
+    "type": "record", "name": "Source", "namespace": "garden",
+    "fields": [
+        {"name": name, "type": type_}
+        for name, type_ in {
+            "connector": "string", "db": "string", "table": "string", "file": "string", "pos": "long",
+            "row": "int", "ts_ms": "long", "snapshot": "string", "server_id": "long",
+        }.items()
+    ],
+}  # fmt: skip
+ENVELOPE: dict[str, Any] = {
+    "type": "record", "name": "Envelope", "namespace": "garden.plants",
+    "fields": [
+        {"name": "before", "type": ["null", PLANT]},
+        {"name": "after", "type": ["null", "garden.plants.Value"]},
+        {"name": "source", "type": SOURCE},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}  # fmt: skip
+KEY: dict[str, Any] = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+
+
+def plant_event(key: int, height: int, op: str, place: int) -> dict[str, Any]:
+    """One Debezium event as a value of `ENVELOPE`."""
+    source = {
+        "connector": "mysql", "db": "garden", "table": "plants", "file": "binlog.000001", "pos": place,
+        "row": 0, "ts_ms": 1_700_000_000_000, "snapshot": "false", "server_id": 7,
+    }  # fmt: skip
+    row = {"id": key, "height": height}
+    return {
+        "before": row if op == "d" else None, "after": None if op == "d" else row,
+        "source": source, "op": op, "ts_ms": 1_700_000_000_001,
+    }  # fmt: skip
 
 
 class Registry:

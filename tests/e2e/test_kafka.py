@@ -16,6 +16,7 @@ from ingest.bronze.positions import Positions
 from ingest.config import load
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from tests.e2e.registry import ENVELOPE, KEY, plant_event
 from tests.e2e.topics import Sent
 from tests.timing import until
 
@@ -303,46 +304,6 @@ def test_broker_down(spark, pipeline, topics, name):
     assert "hush" not in result.failures[0]
 
 
-PLANT = {
-    "type": "record", "name": "Value", "namespace": "garden.plants",
-    "fields": [{"name": "id", "type": "long"}, {"name": "height", "type": ["null", "int"]}],
-}  # fmt: skip
-SOURCE = {
-    "type": "record", "name": "Source", "namespace": "garden",
-    "fields": [
-        {"name": name, "type": type_}
-        for name, type_ in {
-            "connector": "string", "db": "string", "table": "string", "file": "string", "pos": "long",
-            "row": "int", "ts_ms": "long", "snapshot": "string", "server_id": "long",
-        }.items()
-    ],
-}  # fmt: skip
-ENVELOPE = {
-    "type": "record", "name": "Envelope", "namespace": "garden.plants",
-    "fields": [
-        {"name": "before", "type": ["null", PLANT]},
-        {"name": "after", "type": ["null", "garden.plants.Value"]},
-        {"name": "source", "type": SOURCE},
-        {"name": "op", "type": "string"},
-        {"name": "ts_ms", "type": ["null", "long"]},
-    ],
-}  # fmt: skip
-KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-
-
-def debezium(key, height, op, place):
-    """One Debezium event as a value of `ENVELOPE`."""
-    source = {
-        "connector": "mysql", "db": "garden", "table": "plants", "file": "binlog.000001", "pos": place,
-        "row": 0, "ts_ms": 1_700_000_000_000, "snapshot": "false", "server_id": 7,
-    }  # fmt: skip
-    row = {"id": key, "height": height}
-    return {
-        "before": row if op == "d" else None, "after": None if op == "d" else row,
-        "source": source, "op": op, "ts_ms": 1_700_000_000_001,
-    }  # fmt: skip
-
-
 def test_framed_avro(spark, pipeline, topics, registry, name):
     """Schemas are asked for once and kept: decoding goes on when the registry is away, new ids wait for it."""
     topics.make(name)
@@ -350,7 +311,8 @@ def test_framed_avro(spark, pipeline, topics, registry, name):
 
     def sent(number, height, op, place):
         return Sent(
-            registry.framed(value, debezium(number, height, op, place)), registry.framed(key, {"id": number})
+            registry.framed(value, plant_event(number, height, op, place)),
+            registry.framed(key, {"id": number}),
         )
 
     topics.send(name, [sent(1, 10, "c", 1), sent(2, 20, "c", 2)])
@@ -365,7 +327,7 @@ def test_framed_avro(spark, pipeline, topics, registry, name):
     assert [1, 2] == sorted(registry.asked)
 
     later = registry.add({**ENVELOPE, "doc": "a later version"})
-    topics.send(name, [Sent(registry.framed(later, debezium(3, 30, "c", 5)))])
+    topics.send(name, [Sent(registry.framed(later, plant_event(3, 30, "c", 5)))])
     down = run(spark, made, FOLD, warm)
     assert (1, 1, 0) == (down.exit_code, down.read, down.changes)
     assert "gave no answer" in down.failures[0]
@@ -380,7 +342,7 @@ def test_unknown_schema(spark, pipeline, topics, registry, name):
     """An id that the registry lacks costs its message, not the batch."""
     topics.make(name)
     value = registry.add(ENVELOPE)
-    known = registry.framed(value, debezium(1, 10, "c", 1))
+    known = registry.framed(value, plant_event(1, 10, "c", 1))
     topics.send(name, [Sent(known), Sent(b"\x00\x00\x00\x00\x63" + known[5:])])
     made = pipeline("debezium-avro", topics=[name], registry=registry.url)
     result = run(spark, made, LAND, Warm())

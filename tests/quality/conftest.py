@@ -1,13 +1,15 @@
-"""A made-up pipeline for the report: any number of tables, in every state."""
+"""A made-up pipeline for the report, with any number of tables in every state; and checks without Spark."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from ingest.change import TableId
+from ingest.lake.lake import Lake
 from ingest.quality import queries
 from ingest.quality import report_model as f
 from ingest.quality.catalogue import CHECKS
@@ -20,6 +22,12 @@ WORDS = "parcel depot courier route scan pallet invoice customer vehicle shift c
 def made() -> Callable[[int], f.Facts]:
     """Facts of a parcel service with so many tables."""
     return facts
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the folder, not Spark, whether a table is there."""
+    monkeypatch.setattr(Lake, "exists", lambda lake, name: Path(lake.path(name), "_delta_log").exists())
 
 
 def facts(tables: int) -> f.Facts:

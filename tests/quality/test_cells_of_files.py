@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -13,30 +12,18 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.config.model import MadeColumn, Source, TableRule
+from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import SchemaStep
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, Decision, Decisions
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Era, Mirror
-from ingest.order import Order, order_key
-from ingest.quality import cells
-from ingest.quality.cells import REACH, Asked, Compared, compare, metrics
+from ingest.lake.mirrors import Column, Era
+from ingest.quality.cells import REACH, metrics
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from tests.quality.shop import COLUMNS, MIRROR, ROW, TABLE, Shop, place
 
-TABLE = TableId("shop", None, "t")
-COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))
-MIRROR = Mirror(TABLE, "mirrors/shop/t", ("id",), COLUMNS)
-CHANGES = pa.schema(
-    [(name, pa.string()) for name in ("kind", "source", "database", "schema", "table", "op", "order_key")]
-    + [("batch", pa.int64()), ("partial", pa.bool_())]
-    + [(name, pa.string()) for name in ("before", "after", "types")]
-)
-ROW = pa.schema([("id", pa.int64()), ("a", pa.string()), ("n", pa.decimal128(10, 2))])
-
-
+pytestmark = pytest.mark.usefixtures("without_spark")
 REJECTS = pa.schema(
     [
         (name, pa.string())
@@ -44,103 +31,6 @@ REJECTS = pa.schema(
     ]
     + [("reason", pa.string()), ("batch", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64())]
 )
-
-
-@pytest.fixture(autouse=True)
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask the folder, not Spark, whether a table is there."""
-    monkeypatch.setattr(Lake, "exists", lambda lake, name: Path(lake.path(name), "_delta_log").exists())
-
-
-def place(at: int) -> str:
-    return order_key(Order(0, 1, (at,), 0, (1, 0, 0, at), 0))
-
-
-@dataclass(slots=True)
-class Shop:
-    """A lake with one table's changes and its mirror, written by hand."""
-
-    folder: Path
-    rule: TableRule = field(default_factory=lambda: TableRule("shop.*"))
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    steps: list[tuple[SchemaStep, int]] = field(default_factory=list)
-
-    def say(
-        self,
-        batch: int,
-        at: int,
-        op: str,
-        key: int | None,
-        *,
-        was: int | None = None,
-        partial: bool = False,
-        **cells: Any,
-    ) -> Shop:
-        """A change of a batch at a place."""
-        after = None if op in ("delete", "truncate") else {"id": str(key), **cells}
-        before = {"id": str(key if was is None else was)} if op == "delete" or was is not None else None
-        images = {name: image and json.dumps(image) for name, image in (("before", before), ("after", after))}
-        names = {
-            "kind": "change",
-            "source": "s",
-            "database": "shop",
-            "schema": None,
-            "table": "t",
-            "types": "{}",
-        }
-        self.changes.append(
-            {**names, "batch": batch, "op": op, "order_key": place(at), "partial": partial, **images}
-        )
-        return self
-
-    def check(
-        self,
-        rows: Sequence[tuple[Any, ...]],
-        since: int = 0,
-        *,
-        deep: bool = False,
-        mirror: Mirror = MIRROR,
-        limit: int = 200,
-        ever: int = 0,
-        schema: pa.Schema = ROW,
-    ) -> Compared:
-        """What is found, with the mirror's rows as given."""
-        source = Source("s", "files", "dts-canal", path="x")
-        pipeline = Pipeline("p", self.folder / "p.yaml", str(self.folder / "lake"), (source,), (self.rule,))
-        lake = Lake(cast("Any", None), pipeline)
-        values = [
-            {"id": key, "a": a, "n": None if n is None else Decimal(n)}
-            | dict(zip(schema.names[3:], more, strict=True))
-            for key, a, n, *more in rows
-        ]
-        write_deltalake(
-            lake.path("changes"),
-            pa.Table.from_pylist(self.changes, CHANGES),
-            mode="overwrite",
-            partition_by=["kind"],
-        )
-        write_deltalake(lake.path(mirror.path), pa.Table.from_pylist(values, schema), mode="overwrite")
-        new = [one for one in self.changes if one["batch"] > since]
-        old = [one["order_key"] for one in self.changes if one["batch"] <= since]
-        places = sorted(one["order_key"] for one in new)
-        count = {
-            name: sum(one["op"] == name for one in new) for name in ("delete", "truncate", "read", "insert")
-        }
-        lane = CheckedLane(
-            "s", TABLE, 9, len(new), count["read"], count["delete"], 0, count["truncate"], 0, ever or len(self.changes), 0,
-            places[0] if new else None, places[-1] if new else None, max(old, default=None), None, 1,
-            inserts=count["insert"],
-        )  # fmt: skip
-        kinds = {one.column: one.delta for one in mirror.columns}
-        subject = CheckedMirror(TABLE, mirror.path, mirror, 9, exists=True, types=kinds, lanes=[lane])
-        stated = {"s": max((batch, str(step.order)) for step, batch in self.steps)} if self.steps else {}
-        asked = Asked(lambda *_: self.steps, lambda _: limit, lambda _: deep, stated)
-        [(_, found)] = compare(lake, [subject], since, asked)
-        return found
-
-    def told(self, *args: Any, **given: Any) -> list[str]:
-        """The differences as texts."""
-        return [f"{one.key} {one.column} {one.text}" for one in self.check(*args, **given).wrong]
 
 
 @pytest.fixture
@@ -311,61 +201,6 @@ def test_an_accepted_loss_is_no_second_insert(
     (one,) = [each for each in metrics(lake, subject, found) if each.check == "insert_of_a_live_key"]
     assert keys == one.observed
     assert one.detail
-
-
-def test_a_repetition_across_batches_is_no_second_insert(tmp_path: Path) -> None:
-    """A stream that goes back in the middle of a row's life sends an insert whose like only earlier batches have."""
-    shop = Shop(tmp_path).say(1, 1, "insert", 1, a="x", n=None).say(1, 2, "delete", 1)
-    shop.say(2, 3, "insert", 1, a="y", n=None)
-    assert set() == shop.check([(1, "y", None)], since=1, ever=REACH + 1).twice
-    shop.say(2, 4, "insert", 1, a="x", n=None)
-    assert set() == shop.check([(1, "x", None)], since=1, ever=REACH + 1).twice
-    shop.say(2, 5, "insert", 1, a="z", n=None)
-    assert {(1,)} == shop.check([(1, "z", None)], since=1, ever=REACH + 1).twice
-
-
-def test_an_insert_that_meets_a_row_of_an_earlier_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two rows of the source whose key a dialect shortens seldom come in one batch; the mirror lacks one row."""
-    monkeypatch.setattr(cells, "_rows_before", lambda _lake, _since: {"shop.t": 3})
-    shop = Shop(tmp_path).say(1, 1, "insert", 1, a="x", n=None).say(1, 2, "insert", 2, a="x", n=None)
-    shop.say(1, 3, "insert", 4, a="x", n=None).say(2, 4, "delete", 4).say(2, 5, "insert", 4, a="y", n=None)
-    shop.say(2, 6, "insert", 3, a="x", n=None)
-    rows: list[Any] = [(1, "x", None), (2, "x", None), (3, "x", None), (4, "y", None)]
-    assert set() == shop.check(rows, since=1, ever=REACH + 1).twice
-    shop.say(2, 7, "insert", 2, a="x", n=None)  # a repetition
-    assert set() == shop.check(rows, since=1, ever=REACH + 1).twice
-    found = shop.say(2, 8, "insert", 1, a="y", n=None).check(
-        [(1, "y", None), *rows[1:]], since=1, ever=REACH + 1
-    )
-    assert ({(1,)}, ("1",)) == (found.twice, found.texts[(1,)])
-
-
-def test_a_row_read_in_a_later_batch_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two rows of a full load whose key a dialect shortens came in two batches, and no run said so."""
-    monkeypatch.setattr(cells, "_rows_before", lambda _lake, _since: {"shop.t": 2})
-    shop = Shop(tmp_path).say(1, 1, "read", 1, a="x", n=None).say(1, 2, "read", 2, a="x", n=None)
-    rows: list[Any] = [(1, "y", None), (2, "x", None), (3, "x", None)]
-    shop.say(2, 3, "read", 1, a="y", n=None)
-    found = shop.check(rows[:2], since=1, ever=REACH + 1)
-    assert (set(), {(1,)}) == (found.twice, found.reread)  # all that was read again: a second load, perhaps
-    shop.say(2, 4, "read", 3, a="x", n=None)
-    found = shop.check(rows, since=1, ever=REACH + 1)
-    assert ({(1,)}, set(), ("1",)) == (found.twice, found.reread, found.texts[(1,)])
-    shop.say(2, 5, "read", 2, a="x", n=None)  # unchanged: a second load
-    found = shop.check(rows, since=1, ever=REACH + 1)
-    assert (set(), {(1,)}) == (found.twice, found.reread)
-
-
-def test_a_key_of_several_rows_is_chosen_among_many(tmp_path: Path) -> None:
-    """Otherwise one of a few such keys among thousands is found by chance alone."""
-    shop = Shop(tmp_path)
-    for key in range(900):
-        shop.say(1, key, "insert", key, a="x", n=None)
-    shop.say(1, 5000, "insert", 700, a="y", n=None)
-    rows = [(key, "y" if key == 700 else "x", None) for key in range(900)]
-    assert {(700,)} == shop.check(rows, limit=5).twice
 
 
 def test_rows_that_a_condition_leaves_out_are_not_missing(tmp_path: Path) -> None:
