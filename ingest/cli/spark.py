@@ -54,7 +54,7 @@ def session_for(
 
     from ingest.lake import lock
     from ingest.spark.deferred import Deferred
-    from ingest.spark.session import can_wait, session, stop
+    from ingest.spark.session import can_wait, refuse_other_folders, session, stop
 
     warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
@@ -65,6 +65,8 @@ def session_for(
             f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka, profile=profile
         )
         lock.name_jvm()
+        if not all(one.is_stored for one in pipelines):
+            refuse_other_folders(found)
         if begun is not None:
             begun()
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.config.model import is_stored
+from ingest.config.scalars import is_file_uri
 from ingest.config.yaml_tree import Document, Where
 
 _NOT_NEEDED: tuple[tuple[object, ...], ...] = (
@@ -42,7 +43,8 @@ def _part(document: Document, where: Where) -> Where | None:
     """The part of the file to leave out for a value in it; None if questions need the value."""
     if _is_source(where, *_AS_WRITTEN):
         return where
-    if where[:1] == ("spark",) and len(where) == 2 and not is_stored(str(document.tree.get("lake", ""))):
+    lake = str(document.tree.get("lake", ""))
+    if where[:1] == ("spark",) and len(where) == 2 and (is_file_uri(lake) or not is_stored(lake)):
         return where  # a store's credentials
     for pattern in _NOT_NEEDED:
         if len(where) >= len(pattern) and all(map(_fits, where, pattern)):

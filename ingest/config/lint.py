@@ -11,7 +11,7 @@ from pathlib import Path
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import patterns, schema
-from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, Pipeline, TableRule, is_stored
+from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, Pipeline, TableRule
 from ingest.config.scalars import is_uri
 from ingest.config.yaml_tree import Document, Where, is_secret
 
@@ -50,7 +50,7 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
                 "mask_secret: ${file:/path}, whose file `openssl rand -hex 32` can make",
             )
         for where, one in _mirrors(i, rule):
-            if one.changes_of and is_stored(pipeline.lake.removeprefix("file://")):
+            if one.changes_of and pipeline.is_stored:
                 document.fault(
                     (*where, "changes_of"),
                     "changes_of: needs a lake in a file system, and this one is in a store",

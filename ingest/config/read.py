@@ -231,7 +231,7 @@ def _pipeline(
     folder, given = file.absolute().parent, _given(keys)
     name, lineage = given.pop("pipeline"), given.pop("openlineage", None)
     given.pop("bronze", None)
-    given["lake"] = scalars.whole_uri(absolute(keys.lake, folder))
+    given["lake"] = absolute(keys.lake, folder)
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
     given["tables"] = tuple(_table(document, ("tables", i), rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
@@ -294,7 +294,7 @@ def _of_mirror(document: Document, where: Where, keys: schema.AlsoKeys | schema.
 def absolute(path: str, folder: Path) -> str:
     """A path as an absolute one, taken from the pipeline file's folder; a URI as it is."""
     if scalars.is_uri(path):
-        return path
+        return scalars.whole_uri(path)
     return os.path.normpath(folder / Path(path).expanduser())
 
 

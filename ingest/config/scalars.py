@@ -41,7 +41,7 @@ _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _TABLE_PART = re.compile(r"`([^`]+)`|([^.`]+)")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
-_SHORT_FILE_URI = re.compile(r"file:/(?!/)")
+_SHORT_FILE_URI = re.compile(r"^file:/(?!/)")
 
 _BASE = re.compile(r"^class Expect\w{1,100}\(\s?(\w{1,60})", re.ASCII | re.MULTILINE)
 _FIELD = re.compile(r"^    ([a-z]\w{0,60}): (?!ClassVar)", re.ASCII | re.MULTILINE)
@@ -348,7 +348,22 @@ def mail_server(text: str) -> str:
 
 def whole_uri(text: str) -> str:
     """A URI with its ``://``, which distinguishes it from a path; a file's may lack it."""
-    return _SHORT_FILE_URI.sub("file:///", text, count=1) if text.startswith("file:") else text
+    return _SHORT_FILE_URI.sub("file:///", text, count=1)
+
+
+def place(text: str) -> str:
+    """A folder's or file's path, or its URI in a store; a ``file:`` URI is the path that it names."""
+    if not is_file_uri(text):
+        return text
+    host, _, path = whole_uri(text).removeprefix("file://").partition("/")
+    if host not in ("", "localhost") or "%" in path:
+        raise ValueError(f"{text!r} is not the URI of a local path; write the path itself, such as /srv/lake")
+    return f"/{path}"
+
+
+def is_file_uri(text: str) -> bool:
+    """True for ``file:/x``, ``file:///x`` and the like."""
+    return text.startswith("file:/")
 
 
 def is_uri(text: str) -> bool:

@@ -207,6 +207,7 @@ def _rule(*needed: str, **properties: Any) -> dict[str, Any]:
 Text = Annotated[str, *read(_filled, TEXT)]
 Name = Annotated[str, *read(scalars.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
 Format = Annotated[str, *read(_format, {"type": "string", "enum": list(formats.names())})]
+PathOrUri = Annotated[str, *read(lambda text: scalars.place(_filled(text)), TEXT)]
 Flag = Annotated[bool, *read(scalars.boolean, {"type": "boolean"})]
 Count = Annotated[int, *read(scalars.count, {"type": "integer", "minimum": 1})]
 Natural = Annotated[int, *read(scalars.natural, {"type": "integer", "minimum": 0})]
@@ -604,11 +605,15 @@ class QualityKeys(_Keys):
 
     table: Match = key("the mirrors that the entry is about, database.table")
     expect: tuple[ExpectationKeys, ...] = key("your own checks", ())
-    suite: Text | None = key("a Great Expectations suite, JSON, relative to this file; joins expect:", None)
+    suite: PathOrUri | None = key(
+        "a Great Expectations suite, JSON, relative to this file; joins expect:", None
+    )
     on: Annotated[str, *choice("mirror", "changed")] = key(
         "look at all rows, or at those that changed since the last run", "mirror"
     )
-    source_counts: Text | None = key("the source's own row counts: CSV or JSON with table and rows", None)
+    source_counts: PathOrUri | None = key(
+        "the source's own row counts: CSV or JSON with table and rows", None
+    )
     cells_checked: Natural = key(
         "how many of the keys that a batch touches are compared cell by cell with the fold of all "
         "their changes; 0 compares none, `ingest quality --deep` all",
@@ -626,7 +631,7 @@ class LineageKeys(_Keys):
     one_of = ("openlineage", "url", "file")
 
     url: Text | None = key("a service that takes them, such as http://marquez:5000", None)
-    file: Text | None = key("or a file, relative to this one, one event a line", None)
+    file: PathOrUri | None = key("or a file, relative to this one, one event a line", None)
     namespace: Text = key("the namespace of the job and of the mirrors' names", "ingest")
     api_key: Text | None = key("sent to the service as a bearer token", None)
 
@@ -689,7 +694,7 @@ class PipelineKeys(_Keys):
     """A pipeline: its sources, its lake, and what holds for its tables."""
 
     pipeline: Name = key("the pipeline's name, which the lake's tables carry")
-    lake: Text = key("the lake's folder, relative to this file, or a URI")
+    lake: PathOrUri = key("the lake's folder, relative to this file, or a URI")
     sources: Annotated[
         tuple[Annotated[SourceKeys, BeforeValidator(_with_kind)], ...],
         AfterValidator(_at_least_one),

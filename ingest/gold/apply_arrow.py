@@ -85,7 +85,7 @@ class _Target:
 def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
     """A mirror's files, or a text that says why Spark must fold it."""
     mirror, before, rule = fold.plan.mirror, fold.before, fold.plan.job.rule
-    folder = lake.path(mirror.path).removeprefix("file://")
+    folder = lake.path(mirror.path)
     lanes = tuple(_lane(mirror, *one, fold.plan.job.lanes) for one in fold.work)
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
     work = Work(
@@ -223,7 +223,7 @@ def _kept(folder: str, before: Snapshot) -> dict[str, pa.BooleanArray]:
 
 def changes_files(lake: Lake, first: int) -> list[str]:
     """The files of ``changes`` that may contain a batch or later ones."""
-    folder = lake.path(CHANGES.name).removeprefix("file://")
+    folder = lake.path(CHANGES.name)
     found = []
     for one in lake.snapshot(CHANGES.name).files:
         high = json.loads(one.stats or "{}").get("maxValues", {}).get("batch")

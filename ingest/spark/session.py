@@ -104,6 +104,19 @@ def stop(spark: SparkSession) -> None:
         spark.stop()
 
 
+def refuse_other_folders(spark: SparkSession) -> None:
+    """Raise a `SetupError` if Spark looks for a path without a scheme elsewhere than in this machine's folders."""
+    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///"
+    knows_volumes = (
+        "DATABRICKS_RUNTIME_VERSION" in os.environ
+    )  # its default is another one, and /Volumes works
+    if not default.startswith("file:") and not knows_volumes:
+        raise SetupError(
+            f"The lake is a folder, and this Spark looks for folders in {default}: give `lake:` a URI there, or write "
+            "`spark: {spark.hadoop.fs.defaultFS: 'file:///'}` in the pipeline file if every node has the folder."
+        )
+
+
 def end_java() -> None:
     """End the JVM that this process has started, if any, and wait until it is gone: no session can start afterwards.
 

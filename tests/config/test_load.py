@@ -32,15 +32,28 @@ def test_a_change_feed_needs_a_file_system(tmp_path: Path) -> None:
         loaded(tmp_path, text=GOOD.replace("./lake", "s3a://bucket/lake") + rule)
 
 
-@pytest.mark.parametrize("uri", ["s3a://bucket/lake", "file:///srv/lake", "oss://b/l", "abfss://c@a.net/l"])
+@pytest.mark.parametrize("uri", ["s3a://bucket/lake", "oss://b/l", "abfss://c@a.net/l"])
 def test_uris_stay_as_they_are(tmp_path: Path, uri: str) -> None:
     """A bucket would become a folder named after it."""
     assert uri == loaded(tmp_path, text=GOOD.replace("./lake", uri)).lake
 
 
-def test_a_lake_given_as_a_file_uri_is_not_taken_for_a_path(tmp_path: Path) -> None:
-    """Java writes file:/x for file:///x; what asks for :// would make a folder named file: and find no table there."""
-    assert "file:///srv/lake" == loaded(tmp_path, text=GOOD.replace("./lake", "file:/srv/lake")).lake
+@pytest.mark.parametrize("uri", ["file:/srv/lake", "file:///srv/lake/", "file://localhost/srv/./lake"])
+def test_a_file_uri_is_the_folder_that_it_names(tmp_path: Path, uri: str) -> None:
+    """A local lake would be taken for one in a store: read by Spark alone, its snapshots and change tables refused."""
+    counts = f"quality: [{{table: depot.bins, source_counts: '{uri}/counts.csv'}}]\n"
+    found = loaded(tmp_path, text=GOOD.replace("./lake", uri) + counts)
+    assert ("/srv/lake", False) == (found.lake, found.is_stored)
+    assert "/srv/lake/counts.csv" == found.quality[0].source_counts
+
+
+@pytest.mark.parametrize("uri", ["file://server/lake", "file:///srv/my%20lake"])
+def test_a_file_uri_that_readers_take_differently_is_refused(tmp_path: Path, uri: str) -> None:
+    """Spark and delta-rs would each make a lake of their own."""
+    with pytest.raises(
+        ConfigError, match=r"stock.yaml:2:1 'file:.* is not the URI of a local path; write the path itself"
+    ):
+        loaded(tmp_path, text=GOOD.replace("./lake", uri))
 
 
 def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:

@@ -243,6 +243,22 @@ def test_java_outlives_a_call_to_stop_but_not_python(tmp_path, how):
     assert gone(java)
 
 
+@pytest.mark.spark
+def test_folders_that_spark_looks_for_elsewhere_are_refused(spark, monkeypatch):
+    """Arrow would write the lake here and Spark read another one there, both as if it were the whole."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    usual = settings.get("fs.defaultFS")
+    session.refuse_other_folders(spark)
+    settings.set("fs.defaultFS", "hdfs://namenode:8020")
+    try:
+        with pytest.raises(SetupError, match="looks for folders in hdfs://namenode:8020: give `lake:` a URI"):
+            session.refuse_other_folders(spark)
+        monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17")
+        session.refuse_other_folders(spark)
+    finally:
+        settings.set("fs.defaultFS", usual)
+
+
 def gone(pid: int) -> bool:
     """True if the process has ended within a time that is long for any machine."""
     for _ in range(300):
