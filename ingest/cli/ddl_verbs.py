@@ -37,14 +37,17 @@ def listing(
     jars_dir: JarsDir = None,
 ) -> None:
     """Every statement that the sources sent, with what it comes to in each mirror."""
-    from ingest.gold.approval import listed, refusal
-    from ingest.gold.policy import PARTLY
+    from ingest.gold.approval import listed
 
     with looked_at(file, jars_dir) as lake:
         found = [one for one in listed(lake) if one.pending or not pending][-limit:]
-    if output_as == "json":
-        output.json([one.described() for one in found])
-        return
+    output.answer(output_as, [one.described() for one in found], lambda: _show(file, found))
+
+
+def _show(file: Path, found: list[Listed]) -> None:
+    from ingest.gold.approval import refusal
+    from ingest.gold.policy import PARTLY
+
     columns = ("id", "batch", "mirror", "state", "statement", "what it does")
     rows = [(one.statement.id, one.statement.batch, one.mirror, one.state, one.statement.text, _lines(one))
             for one in found]  # fmt: skip
@@ -86,15 +89,16 @@ def _settle(
 
     with opened(file, jars_dir, deferred=True) as lake:
         found = settle(lake, statement, verb, reason)
-    if output_as == "json":
-        output.json([{**one.described(), "decided": verb} for one in found])
-        return
-    does = "does" if verb == "approve" else "would have done"
-    columns = ("mirror", f"{verb.rstrip('e')}ed", f"what it {does}")
-    output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
-    if all(one.statement.decided == verb for one in found):
-        output.note(f"{statement} was {columns[1]} already: nothing was decided again")
-    output.follow("run", file)
+
+    def show() -> None:
+        does = "does" if verb == "approve" else "would have done"
+        columns = ("mirror", f"{verb.rstrip('e')}ed", f"what it {does}")
+        output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
+        if all(one.statement.decided == verb for one in found):
+            output.note(f"{statement} was {columns[1]} already: nothing was decided again")
+        output.follow("run", file)
+
+    output.answer(output_as, [{**one.described(), "decided": verb} for one in found], show)
 
 
 def _lines(one: Listed) -> str:

@@ -55,9 +55,12 @@ def epoch(
     if not (places or from_batch or resnapshot or complete or withdraw):
         with opened(file, jars_dir, deferred=True) as lake:
             rows = _listed(lake, source)
-        for row in rows if output_as == "table" else ():
-            row["resnapshot"] = ", ".join(f"{name} ({state})" for name, state in row["resnapshot"].items())
-        output.listing(rows, ("epoch", "from", "batch", "resnapshot"), output_as)
+        shown = [
+            row | {"resnapshot": ", ".join(f"{name} ({state})" for name, state in row["resnapshot"].items())}
+            for row in rows
+        ]
+        columns = ("epoch", "from", "batch", "resnapshot")
+        output.answer(output_as, rows, lambda: output.listing(shown, columns))
         return
     with locked(file, jars_dir, f"epoch of {source}") as lake:
         from ingest.silver.rebuild import refuse_trimmed
@@ -67,10 +70,11 @@ def epoch(
             refuse_trimmed(lake, start.first - 1, lake.decoded())
         decide(lake, source, start, resnapshot or [], reason, complete=complete, withdraw=withdraw)
         rows = carry_out(lake, source, start)
-    if rows or output_as == "json":
+    if rows:
         printed(rows, output_as)
     else:
-        output.line("the epoch begins with what lands next; nothing had to be decoded again")
+        said = "the epoch begins with what lands next; nothing had to be decoded again"
+        output.answer(output_as, rows, said)
     output.follow("run", file)
     fail_unless_done(rows)
 

@@ -89,7 +89,7 @@ def erase(
             _foresee(found, output_as)
             return
         certificate = carry_out(lake, found, lambda name, step: output.note(f"{name}: {step}"))
-    _print(certificate, output_as)
+    output.answer(output_as, asdict(certificate), lambda: _print(certificate))
 
 
 def _verify(file: Path, texts: list[str], output_as: str) -> None:
@@ -103,17 +103,17 @@ def _verify(file: Path, texts: list[str], output_as: str) -> None:
     if "" in texts:
         raise typer.BadParameter("the text is empty", param_hint="--verify")
     found = search(folder, texts)
-    if output_as == "json":
-        output.json(asdict(found))
-    else:
-        output.table(
-            ("file", "column", "text", "cells"),
-            [(one.file, one.column, one.number, one.values) for one in found.hits],
-        )
+
+    def show() -> None:
+        rows = [(one.file, one.column, one.number, one.values) for one in found.hits]
+        output.table(("file", "column", "text", "cells"), rows)
         for name in found.unread:
             output.note(f"not read: {name}")
-        said = f"{counted(len(found.hits), 'hit')} in {counted(found.files, 'file')} of {found.size} bytes"
-        output.line(said)
+        output.line(
+            f"{counted(len(found.hits), 'hit')} in {counted(found.files, 'file')} of {found.size} bytes"
+        )
+
+    output.answer(output_as, asdict(found), show)
     if found.hits or found.unread:
         raise typer.Exit(1)
 
@@ -139,7 +139,7 @@ def _planned(lake: Lake, table: str, key: list[str], where: str, reason: str, *,
 
 def _foresee(found: Erasure, output_as: str) -> None:
     messages = len({one.place for one in found.changes if one.topic is not None})
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "table": found.mirror,
         "rows": found.asked,
         "keys": len(found.keys),
@@ -149,20 +149,15 @@ def _foresee(found: Erasure, output_as: str) -> None:
         "perhaps_also": [list(one) for one in found.doubtful],
         "without_position": found.unplaced,
     }
-    if output_as == "json":
-        output.json(said)
-        return
-    output.line(
+    said = (
         f"{counted(found.asked, 'row')} of {found.mirror} under {counted(len(found.keys), 'key')} would be erased, "
         f"with {counted(len(found.changes), 'change')} in {counted(messages, 'message')}"
         + "".join(f", and from {one.mirror}" for one in found.others)
     )
+    output.answer(output_as, values, said)
 
 
-def _print(found: Certificate, output_as: str) -> None:
-    if output_as == "json":
-        output.json(asdict(found))
-        return
+def _print(found: Certificate) -> None:
     output.line(f"erasure {found.number}: {counted(found.rows, 'row')} of {found.table}")
     output.line(f"by {found.by}, from {found.started_at} to {found.completed_at}: {found.reason}")
     rows = [(name, *item) for name, counts in found.removed.items() for item in counts.items()]

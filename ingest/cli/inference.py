@@ -32,7 +32,7 @@ def infer(
     ] = None,
     table: Annotated[str | None, typer.Option(help="database.table, for messages that name none.")] = None,
     lines: Annotated[int, typer.Option(min=1, help="How many messages of each file to look at.")] = 100_000,
-    output_: Output = "table",
+    output_as: Output = "table",
 ) -> None:
     """Propose columns: for messages without types, from their values, with the evidence."""
     from ingest import infer
@@ -40,12 +40,8 @@ def infer(
     refused: list[str] = []
     seen = infer.observe(_changes(_read(file, format_, table), lines, refused))
     found = {str(each): infer.propose(columns) for each, columns in seen.items()}
-    if output_ == "json":
-        output.json(
-            [{"table": name, "columns": [each._asdict() for each in one]} for name, one in found.items()]
-        )
-    else:
-        output.line(block(found))
+    rows = [{"table": name, "columns": [each._asdict() for each in one]} for name, one in found.items()]
+    output.answer(output_as, rows, block(found))
     if refused:
         output.warning(
             f"{counted(len(refused), 'message')} could not be decoded and {'was' if len(refused) == 1 else 'were'} left out; the first: {refused[0]}"

@@ -53,14 +53,15 @@ def tables(
 
         with opened(file, jars_dir, to_look=True) as spark_lake:
             rows = [{**looking.named(rows, table), "fidelity": fidelity.described(spark_lake, table)}]
-    if output_as == "json":
-        output.json(rows)
-        return
-    columns = ("table", "state", "rows", "batch", "version", "keys", "path")
-    output.listing([{**row, "keys": ", ".join(row["keys"])} for row in rows], columns, output_as)
-    for row in rows if table else ():
-        cells = row["fidelity"]
-        output.table(tuple(cells[0]) if cells else ("column",), [tuple(one.values()) for one in cells])
+
+    def show() -> None:
+        columns = ("table", "state", "rows", "batch", "version", "keys", "path")
+        output.listing([row | {"keys": ", ".join(row["keys"])} for row in rows], columns)
+        for row in rows if table else ():
+            cells = row["fidelity"]
+            output.table(tuple(cells[0]) if cells else ("column",), [tuple(one.values()) for one in cells])
+
+    output.answer(output_as, rows, show)
 
 
 @app.command(rich_help_panel=_PANEL, cls=Watched)
@@ -93,12 +94,10 @@ def status(
             live_status.watch(lambda: looking.status(lake), watch, output_as)
             return
         found = looking.status(lake)
-    if output_as == "json":
-        output.json(found)
-    elif output_as == "prom":
+    if output_as == "prom":
         output.text(prom.text(found))
     else:
-        live_status.show(found)
+        output.answer(output_as, found, lambda: live_status.show(found))
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -139,10 +138,10 @@ def sql(
     columns, rows, lagging = _asked(file, query, limit, as_of_batch, engine, jars_dir)
     for text in lagging:
         output.warning(text)
-    if output_as == "json":
-        output.json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        output.table(columns, [[_shown(cell) for cell in row] for row in rows])
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    output.answer(
+        output_as, found, lambda: output.table(columns, [[_shown(cell) for cell in row] for row in rows])
+    )
 
 
 def _asked(
@@ -196,10 +195,6 @@ def explain(
         output.note(str(error))
         with opened(file, jars_dir, to_look=True) as spark_lake:
             story = explaining.explain(spark_lake, table, explaining.masked_key(spark_lake, table, key))
-    if output_as == "json":
-        output.json(story)
-    else:
-        for text in telling.lines(story):
-            output.line(text)
+    output.answer(output_as, story, "\n".join(telling.lines(story)))
     if not story.equal:
         raise typer.Exit(1)

@@ -158,16 +158,13 @@ def detect(
     file: File,
     lines: Annotated[int, typer.Option(min=1, help="How many messages to look at.")] = 200,
     framing: Framing = None,
-    output_: Output = "table",
+    output_as: Output = "table",
 ) -> None:
     """Name the format of a file's messages, with evidence, and what they cannot show."""
     from ingest.cli import detection
 
     verdict = detection.judge(file, *detection.sample(file, framing, lines))
-    if output_ == "json":
-        output.json(verdict)
-    else:
-        output.line(detection.in_words(verdict))
+    output.answer(output_as, verdict, detection.in_words(verdict))
     if not verdict["candidates"] or verdict["odd"]:
         raise typer.Exit(1)
 
@@ -175,19 +172,17 @@ def detect(
 @app.command(name="formats", rich_help_panel=_PANEL)
 def formats_(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All that is known of each.")] = False,
-    output_: Output = "table",
+    output_as: Output = "table",
 ) -> None:
     """List the formats: what each can say, how it is ordered, and what it loses."""
     from ingest import formats
 
     abouts = {name: formats.load(name).ABOUT for name in formats.names()}
-    if output_ == "json":
-        output.json([_described(name, about) for name, about in abouts.items()])
-    elif verbose:
-        output.line("\n\n".join(_in_full(name, about) for name, about in abouts.items()))
-    else:
-        rows = ((name, a.title, a.strength, a.images, a.keys, a.ddl) for name, a in abouts.items())
-        output.table(("format", "title", "order", "images", "keys from", "ddl from"), rows)
+    in_full = "\n\n".join(_in_full(name, about) for name, about in abouts.items())
+    columns = ("format", "title", "order", "images", "keys from", "ddl from")
+    rows = [(name, a.title, a.strength, a.images, a.keys, a.ddl) for name, a in abouts.items()]
+    found = [_described(name, about) for name, about in abouts.items()]
+    output.answer(output_as, found, in_full if verbose else lambda: output.table(columns, rows))
 
 
 def _described(name: str, about: About) -> dict[str, Any]:

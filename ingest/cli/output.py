@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -81,12 +81,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     console().print(drawn(columns, rows, title))
 
 
-def listing(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_as: str) -> None:
-    """Rows in full as JSON, or some of their columns as a table."""
+def answer(output_as: str, value: Any, shown: str | Callable[[], object]) -> None:
+    """A result in the form that was asked for: its value as JSON, else the text or whatever ``shown`` prints."""
     if output_as == "json":
-        json(rows)
+        json(value)
+    elif isinstance(shown, str):
+        line(shown)
     else:
-        table(columns, [[row[name] for name in columns] for row in rows])
+        shown()
+
+
+def listing(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_as: str = "table") -> None:
+    """Rows in full as JSON, or some of their columns as a table."""
+    answer(output_as, rows, lambda: table(columns, [[row[name] for name in columns] for row in rows]))
 
 
 def drawn(

@@ -47,7 +47,7 @@ def init(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    output_: Output = "table",
+    output_as: Output = "table",
 ) -> None:
     """Write a starter pipeline file for a source of files: its format detected, the rest as comments."""
     from ingest.cli import detection, starter
@@ -70,10 +70,8 @@ def init(
         schema_file.write_text(json.dumps(json_schema(), indent=1) + "\n", "utf-8")
     except OSError as error:
         raise ConfigError([f"{file} cannot be written: {error.strerror}"]) from None
-    if output_ == "json":
-        output.json({"file": str(file), "schema": str(schema_file)})
-    else:
-        output.line(f"wrote {file} and {schema_file}; next: {command('validate', file)}")
+    said = f"wrote {file} and {schema_file}; next: {command('validate', file)}"
+    output.answer(output_as, {"file": str(file), "schema": str(schema_file)}, said)
 
 
 def _zone(given: str | None, *, asks: bool) -> str:
@@ -105,14 +103,14 @@ def _wants_plain(given: bool | None) -> bool:
 def validate(
     files: PipelineFiles,
     show: Annotated[bool, typer.Option("--show", help="Print what is in force, secrets masked.")] = False,
-    output_: Output = "table",
+    output_as: Output = "table",
 ) -> None:
     """Check pipeline files: every fault with its line and column."""
     results = [_validated(file, show) for file in files]
-    if output_ == "json":
+    if output_as == "json":
         output.json(results)
     for result in results:
-        _report(result, output_ == "table")
+        _report(result, output_as == "table")
     if not all(result["ok"] for result in results):
         raise typer.Exit(2)
 
@@ -172,7 +170,7 @@ def _put(tree: Any, where: tuple[str | int, ...], value: str) -> None:
 
 
 @app.command(rich_help_panel=_PANEL)
-def schema(output_: Output = "json") -> None:
+def schema(output_as: Output = "json") -> None:
     """Print the JSON Schema of a pipeline file, for editors."""
     from ingest.config.schema import json_schema
 

@@ -38,16 +38,17 @@ def plan(
         output.note(f"{why} Spark is started, which takes a while.")
     with session_for(asking, jars_dir) if asking else contextlib.nullcontext() as spark:
         found = [dry_run.foresee(one, spark if one in asking else None, sample) for one in pipelines]
-    if output_as == "json":
-        output.json(found)
-    else:
-        for one in found:
-            _show(one, sample)
+    output.answer(output_as, found, lambda: _show(found, sample))
     if any(one["problems"] for one in found):
         raise typer.Exit(1)
 
 
-def _show(found: dict[str, Any], sample: int) -> None:
+def _show(plans: list[dict[str, Any]], sample: int) -> None:
+    for one in plans:
+        _show_one(one, sample)
+
+
+def _show_one(found: dict[str, Any], sample: int) -> None:
     output.line(_headline(found))
     rows = [row for source in found["sources"] for row in _reads(source)]
     if rows:

@@ -54,21 +54,13 @@ def quality(
         )
     if accept:
         faults = _accepted(file, jars_dir, accept, reason)
-        if output_as == "json":
-            output.json({"accepted": accept, "faults": faults})
-        else:
-            for fault in faults:
-                output.line(f"accepted: {fault}")
+        said = "\n".join(f"accepted: {fault}" for fault in faults)
+        output.answer(output_as, {"accepted": accept, "faults": faults}, said)
         return
     checked = _kept(file, jars_dir) if last else _checked(file, jars_dir, deep)
     wrong = {one.metric.severity for one in checked.of("error", "fail", "warn")}
-    if output_as == "json":
-        output.json({"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]})
-    else:
-        _print(checked.verdicts, every)
-        words = {"pass": "passed", "warn": "warn", "fail": "failed", "error": "could not be judged"}
-        counts = [f"{count} {words[state]}" for state, count in checked.counts().items()]
-        output.line(", ".join(counts) or "There is nothing to check yet.")
+    found = {"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]}
+    output.answer(output_as, found, lambda: _print(checked, every))
     if "error" in wrong or (wrong and fail_on == "warn"):
         raise typer.Exit(1)
 
@@ -112,7 +104,7 @@ def _kept(file: Path, jars_dir: Path | None) -> Checked:
     ])  # fmt: skip
 
 
-def _print(verdicts: list[CheckResult], every: bool) -> None:
+def _print(checked: Checked, every: bool) -> None:
     from ingest.quality.catalogue import PASS, STATES
 
     rows = [
@@ -125,11 +117,14 @@ def _print(verdicts: list[CheckResult], every: bool) -> None:
             ", ".join(one.metric.failing[:3]),
         )
         for state in STATES
-        for one in verdicts
+        for one in checked.verdicts
         if one.state == state and (every or state != PASS)
     ]
     if rows:
         output.table(("state", "subject", "check", "column", "found", "keys"), rows)
+    words = {"pass": "passed", "warn": "warn", "fail": "failed", "error": "could not be judged"}
+    counts = [f"{count} {words[state]}" for state, count in checked.counts().items()]
+    output.line(", ".join(counts) or "There is nothing to check yet.")
 
 
 def _as_json(verdict: CheckResult) -> dict[str, Any]:
@@ -164,11 +159,8 @@ def report(
         found = [
             _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
         ]
-    if output_as == "json":
-        output.json(found if len(files) > 1 else found[0])
-        return
-    for one in found:
-        output.line(f"{one['headline']} Wrote {one['file']}.")
+    said = "\n".join(f"{one['headline']} Wrote {one['file']}." for one in found)
+    output.answer(output_as, found if len(files) > 1 else found[0], said)
 
 
 def _report(lake: Tables, out: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFile, locked, looked_at, opened
-from ingest.errors import IngestError
+from ingest.errors import IngestError, counted
 
 _SHOWN = 40  # characters of a cell's text in the list
 app = typer.Typer()
@@ -43,18 +43,19 @@ def listing(
     with looked_at(file, jars_dir) as lake:
         rows = rejects.listed(lake, every=every)
     rows = rows[:limit] if limit else rows
-    if output_as == "json":
-        output.json([rejects.described(row) for row in rows])
-        return
-    output.table(
-        ("kind", "reason", "table", "column", "count", "for example", "where", "number"),
-        [
-            (*group, len(found), _example(found[0]), rejects.place_of(found[0]), found[0]["number"])
-            for group, found in rejects.grouped(rows).items()
-        ],
-    )
-    if rows:
-        output.follow("rejects", "show", file, rows[0]["number"])
+
+    def show() -> None:
+        output.table(
+            ("kind", "reason", "table", "column", "count", "for example", "where", "number"),
+            [
+                (*group, len(found), _example(found[0]), rejects.place_of(found[0]), found[0]["number"])
+                for group, found in rejects.grouped(rows).items()
+            ],
+        )
+        if rows:
+            output.follow("rejects", "show", file, rows[0]["number"])
+
+    output.answer(output_as, [rejects.described(row) for row in rows], show)
 
 
 def _example(row: Mapping[str, Any]) -> str:
@@ -75,16 +76,12 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table", jars_dir
         row = rejects.chosen(rejects.listed(lake), which, file)
         bytes_of = list(raw(lake, [row], TableId.of(row)).values())
     found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
-    if output_as == "json":
-        output.json(found)
-        return
-    for name in rejects.COLUMNS:
-        if found[name] is not None:
-            output.line(f"{name:<10} {found[name]}")
+    said = [f"{name:<10} {found[name]}" for name in rejects.COLUMNS if found[name] is not None]
     for one in bytes_of:
-        output.line(f"{'base64' if one.binary else 'message':<10} {one.text}")
+        said.append(f"{'base64' if one.binary else 'message':<10} {one.text}")
         if len(one.text) < one.length and not one.binary:
-            output.line(f"{'':<10} ... {one.length} bytes in all")
+            said.append(f"{'':<10} ... {one.length} bytes in all")
+    output.answer(output_as, found, "\n".join(said))
 
 
 @group.command()
@@ -105,10 +102,8 @@ def dismiss(
         if not row["open"]:
             raise IngestError(f"Reject {which} is closed already: it was dismissed or replayed.")
         rejects.dismiss(lake, [row], reason, decisions.user())
-    if output_as == "json":
-        output.json(rejects.described(row) | {"dismissed": reason})
-    else:
-        output.line(f"dismissed: {rejects.place_of(row)} ({row['reason']})")
+    said = f"dismissed: {rejects.place_of(row)} ({row['reason']})"
+    output.answer(output_as, rejects.described(row) | {"dismissed": reason}, said)
 
 
 @app.command(rich_help_panel="Repair")
@@ -138,11 +133,9 @@ def replay(
         result = None
         if batch is not None:
             result = running.run(lake.spark, lake.pipeline, ("silver", "gold", "quality"))
-    if output_as == "json":
-        run = None if result is None else describe(result)
-        output.json({"batch": batch, "replayed": count, "still_rejected": still, "run": run})
-    else:
-        left = f"; {still} still cannot be decoded" if still else ""
-        done = f"batch {batch} replayed {count} message{'' if count == 1 else 's'}"
-        output.line(f"{'nothing to replay' if batch is None else done}{left}")
+    left = f"; {still} still cannot be decoded" if still else ""
+    done = "nothing to replay" if batch is None else f"batch {batch} replayed {counted(count, 'message')}"
+    run = None if result is None else describe(result)
+    found = {"batch": batch, "replayed": count, "still_rejected": still, "run": run}
+    output.answer(output_as, found, f"{done}{left}")
     end(result)

@@ -23,6 +23,7 @@ from ingest.errors import IngestError, command
 
 if TYPE_CHECKING:
     from ingest.bronze.offsets import Gap
+    from ingest.config import Source
     from ingest.lake.compare import Difference
     from ingest.lake.lake import Lake
     from ingest.lake.mirrors import Mirror
@@ -158,12 +159,16 @@ def _row(name: str, state: str, batch: int, message: str, found: Difference | No
 def printed(rows: list[dict[str, Any]], output_as: str) -> None:
     """Print what a rebuild found."""
     columns = ("table", "state", "batch", "rows", "missing", "surplus", "differing", "message")
-    output.listing(rows, columns, output_as)
-    for row in rows if output_as == "table" else ():
-        for column, count in sorted(row["cells"].items()):
-            output.line(f"{row['table']}: {count} cells of {column} differed")
-        for one in row["sample"]:
-            output.line(f"{row['table']} {_shown(one)}")
+
+    def show() -> None:
+        output.listing(rows, columns)
+        for row in rows:
+            for column, count in sorted(row["cells"].items()):
+                output.line(f"{row['table']}: {count} cells of {column} differed")
+            for one in row["sample"]:
+                output.line(f"{row['table']} {_shown(one)}")
+
+    output.answer(output_as, rows, show)
 
 
 def fail_unless_done(rows: list[dict[str, Any]]) -> None:
@@ -203,12 +208,12 @@ def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = N
             decisions.append(lake, [asked])
         result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm) if stuck else None
     tried = [one for one in result.mirrors if one.state != "skipped"] if result else []
-    if output_as == "json":
-        output.json({"tried": stuck, "run": None if result is None else describe(result)})
-    elif result is None:
-        output.line("no mirror has failed or is held")
-    else:
+
+    def show() -> None:
         output.table(("table", "state", "message"), [(one.mirror, one.state, one.message) for one in tried])
+
+    found = {"tried": stuck, "run": None if result is None else describe(result)}
+    output.answer(output_as, found, show if stuck else "no mirror has failed or is held")
     end(result)
 
 
@@ -251,10 +256,7 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars
         else:
             with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
                 pauses.decide(lake, known[table], kind, reason, decisions.user())
-    if output_as == "json":
-        output.json({"table": table, "state": state})
-    else:
-        output.line(f"{table} is {state}")
+    output.answer(output_as, {"table": table, "state": state}, f"{table} is {state}")
 
 
 @app.command("accept-gap", rich_help_panel="Repair")
@@ -284,15 +286,17 @@ def accept_gap(
             raise IngestError(f"source {source}: {found.trouble}")
         gaps = _chosen(found.plan.gaps, place)
         kafka_look.accept(lake, named, gaps, last)
-    if output_as == "json":
-        output.json([{"place": str(gap.place), "loss": gap.loss} for gap in gaps])
-        return
+    accepted = [{"place": str(gap.place), "loss": gap.loss} for gap in gaps]
+    output.answer(output_as, accepted, lambda: _say_accepted(file, named, gaps))
+
+
+def _say_accepted(file: Path, source: Source, gaps: list[Gap]) -> None:
     output.table(("accepted", "because it"), [(gap.place, gap.loss) for gap in gaps])
     output.follow("run", file)
     wrong = "the rows that the lost messages changed are wrong until they are read again"
-    if named.database is None:
+    if source.database is None:
         output.note(
-            f"{wrong}: add `database:` to source {source}, and after the run compare its tables with `ingest reconcile`, "
+            f"{wrong}: add `database:` to source {source.name}, and after the run compare its tables with `ingest reconcile`, "
             "or let the source send them once more"
         )
         return

@@ -40,11 +40,9 @@ def doctor(
 
     _use(jars_dir)
     rows = list(examine(load(file) if file else None))
-    if output_as == "json":
-        output.json([asdict(row) for row in rows])
-    else:
-        columns = ("check", "state", "found", "to repair it")
-        output.table(columns, [(row.check, row.state, row.found, row.repair) for row in rows])
+    columns = ("check", "state", "found", "to repair it")
+    found = [asdict(row) for row in rows]
+    output.answer(output_as, found, lambda: output.table(columns, [tuple(row.values()) for row in found]))
     if any(row.state != "ok" for row in rows):
         raise typer.Exit(1)
 
@@ -71,10 +69,7 @@ def jars_fetch(
             output.note(
                 "this Java cannot keep a class archive: starts take some seconds longer, nothing else"
             )
-    if output_as == "json":
-        output.json([{"file": str(path)} for path in paths])
-    else:
-        output.table(("jar",), [(path,) for path in paths])
+    output.listing([{"file": str(path)} for path in paths], ("file",), output_as)
 
 
 def _use(jars_dir: Path | None) -> None:

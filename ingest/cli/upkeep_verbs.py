@@ -80,15 +80,12 @@ def maintain(
     refused = [one.refused for one in done if one.refused]
     for text in refused:
         output.error(text)
-    _show(done, output_as)
+    output.answer(output_as, [asdict(one) for one in done], lambda: _show(done))
     if refused:
         raise typer.Exit(1)
 
 
-def _show(done: Sequence[Kept], output_as: str) -> None:
-    if output_as == "json":
-        output.json([asdict(one) for one in done])
-        return
+def _show(done: Sequence[Kept]) -> None:
     columns = (
         "table",
         "small files",

@@ -58,19 +58,15 @@ def wait(
                 break
             time.sleep(pause)
     until = "no known time" if one.until is None else f"{one.until.isoformat()}Z"
-    if output_as == "json":
-        output.json(
-            {
-                "reached": reached,
-                "until": f"{wanted.isoformat()}Z",
-                "complete_until": None if one.until is None else until,
-                "complete_by": one.by or None,
-                "complete_reason": one.reason,
-                "tables": sorted(chosen),
-            }
-        )
-    else:
-        output.line(f"complete until {until} ({one.reason})")
+    found = {
+        "reached": reached,
+        "until": f"{wanted.isoformat()}Z",
+        "complete_until": None if one.until is None else until,
+        "complete_by": one.by or None,
+        "complete_reason": one.reason,
+        "tables": sorted(chosen),
+    }
+    output.answer(output_as, found, f"complete until {until} ({one.reason})")
     if code:
         raise typer.Exit(code)
 
