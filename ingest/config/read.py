@@ -239,7 +239,7 @@ def _pipeline(
     if keys.bronze and keys.bronze.seal:
         given["seal"] = Sealing(**_given(keys.bronze.seal))
     if lineage:
-        places = {"file": absolute(str(lineage.file), folder)} if lineage.file else {}
+        places = {"file": absolute(lineage.file, folder)} if lineage.file else {}
         given["lineage"] = Lineage(**(_given(lineage) | places))
     return Pipeline(name=name, file=file.absolute(), **given)
 
@@ -261,7 +261,7 @@ def _table(document: Document, where: Where, keys: schema.TableKeys) -> TableRul
 
 def _of_mirror(document: Document, where: Where, keys: schema.AlsoKeys | schema.TableKeys) -> dict[str, Any]:
     """A mirror's keys, with what becomes of columns apart from their types, and with the places of the rules."""
-    given, columns, made = _given(keys), _plain(keys.columns), _plain(keys.made)
+    given, columns, made = _given(keys), keys.columns, keys.made
     given.pop("deletes")
     for part, name in (("columns", "type"), ("names", "rename")):
         given[part] = {
@@ -300,7 +300,7 @@ def absolute(path: str, folder: Path) -> str:
 
 def _source(keys: schema.FileKeys | schema.KafkaKeys, folder: Path) -> Source:
     given = _given(keys)
-    given["options"] = _options(keys.options, str(keys.format))
+    given["options"] = _options(keys.options, keys.format)
     if keys.database is not None:
         given["database"] = Database(**_given(keys.database))
     if isinstance(keys, schema.FileKeys):
@@ -309,7 +309,7 @@ def _source(keys: schema.FileKeys | schema.KafkaKeys, folder: Path) -> Source:
 
 
 def _options(keys: schema.OptionKeys, format_: str) -> Options:
-    given = {name: _plain(getattr(keys, name)) for name in _STANDARD_OPTIONS}
+    given = {name: getattr(keys, name) for name in _STANDARD_OPTIONS}
     if "order_by" not in keys.model_fields_set:
         given["order_by"] = formats.load(format_).ABOUT.order_by
     return Options(**given, extra={key: str(value) for key, value in (keys.model_extra or {}).items()})
@@ -317,28 +317,14 @@ def _options(keys: schema.OptionKeys, format_: str) -> Options:
 
 def _given(keys: BaseModel) -> dict[str, Any]:
     """The keys that have a value, by name."""
-    found = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in keys if value is not None}
 
 
 def _quality(keys: schema.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
     given = _given(keys)
     given.pop("suite", None)
-    own = [
-        Expectation(str(one.type), _plain(one.model_extra or {}), str(one.severity)) for one in keys.expect
-    ]
+    own = [Expectation(one.type, one.model_extra or {}, one.severity) for one in keys.expect]
     given["expect"] = (*own, *listed)
     if keys.source_counts:
-        given["source_counts"] = absolute(str(keys.source_counts), folder)
+        given["source_counts"] = absolute(keys.source_counts, folder)
     return QualityRule(**given)
-
-
-def _plain(value: Any) -> Any:
-    """Text without its place in the file: encoders take `str` itself only."""
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(map(_plain, value))
-    return value

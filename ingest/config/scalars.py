@@ -65,7 +65,7 @@ def expectation(text: str) -> str:
         )
     if (known := _expectations()) and text not in known:
         raise ValueError(f"Great Expectations has no {text}{nearest(text, known)}")
-    return str(text)
+    return text
 
 
 def refuse_arguments(kind: str, given: Iterable[str]) -> None:
@@ -212,13 +212,13 @@ def mask_secret(text: str) -> str:
             f"the secret is shorter than {LEAST_SECRET} characters and could be guessed; "
             "make one with `openssl rand -hex 32`"
         )
-    return str(text)
+    return text
 
 
 def master_key(text: str) -> str:
     """The key that wraps others: 32 bytes, in hex or base64."""
     key_bytes(text)
-    return str(text)
+    return text
 
 
 def key_bytes(text: str) -> bytes:
@@ -335,7 +335,7 @@ def web_address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write an address such as https://hooks.example.com/...")  # it may be a secret
-    return str(text)
+    return text
 
 
 def mail_server(text: str) -> str:
@@ -343,7 +343,7 @@ def mail_server(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise ValueError("write the mail server as smtp://host:25 or smtps://user:password@host:465")
-    return str(text)
+    return text
 
 
 def whole_uri(text: str) -> str:

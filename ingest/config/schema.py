@@ -37,7 +37,7 @@ def read(reader: Callable[[str], Any], schema: dict[str, Any]) -> tuple[PlainVal
     def validate(value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"a single value belongs here, not {_kind(value)}")
-        return reader(value)
+        return reader(str(value))  # without what YAML takes it for: encoders take `str` itself only
 
     return tree(validate, schema)
 
@@ -61,14 +61,14 @@ def choice(*known: str) -> tuple[PlainValidator, WithJsonSchema]:
 def _filled(text: str) -> str:
     if not text.strip():
         raise ValueError("a value belongs here; the text is empty")
-    return str(text)
+    return text
 
 
 def _format(text: str) -> str:
     if text not in formats.names():
         hint = scalars.nearest(text, formats.names()) or "; `ingest formats` lists them"
         raise ValueError(f"{text!r} is not a format{hint}")
-    return str(text)
+    return text
 
 
 def _texts(value: Any) -> Any:
@@ -110,7 +110,7 @@ def _pattern(text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise ValueError(f"{text!r} is not a regular expression: {error}") from None
-    return str(text)
+    return text
 
 
 def _match(text: str) -> str:
@@ -125,7 +125,7 @@ def _match(text: str) -> str:
                 _pattern(one)
     elif text != "*" and not (len(parts) <= 3 and all(parts)):
         raise ValueError(f"{text!r} matches no table; write database.table, with * for any part")
-    return str(text)
+    return text
 
 
 def _start(value: Any) -> Any:
@@ -157,7 +157,9 @@ def _offsets(topic: str, offsets: Any) -> dict[int, int]:
 def _column(value: Any) -> dict[str, str]:
     """What becomes of one column, as a map: ``type``, ``rename``, ``exclude`` or ``include`` alone, or what makes it."""
     if isinstance(value, str):
-        return {str(value): ""} if value in ("exclude", "include") else {"type": scalars.of_column(value)}
+        return (
+            {str(value): ""} if value in ("exclude", "include") else {"type": scalars.of_column(str(value))}
+        )
     if not isinstance(value, dict) or not value:
         raise ValueError(f"write a type, exclude, include, or {{type: ..., rename: ...}}, not {_kind(value)}")
     readers: dict[str, Callable[[str], str]] = {
@@ -169,7 +171,7 @@ def _column(value: Any) -> dict[str, str]:
     }
     if odd := [name for name in value if name not in readers]:
         raise ValueError(f"the key {odd[0]!r} is unknown here{scalars.nearest(odd[0], readers)}")
-    found = {name: readers[name](str(text)) for name, text in _settings(value).items()}
+    found = {name: readers[name](text) for name, text in _settings(value).items()}
     making = [name for name in found if name in MAKING]
     if making and (lost := [name for name in found if name != making[0] and (name, making[0]) not in _TYPED]):
         raise ValueError(f"{making[0]} and {lost[0]} cannot be in one rule")
@@ -205,9 +207,9 @@ def _rule(*needed: str, **properties: Any) -> dict[str, Any]:
 
 
 Text = Annotated[str, *read(_filled, TEXT)]
+PathOrUri = Annotated[str, *read(lambda text: scalars.place(_filled(text)), TEXT)]
 Name = Annotated[str, *read(scalars.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
 Format = Annotated[str, *read(_format, {"type": "string", "enum": list(formats.names())})]
-PathOrUri = Annotated[str, *read(lambda text: scalars.place(_filled(text)), TEXT)]
 Flag = Annotated[bool, *read(scalars.boolean, {"type": "boolean"})]
 Count = Annotated[int, *read(scalars.count, {"type": "integer", "minimum": 1})]
 Natural = Annotated[int, *read(scalars.natural, {"type": "integer", "minimum": 0})]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from ingest.change import TableHints, TableId
-from ingest.config import Expectation, QualityRule, Source, TableRule
+from ingest.config import Expectation, Pipeline, QualityRule, Source, TableRule, schema
+from ingest.config.lint import leaves
+from ingest.config.model import AlertTarget, Database, Lineage
 from ingest.errors import ConfigError
 from tests.config.stock import GOOD, KAFKA, loaded
 
@@ -61,6 +66,52 @@ def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
     source = loaded(tmp_path).sources[0]
     expected = Source(name="bins", kind="files", format="canal", path=source.path)
     assert expected == source
+
+
+@pytest.mark.parametrize(
+    ("keys", "meaning"),
+    [
+        (schema.PipelineKeys, Pipeline), (schema.FileKeys, Source), (schema.KafkaKeys, Source), (schema.TableKeys, TableRule),
+        (schema.QualityKeys, QualityRule), (schema.DatabaseKeys, Database), (schema.LineageKeys, Lineage),
+        (schema.AlertKeys, AlertTarget),
+    ],
+)  # fmt: skip
+def test_a_key_that_is_left_out_means_what_its_class_says(keys: type[BaseModel], meaning: Any) -> None:
+    """A default is written in both: if the two differ, a file and a class made in Python mean different things."""
+    own = {one.name: one.default for one in fields(meaning) if one.default is not MISSING}
+    own |= {one.name: one.default_factory() for one in fields(meaning) if one.default_factory is not MISSING}
+    read = {name: key.default for name, key in keys.model_fields.items() if not key.is_required()}
+    both = {name for name, value in read.items() if value is not None and name in own} - {"options"}
+    assert both
+    assert {name: own[name] for name in both} == {name: read[name] for name in both}
+
+
+def test_texts_are_plain(tmp_path: Path) -> None:
+    """An unquoted text knows what YAML takes it for, and encoders refuse such a text."""
+    more = """    options: {timezone: UTC, binary: hex, order_by: arrival, table: {bins: w.bin}}
+    framing: lines
+    storage: {endpoint: here}
+    database: {url: 'mysql://here:3306', user: me, password: hidden}
+  - {name: shelves, bootstrap_servers: 'here:9092', topics: [one, two], format: debezium, start: {one: {0: 7}}, kafka: {kafka.acks: all}}
+tables:
+  - match: w.*
+    into: all.{table}
+    keys: [no]
+    mask: {label: hmac, note: null}
+    where: size > 1
+    columns: {no: int64, at: {rename: moment, type: date}, old: exclude, double: {compute: size * 2}, from: {meta: source}}
+    cluster_by: at
+    no_key: hold
+mask_secret: 0123456789abcdef
+quality: [{table: w.bin, expect: [{type: expect_column_values_to_be_in_set, column: label, value_set: [a, b]}], thresholds: {duplicates: 5}}]
+spark: {spark.sql.x: y}
+master: local
+openlineage: {file: ./events, namespace: here}
+alerts: [{webhook: 'https://here/x', style: slack, severity: warn}]
+"""
+    found = asdict(loaded(tmp_path, more))
+    odd = [where for where, value in leaves(found) if isinstance(value, str) and type(value) is not str]
+    assert [] == odd
 
 
 def test_every_source_key_is_read(tmp_path: Path) -> None:
