@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -95,67 +95,96 @@ def why_spark(pipeline: Pipeline) -> str:
 
 def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
     """The plan of one pipeline from ``count`` messages of each source; ``spark`` is None where `why_spark` is empty."""
-    lake: Lake | LakeReader | None = None
+    lake = _lake(pipeline, spark)
+    seen = gold.of_views(lake) if lake is not None else [(view, Known()) for view in pipeline.views]
+    known = seen[0][1]
+    last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
+    sources = Sources()
+    if lake is not None and last > known.last and count:
+        sources.messages += _undecoded(lake, (known.last + 1, last), count)
+    _look(pipeline, lake, last, count, sources)
+    decoded = silver.decode(pipeline, sources.messages)
+    for one in sources.described:
+        _add_sample(one, decoded, sum(_is_of(one, *message[1:3]) for message in sources.messages))
+    if lake is not None:
+        _add_outdated(sources.described, lake, known.last)
+    tables = [
+        one
+        for view, mine in seen
+        for one in gold.foresee(view, mine, decoded.lines, decoded.statements, decoded.changes)
+    ]
+    guessed = {str(name) for line in decoded.lines for name in names(pipeline, line.table_id)}
+    return {
+        "pipeline": pipeline.name,
+        "file": str(pipeline.file),
+        "lake": pipeline.lake,
+        "lake_exists": lake is not None and lake.exists(BRONZE.name),
+        "next_batch": last + 1 if any(one["due"] for one in sources.described) else None,
+        "undecoded_batches": list(range(known.last + 1, last + 1)),
+        "sources": sources.described,
+        "tables": [_described(one, guessed) for one in tables],
+        "problems": [*_problems(lake, known.last, sources, tables)],
+        "warnings": [*_warnings(pipeline, lake, known, decoded.lines, tables)],
+    }
+
+
+def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader | None:
+    """The pipeline's lake; None if it is known to have landed nothing."""
+    lake: Lake | LakeReader
     if spark is not None:
         from ingest.lake.lake import Lake
 
         lake = Lake(spark, pipeline)
     elif has_lake(pipeline):
         lake = LakeReader(pipeline)
-    if lake is not None:
-        identity.check(lake, Seen())
-    seen = gold.of_views(lake) if lake is not None else [(view, Known()) for view in pipeline.views]
-    known = seen[0][1]
-    last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
-    sources = Sources()
-    if lake is not None and last > known.last and count:  # a sample of what is landed and waits for silver
-        for source in pipeline.sources:
-            rows = unread.landed(lake, source.name, (known.last + 1, last), count)
-            sources.messages += [(batch, source.name, *row) for batch, row in rows]
-    _look(pipeline, lake, last, count, sources)
-    decoded = silver.decode(pipeline, sources.messages)
+    else:
+        return None
+    identity.check(lake, Seen())
+    return lake
+
+
+def _problems(
+    lake: Tables | None, decoded: int, sources: Sources, tables: Iterable[Foreseen]
+) -> Iterator[str]:
+    """What would make a run fail, or hold a mirror."""
     for one in sources.described:
-        _add_sample(one, decoded, sum(_is_of(one, *message[1:3]) for message in sources.messages))
-    tables = [
-        one
-        for view, mine in seen
-        for one in gold.foresee(view, mine, decoded.lines, decoded.statements, decoded.changes)
-    ]
-    sampled = {line.table_id for line in decoded.lines}
-    seen_now = sampled | ({table for _, table in lanes.booked(lake)} if lake is not None else set())
-    guessed = {str(name) for one in sampled for name in names(pipeline, one)}
-    for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
-        described = next(one for one in sources.described if one["source"] == outdated.source)
-        described["warnings"].append(outdated.sentence(pipeline, known.last))
+        yield from (f"source {one['source']}: {text}" for text in one["problems"])
+    if lake is not None and (mixed := decoded_with.mixed_masks(lake, decoded)):
+        yield mixed
+    yield from (f"{one.mirror} would be held: {one.why}" for one in tables if one.action == HOLD)
+
+
+def _warnings(
+    pipeline: Pipeline, lake: Tables | None, known: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
+) -> Iterator[str]:
+    """What the operator should look at before the run; ``lines`` are those of the sample."""
+    seen = {line.table_id for line in lines}
+    seen |= {table for _, table in lanes.booked(lake)} if lake is not None else set()
     columns = {one.name: {each.name for each in one.columns} for one in known.mirrors.values()}
     for new in tables:
         columns.setdefault(new.mirror, set()).update(each.name for each in new.columns)
-    due = any(one["due"] for one in sources.described)
-    problems = [f"source {one['source']}: {text}" for one in sources.described for text in one["problems"]]
-    if lake is not None and (mixed := decoded_with.mixed_masks(lake, known.last)):
-        problems.append(mixed)
-    problems += [f"{one.mirror} would be held: {one.why}" for one in tables if one.action == HOLD]
-    return {
-        "pipeline": pipeline.name,
-        "file": str(pipeline.file),
-        "lake": pipeline.lake,
-        "lake_exists": lake is not None and lake.exists(BRONZE.name),
-        "next_batch": last + 1 if due else None,
-        "undecoded_batches": list(range(known.last + 1, last + 1)),
-        "sources": sources.described,
-        "tables": [_described(one, guessed) for one in tables],
-        "problems": problems,
-        "warnings": [
-            *_idle_rules(pipeline, seen_now),
-            *_idle_masks(pipeline, seen_now, columns),
-            *_idle_columns(pipeline, lake, decoded.lines),
-            *_misdated(decoded.lines),
-            *_untyped(pipeline, tables),
-        ],
-    }
+    yield from _idle_rules(pipeline, seen)
+    yield from _idle_masks(pipeline, seen, columns)
+    yield from _idle_columns(pipeline, lake, lines)
+    yield from _misdated(lines)
+    yield from _untyped(pipeline, tables)
 
 
 # --- sources ------------------------------------------------------------------------------------
+
+
+def _undecoded(lake: Lake | LakeReader, batches: tuple[int, int], count: int) -> Iterator[tuple[Any, ...]]:
+    """A sample of what is landed and waits to be decoded."""
+    for source in lake.pipeline.sources:
+        for batch, row in unread.landed(lake, source.name, batches, count):
+            yield batch, source.name, *row
+
+
+def _add_outdated(described: Iterable[dict[str, Any]], lake: Tables, last: int) -> None:
+    """Warn of batches that were decoded with other settings than their source has now."""
+    for outdated in decoded_with.outdated(lake, last):
+        source = next(one for one in described if one["source"] == outdated.source)
+        source["warnings"].append(outdated.sentence(lake.pipeline, last))
 
 
 def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, found: Sources) -> None:
@@ -371,7 +400,7 @@ def _misdated(lines: Iterable[Line]) -> Iterator[str]:
             yield f"{table}: {wrong}"
 
 
-def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:
+def _untyped(pipeline: Pipeline, tables: Iterable[Foreseen]) -> Iterator[str]:
     """New columns that become texts because no message says a type that holds their values; types belong to the entry,
     so its further mirrors are left out.
     """
