@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +24,7 @@ from ingest.result import STAGES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ingest.cli.alerts import AlertSender
     from ingest.config import Pipeline
     from ingest.result import Result
     from ingest.run import Warm
@@ -54,7 +57,8 @@ def run(
     identity.refuse_shared(pipelines)
     _look_before(pipelines, patient=pause is not None)
     if pause is None and (idle := _idle_all(pipelines, stages)) is not None:
-        _print(idle, output_as, {}, repeated=False)
+        _show(idle, output_as, repeated=False)
+        _complain(idle, {})
         return
     stop = StopRequest()
     _listen(stop)
@@ -65,7 +69,7 @@ def run(
             _listen(stop)
 
     with session_for(pipelines, jars_dir, profile, begun=listen) as spark:
-        code = _ticks(spark, pipelines, stages, select, pause, stop, output_as)
+        code = Ticks(spark, pipelines, stages, select, pause, stop, output_as).run()
     if code:
         raise typer.Exit(code)
 
@@ -142,63 +146,100 @@ def _ask_again(lost: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(lost)
 
 
-def _ticks(
-    spark: SparkSession,
-    pipelines: list[Pipeline],
-    stages: list[str],
-    select: str,
-    pause: float | None,
-    stop: StopRequest,
-    output_as: str,
-) -> int:
+def _alert_sender() -> AlertSender:
     from ingest.cli.alerts import AlertSender
-    from ingest.run import Warm
 
-    warm = {pipeline.file: Warm() for pipeline in pipelines}
-    printed: dict[str, list[str]] = {}
-    alarm = AlertSender()
-    alone = pause is None and len(pipelines) == 1
-    code, first = 0, True
-    while True:
-        started = time.monotonic()
-        results: list[Result] = []
-        for i, pipeline in enumerate(pipelines):
-            if stop.is_set():
-                if pause is None:
-                    output.warning(f"{pipeline.name}: it was not run.")
-                    code = max(code, 1)
-                continue
-            try:
-                if not first:
-                    current = _reread(pipeline)
-                    if current != pipeline:
-                        pipelines[i] = pipeline = current  # noqa: PLW2901 - the file as it is now
-                        warm[pipeline.file] = warm[pipeline.file].restarted()
-                results.append(_tick(spark, pipeline, stages, select, warm[pipeline.file], stop))
-                alarm.ran(spark, pipeline, results[-1].batch)
-                if len(pipelines) > 1 and (pause is None or results[-1].batch is not None):
-                    output.note(f"{_clock()} {pipeline.name}: {_verdict(results[-1])}")
-            except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
-                if stop.is_set() and not usable(spark):
-                    output.error(
-                        f"{pipeline.name}: Java was stopped, too, before the step in flight was done: run again."
-                    )
-                    return 1
-                alarm.stopped(spark, pipeline, error)
-                if alone or not usable(spark):
-                    raise
-                warm[pipeline.file] = warm[pipeline.file].restarted()
-                code = max(code, _failed(pipeline, error, patient=pause is not None))
-        code = max([code, *(result.exit_code for result in results)])
-        if pause is None and any(result.stopped for result in results):
-            code = max(code, 1)
-        _print(results, output_as, printed, repeated=pause is not None)
-        if pause is None or stop.is_set():
-            return code
-        first = False
-        stop.wait(max(0.0, pause - (time.monotonic() - started)))
-        if stop.is_set():
-            return code
+    return AlertSender()
+
+
+@dataclass(slots=True)
+class Ticks:
+    """Runs of pipelines in one session: once, or every ``pause`` seconds until ``stop``."""
+
+    spark: SparkSession
+    pipelines: list[Pipeline]
+    stages: list[str]
+    select: str
+    pause: float | None
+    stop: StopRequest
+    output_as: str
+    code: int = 0
+    warm: dict[Path, Warm] = field(default_factory=dict)
+    _alerts: AlertSender = field(default_factory=_alert_sender)
+    _printed: dict[str, list[str]] = field(default_factory=dict)  # by pipeline
+
+    def run(self) -> int:
+        """Tick until it is over; gives the exit code."""
+        again = False
+        while True:
+            started = time.monotonic()
+            found = [self._run_one(place, again=again) for place in range(len(self.pipelines))]
+            results = [one for one in found if one is not None]
+            self.code = max([self.code, *(one.exit_code for one in results)])
+            if self.pause is None and any(one.stopped for one in results):
+                self.code = max(self.code, 1)
+            _show(results, self.output_as, repeated=self.pause is not None)
+            _complain(results, self._printed)
+            if self.pause is not None and not self.stop.is_set():
+                self.stop.wait(max(0.0, self.pause - (time.monotonic() - started)))
+            if self.pause is None or self.stop.is_set():
+                return self.code
+            again = True
+
+    def _run_one(self, place: int, *, again: bool) -> Result | None:
+        """A pipeline's run in this tick; None if it was not run, or met an error."""
+        pipeline = self.pipelines[place]
+        if self.stop.is_set():
+            if self.pause is None:
+                output.warning(f"{pipeline.name}: it was not run.")
+                self.code = max(self.code, 1)
+            return None
+        try:
+            if again and (current := _reread(pipeline)) != pipeline:
+                self.pipelines[place] = pipeline = current
+                self._restart(pipeline)
+            result = self.tick(pipeline)
+            self._alerts.ran(self.spark, pipeline, result.batch)
+        except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
+            self._meet(pipeline, error)
+            return None
+        if len(self.pipelines) > 1 and (self.pause is None or result.batch is not None):
+            output.note(f"{_clock()} {pipeline.name}: {_verdict(result)}")
+        return result
+
+    def tick(self, pipeline: Pipeline) -> Result:
+        """One pipeline once, with its progress shown."""
+        from ingest import run as running
+        from ingest.cli.progress import ProgressLine
+
+        warm = self.warm.setdefault(pipeline.file, running.Warm())
+        with ProgressLine(self.spark, pipeline.name) as progress:
+            return running.run(
+                self.spark,
+                pipeline,
+                self.stages,
+                warm,
+                progress.tell,
+                select=self.select,
+                stop=self.stop.is_set,
+            )
+
+    def _restart(self, pipeline: Pipeline) -> None:
+        if pipeline.file in self.warm:
+            self.warm[pipeline.file] = self.warm[pipeline.file].restarted()
+
+    def _meet(self, pipeline: Pipeline, error: Exception) -> None:
+        """Print what ended one pipeline's run; raise it if nothing further can be run."""
+        if self.stop.is_set() and not usable(self.spark):
+            output.error(
+                f"{pipeline.name}: Java was stopped, too, before the step in flight was done: run again."
+            )
+            raise typer.Exit(1) from None
+        self._alerts.stopped(self.spark, pipeline, error)
+        if (self.pause is None and len(self.pipelines) == 1) or not usable(self.spark):
+            raise error
+        self._restart(pipeline)
+        self.code = max(self.code, _failed(pipeline, error, patient=self.pause is not None))
 
 
 def _reread(pipeline: Pipeline) -> Pipeline:
@@ -221,17 +262,6 @@ def _reread(pipeline: Pipeline) -> Pipeline:
     return current
 
 
-def _tick(
-    spark: SparkSession, pipeline: Pipeline, stages: list[str], select: str, warm: Warm, stop: StopRequest
-) -> Result:
-    """One pipeline once, with its progress shown."""
-    from ingest import run as running
-    from ingest.cli.progress import ProgressLine
-
-    with ProgressLine(spark, pipeline.name) as progress:
-        return running.run(spark, pipeline, stages, warm, progress.tell, select=select, stop=stop.is_set)
-
-
 def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
     """Print what ended one pipeline's run; between ticks a lake in use is passed over, not an error."""
     if isinstance(error, LockedError) and patient:
@@ -244,15 +274,14 @@ def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
     return 2
 
 
-def _print(results: list[Result], output_as: str, printed: dict[str, list[str]], *, repeated: bool) -> None:
-    """Print the results; of repeated runs, warnings and failures only when they change."""
-    if output_as == "json":
+def _show(results: list[Result], output_as: str, *, repeated: bool) -> None:
+    """Print the results; of repeated runs, each on a line of JSON, or those that read something."""
+    if output_as == "json" and repeated:
+        for result in results:
+            output.json_line(describe(result))
+    elif output_as == "json":
         documents = [describe(result) for result in results]
-        if repeated:
-            for document in documents:
-                output.json_line(document)
-        else:
-            output.json(documents if len(documents) != 1 else documents[0])
+        output.json(documents if len(documents) != 1 else documents[0])
     elif results and not (repeated and all(result.batch is None for result in results)):
         columns = "pipeline batch read changes DDL rejects mirrors checks seconds result".split()
         rows = [_closing_row(result) for result in results]
@@ -261,6 +290,10 @@ def _print(results: list[Result], output_as: str, printed: dict[str, list[str]],
         output.table(columns, rows)
         if files := [result.file for result in results if result.file]:
             output.follow("status", files[0])
+
+
+def _complain(results: list[Result], printed: dict[str, list[str]]) -> None:
+    """Print warnings and failures, if they are not those of the run before, by pipeline in ``printed``."""
     for result in results:
         texts = [*result.warnings, *result.failures]
         if printed.get(result.pipeline) == texts:

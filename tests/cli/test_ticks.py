@@ -38,7 +38,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
         seen: list[Any] = []
         stop, waiting = threading.Event(), list(edits)
 
-        def tick(_spark: Any, pipeline: Pipeline, *_: Any) -> Result:
+        def tick(_ticks: Any, pipeline: Pipeline) -> Result:
             seen.append(pipeline)
             return Result(pipeline.name, "run")
 
@@ -50,9 +50,9 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
             file.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
             return False
 
-        monkeypatch.setattr(run_verbs, "_tick", tick)
+        monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
         monkeypatch.setattr(stop, "wait", wait)
-        code = run_verbs._ticks(None, [load(file)], [], "", 0.1, stop, "table")  # type: ignore[arg-type]
+        code = run_verbs.Ticks(None, [load(file)], [], "", 0.1, stop, "table").run()  # type: ignore[arg-type]
         return [*seen, code]
 
     return run
@@ -117,14 +117,14 @@ def test_a_run_that_was_stopped_is_not_done(
         pipelines.append(load(file))
     stop = threading.Event()
 
-    def tick(_spark: Any, pipeline: Pipeline, *_: Any) -> Result:
+    def tick(_ticks: Any, pipeline: Pipeline) -> Result:
         stop.set()
         text = "stopped before the end of gold: the next run does the rest."
         return Result(pipeline.name, "run", batch=1, stopped="gold", warnings=[text])
 
-    monkeypatch.setattr(run_verbs, "_tick", tick)
+    monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
     monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
-    assert code == run_verbs._ticks(None, pipelines, [], "", pause, stop, "json")  # type: ignore[arg-type]
+    assert code == run_verbs.Ticks(None, pipelines, [], "", pause, stop, "json").run()  # type: ignore[arg-type]
     found = capsys.readouterr()
     assert '"state": "stopped"' in found.out or '"state":"stopped"' in found.out
     assert len(said) == found.err.count("warning: ")
@@ -142,16 +142,16 @@ def test_each_of_several_pipelines_is_told_when_it_ends(
         file.write_text(PIPELINE.replace("depot", name).replace("./lake", f"./{name}"), "utf-8")
         pipelines.append(load(file))
 
-    def tick(_spark: Any, pipeline: Pipeline, *_: Any) -> Result:
+    def tick(_ticks: Any, pipeline: Pipeline) -> Result:
         nonlocal told
         if pipeline.name == "shed":
             told = capsys.readouterr().err
             stop.set()
         return Result(pipeline.name, "run", batch=7)
 
-    monkeypatch.setattr(run_verbs, "_tick", tick)
+    monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
     monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
-    assert 0 == run_verbs._ticks(None, pipelines, [], "", pause, stop, "table")  # type: ignore[arg-type]
+    assert 0 == run_verbs.Ticks(None, pipelines, [], "", pause, stop, "table").run()  # type: ignore[arg-type]
     assert re.fullmatch(r"\d\d:\d\d:\d\d depot: done\n", told)
     head, _, first, *_ = capsys.readouterr().out.strip("\n ").splitlines()
     assert (pause is not None) == head.startswith("time")
