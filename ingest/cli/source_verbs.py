@@ -8,6 +8,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,9 +21,10 @@ from ingest.errors import IngestError, command, counted
 
 if TYPE_CHECKING:
     from ingest.change import TableId
-    from ingest.config import Pipeline
+    from ingest.config import Pipeline, Source
+    from ingest.lake.mirrors import Mirror
     from ingest.lake.tables import Tables
-    from ingest.source.reconcile import Reconciled, RowDifference
+    from ingest.source.reconciled import Reconciled, ReconcileOptions, RowDifference
     from ingest.source.snapshot import SnapshotProgress
 
 app = typer.Typer()
@@ -32,6 +35,36 @@ Parallel = Annotated[
     typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
 ]
 OfSource = Annotated[str, typer.Option(help="The source, where several have a `database:`.")]
+
+
+class _ProgressLine:
+    """A line of progress now and then."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+        self.lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        """Print a line, unless the last one is too new."""
+        with self.lock:
+            if time.monotonic() - self.last < _TELL_SECONDS:
+                return
+            self.last = time.monotonic()
+        output.note(text)
+
+    def __call__(self, progress: SnapshotProgress) -> None:
+        """Say how far a table has been read."""
+        self.say(
+            f"{progress.table}: {progress.done} of {progress.chunks} chunks, {progress.rows:,} rows, "
+            f"{progress.rate:,.0f} rows/s, {progress.left:.0f} s left"
+        )
+
+    def compared(self, progress: Reconciled) -> None:
+        """Say how far a table has been compared."""
+        self.say(
+            f"{progress.table}: {counted(progress.ranges, 'range')}, {progress.rows:,} of about "
+            f"{progress.mirror_rows:,} rows compared, {progress.equal:,} ranges equal"
+        )
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -63,8 +96,7 @@ def snapshot(
     chosen = reading.source_of(pipeline, source)
     assert chosen.database is not None
     parallel = parallel or chosen.database.connections
-    tell = _ProgressLine()
-    done = []
+    tell, done = _ProgressLine(), []
     for table in tables:
         one = reading.snapshot(
             pipeline, chosen, table, where=where, parallel=parallel, size=chunk_rows, alone=alone, tell=tell
@@ -75,8 +107,7 @@ def snapshot(
         for text in warnings:
             output.warning(text)
     output.listing(done, ("table", "rows", "chunks", "resumed", "seconds", "folder"), output_as)
-    if output_as != "json":
-        output.follow("run", file)
+    output.follow("run", file)
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -123,69 +154,96 @@ def reconcile(
     """
     from ingest.config import load
     from ingest.inspect import due as waiting
-    from ingest.inspect import status as looking
     from ingest.source import reconcile as comparing
     from ingest.source.database import named
-    from ingest.source.repair import repair as read_again
+    from ingest.source.reconciled import ReconcileOptions
     from ingest.source.snapshot import source_of
 
     pipeline = load(file)
     chosen = source_of(pipeline, source)
     assert chosen.database is not None
     pace = chosen.database.rows_per_second if rows_per_second is None else rows_per_second
-    limits = comparing.ReconcileBounds(pace, parallel or chosen.database.connections, chunk_rows)
-    found, rows, code, progress = [], [], 0, _ProgressLine()
+    options = ReconcileOptions(
+        pace, parallel or chosen.database.connections, chunk_rows, sample=sample, wait=wait, settled=settled
+    )
     with looked_at(file, None) as lake:
         wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
         if due:
             wanted = waiting.due(lake, chosen, wanted)
+        run = _Comparisons(lake, chosen, options, most=most, repairs=repair)
+        for table in wanted:
+            run.compare(table)
+    found = {"tables": [_summary(one) for one in run.done], "rows": run.rows}
+    output.answer(output_as, found, run.show)
+    raise typer.Exit(run.code)
+
+
+@dataclass(slots=True)
+class _Comparisons:
+    """Comparisons of several tables, and what came of them."""
+
+    lake: Tables
+    source: Source
+    options: ReconcileOptions
+    most: int  # rows of each kind that are listed
+    repairs: bool
+    done: list[Reconciled] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    code: int = 0
+    progress: _ProgressLine = field(default_factory=_ProgressLine)
+
+    def compare(self, table: TableId) -> None:
+        """Compare a table with each of its mirrors; one that cannot be compared is an error of its own."""
+        from ingest.inspect import status as looking
+        from ingest.source import reconcile as comparing
 
         def passed(mirror: str) -> dt.datetime | None:
-            known = looking.complete(lake).get(mirror)
+            known = looking.complete(self.lake).get(mirror)
             return known.until if known else None
 
-        for table, view in ((one, view) for one in wanted for view in comparing.views_of(lake, chosen, one)):
+        for view in comparing.views_of(self.lake, self.source, table):
             try:
                 one = comparing.reconcile(
-                    view,
-                    chosen,
-                    table,
-                    passed=passed,
-                    wait=wait,
-                    settled=settled,
-                    sample=sample,
-                    limits=limits,
-                    tell=progress.compared,
+                    view, self.source, table, self.options, passed=passed, tell=self.progress.compared
                 )
             except IngestError as error:
                 output.error(str(error) if str(table) in str(error) else f"{table}: {error}")
-                code = 2
+                self.code = 2
                 continue
-            found.append(one)
-            cause = _causes(lake, pipeline, chosen.name, one)
-            listed = [*comparing.listed(one.differences, most), *comparing.listed(one.not_judged, most)]
-            rows += [_row(pipeline, one, each, each in one.not_judged, cause) for each in listed]
-            mirror = comparing.mirror_of(view, chosen, table)
-            _keep(lake, mirror.table, one)
-            if repair and one.differences:
-                where, read, gone = read_again(
-                    pipeline, chosen, table, mirror, [each.key for each in one.differences]
-                )
-                output.note(
-                    f"{table}: {counted(read, 'row')} read again, {counted(gone, 'row')} to be deleted, in {where}"
-                )
-            code = _worse(code, 1 if one.differs else 3 if one.waiting else 0)
-    if output_as == "json":
-        output.json({"tables": [_summary(one) for one in found], "rows": rows})
-    else:
+            self.done.append(one)
+            self._list(one)
+            mirror = comparing.mirror_of(view, self.source, table)
+            _keep(self.lake, mirror.table, one)
+            if self.repairs and one.differences:
+                self._repair(one, mirror)
+            self.code = _worse(self.code, 1 if one.differs else 3 if one.waiting else 0)
+
+    def _list(self, one: Reconciled) -> None:
+        from ingest.source.reconciled import listed
+
+        cause = _causes(self.lake, self.source.name, one)
+        chosen = [*listed(one.differences, self.most), *listed(one.not_judged, self.most)]
+        file = self.lake.pipeline.file
+        self.rows += [_row(file, one, each, each in one.not_judged, cause) for each in chosen]
+
+    def _repair(self, one: Reconciled, mirror: Mirror) -> None:
+        from ingest.source.repair import repair
+
+        keys = [each.key for each in one.differences]
+        where, read, gone = repair(self.lake.pipeline, self.source, one.id, mirror, keys)
+        output.note(
+            f"{one.id}: {counted(read, 'row')} read again, {counted(gone, 'row')} to be deleted, in {where}"
+        )
+
+    def show(self) -> None:
+        """Print what came of them, and what comes next."""
         names = "table rows ranges equal missing surplus different on_the_way not_judged seconds".split()
-        if len({one.table for one in found}) < len(found):
+        if len({one.table for one in self.done}) < len(self.done):
             names.insert(1, "mirror")
-        output.listing([_summary(one) for one in found], names, "table")
-        for row in rows:
+        output.listing([_summary(one) for one in self.done], names)
+        for row in self.rows:
             output.line(_sentence(row))
-        _advise(lake, pipeline, found, repaired=repair)
-    raise typer.Exit(code)
+        _advise(self.lake, self.done, repaired=self.repairs)
 
 
 def _worse(one: int, other: int) -> int:
@@ -194,7 +252,7 @@ def _worse(one: int, other: int) -> int:
 
 
 def _summary(one: Reconciled) -> dict[str, Any]:
-    from ingest.source.reconcile import DIFFERENT, MISSING, SURPLUS
+    from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS
 
     return {
         "table": one.table, "mirror": one.mirror, "rows": one.rows, "mirror_rows": one.mirror_rows,
@@ -207,11 +265,11 @@ def _summary(one: Reconciled) -> dict[str, Any]:
 
 
 def _row(
-    pipeline: Pipeline,
+    file: Path,
     table: Reconciled,
     one: RowDifference,
     waits: bool,
-    cause: Callable[[Reconciled, RowDifference], str],
+    cause: Callable[[RowDifference], str],
 ) -> dict[str, Any]:
     dashes = ["--"] if any(text.startswith("-") for text in one.key) else []
     return {
@@ -220,8 +278,8 @@ def _row(
         "judged": not waits,
         "key": dict(zip(table.keys, one.key, strict=True)),
         "cells": {name: {"source": a, "mirror": b} for name, (a, b) in one.cells.items()},
-        "cause": "the stream has not passed this look yet" if waits else cause(table, one),
-        "explain": command("explain", pipeline.file, table.mirror, *dashes, *one.key),
+        "cause": "the stream has not passed this look yet" if waits else cause(one),
+        "explain": command("explain", file, table.mirror, *dashes, *one.key),
     }
 
 
@@ -239,18 +297,17 @@ def _shown(text: str | None) -> str:
     return "NULL" if text is None else repr(output.short(text, 60))
 
 
-def _causes(
-    lake: Tables, pipeline: Pipeline, source: str, table: Reconciled
-) -> Callable[[Reconciled, RowDifference], str]:
+def _causes(lake: Tables, source: str, table: Reconciled) -> Callable[[RowDifference], str]:
     """What makes a row differ most likely, as far as the lake's own books say."""
     from ingest.gold import approval
     from ingest.inspect import status as looking
     from ingest.lake import decisions, duck, rejects
     from ingest.lake.decisions import ACCEPT_GAP
-    from ingest.source.reconcile import SURPLUS
+    from ingest.source.reconciled import SURPLUS
 
     if not (table.differs or table.waiting):
-        return lambda _table, _one: ""
+        return lambda _one: ""
+    file = lake.pipeline.file
     state = next((one for one in looking.tables(lake) if one["table"] == table.mirror), None)
     waiting = lake.ask(
         f'SELECT kind, "database", "schema", "table", "column", count(*) AS n FROM ({rejects.open_sql(lake)}) AS o '
@@ -266,16 +323,18 @@ def _causes(
     pending = any(one.pending and one.mirror == table.mirror for one in approval.listed(lake))
     gap = any(True for _ in decisions.read(lake).of(ACCEPT_GAP, subject=source))
 
-    def cause(_table: Reconciled, one: RowDifference) -> str:
+    def cause(one: RowDifference) -> str:
         lost = [name for name, (_, mirror) in one.cells.items() if mirror is None and name in cells]
         if lost:
-            return f"a value of {lost[0]} does not fit its column: {command('rejects', pipeline.file)}"
+            return f"a value of {lost[0]} does not fit its column: {command('rejects', file)}"
         if state is not None and state["state"] != "ok":
             return f"the mirror is {state['state']}: {state['message']}"
         if pending:
-            return f"a statement waits for a decision: {command('ddl', pipeline.file)}"
+            return f"a statement waits for a decision: {command('ddl', file)}"
         if messages:
-            return f"{counted(messages, 'message')} of {source} could not be decoded: {command('rejects', pipeline.file)}"
+            return (
+                f"{counted(messages, 'message')} of {source} could not be decoded: {command('rejects', file)}"
+            )
         if gap:
             return f"messages of {source} are lost, and the gap was accepted"
         if one.kind == SURPLUS:
@@ -323,7 +382,7 @@ def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
 
 def _told(one: Reconciled) -> str:
     """The outcome in one sentence."""
-    from ingest.source.reconcile import DIFFERENT, MISSING, SURPLUS
+    from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS
 
     compared = f"{counted(one.rows, 'row')} {'' if one.keys else 'without a key '}in {'a sample of ' if one.sampled else ''}{counted(one.ranges, 'range')}"
     parts = [f"{compared} were compared with the source, {counted(one.equal, 'range')} equal"]
@@ -341,10 +400,10 @@ def _told(one: Reconciled) -> str:
     return ", ".join(parts)
 
 
-def _advise(lake: Tables, pipeline: Pipeline, found: list[Reconciled], *, repaired: bool) -> None:
+def _advise(lake: Tables, found: list[Reconciled], *, repaired: bool) -> None:
     from ingest.gold import approval
 
-    file = pipeline.file
+    pipeline, file = lake.pipeline, lake.pipeline.file
     pending = (
         {each.mirror for each in approval.listed(lake) if each.pending}
         if any(one.lacking for one in found)
@@ -385,7 +444,7 @@ def _advise(lake: Tables, pipeline: Pipeline, found: list[Reconciled], *, repair
 
 def _unkeyed(pipeline: Pipeline, one: Reconciled) -> str:
     """What differs of a table without a key, and how its mirror becomes equal."""
-    from ingest.source.reconcile import MISSING, SURPLUS
+    from ingest.source.reconciled import MISSING, SURPLUS
 
     counts = f"{one.unkeyed.get(MISSING, 0):,} of the source are not in the mirror, and {one.unkeyed.get(SURPLUS, 0):,} of the mirror not in the source"
     steps = " and ".join(
@@ -398,33 +457,3 @@ def _unkeyed(pipeline: Pipeline, one: Reconciled) -> str:
         f"{one.table} has no key, so its rows were compared by all their values: {counts}. No single row can be read again: "
         f"{steps} read the whole table, while nothing writes to it.{append}"
     )
-
-
-class _ProgressLine:
-    """A line of progress now and then."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-        self.lock = threading.Lock()
-
-    def say(self, text: str) -> None:
-        """Print a line, unless the last one is too new."""
-        with self.lock:
-            if time.monotonic() - self.last < _TELL_SECONDS:
-                return
-            self.last = time.monotonic()
-        output.note(text)
-
-    def __call__(self, progress: SnapshotProgress) -> None:
-        """Say how far a table has been read."""
-        self.say(
-            f"{progress.table}: {progress.done} of {progress.chunks} chunks, {progress.rows:,} rows, "
-            f"{progress.rate:,.0f} rows/s, {progress.left:.0f} s left"
-        )
-
-    def compared(self, progress: Reconciled) -> None:
-        """Say how far a table has been compared."""
-        self.say(
-            f"{progress.table}: {counted(progress.ranges, 'range')}, {progress.rows:,} of about "
-            f"{progress.mirror_rows:,} rows compared, {progress.equal:,} ranges equal"
-        )

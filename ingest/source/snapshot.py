@@ -128,77 +128,40 @@ def snapshot(
     Raises:
         IngestError: the table is not there, or the database failed again and again; the same command goes on.
     """
+    assert source.database is not None
+    table = named(source.database, text)
+    if not alone and not known(pipeline, source.name, table).streamed:
+        raise IngestError(
+            f"Nothing of source {source.name} has been decoded yet, so changes that happen from now on might be lost: "
+            f"start its stream and type `ingest run {pipeline.file}` first, or give --alone if there is no stream."
+        )
     progress = SnapshotProgress(text)
     for _ in range(_RESTARTS):
         try:
-            return _read(pipeline, source, text, where, parallel, size, alone, tell, progress)
+            _begun(pipeline, source, table, where, size, progress).read(parallel, progress, tell)
+            return progress
         except ChangedError as error:
             progress = SnapshotProgress(text, warnings=[*progress.warnings, f"{error} {_AGAIN}"])
             last = error
     raise IngestError(f"{last} It has changed {_RESTARTS} times: wait until its columns stay as they are.")
 
 
-def _read(
-    pipeline: Pipeline,
-    source: Source,
-    text: str,
-    where: str,
-    parallel: int,
-    size: int,
-    alone: bool,
-    tell: Callable[[SnapshotProgress], None],
-    progress: SnapshotProgress,
-) -> SnapshotProgress:
+def _begun(
+    pipeline: Pipeline, source: Source, wanted: TableId, where: str, size: int, progress: SnapshotProgress
+) -> TableReading:
+    """The reading of a table that an earlier call left, else a new one."""
     assert source.database is not None
-    found = named(source.database, text)
-    known_now = known(pipeline, source.name, found)
-    if not known_now.streamed and not alone:
-        raise IngestError(
-            f"Nothing of source {source.name} has been decoded yet, so changes that happen from now on might be lost: "
-            f"start its stream and type `ingest run {pipeline.file}` first, or give --alone if there is no stream."
-        )
+    known_now = known(pipeline, source.name, wanted)
     with connected(source.database) as (dialect, connection):
-        table = described(dialect.table(connection, found), pipeline, found, source, known_now.columns)
+        table = described(dialect.table(connection, wanted), pipeline, wanted, source, known_now.columns)
         progress.warnings += _unkeyed(dialect, connection, table, pipeline, known_now.keys)
-        here, plan = _waiting(pipeline, source, table, where, progress) or (None, None)
-        if here is None or plan is None:
-            place = place_of(pipeline, source, table.id, known_now)
-            settle(dialect, connection, table.id)
-            cut = list(bounds(dialect, connection, table, where, size))
-            plan = SnapshotPlan(table.id, where, table.shape, table.keys, place, cut)
-            here = begin(pipeline, source, plan)
-    progress.folder = str(here)
-    ranges = chunks(plan.bounds)
-    missing = [number for number in range(len(ranges)) if not _file(here, number).exists()]
-    progress.chunks, progress.done = len(ranges), len(ranges) - len(missing)
-    progress.resumed = progress.done
-    reading = TableReading(source, table, plan, here)
-    stop = threading.Event()
-
-    def one(number: int) -> None:
-        if not stop.is_set():
-            progress.add(reading.chunk(number, ranges[number], stop))
-            tell(progress)
-
-    with ThreadPoolExecutor(parallel) as pool:
-        tasks = [pool.submit(one, number) for number in missing]
-        try:
-            for done in wait(tasks, return_when=FIRST_EXCEPTION).done:
-                done.result()
-        except ChangedError:
-            stop.set()
-            close(here)  # what was read stays: the columns were these
-            raise
-        except BaseException:
-            stop.set()
-            raise
-        finally:
-            for task in tasks:
-                task.cancel()
-    if not where:
-        write(here / f"end{ingest_snapshot.SUFFIX}", iter([reading.end()]))
-    close(here)
-    return progress
+        if (waiting := _waiting(pipeline, source, table, where, progress)) is not None:
+            return TableReading(source, table, *waiting)
+        place = place_of(pipeline, source, wanted, known_now)
+        settle(dialect, connection, wanted)
+        cut = list(bounds(dialect, connection, table, where, size))
+    plan = SnapshotPlan(wanted, where, table.shape, table.keys, place, cut)
+    return TableReading(source, table, plan, begin(pipeline, source, plan))
 
 
 def described(
@@ -343,7 +306,7 @@ def begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:
 
 def _waiting(
     pipeline: Pipeline, source: Source, table: SourceTable, where: str, progress: SnapshotProgress
-) -> tuple[Path, SnapshotPlan] | None:
+) -> tuple[SnapshotPlan, Path] | None:
     """The snapshot of a table that was not read to its end, if it can still be; one of other columns ends here."""
     parent = folder(pipeline, source.name)
     for file in sorted(parent.glob(f"{_name(table.id)}-*/{_PLAN}"), reverse=True):
@@ -353,7 +316,7 @@ def _waiting(
         if (plan.table, plan.where) != (table.id, where):
             continue
         if (plan.shape, plan.keys) == (table.shape, table.keys):
-            return file.parent, plan
+            return plan, file.parent
         close(file.parent)  # else it would go on if the columns became what they were
         changed = f"{table.id} has changed since a part of it was read: {_change(plan, table)}."
         progress.warnings.append(f"{changed} {_AGAIN}")
@@ -413,6 +376,41 @@ class TableReading:
     table: SourceTable
     plan: SnapshotPlan
     here: Path
+
+    def read(
+        self, parallel: int, progress: SnapshotProgress, tell: Callable[[SnapshotProgress], None]
+    ) -> None:
+        """Read the chunks that are not there yet, and close the folder; ``tell`` is called after each."""
+        progress.folder = str(self.here)
+        ranges = chunks(self.plan.bounds)
+        missing = [number for number in range(len(ranges)) if not _file(self.here, number).exists()]
+        progress.chunks = len(ranges)
+        progress.done = progress.resumed = len(ranges) - len(missing)
+        stop = threading.Event()
+
+        def one(number: int) -> None:
+            if not stop.is_set():
+                progress.add(self.chunk(number, ranges[number], stop))
+                tell(progress)
+
+        with ThreadPoolExecutor(parallel) as pool:
+            tasks = [pool.submit(one, number) for number in missing]
+            try:
+                for done in wait(tasks, return_when=FIRST_EXCEPTION).done:
+                    done.result()
+            except ChangedError:
+                stop.set()
+                close(self.here)  # what was read stays: the columns were these
+                raise
+            except BaseException:
+                stop.set()
+                raise
+            finally:
+                for task in tasks:
+                    task.cancel()
+        if not self.plan.where:
+            write(self.here / f"end{ingest_snapshot.SUFFIX}", iter([self.end()]))
+        close(self.here)
 
     def chunk(self, number: int, chunk: Chunk, stop: threading.Event) -> int:
         """Read one chunk into its file, on a connection of its own; how many rows it has."""

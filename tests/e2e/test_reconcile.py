@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import struct
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -17,7 +18,7 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
-from ingest.source.reconcile import ReconcileBounds, Reconciled
+from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.repair import repair
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import Database
@@ -37,12 +38,18 @@ def table_of(garden: Garden, name: str) -> TableId:
     return TableId(garden.database, None, name)
 
 
-def compare(garden: Garden, name: str, **given: Any) -> Reconciled:
+def compare(
+    garden: Garden,
+    name: str,
+    passed: Callable[[str], dt.datetime | None] = lambda _mirror: None,
+    tell: Callable[[Reconciled], None] = lambda _done: None,
+    **given: Any,
+) -> Reconciled:
     """Hold a table against its mirror, the stream being settled."""
     pipeline = load(garden.file)
     return comparing.reconcile(
         LakeReader(pipeline), source_of(pipeline), table_of(garden, name),
-        **{"passed": lambda _mirror: None, "settled": True, **given},
+        ReconcileOptions(**{"settled": True, **given}), passed=passed, tell=tell,
     )  # fmt: skip
 
 
@@ -175,7 +182,7 @@ def test_planted_differences_are_found_whatever_orders_the_key(garden: Garden, k
         lake(garden), table_of(garden, "planted"), {"id": logical, "v": "string"}, ["id"],
         pa.table({"id": list(mine), "v": list(mine.values())}, schema),
     )  # fmt: skip
-    done = compare(garden, "planted", limits=ReconcileBounds(range_rows=500))
+    done = compare(garden, "planted", range_rows=500)
     assert {(str(one),) for one in planted[:10]} == {
         one.key for one in done.differences if one.kind == "different"
     }
@@ -309,7 +316,7 @@ def test_beside_writers_what_was_planted_is_found_and_nothing_is_invented(garden
             assert time.monotonic() < until, "the writers have stopped"
             time.sleep(0.05)
         done = compare(
-            garden, "bed", settled=False, passed=passed, wait=5.0, limits=ReconcileBounds(range_rows=10)
+            garden, "bed", settled=False, passed=passed, wait=5.0, range_rows=10
         )  # fmt: skip
     planted = missing | changed | cleared | swapped | blank | surplus
     assert planted == {int(one.key[0]) for one in done.differences}

@@ -20,7 +20,7 @@ from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
 from ingest.source import snapshot as reading
 from ingest.source.database import named
-from ingest.source.reconcile import ReconcileBounds, Reconciled
+from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import Database
 from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
@@ -113,8 +113,8 @@ class Cut:
         rows = pa.table(cells, pa.schema([("id", pa.int32()), ("word", pa.string())]))
         made.mirror(Path(pipeline.lake), table, {"id": "int32", "word": "string"}, ["id"], rows)
         return comparing.reconcile(
-            LakeReader(pipeline), source, table, passed=lambda _mirror: None, settled=True,
-            limits=ReconcileBounds(parallel=2, range_rows=500),
+            LakeReader(pipeline), source, table, ReconcileOptions(parallel=2, range_rows=500, settled=True),
+            passed=lambda _mirror: None,
         )  # fmt: skip
 
 

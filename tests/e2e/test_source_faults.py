@@ -15,7 +15,6 @@ from ingest.source import mysql, postgres
 from ingest.source import snapshot as reading
 from ingest.source.database import connected
 from ingest.source.known import KnownTable
-from ingest.source.reconcile import ReconcileBounds
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import PASSWORD, USER, Database
 from tests.e2e.test_reconcile import compare, lake, table_of
@@ -269,7 +268,7 @@ def test_a_table_that_changes_while_it_is_compared(garden: Garden, later: str) -
         "plot" if "DROP" in later else "got other columns while it was compared: run the same command again"
     )
     with pytest.raises(IngestError, match=said) as caught:
-        compare(garden, "plot", tell=tell, limits=ReconcileBounds(parallel=1, range_rows=10))
+        compare(garden, "plot", tell=tell, parallel=1, range_rows=10)
     assert "\n" not in str(caught.value)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
-from ingest.source.reconcile import ReconcileBounds, Reconciled
+from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import source_of
 from tests.source import made
 
@@ -60,13 +62,18 @@ class Bins:
         """An entry under `tables:`."""
         self.file.write_text(f"{self.file.read_text('utf-8')}tables: [{{{text}}}]\n", "utf-8")
 
-    def compare(self, **given: Any) -> Reconciled:
+    def compare(
+        self,
+        passed: Callable[[str], dt.datetime | None] = lambda _mirror: None,
+        tell: Callable[[Reconciled], None] = lambda _done: None,
+        **given: Any,
+    ) -> Reconciled:
         """Hold the two against each other, the stream being settled."""
         pipeline = load(self.file)
+        options = ReconcileOptions(**{"parallel": 1, "range_rows": 300, "settled": True, **given})
         return comparing.reconcile(
-            LakeReader(pipeline), source_of(pipeline), BINS,
-            **{"passed": lambda _mirror: None, "settled": True, "limits": ReconcileBounds(parallel=1, range_rows=300), **given},
-        )  # fmt: skip
+            LakeReader(pipeline), source_of(pipeline), BINS, options, passed=passed, tell=tell
+        )
 
     def type(self, *words: str) -> Result:
         """The verb on the command line."""

@@ -14,7 +14,7 @@ from ingest.formats import ingest_snapshot
 from ingest.lake.tables import LakeReader
 from ingest.source import oracle
 from ingest.source import reconcile as comparing
-from ingest.source.reconcile import ReconcileBounds, Reconciled
+from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import SnapshotProgress, snapshot, source_of
 from tests.source import made, pretend
 
@@ -128,10 +128,10 @@ class Shop:
             rows = rows.set_column(0, "ID", rows["ID"].cast(pa.decimal128(10, 0)))
         made.mirror(Path(load(self.file).lake), BINS, columns, ["ID"], rows)
 
-    def compare(self, **given: Any) -> Reconciled:
+    def compare(self) -> Reconciled:
         """Hold the two against each other, the stream being settled."""
         pipeline = load(self.file)
+        options = ReconcileOptions(parallel=1, range_rows=300, settled=True)
         return comparing.reconcile(
-            LakeReader(pipeline), source_of(pipeline), BINS,
-            **{"passed": lambda _mirror: None, "settled": True, "limits": ReconcileBounds(parallel=1, range_rows=300), **given},
-        )  # fmt: skip
+            LakeReader(pipeline), source_of(pipeline), BINS, options, passed=lambda _mirror: None
+        )

@@ -10,8 +10,7 @@ import pytest
 
 from ingest.config import load
 from ingest.errors import IngestError
-from ingest.source import reconcile as comparing
-from ingest.source.reconcile import ReconcileBounds
+from ingest.source.range_search import RangeSearch
 from tests.source import duck_source, made
 from tests.source.bins import BINS, Bins
 
@@ -93,7 +92,7 @@ def test_a_sample_looks_at_some_ranges(bins: Bins) -> None:
 def test_a_pace_is_kept(bins: Bins) -> None:
     """A comparison at full speed may be what slows the source down."""
     bins.mirror()
-    assert bins.compare(limits=ReconcileBounds(3000, 2, 300)).seconds > 6 * 300 / 3000 - 0.1
+    assert bins.compare(rows_per_second=3000, parallel=2).seconds > 6 * 300 / 3000 - 0.1
 
 
 def test_progress_is_told_after_each_range(bins: Bins) -> None:
@@ -122,16 +121,16 @@ def test_columns_that_change_meanwhile_end_the_comparison(
 ) -> None:
     """Rows read before and after a statement are not one state of the table."""
     bins.mirror()
-    real = comparing._Search._range
+    real = RangeSearch._range
 
     def once(self: Any, chunk: Any) -> None:
         real(self, chunk)
         if chunk.high is None:
             bins.write("ALTER TABLE bins ADD COLUMN late INTEGER")
 
-    monkeypatch.setattr(comparing._Search, "_range", once)
+    monkeypatch.setattr(RangeSearch, "_range", once)
     with pytest.raises(IngestError, match="got other columns while it was compared"):
-        bins.compare(limits=ReconcileBounds(parallel=1, range_rows=300))
+        bins.compare()
 
 
 def test_a_column_that_the_mirror_lacks_is_a_difference(bins: Bins) -> None:

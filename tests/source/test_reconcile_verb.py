@@ -21,7 +21,6 @@ from ingest.lake import records
 from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
 from ingest.order import Order
-from ingest.source.reconcile import ReconcileBounds
 from tests.source import duck_source
 from tests.source.bins import Bins
 
@@ -200,13 +199,12 @@ def test_a_question_that_fails_is_asked_again_and_then_ends_in_one_sentence(
         return real(connection, query)
 
     monkeypatch.setattr(duck_source, "values", values)
-    one = ReconcileBounds(parallel=1, range_rows=300)  # a file of DuckDB's is opened by one at a time
-    assert not bins.compare(limits=one).differs
+    assert not bins.compare().differs
     failures[:] = [0, 1000]
     with pytest.raises(
         IngestError, match="here:3306 failed: the query took longer than 600 seconds"
     ) as caught:
-        bins.compare(limits=one)
+        bins.compare()
     assert "\n" not in str(caught.value)
 
 

@@ -1,0 +1,159 @@
+"""The search for rows that differ: sums over ranges of the key on both sides, halved down to rows."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from random import Random
+
+from ingest.errors import IngestError
+from ingest.source.chunks import Chunk
+from ingest.source.database import quoted
+from ingest.source.reconciled import Reconciled, ReconcileOptions, RowKey
+from ingest.source.sides import ComparedTable, MirrorRow, MirrorSide, SourceSide
+
+MOST = 100_000  # rows that differ; a table with more of them is read again as a whole
+_PIECES = 32  # of a range that differs
+_FEW = 64  # rows that are fetched rather than cut again
+_SAMPLE = 20  # one range of so many
+
+
+@dataclass(slots=True)
+class RangeSearch:
+    """Down from the whole table to the keys of rows that differ."""
+
+    theirs: SourceSide
+    mine: MirrorSide
+    pair: ComparedTable
+    options: ReconcileOptions
+    done: Reconciled
+    random: Random
+    tell: Callable[[Reconciled], None]
+    found: dict[RowKey, None] = field(default_factory=dict)
+    unkeyed: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # how often in the source and the mirror, by number
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> list[RowKey]:
+        """The keys of all rows that differ."""
+        self.done.mirror_rows = self.mine.rows_count
+        if self.pair.ranged:
+            ranges = self.theirs.ranges(self.options.range_rows)
+            if self.options.sample:
+                ranges = self.random.sample(ranges, math.ceil(len(ranges) / _SAMPLE))
+            self._each(self._range, ranges)
+        else:
+            self._hashed()
+        return sorted(self.found, key=repr)
+
+    def again(self, mine: MirrorSide) -> dict[int, tuple[int, int]]:
+        """The contents that differ now; ``mine`` is the mirror of now."""
+        self.mine, self.unkeyed = mine, {}
+        self.run()
+        return self.unkeyed
+
+    def _each(self, do: Callable[[Chunk], None], ranges: Iterable[Chunk]) -> None:
+        with ThreadPoolExecutor(self.options.parallel) as pool:
+            tasks = [pool.submit(do, one) for one in ranges]
+            try:
+                for one in tasks:
+                    one.result()
+            finally:
+                for one in tasks:
+                    one.cancel()
+
+    def _range(self, chunk: Chunk) -> None:
+        theirs, mine = self.theirs.sums(chunk, "0", self.options.range_rows), self.mine.sums(chunk, "0")
+        with self._lock:
+            self.done.rows += theirs.get("0", (0, 0))[0]
+            self.done.ranges += 1
+            self.done.equal += theirs == mine
+        if theirs != mine:
+            self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
+        self.tell(self.done)
+
+    def _cut(self, chunk: Chunk, theirs: int, mine: Sequence[MirrorRow]) -> None:
+        """Look into a range that differs."""
+        if max(theirs, len(mine)) <= _FEW or not mine:
+            self._differing(self.theirs.numbers(chunk), {one.key: one.number for one in mine})
+            return
+        ends = _ends(mine)
+        if not ends:
+            self._hashed([chunk], max(theirs, len(mine)))
+            return
+        cuts = [list(mine[end - 1].order) for end in ends]
+        found = self.theirs.sums(chunk, self.theirs.pieces(cuts))
+        edges, places = [chunk.low, *cuts, chunk.high], [0, *ends, len(mine)]
+        for at in range(len(cuts) + 1):
+            rows = mine[places[at] : places[at + 1]]
+            count, total = found.get(str(at), (0, 0))
+            if (count, total) != (len(rows), sum(one.number for one in rows)):
+                self._cut(Chunk(edges[at], edges[at + 1]), count, rows)
+
+    def _hashed(self, ranges: Sequence[Chunk] = (), rows: int = 0) -> None:
+        """Rows by the MD5 of their key, first as sums and then, where these differ, one by one."""
+        top = not ranges
+        ranges = ranges or self.theirs.ranges(self.options.range_rows * 4)
+        digits = min(4, max(1, math.ceil(math.log(max(1, (rows or self.mine.rows_count) / _FEW), 16))))
+        left: dict[str, tuple[int, int]] = {}
+        lock = threading.Lock()
+
+        def add(chunk: Chunk) -> None:
+            read = self.options.range_rows * 4 if top else 0
+            for g, (count, total) in self.theirs.sums(chunk, self.theirs.key_hash(digits), read).items():
+                with lock:
+                    have = left.get(g, (0, 0))
+                    left[g] = have[0] + count, have[1] + total
+
+        if top:
+            self._each(add, ranges)
+        else:
+            add(ranges[0])
+        whole = Chunk(None, None) if top else ranges[0]
+        right = self.mine.sums(whole, self.mine.key_hash(digits))
+        wrong = sorted(g for g in {**left, **right} if left.get(g) != right.get(g))
+        if top:
+            groups = len({**left, **right})
+            self.done.rows = sum(count for count, _ in left.values())
+            self.done.ranges, self.done.equal = groups, groups - len(wrong)
+        for first in range(0, len(wrong), 500):
+            names = ", ".join(quoted(one) for one in wrong[first : first + 500])
+            if not self.pair.keys:
+                there = self.theirs.contents(f"{self.theirs.key_hash(digits)} IN ({names})")
+                here = self.mine.contents(f"{self.mine.key_hash(digits)} IN ({names})")
+                both = {one: (there.get(one, 0), here.get(one, 0)) for one in {**there, **here}}
+                self.unkeyed |= {one: (a, b) for one, (a, b) in both.items() if a != b}
+                continue
+            theirs: dict[RowKey, int | None] = {}
+            for chunk in ranges:
+                theirs |= self.theirs.numbers(chunk, f"{self.theirs.key_hash(digits)} IN ({names})")
+            self._differing(theirs, self.mine.numbers(whole, f"{self.mine.key_hash(digits)} IN ({names})"))
+
+    def _differing(self, theirs: Mapping[RowKey, int | None], mine: Mapping[RowKey, int | None]) -> None:
+        keys = [
+            key for key in {**theirs, **mine} if theirs.get(key) is None or theirs.get(key) != mine.get(key)
+        ]
+        with self._lock:
+            self.found.update(dict.fromkeys(keys))
+            if len(self.found) > MOST:
+                raise IngestError(
+                    f"More than {MOST:,} rows of {self.pair.table.id} differ from its mirror: read the table again "
+                    f"with `ingest snapshot`, and compare it then."
+                )
+
+
+def _ends(rows: Sequence[MirrorRow]) -> list[int]:
+    """Where ordered rows are cut into pieces; rows of one place stay together."""
+    step = max(1, math.ceil(len(rows) / _PIECES))
+    ends: list[int] = []
+    for first in range(step, len(rows), step):
+        end = first
+        while end < len(rows) and rows[end].order == rows[end - 1].order:
+            end += 1
+        if end < len(rows) and (not ends or end > ends[-1]):
+            ends.append(end)
+    return ends

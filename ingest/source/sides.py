@@ -1,0 +1,348 @@
+"""The two sides of a comparison: a table in its database and its mirror, asked for sums, numbers and cells of rows."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ingest.config.model import Database
+from ingest.errors import IngestError
+from ingest.lake import delta, duck, mirrors
+from ingest.lake.mirrors import Mirror
+from ingest.lake.tables import Tables, scan
+from ingest.source import digest
+from ingest.source.chunks import Chunk, beyond, bounds, chunks, condition, key_conditions, keys_of, literals
+from ingest.source.database import (
+    DatabaseError,
+    Key,
+    SourceColumn,
+    SourceDialect,
+    SourceTable,
+    clock,
+    connected,
+)
+from ingest.source.digest import ComparedColumn
+from ingest.source.reconciled import Cells, ReconcileOptions, RowKey
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_TRIES = 4
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIMESTAMP_NTZ")
+
+_Answer = TypeVar("_Answer")
+Sums = dict[Any, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTable:
+    """A table and its mirror, column by column."""
+
+    table: SourceTable
+    mirror: Mirror
+    columns: tuple[ComparedColumn, ...]
+    keys: tuple[ComparedColumn, ...]
+    ranged: tuple[tuple[SourceColumn, mirrors.Column], ...]  # the first key columns that both order alike
+    lacking: tuple[str, ...]
+    left_out: tuple[str, ...]  # columns that are not compared
+
+
+def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> ComparedTable:
+    there = lake.snapshot(mirror.path).types
+    by_name = {one.name: one for one in mirror.sent if one.column in there}
+    rule = lake.pipeline.rule(table.id)
+    masked = {name for name in by_name if rule.mask_of(name)}
+    if hidden := [name for name in mirror.keys if name in masked]:
+        raise IngestError(
+            f"{hidden[0]} is in the key of {mirror.name} and masked, so no row of it can be looked up in {table.id}."
+        )
+    there_too = [one for one in table.columns if one.name in by_name]
+    if lost := set(mirror.keys) - {one.name for one in there_too}:
+        raise IngestError(f"{table.id} has no column {min(lost)!r}, which is in the key of its mirror.")
+    own_form = {one.name for one in there_too if not one.comparable}
+    if unlike := own_form & set(mirror.keys):
+        raise IngestError(
+            f"{min(unlike)!r} is in the key of {mirror.name}, and values of its type cannot be compared here "
+            f"(docs/reading-the-source.md), so no row can be looked up in {table.id}."
+        )
+    both = {
+        one.name: digest.compared(dialect, one, by_name[one.name])
+        for one in there_too
+        if one.name not in masked | own_form
+    }
+    ranged = []
+    columns = {one.name: one for one in table.columns}
+    for name in mirror.keys:
+        mine = by_name[name]
+        if mine.delta not in _WHOLE and not mine.delta.startswith("DECIMAL") and not columns[name].by_bytes:
+            break
+        ranged.append((columns[name], mine))
+    return ComparedTable(
+        replace(table, keys=mirror.keys),
+        mirror,
+        tuple(both.values()),
+        tuple(both[name] for name in mirror.keys),
+        tuple(ranged),
+        tuple(one.name for one in table.columns if one.name not in by_name and not rule.leaves_out(one.name)),
+        tuple(
+            one.name
+            for one in (*there_too, *table.left_out)
+            if one.name in masked | own_form or one in table.left_out
+        ),
+    )
+
+
+class SourceConnections:
+    """A few connections to one database, each asked by one thread at a time, at no more than a pace."""
+
+    def __init__(self, database: Database, options: ReconcileOptions) -> None:
+        self._database = database
+        self._options = options
+        self._free: LifoQueue[tuple[ExitStack, SourceDialect, Any]] = LifoQueue()
+        self._lock = threading.Lock()
+        self._due = 0.0
+
+    def close(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._free.get_nowait()[0].close()
+
+    @contextmanager
+    def one(self) -> Iterator[tuple[SourceDialect, Any]]:
+        """A connection of this thread's for a while: closed after an error, else kept for the next."""
+        try:
+            stack, dialect, connection = self._free.get_nowait()
+        except Empty:
+            stack = ExitStack()
+            dialect, connection = stack.enter_context(connected(self._database))
+        with stack:  # turns the client's own errors into a sentence
+            yield dialect, connection
+            self._free.put((stack.pop_all(), dialect, connection))
+
+    def ask(self, query: str, rows: int = 0) -> list[tuple[Any, ...]]:
+        """The rows of a query; ``rows`` is about how many rows of the table it reads, for the pace."""
+        self._pace(rows)
+        return self.again(lambda dialect, connection: dialect.values(connection, query))
+
+    def again(self, what: Callable[[SourceDialect, Any], _Answer]) -> _Answer:
+        """What the database answers, asked again on a new connection if one breaks."""
+        for trial in range(_TRIES):
+            try:
+                with self.one() as (dialect, connection):
+                    return what(dialect, connection)
+            except DatabaseError:
+                if trial == _TRIES - 1:
+                    raise
+                self.close()  # a server that went took the others with it
+                time.sleep(2.0**trial)
+        raise AssertionError
+
+    def _pace(self, rows: int) -> None:
+        if not self._options.rows_per_second or not rows:
+            return
+        with self._lock:
+            now = time.monotonic()
+            start = max(now, self._due)
+            self._due = start + rows / self._options.rows_per_second
+        time.sleep(start - now)
+
+
+@dataclass(slots=True)
+class SourceSide:
+    """The table, by questions that move sums rather than rows."""
+
+    asking: SourceConnections
+    dialect: SourceDialect
+    pair: ComparedTable
+    fetched: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def keys(self) -> list[Key]:
+        """How the ranged columns are compared."""
+        names = tuple(column.name for column, _ in self.pair.ranged)
+        return keys_of(self.dialect, replace(self.pair.table, keys=names))
+
+    def ranges(self, size: int) -> list[Chunk]:
+        """The table in ranges of its ranged columns, or of its whole key where there is none."""
+        names = tuple(column.name for column, _ in self.pair.ranged) or self.pair.mirror.keys
+        table = replace(self.pair.table, keys=names)
+        return chunks(
+            self.asking.again(lambda dialect, connection: list(bounds(dialect, connection, table, "", size)))
+        )
+
+    def where(self, chunk: Chunk, and_: str = "") -> str:
+        """A range's WHERE, with another condition if one is given."""
+        return condition(self.keys or keys_of(self.dialect, self.pair.table), chunk, and_)
+
+    def number(self) -> str:
+        """SQL for a row's number."""
+        parts = [one.source_part for one in self.pair.columns]
+        return self.dialect.number(digest.source_text(self.dialect, parts))
+
+    def key_hash(self, digits: int) -> str:
+        """SQL for the first digits of the MD5 of a row's key, or of the row if it has none."""
+        parts = [one.source_part for one in self.pair.keys or self.pair.columns]
+        return self.dialect.md5(digest.source_text(self.dialect, parts), digits)
+
+    def sums(self, chunk: Chunk, group: str, rows: int = 0) -> Sums:
+        """Counts and sums of a range by groups."""
+        inner = f"SELECT {group} AS g, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk)}"
+        found = self.asking.ask(f"SELECT g, COUNT(*), SUM(d) FROM ({inner}) s GROUP BY g", rows)
+        return {str(g): (int(count), int(total or 0)) for g, count, total in found}
+
+    def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
+        """SQL for the number of the piece in which a row is."""
+        orders = [one.order for one in self.keys]
+        bounds_of = [beyond(orders, literals(self.keys, cut), "<", equal=True) for cut in cuts]
+        cases = [f"WHEN {bound} THEN {at}" for at, bound in enumerate(bounds_of)]
+        return f"CASE {' '.join(cases)} ELSE {len(cuts)} END" if cases else "0"
+
+    def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
+        """The rows of a range by key, as numbers."""
+        texts = ", ".join(f"{one.source} AS k{at}" for at, one in enumerate(self.pair.keys))
+        found = self.asking.ask(
+            f"SELECT {texts}, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk, where)}"
+        )
+        with self._lock:
+            self.fetched += len(found)
+        return {tuple(row[:-1]): None if row[-1] is None else int(row[-1]) for row in found}
+
+    def contents(self, where: str) -> dict[int, int]:
+        """How often each number occurs among some rows."""
+        inner = f"SELECT {self.number()} AS d FROM {self.pair.table.name} WHERE {where}"
+        found = self.asking.ask(f"SELECT d, COUNT(*) FROM ({inner}) s GROUP BY d")
+        self.fetched += len(found)
+        return {int(number): int(count) for number, count in found}
+
+    def rows(self, keys: Sequence[RowKey]) -> tuple[dict[RowKey, Cells], dict[RowKey, Cells]]:
+        """Rows by key, cell by cell: as they are compared, and as the source has them."""
+        both = [one.source for one in (*self.pair.keys, *self.pair.columns)]
+        own = {at: one.sent for at, one in enumerate(self.pair.columns) if one.sent}
+        texts = ", ".join(f"{one} AS c{at}" for at, one in enumerate([*both, *own.values()]))
+        rows: dict[RowKey, Cells] = {}
+        sent: dict[RowKey, Cells] = {}
+        size, end = len(self.pair.keys), len(both)
+        for wanted in key_conditions(self.dialect, self.pair.table, keys):
+            found = self.asking.ask(f"SELECT {texts} FROM {self.pair.table.name} WHERE {wanted}")
+            self.fetched += len(found)
+            for row in found:
+                key, cells = tuple(row[:size]), row[size:end]
+                rows[key] = tuple(cells)
+                texts_of = dict(zip(own, row[end:], strict=True))
+                sent[key] = tuple(texts_of.get(at) if one is None else one for at, one in enumerate(cells))
+        return rows, sent
+
+    def clock(self) -> str:
+        """The database's own time."""
+        return self.asking.again(clock)
+
+    def unchanged(self) -> None:
+        """Complain of columns that are not what they were."""
+        now = self.asking.again(lambda dialect, connection: dialect.table(connection, self.pair.table.id))
+        if now is None or now.shape != self.pair.table.shape:
+            what = "vanished" if now is None else "got other columns"
+            raise IngestError(
+                f"{self.pair.table.id} {what} while it was compared: run the same command again."
+            )
+
+
+class MirrorRow(NamedTuple):
+    """One row of the mirror: its place among the ranges, its key, its number."""
+
+    order: tuple[str, ...]
+    key: RowKey
+    number: int
+
+
+class MirrorSide:
+    """The mirror at one version: its rows' numbers in a table of DuckDB's own, in a file that ``ends`` removes."""
+
+    def __init__(self, lake: Tables, pair: ComparedTable, ends: ExitStack) -> None:
+        self._lake = lake
+        self._pair = pair
+        folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
+        self._base: DuckDBPyConnection = duck.opened(str(Path(folder) / "mirror.duckdb"))
+        orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
+        texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
+        ends.callback(self._base.close)
+        hashed = "'' AS h"
+        if len(orders) < len(texts) or not texts:  # else every place among the ranges has one row
+            parts = [one.mirror_part for one in self._pair.keys or self._pair.columns]
+            hashed = f"md5({digest.mirror_text(parts)}) AS h"
+        number = digest.mirror_number(digest.mirror_text([one.mirror_part for one in self._pair.columns]))
+        sort = f"ORDER BY {', '.join(f'o{at}' for at in range(len(orders)))}" if orders else ""
+        self._base.execute(
+            f"CREATE TABLE m AS SELECT {', '.join([*orders, *texts, hashed, f'{number} AS d'])} "
+            f"FROM {self._scan()} {sort}"
+        )
+        self.rows_count: int = self._ask("SELECT count(*) FROM m")[0][0]
+
+    def _scan(self) -> str:
+        folder = self._lake.path(self._pair.mirror.path)
+        return scan(folder, delta.snapshot(folder))
+
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+        return self._base.cursor().execute(query).fetchall()
+
+    def where(self, chunk: Chunk, and_: str = "") -> str:
+        """A range's WHERE, with another condition if one is given."""
+        keys = [
+            Key(f"o{at}", "", f"CAST({{}} AS {duck.type_of(mine.delta)})")
+            for at, (_, mine) in enumerate(self._pair.ranged)
+        ]
+        return condition(keys, chunk, and_, duck.text)
+
+    def sums(self, chunk: Chunk, group: str) -> Sums:
+        """Counts and sums of a range by groups."""
+        inner = f"SELECT {group} AS g, d FROM m {self.where(chunk)}"
+        found = self._ask(f"SELECT g, count(*), sum(d) FROM ({inner}) GROUP BY g")
+        return {str(g): (int(count), int(total or 0)) for g, count, total in found}
+
+    def ordered(self, chunk: Chunk) -> list[MirrorRow]:
+        """The rows of a range, in the order of its bounds."""
+        orders = [f"o{at}" for at in range(len(self._pair.ranged))]
+        bound = ", ".join(f"CAST({one} AS VARCHAR)" for one in orders)
+        key = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
+        found = self._ask(f"SELECT {bound}, {key}, d FROM m {self.where(chunk)} ORDER BY {', '.join(orders)}")
+        size = len(orders)
+        return [MirrorRow(row[:size], row[size:-1], row[-1]) for row in found]
+
+    @staticmethod
+    def key_hash(digits: int) -> str:
+        """SQL for the first digits of the MD5 of a row's key."""
+        return f"substr(h, 1, {digits})"
+
+    def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
+        """The rows of a range by key, as numbers."""
+        texts = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
+        found = self._ask(f"SELECT {texts}, d FROM m {self.where(chunk, where)}")
+        return {tuple(row[:-1]): row[-1] for row in found}
+
+    def contents(self, where: str) -> dict[int, int]:
+        """How often each number occurs among some rows."""
+        return dict(self._ask(f"SELECT d, count(*) FROM m WHERE {where} GROUP BY d"))
+
+    def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
+        """Rows by key, cell by cell, as the mirror is now."""
+        if not keys:
+            return {}
+        ks = [f"k{at}" for at in range(len(self._pair.keys))]
+        texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
+        cells = [f"{one.mirror} AS c{at}" for at, one in enumerate(self._pair.columns)]
+        base = self._base.cursor()
+        base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({', '.join(f'{one} VARCHAR' for one in ks)})")
+        for first in range(0, len(keys), 1000):
+            base.execute(f"INSERT INTO wanted VALUES {duck.listed(keys[first : first + 1000])}")
+        found = base.execute(
+            f"SELECT {', '.join([*ks, *(f'c{at}' for at in range(len(cells)))])} FROM (SELECT "
+            f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
+        ).fetchall()
+        return {tuple(row[: len(ks)]): tuple(row[len(ks) :]) for row in found}
