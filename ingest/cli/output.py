@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How results are printed.")]
 """The option that every verb has."""
 
+_Meaning = TypeVar("_Meaning")
 _MANY = 50  # rows
 _FILLER = "\ue000"  # of private use: no data is shown with it
 _voice = SimpleNamespace(quiet=False)
@@ -207,8 +208,13 @@ def seconds(option: str, text: str) -> float:
     """A span of time that an option was given (30s, 5m, 1h); a `ConfigError` if it is not one."""
     from ingest.config.scalars import duration
 
+    return meant(option, text, duration)
+
+
+def meant(option: str, text: str, read: Callable[[str], _Meaning]) -> _Meaning:
+    """What ``read`` makes of an option's text; a `ConfigError` that names the option if it raises a `ValueError`."""
     try:
-        return duration(text)
+        return read(text)
     except ValueError as error:
         raise ConfigError([f"{option}: {error}"]) from None
 

@@ -85,10 +85,7 @@ def _zone(given: str | None, *, asks: bool) -> str:
             "The time zone of the source's session, such as Asia/Shanghai (empty: as the format's page says)"
         )
         given = str(typer.prompt(question, default="", show_default=False, err=True))
-    try:
-        return timezone(given) if given else ""
-    except ValueError as error:
-        raise ConfigError([f"--timezone: {error}"]) from None
+    return output.meant("--timezone", given, timezone) if given else ""
 
 
 def _wants_plain(given: bool | None) -> bool:

@@ -11,7 +11,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import PipelineFiles
-from ingest.errors import ConfigError, SetupError
+from ingest.errors import SetupError
 
 app = typer.Typer()
 
@@ -46,10 +46,7 @@ def serve(
     from ingest.serve.fleet import SOON, Fleet
     from ingest.serve.work import JobRunner
 
-    try:
-        address = guard.Address.read(listen)
-    except ValueError as error:
-        raise ConfigError([f"--listen: {error}"]) from None
+    address = output.meant("--listen", listen, guard.Address.read)
     tokens = guard.tokens(token_file, user())
     if not address.is_loopback and not tokens:
         raise SetupError(

@@ -104,14 +104,9 @@ def _show(done: Sequence[Kept]) -> None:
 
 
 def _day(age: str) -> dt.date | None:
-    from ingest.config.scalars import duration
-
     if not age:
         return None
-    try:
-        seconds = duration(age)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--drop-bronze-after") from None
+    seconds = output.seconds("--drop-bronze-after", age)
     return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)).date()
 
 
