@@ -307,9 +307,7 @@ class OptionKeys(_Keys):
     )
     swap_old_data: Flag = key("old holds the row after the change", False)
     key_is_full: Flag = key("key holds the whole row before, not only key columns", True)
-    decimal_scale: (
-        Annotated[int, *read(lambda t: scalars.count(t) if t != "0" else 0, {"type": "integer"})] | None
-    ) = key("the scale of decimals that are sent as unscaled bytes", None)
+    decimal_scale: Natural | None = key("the scale of decimals that are sent as unscaled bytes", None)
     order_by: Annotated[str, *choice(*scalars.ORDER_BY)] = key("what orders changes", "sequence")
 
 
