@@ -88,9 +88,7 @@ def _json(cell: Any, kind: T.DataType) -> Any:
         return shortened(cell.replace(" ", "T")) + "Z"
     if isinstance(kind, T.TimestampNTZType):
         return shortened(cell)
-    if isinstance(cell, T.Row):
-        return {name: _nested(value) for name, value in cell.asDict().items()}
-    return _nested(cell) if isinstance(cell, dict | list) else cell
+    return _nested(cell)
 
 
 def _nested(value: Any) -> Any:
