@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from ingest.bronze import broker, kafka_look
 from ingest.bronze.kafka_look import Look
 from ingest.bronze.kafka_settings import client_settings
-from ingest.bronze.offsets import KafkaReceipt, Place, Position, Span
+from ingest.bronze.offsets import KafkaReceipt, OffsetSpan, Place, Position
 from ingest.bronze.store import REPORT, storing
 from ingest.config import Source
 from ingest.config.secrets import struck
@@ -129,7 +129,7 @@ def _messages(lake: Lake, found: Look, cores: int) -> DataFrame:
     )
 
 
-def _ends(spans: list[Span], end: str) -> dict[str, dict[str, int]]:
+def _ends(spans: list[OffsetSpan], end: str) -> dict[str, dict[str, int]]:
     """Offsets in the form that Spark reads."""
     topics: dict[str, dict[str, int]] = {}
     for span in spans:

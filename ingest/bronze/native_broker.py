@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ingest.bronze.kafka_settings import native_settings, reads_committed, refused, topics_of
-from ingest.bronze.offsets import Cluster, Offsets, Place, Span
+from ingest.bronze.offsets import Cluster, Offsets, OffsetSpan, Place
 from ingest.config import Source
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def connected(source: Source) -> Iterator[Cluster]:
         raise refused(source, heard[0] if heard else _reason(error)) from None
 
 
-def first_messages(source: Source, spans: Sequence[Span], count: int) -> Iterator[tuple[Any, ...]]:
+def first_messages(source: Source, spans: Sequence[OffsetSpan], count: int) -> Iterator[tuple[Any, ...]]:
     """The first messages of spans: topic, partition, offset, key, value and headers, ``count`` at most.
 
     Raises:

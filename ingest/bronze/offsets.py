@@ -110,7 +110,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetSpan:
     """Offsets ``[start, end)`` of one partition, to be read."""
 
     place: Place
@@ -157,13 +157,13 @@ class KafkaPlan:
     the next time (``latest``, an accepted gap).
     """
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[OffsetSpan, ...] = ()
     gaps: tuple[Gap, ...] = ()
     warnings: tuple[str, ...] = ()
     due: bool = False
 
     @property
-    def reads(self) -> list[Span]:
+    def reads(self) -> list[OffsetSpan]:
         """The spans that may contain messages."""
         return [span for span in self.spans if span.end > span.start]
 
@@ -180,18 +180,18 @@ def plan(
     beginning: newer messages were never skipped on purpose.
     """
     starts = _starts(source, known, cluster)
-    spans: list[Span] = []
+    spans: list[OffsetSpan] = []
     gaps: list[Gap] = []
     resumed: set[Place] = set()
     for place in sorted({*cluster.begins, *(one for one in known if _selected(source, one.topic))}):
         position = known.get(place) or Position(starts[place], cluster.id, cluster.topics[place.topic])
         gap = _gap(place, position, cluster)
         if gap is None:
-            spans.append(Span(place, position.offset, cluster.ends[place]))
+            spans.append(OffsetSpan(place, position.offset, cluster.ends[place]))
         elif not accepted(gap):
             gaps.append(gap)
         elif place in cluster.begins:
-            spans.append(Span(place, cluster.begins[place], cluster.ends[place]))
+            spans.append(OffsetSpan(place, cluster.begins[place], cluster.ends[place]))
             resumed.add(place)
     if source.max_messages is not None:
         spans = limited(spans, source.max_messages, cluster.since)
@@ -271,7 +271,7 @@ def _loss(place: Place, position: Position, cluster: Cluster) -> str | None:
 # --- a batch of bounded size --------------------------------------------------------------------
 
 
-def limited(spans: list[Span], limit: int, since: Callable[[int], Offsets]) -> list[Span]:
+def limited(spans: list[OffsetSpan], limit: int, since: Callable[[int], Offsets]) -> list[OffsetSpan]:
     """Cut the spans to ``limit`` offsets in all, at about one moment, so that no partition runs far ahead.
 
     The moment is found by bisection; the remainder is divided in proportion.
@@ -290,14 +290,14 @@ def limited(spans: list[Span], limit: int, since: Callable[[int], Offsets]) -> l
         else:
             late, high = moment, cut
     ends = _shared(spans, low, high, limit)
-    return [Span(one.place, one.start, ends[one.place]) for one in spans]
+    return [OffsetSpan(one.place, one.start, ends[one.place]) for one in spans]
 
 
-def _size(spans: Iterable[Span], ends: Offsets) -> int:
+def _size(spans: Iterable[OffsetSpan], ends: Offsets) -> int:
     return sum(ends[one.place] - one.start for one in spans)
 
 
-def _shared(spans: list[Span], low: Offsets, high: Offsets, limit: int) -> dict[Place, int]:
+def _shared(spans: list[OffsetSpan], low: Offsets, high: Offsets, limit: int) -> dict[Place, int]:
     """Ends between ``low`` and ``high`` that use up the limit, each partition in proportion to its room."""
     left = limit - _size(spans, low)
     room = sum(high[place] - low[place] for place in low)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ingest.bronze.kafka_settings import BrokerError
-from ingest.bronze.offsets import Span
+from ingest.bronze.offsets import OffsetSpan
 from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
 from ingest.lake import duck, sealing
@@ -66,7 +66,7 @@ def of_topics(lake: Lake | None, look: Look, count: int) -> Sample:
     """
     spans = [one for one in look.plan.spans if one.end > one.start]
     share = max(1, count // max(1, len(spans)))
-    cut = tuple(Span(one.place, one.start, min(one.end, one.start + share)) for one in spans)
+    cut = tuple(OffsetSpan(one.place, one.start, min(one.end, one.start + share)) for one in spans)
     if not cut:
         return Sample()
     if lake is None:

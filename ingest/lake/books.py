@@ -17,7 +17,7 @@ from ingest import types
 from ingest.change import TableId
 
 _Value = TypeVar("_Value", int | None, str | None)
-Span = list[str]
+PlaceSpan = list[str]
 """The lowest and the highest place of some rows; empty for none."""
 COUNTS = (
     "messages change_messages ddl control routed_out rejected changes reads inserts updates deletes truncates "
@@ -62,8 +62,8 @@ class Line:
     event_high: int | None = None
     keys: list[list[str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
-    lacks: dict[str, tuple[Span, Span]] = field(default_factory=dict)
-    whole: Span = field(default_factory=list)  # of the rows that are sent whole
+    lacks: dict[str, tuple[PlaceSpan, PlaceSpan]] = field(default_factory=dict)
+    whole: PlaceSpan = field(default_factory=list)  # of the rows that are sent whole
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
     turned_back: int = 0  # changes newer than all before them in their partition, at lower positions
     replayed: int = 0  # those of the batch's rejects that a later batch decoded
@@ -81,7 +81,7 @@ class Line:
             self.change_messages + self.ddl + self.control + self.routed_out + self.rejected
         )
 
-    def spans(self, column: str) -> tuple[Span, Span]:
+    def spans(self, column: str) -> tuple[PlaceSpan, PlaceSpan]:
         """The places of the whole rows that lack a column, and of those that have it."""
         if column in self.lacks:
             return self.lacks[column]
@@ -137,7 +137,7 @@ def misdated(newest: str | None) -> str:
     )
 
 
-def _lacking(left: Line, right: Line) -> Iterator[tuple[str, tuple[Span, Span]]]:
+def _lacking(left: Line, right: Line) -> Iterator[tuple[str, tuple[PlaceSpan, PlaceSpan]]]:
     """What `Line.lacks` of two lines together holds."""
     for column in (left.columns.keys() ^ right.columns.keys()) | left.lacks.keys() | right.lacks.keys():
         without, having = map(united, left.spans(column), right.spans(column))
@@ -145,7 +145,7 @@ def _lacking(left: Line, right: Line) -> Iterator[tuple[str, tuple[Span, Span]]]
             yield column, (without, having)
 
 
-def united(left: Span, right: Span) -> Span:
+def united(left: PlaceSpan, right: PlaceSpan) -> PlaceSpan:
     """The places of both."""
     return [min(left[0], right[0]), max(left[1], right[1])] if left and right else left or right
 

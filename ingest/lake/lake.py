@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
-Span = tuple[int, int]
+BatchSpan = tuple[int, int]
 """The first and the last batch of a range."""
 
 
@@ -157,7 +157,7 @@ class Lake(Tables):
         return found.withColumns(absent)
 
     def pieces(
-        self, schema: TableSchema, columns: pa.Schema, kinds: Collection[str], span: Span
+        self, schema: TableSchema, columns: pa.Schema, kinds: Collection[str], span: BatchSpan
     ) -> list[FilePart] | None:
         """The data files with rows of some kinds and batches of `bronze` or `changes`; None if Spark must read them."""
         if not self.is_local:
@@ -177,7 +177,9 @@ class Lake(Tables):
             for one in found
         ]
 
-    def pages(self, schema: TableSchema, columns: pa.Schema, kind: str, span: Span) -> Iterator[pa.Table]:
+    def pages(
+        self, schema: TableSchema, columns: pa.Schema, kind: str, span: BatchSpan
+    ) -> Iterator[pa.Table]:
         """The rows of one kind of `bronze` or `changes` in some batches, from first to last, piece by piece."""
         pieces = self.pieces(schema, columns, {kind}, span)
         if pieces is not None:

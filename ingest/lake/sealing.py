@@ -44,7 +44,7 @@ from ingest.lake.tables import Tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ingest.lake.lake import Lake, Span
+    from ingest.lake.lake import BatchSpan, Lake
 
 FOLDER = "_seal"
 _END = ".key.json"
@@ -173,7 +173,7 @@ def _gone(dropped: Mapping[str, Dropped]) -> str:
     return f"({' OR '.join(parts) or 'false'})"
 
 
-def refuse_unreadable(lake: Tables, found: Opener, span: Span, *, new: bool = False) -> None:
+def refuse_unreadable(lake: Tables, found: Opener, span: BatchSpan, *, new: bool = False) -> None:
     """Raise before anything is read if messages of some batches cannot be opened.
 
     Messages that are ``new`` to silver may belong to a dropped key: they become rejects.

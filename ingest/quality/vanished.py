@@ -13,7 +13,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
 from ingest.lake import duck
-from ingest.lake.books import Line, Span, united
+from ingest.lake.books import Line, PlaceSpan, united
 from ingest.lake.lake import Lake
 from ingest.lake.statements import Statement
 from ingest.order import is_weak
@@ -86,7 +86,9 @@ def _is_repeated(lake: Lake, lane: CheckedLane, name: str, first: str) -> bool:
     return not found[0]["n"]
 
 
-def _is_told(lane: CheckedLane, name: str, having: Span, without: Span, logged: Iterable[Statement]) -> bool:
+def _is_told(
+    lane: CheckedLane, name: str, having: PlaceSpan, without: PlaceSpan, logged: Iterable[Statement]
+) -> bool:
     """True if a statement that came after rows with the column may explain rows without it.
 
     An ADD COLUMN that came again explains only rows before it.

@@ -23,7 +23,7 @@ from ingest.lake import barriers, decoded_with, epochs, identity, sealing
 from ingest.lake.books import Line, merged
 from ingest.lake.datafiles import Added, Files, table_of, written
 from ingest.lake.epochs import Epochs, Resnapshot
-from ingest.lake.lake import Lake, Span
+from ingest.lake.lake import BatchSpan, Lake
 from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.starts import beginning
@@ -76,7 +76,7 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
 
 
 def _append(
-    lake: Lake, schema: TableSchema, kind: str, rows: Callable[[pa.Table], pa.Table], span: Span
+    lake: Lake, schema: TableSchema, kind: str, rows: Callable[[pa.Table], pa.Table], span: BatchSpan
 ) -> None:
     """Append a small table from rows of their kind in ``changes``, but for batches that a killed run has appended."""
     first, last = max(span[0], lake.progress(STAGE, schema.name) + 1), span[1]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.lake import stores
 from ingest.lake.datafiles import FilePart
-from ingest.lake.lake import Lake, Span
+from ingest.lake.lake import BatchSpan, Lake
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import INPUT, Batches
 from ingest.spark.deferred import patience
@@ -53,7 +53,7 @@ class Messages:
         return few and sum(one.size for one in pieces) <= _LITTLE * times
 
 
-def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
+def of_batches(lake: Lake, span: BatchSpan, cores: int) -> Messages:
     """The messages of some batches."""
 
     def frame() -> DataFrame:

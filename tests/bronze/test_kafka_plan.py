@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ingest.bronze.offsets import (
     Cluster,
     KafkaReceipt,
+    OffsetSpan,
     Place,
     Position,
-    Span,
     limited,
     milliseconds,
     plan,
@@ -74,7 +74,7 @@ def test_time_of_a_start():
 def test_later_partitions_begin_at_their_beginning():
     """A partition that appears under ``start: latest`` was never skipped on purpose."""
     found = plan(replace(SOURCE, start="latest"), {A: at(9)}, cluster({A: (0, 9), B: (0, 4)}))
-    assert ((Span(B, 0, 4),), True) == (found.spans, found.due)
+    assert ((OffsetSpan(B, 0, 4),), True) == (found.spans, found.due)
 
 
 @pytest.mark.parametrize(("start", "due"), [("latest", True), ("earliest", False)])
@@ -82,7 +82,7 @@ def test_a_start_at_the_end_is_written_down(start, due):
     """An end that is not kept is another end on the next run, and what came between would be lost."""
     held = (3, 3) if start == "earliest" else (0, 3)
     found = plan(replace(SOURCE, start=start), {}, cluster({A: held}))
-    assert (due, (Span(A, 3, 3),)) == (found.due, found.spans)
+    assert (due, (OffsetSpan(A, 3, 3),)) == (found.due, found.spans)
 
 
 def test_nothing_new_makes_no_batch():
@@ -113,7 +113,7 @@ def test_gap(position, held, text):
     """What the cluster no longer has must stop that partition, and that one alone."""
     found = plan(SOURCE, {A: position, B: at(1)}, cluster({A: held, B: (0, 2)}))
     assert [True] == [one.startswith(text) for one in texts(found)]
-    assert (Span(B, 1, 2),) == found.spans
+    assert (OffsetSpan(B, 1, 2),) == found.spans
 
 
 @pytest.mark.parametrize("position", [7, 9])
@@ -141,7 +141,7 @@ def test_accepted_gap_goes_on_at_the_beginning():
     gap = plan(SOURCE, {A: at(3)}, now).gaps[0]
     word = json.loads(json.dumps(gap.value))
     found = plan(SOURCE, {A: at(3)}, now, lambda one: one.value == word)
-    assert ((Span(A, 7, 9),), ()) == (found.spans, found.gaps)
+    assert ((OffsetSpan(A, 7, 9),), ()) == (found.spans, found.gaps)
     assert "goes on at 7" in found.warnings[0]
 
 
@@ -161,7 +161,7 @@ def test_acceptance_holds_for_one_gap():
 def test_accepted_gap_of_an_empty_partition_is_written_down():
     """Else the position stays the old one, and the next loss would be covered by the same word."""
     found = plan(SOURCE, {A: at(3)}, cluster({A: (7, 7)}), lambda _gap: True)
-    assert (True, (Span(A, 7, 7),)) == (found.due, found.spans)
+    assert (True, (OffsetSpan(A, 7, 7),)) == (found.due, found.spans)
 
 
 # --- receipts -----------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_limit_cuts_at_one_moment():
     def since(moment):
         return {place: sum(time < moment for time in of) for place, of in times.items()}
 
-    cut = limited([Span(A, 0, 100), Span(B, 0, 100)], 80, since)
+    cut = limited([OffsetSpan(A, 0, 100), OffsetSpan(B, 0, 100)], 80, since)
     assert 80 == sum(span.end - span.start for span in cut)
     last = [times[span.place][span.end - 1] for span in cut]
     assert abs(last[0] - last[1]) <= 1_000
@@ -205,7 +205,7 @@ spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, 
 @given(spans, st.integers(1, 120), st.lists(st.integers(0, 2**41), min_size=1, max_size=60))
 def test_limit_is_kept(sizes, limit, times):
     """Whatever the times say: never more than the limit, and never less than there is up to it."""
-    work = [Span(Place("soil", n), start, start + size) for n, (start, size) in enumerate(sizes)]
+    work = [OffsetSpan(Place("soil", n), start, start + size) for n, (start, size) in enumerate(sizes)]
 
     def since(moment):
         return {one.place: one.start + sum(time < moment for time in times) for one in work}
