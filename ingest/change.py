@@ -57,6 +57,8 @@ class TableId(NamedTuple):
 
 
 NO_TABLE = TableId(None, None, None)
+LaneId = tuple[str, TableId]
+"""A source's name and one of its tables."""
 
 
 class Message(NamedTuple):

@@ -75,7 +75,7 @@ def frame(
     return both.withColumn("source", F.lit(found.source.name))
 
 
-def written(
+def write_messages(
     lake: Lake,
     found: Look,
     cores: int,

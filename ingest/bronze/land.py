@@ -124,7 +124,9 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
     layout = lake.layout(BRONZE)
     names = [source.name for source in lake.pipeline.sources]
     rows = [row for one in looks for row in kafka.reached_offsets(one)]
-    reports = [kafka.written(lake, one, cores, layout, batch, now, seal) for one in looks if one.plan.reads]
+    reports = [
+        kafka.write_messages(lake, one, cores, layout, batch, now, seal) for one in looks if one.plan.reads
+    ]
     if work and (reports or not _is_little(work, LITTLE * patience(lake.spark))):
         tasks = _tasks(work, cores)
         numbers = lake.spark.range(0, len(tasks), 1, len(tasks))

@@ -114,11 +114,11 @@ def decide(
         paths = [one.path for one in found]  # a command killed from here on leaves them as they are
         decisions.append(lake, [mirrors.announced(paths, paths, lake.decoded())])
     if withdraw or not begun:
-        epochs.decide(lake, source, start, reason, valid=not withdraw)
+        epochs.record_start(lake, source, start, reason, valid=not withdraw)
     done = {one.table: one.complete for one in snapshots}
     for table in tables:
         if done.get(table) not in (True, complete):
-            epochs.tell(lake, source, start, table, reason, complete=complete)
+            epochs.record_resnapshot(lake, source, start, table, reason, complete=complete)
 
 
 def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> list[TableId]:

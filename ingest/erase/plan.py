@@ -18,13 +18,12 @@ from msgspec import structs
 
 from ingest import formats
 from ingest.bronze.land import last_batch
-from ingest.change import Op
+from ingest.change import LaneId, Op
 from ingest.config import conditions
 from ingest.errors import IngestError, command, counted
 from ingest.fold import Key
 from ingest.gold import evidence
 from ingest.gold.explain import masked_key
-from ingest.gold.lane import LaneId
 from ingest.gold.stretches import Spoken, Stretch, of_rows
 from ingest.lake import barriers, condensed, decisions, duck, feeds, histories, mirrors
 from ingest.lake.barriers import Barrier, Barriers

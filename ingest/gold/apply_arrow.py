@@ -20,12 +20,13 @@ from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
 from ingest import types
+from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
 from ingest.gold import arrow_parts, planner, retyped, tables
 from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
 from ingest.gold.arrow_parts import Dealt
-from ingest.gold.lane import Lane, LaneId, Steps, lane_name
+from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged
 from ingest.gold.results import MirrorCommit

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ingest.change import TableId
+from ingest.change import LaneId
 from ingest.errors import IngestError, command
+from ingest.gold import completed, policy
 from ingest.gold import ledger as ledgers
-from ingest.gold import policy
 from ingest.gold.policy import Subject, Verdict
 from ingest.lake import decisions, lanes, mirrors
 from ingest.lake.decisions import APPROVE, DISMISS, Decision
@@ -102,7 +102,7 @@ def _repeated(found: Iterable[Listed]) -> Iterator[Listed]:
 
 
 def _of_statement(
-    lake: Tables, statement: Statement, known: dict[str, Mirror], sent: set[tuple[str, TableId]]
+    lake: Tables, statement: Statement, known: dict[str, Mirror], sent: set[LaneId]
 ) -> Iterator[Listed]:
     rules = [
         (table, rule)
@@ -114,7 +114,7 @@ def _of_statement(
         target = mirrors.target(rule, table)
         path = mirror_path(target)
         mirror = known.get(path)
-        folded = _folded(lake, mirror)
+        folded = completed.folded(lake, mirror)
         types = {one.name: one.type for one in mirror.sent} if mirror else {}
         subject = Subject(
             table,
@@ -127,14 +127,6 @@ def _of_statement(
         yield Listed(
             statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded
         )
-
-
-def _folded(lake: Tables, mirror: Mirror | None) -> int:
-    if mirror is None:
-        return -1
-    return lake.snapshot(mirror.path).transactions.get(
-        lake.writer("gold", mirror.path, mirror.generation), -1
-    )
 
 
 def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from ingest.change import LaneId
 from ingest.errors import HeldError, StoreError
 from ingest.gold import keyless_arrow
 from ingest.gold.arrow_fold import (
@@ -33,7 +34,6 @@ from ingest.gold.arrow_fold import (
     pairs,
 )
 from ingest.gold.collision import CollisionError
-from ingest.gold.lane import LaneId
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.schemas import CPU
 from ingest.lake.stamps import TIME, columns_for, stamped

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest import types
-from ingest.change import Change, Image, Op, TableId
+from ingest.change import Change, Image, LaneId, Op, TableId
 from ingest.config.conditions import columns as columns_of
 from ingest.fold import (
     Concerned,
@@ -32,7 +32,7 @@ from ingest.fold import (
     typed,
 )
 from ingest.gold.collision import CollisionError
-from ingest.gold.lane import LaneId, types_of
+from ingest.gold.lane import types_of
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.lake import conditions
 from ingest.lake.image_columns import texts_of

@@ -111,7 +111,7 @@ def _planned(
             applied = max(folded(lake, known), applied)
         return decide(
             lake.pipeline, job, known, ledger, applied, max(job.first_rows, settled),
-            partial(lake.exists, job.path), lambda name, upto: eras.of_changes(lake, *name, min(upto or last, last)),
+            partial(lake.exists, job.path), lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto or last, last)),
         )  # fmt: skip
     except HeldError as error:
         return Folded(str(job.table), job.path, "held", message=str(error))

@@ -52,7 +52,7 @@ class Evidence:
         return min(lows, default=None)
 
 
-def of_lines(lines: Iterable[Line]) -> Evidence:
+def evidence_of_lines(lines: Iterable[Line]) -> Evidence:
     """Evidence from book lines: exact if they all name one key."""
     spans = [
         Run(keys, line.order_low, line.order_high)
@@ -63,7 +63,7 @@ def of_lines(lines: Iterable[Line]) -> Evidence:
     return evidence(spans)
 
 
-def of_changes(lake: Tables, source: str, table: TableId, last: int) -> Evidence:
+def evidence_of_changes(lake: Tables, source: str, table: TableId, last: int) -> Evidence:
     """What the changes of a lane show of its key, in all batches up to one."""
     mine = f"{duck.of_lane(source, table)} AND op <> 'truncate' AND batch <= {last}"
     changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {mine}"

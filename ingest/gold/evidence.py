@@ -14,17 +14,16 @@ from itertools import islice
 from typing import Any
 
 from ingest import types
-from ingest.change import Image, Op
+from ingest.change import Image, LaneId, Op
 from ingest.errors import IngestError, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, typed
-from ingest.gold import ledger as ledgers
-from ingest.gold.lane import LaneId, change_of
-from ingest.gold.policy import Subject
+from ingest.gold.lane import change_of
+from ingest.gold.steps import steps_of
 from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
 from ingest.lake import rejects as rejected
 from ingest.lake.delta import UnreadableError
-from ingest.lake.mirrors import Column, Mirror, is_full_row
+from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
 from ingest.lake.stamps import NO_STAMPS, stamps_of
 from ingest.lake.tables import LakeReader, Tables
@@ -224,15 +223,7 @@ FOLDED = 2**62  # what is explained has been folded: nothing is pending
 
 def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
     """The DDL effects that take part in the fold, each with its statement's row."""
-    rule = mirrors.rule_for(lake.pipeline, lane[1], mirror.path)
-    subject = Subject(
-        lane[1],
-        rule.on_schema_change,
-        {**{one.name: one.type for one in mirror.sent}, **rule.declared},
-        FOLDED,
-        keyless=is_full_row(rule, mirror),
-    )
-    steps = ledgers.steps(ledgers.read(lake, sent.with_rows(lake)).of(*lane), subject, 1).ever
+    steps = [step for step, _ in steps_of(lake)(mirror, *lane, FOLDED)]
     if not steps:
         return []
     wanted = ", ".join(duck.text(str(step.order)) for step in steps)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ingest.change import LaneId
 from ingest.errors import IngestError
 from ingest.gold import evidence
 from ingest.gold.cast import cast
 from ingest.gold.gather import with_shard, with_stamps
-from ingest.gold.lane import LaneId
 from ingest.gold.refold import json_key, keyed_rows
 from ingest.gold.rekeyed import rebased
 from ingest.lake.lake import Lake

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import Image
+from ingest.change import Image, LaneId
 from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
+from ingest.gold.completed import folded
 from ingest.gold.evidence import Present
-from ingest.gold.lane import LaneId, change_of
+from ingest.gold.lane import change_of
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
 from ingest.lake.mirrors import Mirror
@@ -26,8 +27,6 @@ from ingest.lake.raw import Raw, raw
 from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Tables
 from ingest.order import Order, order_of, same_place
-
-STAGE = "gold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +131,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
     mirror = evidence.mirror_of(lake, name)
     key = evidence.asked_key(lake, mirror, texts)
     found = evidence.lanes(lake, mirror)
-    applied = lake.snapshot(mirror.path).transactions.get(
-        lake.writer(STAGE, mirror.path, mirror.generation), 0
-    )
+    applied = max(0, folded(lake, mirror))
     events: tuple[StoryEvent, ...] = ()
     row, waiting, before = None, 0, 0
     for lane in found:

@@ -15,10 +15,10 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
+from ingest.change import LaneId
 from ingest.errors import HeldError
 from ingest.fold import Key, KeyCellError, typed
 from ingest.gold import evidence
-from ingest.gold.lane import LaneId
 from ingest.lake import delta, duck, mirrors
 from ingest.lake.datafiles import Files
 from ingest.lake.delta import Snapshot, UnreadableError

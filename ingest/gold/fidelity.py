@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from ingest import types
 from ingest.gold import evidence, evidence_spark
 from ingest.gold.cast import cast, truncates
+from ingest.gold.completed import folded
 from ingest.gold.misfits import can_misfit
 from ingest.lake import mirrors
 from ingest.lake.images import image
@@ -54,9 +55,7 @@ def described(lake: Lake, name: str) -> list[dict[str, object]]:
 
 def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:
     """Every column of a mirror with its cells, for the changes after a batch up to the last one folded."""
-    applied = lake.snapshot(mirror.path).transactions.get(
-        lake.writer("gold", mirror.path, mirror.generation), 0
-    )
+    applied = folded(lake, mirror)
     changes = lake.read(CHANGES.name).where(
         (F.col("kind") == "change") & (F.col("batch") > since) & (F.col("batch") <= applied)
     )

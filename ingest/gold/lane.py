@@ -7,15 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ingest.change import Change, Op, TableId
+from ingest.change import Change, LaneId, Op, TableId
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Era
 from ingest.lake.names import column_name
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, micros
 from ingest.values.remembered import remembered
-
-LaneId = tuple[str, TableId]
-"""A source's name and one of its tables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ingest.change import Change, Image, Op
+from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import HeldError
 from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, copies, fold
-from ingest.gold.lane import LaneId
 from ingest.lake.mirrors import Era
 from ingest.order import order_key, order_of
 

@@ -16,7 +16,7 @@ from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, subject_of
-from ingest.gold.work import Books, lane, lanes_of, whole
+from ingest.gold.work import Books, lanes_of, pending_lane, whole_lane
 from ingest.lake import commits, condensed
 from ingest.lake.delta import Snapshot
 from ingest.lake.mirrors import Mirror, shard_of
@@ -275,7 +275,9 @@ def work_of(
         lines = {name: lines.get(name, []) for name in lanes_of(pipeline, books, plan.mirror.path)}
     for name, some in lines.items():
         eras, declared = plan.mirror.eras_of(*name), bool(plan.job.rule.keys)
-        one = lane(books, name, some, applied, _own_keys(plan), eras, declared=declared, merged=merged)
+        one = pending_lane(
+            books, name, some, applied, _own_keys(plan), eras, declared=declared, merged=merged
+        )
         if one is not None:
             one, steps = _by_rules(pipeline, ledger, plan, one)
             found.append((one, steps.meeting(before.columns, one.folded_high)))
@@ -287,7 +289,7 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Wo
     found = []
     for name in lanes_of(pipeline, books, plan.mirror.path):
         eras, declared = plan.mirror.eras_of(*name), bool(plan.job.rule.keys)
-        one = whole(books, name, _own_keys(plan), eras, declared=declared, merged=plan.job.merged)
+        one = whole_lane(books, name, _own_keys(plan), eras, declared=declared, merged=plan.job.merged)
         found.append(_by_rules(pipeline, ledger, plan, one))
     return tuple(found)
 

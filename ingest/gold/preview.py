@@ -11,13 +11,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.fold import Placed, fold
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
-from ingest.gold.lane import LaneId, change_of
+from ingest.gold.lane import change_of
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
 from ingest.gold.schema import Plan, decide

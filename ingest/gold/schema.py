@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ingest import types
+from ingest.change import LaneId
 from ingest.config import Pipeline, conditions
 from ingest.config.model import KEEP, TableRule
 from ingest.errors import HeldError, command
 from ingest.gold import eras, policy
-from ingest.gold.eras import Evidence, Run, of_lines
-from ingest.gold.lane import LaneId, lane_name
+from ingest.gold.eras import Evidence, Run, evidence_of_lines
+from ingest.gold.lane import lane_name
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import APPLIED, HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
@@ -472,7 +473,7 @@ def _eras(
     if mirror is not None and exists and not _is_news(job, mirror, lines, logged, subject, applied):
         return mirror.eras_of(*name) or ((Era("", mirror.keys),) if mirror.keys else ())
     keyless = exists and mirror is not None and not mirror.keys
-    found = of_lines(lines)
+    found = evidence_of_lines(lines)
     if asked is None and mirror is not None and mirror.keys:
         found = replace(found, runs=(Run(mirror.keys, "", ""), *found.runs))
     lane_eras = _lane_eras(job, found, statements, keyless=keyless)

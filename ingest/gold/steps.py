@@ -1,4 +1,4 @@
-"""The schema steps of a mirror's lane, for code that folds it outside of the stage: the check of cells."""
+"""The schema steps of a mirror's lane, for code that folds it outside of the stage: the check of cells, and explain."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.policy import Subject
 from ingest.lake import lanes
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, is_full_row, rule_for
+from ingest.lake.tables import Tables
 
 
-def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
+def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
     """A function of mirror, source, source table and last batch that returns the steps in order, each with its batch.
 
     The ledger is read once, when first needed.

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, TableRule
 from ingest.gold.completed import folded
-from ingest.gold.lane import Lane, LaneId, Shape
+from ingest.gold.lane import Lane, Shape
 from ingest.lake import duck
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.mirrors import Era, Mirror, feeding, target
@@ -341,7 +341,7 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
     return [found[path] for path in sorted(found)]
 
 
-def lane(
+def pending_lane(
     books: Books,
     name: LaneId,
     lines: Iterable[Line],
@@ -390,7 +390,7 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
     return [name for name in mine if name in kept]
 
 
-def whole(
+def whole_lane(
     books: Books,
     name: LaneId,
     keys: Collection[str] = (),
@@ -399,7 +399,7 @@ def whole(
     declared: bool = False,
     merged: bool = False,
 ) -> Lane:
-    """A lane as in a mirror's first run: everything is new. The arguments are those of `lane`."""
+    """A lane as in a mirror's first run: everything is new. The arguments are those of `pending_lane`."""
     every = _copy(books.histories.get(name))
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ingest.change import Change, TableId
+from ingest.change import Change, LaneId, TableId
 from ingest.errors import Undecodable
 from ingest.fold import Key, KeyCellError, key_of_change
 from ingest.lake import decisions
@@ -27,7 +27,6 @@ from ingest.lake.tables import Tables
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
-LaneId = tuple[str, TableId]
 HEADER = "ingest.erased"  # of a bronze message that was replaced: its value's HMAC
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.errors import HeldError, IngestError, command
 from ingest.lake import decisions
 from ingest.lake.decisions import CONDENSE, Decision
@@ -18,8 +18,6 @@ from ingest.lake.schemas import CHANGES
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
-
-LaneId = tuple[str, TableId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def ever(lake: Lake) -> bool:
     return any(one.startswith(writer) for one in lake.snapshot(CHANGES.name).transactions)
 
 
-def decide(lake: Lake, now: Condensed, reason: str) -> None:
+def record(lake: Lake, now: Condensed, reason: str) -> None:
     """Record what is condensed from now on."""
     floors = [
         [*lane[:1], list(lane[1]), floor, *([now.keys[lane]] if lane in now.keys else [])]

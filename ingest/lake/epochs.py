@@ -69,12 +69,14 @@ def read(lake: Tables) -> Epochs:
 # --- deciding -------------------------------------------------------------------------------------
 
 
-def decide(lake: Lake, source: str, start: Start, reason: str, *, valid: bool = True) -> None:
+def record_start(lake: Lake, source: str, start: Start, reason: str, *, valid: bool = True) -> None:
     """Record that an epoch begins, or withdraw that decision."""
     _append(lake, EPOCH, source, start, {"stands": valid}, reason)
 
 
-def tell(lake: Lake, source: str, start: Start, table: TableId, reason: str, *, complete: bool) -> None:
+def record_resnapshot(
+    lake: Lake, source: str, start: Start, table: TableId, reason: str, *, complete: bool
+) -> None:
     """Record that a table is read again, or that this is complete."""
     _append(lake, RESNAPSHOT, source, start, {"table": list(table), "complete": complete}, reason)
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from ingest import types
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.lake import duck
 from ingest.lake.resolve import Sent, SentColumn
 from ingest.lake.tables import Tables
 
 
-def booked(lake: Tables, condition: str = "true") -> set[tuple[str, TableId]]:
+def booked(lake: Tables, condition: str = "true") -> set[LaneId]:
     """Each source's tables, in the books' lines that meet a condition."""
     rows = lake.ask(
         'SELECT DISTINCT source, "database", "schema", "table" FROM {books} '
@@ -22,14 +22,14 @@ def booked(lake: Tables, condition: str = "true") -> set[tuple[str, TableId]]:
     return {(row["source"], TableId.of(row)) for row in rows}
 
 
-def with_rows(lake: Tables) -> set[tuple[str, TableId]]:
+def with_rows(lake: Tables) -> set[LaneId]:
     """Each source's tables with rows; a truncate may spell its table in another letter case."""
     return booked(lake, "changes > truncates")
 
 
-def columns_seen(lake: Tables, condition: str = "true") -> dict[tuple[str, TableId], dict[str, str]]:
+def columns_seen(lake: Tables, condition: str = "true") -> dict[LaneId, dict[str, str]]:
     """The columns of each source table's rows, with their types, in the books' lines that meet a condition."""
-    found: dict[tuple[str, TableId], dict[str, str]] = {}
+    found: dict[LaneId, dict[str, str]] = {}
     for row in lake.ask(
         f'SELECT DISTINCT source, database, schema, "table", columns FROM {{books}} WHERE changes > 0 AND {condition}'
     ):

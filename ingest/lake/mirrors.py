@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ingest import types
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, TableRule, patterns
 from ingest.config.model import MadeColumn
 from ingest.errors import IngestError, command
@@ -210,7 +210,7 @@ def rule_for(pipeline: Pipeline, source: TableId, path: str) -> TableRule:
     return rule if not rule.also or mirror_path(target(rule, source)) == path else next(fitting, rule)
 
 
-def shard_of(pipeline: Pipeline, mirror: Mirror, lane: tuple[str, TableId]) -> tuple[str, str] | None:
+def shard_of(pipeline: Pipeline, mirror: Mirror, lane: LaneId) -> tuple[str, str] | None:
     """The column that distinguishes a lane's rows from other lanes', and its value; None without a shard column.
 
     Both are as the mirror's rows have them: the pipeline file may say otherwise until the next run folds them again.
@@ -223,7 +223,7 @@ def shard_of(pipeline: Pipeline, mirror: Mirror, lane: tuple[str, TableId]) -> t
     return column, f"{source}:{table}" if several else str(table)
 
 
-def feeding(pipeline: Pipeline, lanes: Iterable[tuple[str, TableId]]) -> frozenset[tuple[str, TableId]]:
+def feeding(pipeline: Pipeline, lanes: Iterable[LaneId]) -> frozenset[LaneId]:
     """The lanes, each a source with one of its tables, whose rows a mirror holds.
 
     A source that the pipeline file no longer has is left out if another one delivers the same table now.
@@ -407,8 +407,3 @@ def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
 def is_full_row(rule: TableRule, mirror: Mirror | None) -> bool:
     """True if all of their values identify a mirror's rows."""
     return mirror is not None and bool(mirror.columns) and not mirror.keys and rule.no_key == "full_row"
-
-
-def rule_of(pipeline: Pipeline, tables: Iterable[TableId]) -> TableRule:
-    """The rule of a mirror's source tables: the first table's."""
-    return pipeline.rule(next(iter(tables)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ingest import types
-from ingest.change import NO_TABLE, TableId
+from ingest.change import NO_TABLE, LaneId, TableId
 from ingest.ddl import UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, definition_of, of_column
@@ -22,7 +22,7 @@ from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.statements import Statement
 from ingest.order import is_weak, order_of, same_place
 
-Lanes = Iterable[tuple[str, TableId]]
+Lanes = Iterable[LaneId]
 
 
 class SentColumn(NamedTuple):
@@ -86,9 +86,9 @@ class _Deliveries:
 
     # and the place of the last delivery
     first: dict[_Mark, tuple[Statement, str]] = field(default_factory=dict)
-    of_table: dict[tuple[str, TableId], set[_Mark]] = field(default_factory=dict)
-    made: dict[tuple[str, TableId], _Mark] = field(default_factory=dict)  # the CREATE by which a table exists
-    gone: set[tuple[str, TableId]] = field(default_factory=set)
+    of_table: dict[LaneId, set[_Mark]] = field(default_factory=dict)
+    made: dict[LaneId, _Mark] = field(default_factory=dict)  # the CREATE by which a table exists
+    gone: set[LaneId] = field(default_factory=set)
     places: dict[_Mark, set[tuple[int, str] | None]] = field(default_factory=dict)  # of the deliveries
 
     def take(self, statement: Statement) -> Statement:
@@ -237,9 +237,9 @@ class _Spellings:
 
     sent: Sent
     same: set[tuple[str, TableId, TableId]] = field(default_factory=set)
-    there: set[tuple[str, TableId]] = field(default_factory=set)  # tables that statements have created
+    there: set[LaneId] = field(default_factory=set)  # tables that statements have created
     # dropped or renamed away in the rows' spelling
-    gone: set[tuple[str, TableId]] = field(default_factory=set)
+    gone: set[LaneId] = field(default_factory=set)
 
     def note(self, statement: Statement, effect: Effect, table: TableId) -> str | None:
         """The note of an effect on a table; takes account of it."""

@@ -22,9 +22,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.lake import condensed, mirrors
-from ingest.lake.condensed import Condensed, LaneId
+from ingest.lake.condensed import Condensed
 from ingest.lake.decisions import CONDENSE
 from ingest.lake.images import image
 from ingest.lake.keys import Texts, key_texts, moves
@@ -67,7 +67,7 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
         if not going or going < LEAST * old.count():
             return 0
         floors = {(row["source"], TableId(*row[1:4])): row["floor"] for row in counts}
-        condensed.decide(
+        condensed.record(
             lake, _now(lake, upto, floors, lanes), f"{going} changes that later ones supersede are dropped"
         )
         kept = old.alias("l").join(gone.alias("r"), _same(_PLACE), "left_anti")

@@ -71,7 +71,7 @@ def rebuild(
                 _publish(lake, shadow, one, since, last)
             decoded_with.note(lake, [source.name for source in lake.pipeline.sources], since + 1)
             if not since and was.batch:
-                condensed.decide(lake, condensed.Condensed(), "silver was decoded again from all of bronze")
+                condensed.record(lake, condensed.Condensed(), "silver was decoded again from all of bronze")
     return SilverRebuild(last, not dry_run, differences)
 
 

@@ -103,7 +103,7 @@ def test_what_is_not_open_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.
         assert ([], []) == mine.say(2, "INSERT", key, "of another mirror").batch()
     assert 2 == len(looks)
     assert 1 == len(mine.say(1, "INSERT", 9, "of the same").batch()[1])
-    epochs.decide(mine.lake, "s", Start(9), "loaded again")
+    epochs.record_start(mine.lake, "s", Start(9), "loaded again")
     assert ([], []) == mine.say(1, "INSERT", 10, "d").batch()
     assert 4 == len(looks)
     mine.say(1, "INSERT", 11, "d").batch()
@@ -122,16 +122,18 @@ def test_checking_everything_decides_anew(shops: Doubted) -> None:
 def test_an_epoch_of_its_source_ends_it(shops: Doubted, subject: str) -> None:
     """It is the way out that most of these faults name."""
     if subject == NAME:
-        epochs.decide(shops.lake, "s", Start(4), "loaded again")
+        epochs.record_start(shops.lake, "s", Start(4), "loaded again")
     else:
-        epochs.tell(shops.lake, "s", Start(1), TableId("shop_1", None, "item"), "", complete=True)
+        epochs.record_resnapshot(
+            shops.lake, "s", Start(1), TableId("shop_1", None, "item"), "", complete=True
+        )
     assert ([], []) == shops.say(1, "INSERT", 3, "d").batch()
     assert {} == shops.states()
 
 
 def test_an_epoch_of_another_source_does_not(shops: Doubted) -> None:
     """Its tables are others."""
-    epochs.decide(shops.lake, "elsewhere", Start(4), "")
+    epochs.record_start(shops.lake, "elsewhere", Start(4), "")
     assert 1 == len(shops.say(1, "INSERT", 3, "d").batch()[1])
 
 

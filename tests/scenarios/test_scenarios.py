@@ -120,9 +120,9 @@ def begin_epochs(spark: SparkSession, pipeline: Pipeline, scenarios: Sequence[Pa
                 if row["source"] == folder.name and row["topic"].endswith(asked["from"])
             ]
             start = epochs.at_places(lake, folder.name, [place])
-            epochs.decide(lake, folder.name, start, "")
+            epochs.record_start(lake, folder.name, start, "")
             for table in epochs.tables(lake, folder.name, start.first):
-                epochs.tell(
+                epochs.record_resnapshot(
                     lake, folder.name, start, table, "", complete=str(table) in asked.get("complete", ())
                 )
                 names.append(str(table))
