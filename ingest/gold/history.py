@@ -18,22 +18,22 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.change import Image
-from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
+from ingest.fold import Key, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import key_name, sent_name, value_name
 from ingest.gold.gather import of_lane
-from ingest.gold.lane import Lane, Steps, change_of
+from ingest.gold.lane import Lane, Steps
 from ingest.gold.merge import Guard
-from ingest.gold.refold import ROW, Beyond, first_cell, grouped, groups, keyed_rows
+from ingest.gold.refold import ROW, Beyond, batches_of, grouped, groups, keyed_rows, of_group
 from ingest.lake.histories import CURRENT, FROM, TAKEN, TO, table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import quoted
 from ingest.lake.schemas import CHANGES, DDL
-from ingest.order import order_of
+from ingest.order import Order, order_of
 
 Work = Sequence[tuple[Lane, Steps]]
 
@@ -74,8 +74,9 @@ def _states(lake: Lake, changes: DataFrame, mirror: Mirror, lane: Lane, applied:
     truncates = _moments(mine.where(F.col("op") == "truncate")) if lane.truncates_ever else {}
     statements = _moments(_logged(lake, applied)) if applied.ever else {}
     beyond = Beyond(tuple(truncates), applied.ever)
-    run = partial(_run, mirror, beyond, {**statements, **truncates})
-    return rows.mapInArrow(run, _schema(mirror))
+    schema = _schema(mirror)
+    run = partial(_run, mirror, beyond, {**statements, **truncates}, schema)
+    return rows.mapInArrow(run, from_arrow_schema(schema))
 
 
 def _logged(lake: Lake, applied: Steps) -> DataFrame:
@@ -88,17 +89,11 @@ def _moments(rows: DataFrame) -> dict[str, int | None]:
     return {row["order_key"]: row["moment"] for row in rows.select("order_key", "moment").collect()}
 
 
-def _schema(mirror: Mirror) -> StructType:
-    texts = [key_name(i) for i in range(len(mirror.keys))] + [
-        value_name(i) for i in range(len(mirror.columns))
-    ]
-    return StructType(
-        [
-            *[StructField(name, StringType()) for name in texts],
-            *[StructField(name, LongType()) for name in (FROM, TO)],
-            *[StructField(name, BooleanType()) for name in (CURRENT, TAKEN)],
-        ]
-    )
+def _schema(mirror: Mirror) -> pa.Schema:
+    keys = [key_name(i) for i in range(len(mirror.keys))]
+    texts = keys + [value_name(i) for i in range(len(mirror.columns))]
+    kinds = {FROM: pa.int64(), TO: pa.int64(), CURRENT: pa.bool_(), TAKEN: pa.bool_()}
+    return pa.schema(dict.fromkeys(texts, pa.string()) | kinds)
 
 
 def _typed(found_states: DataFrame, mirror: Mirror) -> DataFrame:
@@ -115,44 +110,30 @@ def _typed(found_states: DataFrame, mirror: Mirror) -> DataFrame:
 
 
 def _run(
-    mirror: Mirror, beyond: Beyond, moments: Mapping[str, int | None], batches: Iterator[pa.RecordBatch]
+    mirror: Mirror,
+    beyond: Beyond,
+    moments: Mapping[str, int | None],
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    width = len(mirror.keys) + len(mirror.columns)
-    kinds = [pa.string()] * width + [pa.int64()] * 2 + [pa.bool_()] * 2
-    names = _schema(mirror).fieldNames()
     others = beyond.events
     times = {order_of(place): moment for place, moment in moments.items()}
-    for rows in groups(batches):
-        found_states = list(_of_group(rows, mirror, others, dict(times)))
-        if found_states:
-            arrays = [
-                pa.array(cells, kind)
-                for cells, kind in zip(zip(*found_states, strict=True), kinds, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=names)
+    found = (state for rows in groups(batches) for state in _of_group(rows, mirror, others, dict(times)))
+    return batches_of(found, schema)
 
 
 def _of_group(
     rows: list[dict[str, Any]],
     mirror: Mirror,
     others: list[Placed | SchemaStep],
-    times: dict[Any, int | None],
+    times: dict[Order, int | None],
 ) -> Iterator[tuple[Any, ...]]:
     """The states of every key of one group, each key's after a marker row that clears its existing states."""
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
-    events: dict[str, Placed] = {}
-    texts: dict[Key, list[str | None]] = {}
-    for row in rows:
-        change = change_of(row, mirror.keys)
-        placed = events[row["order_key"]] = Placed(order_of(row["order_key"]), change)
-        times[placed.order] = row["moment"]
-        images = (change.after, change.before) if row["half"] == 0 else (change.before, change.after)
-        try:
-            texts.setdefault(table.key(*images), [first_cell(column, images) for column in mirror.keys])
-        except KeyCellError:
-            continue
+    events, texts = of_group(rows, table)
+    times |= {order_of(row["order_key"]): row["moment"] for row in rows}
     states: dict[Key, list[list[Any]]] = {key: [] for key in texts}
-    for step in steps(table, [*events.values(), *others]):
+    for step in steps(table, [*events, *others]):
         if step.key in states and step.effect != "nothing":
             _note(states[step.key], step.row, times.get(step.event.order))
     for key, text in texts.items():

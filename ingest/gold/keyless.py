@@ -13,25 +13,28 @@ one place for all its rows, it cannot be distinguished from a second equal row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.fold import SchemaStep
 from ingest.gold import misfits
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
 from ingest.gold.gather import clearing, history_of, of_lane
-from ingest.gold.lane import Lane, Steps
+from ingest.gold.keyless_arrow import ADDING, halves_of
+from ingest.gold.lane import Lane, Steps, change_of
 from ingest.gold.merge import Guard, compared
+from ingest.gold.past_keys import LaneEvent
+from ingest.gold.refold import ROW, batches_of
 from ingest.lake import exact
-from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
@@ -65,23 +68,18 @@ def fold(
 def _fold(
     lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool, again: bool
 ) -> None:
-    mirror, appends = plan.mirror, plan.job.rule.no_key == "append"
-    floors = [_floor(lake, session, *one) for one in work]
+    mirror, appends = plan.mirror, _appends(plan)
+    floors = [clearing(of_lane(_changes(lake, session), one), one, steps) for one, steps in work]
     from_scratch = (
         again or any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
     )
     path = lake.path(mirror.path)
-    happened = _happened(
-        lake, session, mirror, work, [floor for floor, _ in floors], tolerant, steps=not appends
-    )
+    happened = _happened(lake, session, plan, work, [floor for floor, _ in floors], tolerant)
     if appends:
-        # the inserted rows, of the new batches or of all; those of an update do not count
-        alone = Window.partitionBy(ORDER)
-        halves = happened.withColumn(NUMBER, F.count(F.lit(1)).over(alone))
-        came = halves.where((F.col(ADDS) == 1) & (F.col(NUMBER) == 1))
-        rows = came if from_scratch else came.where(F.col(BATCH) >= min(one.first for one, _ in work))
+        first = min(one.first for one, _ in work)
+        rows = happened if from_scratch else happened.where(F.col(BATCH) >= first)
     elif from_scratch:
-        rows = _counted(happened, mirror).withColumn(NUMBER, F.explode(F.sequence(F.lit(1), F.col(COPIES))))
+        rows = _counted(happened, mirror).select("*", F.explode(F.array_repeat(F.lit(True), F.col(COPIES))))
     else:
         _merge(session, path, mirror, happened, work, guard)
         return
@@ -95,8 +93,8 @@ def _fold(
         guard.write(rows, path, "append")
 
 
-def _floor(lake: Lake, session: SparkSession, one: Lane, steps: Steps) -> tuple[str | None, bool]:
-    return clearing(of_lane(_changes(lake, session), one), one, steps)
+def _appends(plan: Plan) -> bool:
+    return plan.job.rule.no_key == "append"
 
 
 def _changes(lake: Lake, session: SparkSession) -> DataFrame:
@@ -114,7 +112,7 @@ def _of_lanes(mirror: Mirror, work: Work) -> str:
 
 def not_applied(plan: Plan, work: Work) -> dict[str, int]:
     """The number of updates and deletes that rows which are only appended ignore."""
-    if plan.mirror.keys or plan.job.rule.no_key != "append":
+    if plan.mirror.keys or not _appends(plan):
         return {}
     first = {(one.source, one.table): one.first for one, _ in work}
     lines = [
@@ -131,24 +129,17 @@ def not_applied(plan: Plan, work: Work) -> dict[str, int]:
 
 
 def _happened(
-    lake: Lake,
-    session: SparkSession,
-    mirror: Mirror,
-    work: Work,
-    floors: Sequence[str | None],
-    tolerant: bool,
-    *,
-    steps: bool,
+    lake: Lake, session: SparkSession, plan: Plan, work: Work, floors: Sequence[str | None], tolerant: bool
 ) -> DataFrame:
     """Rows inserted (+1) or deleted (-1), typed, of all batches, without repetitions."""
     frames = []
     for (one, lane_steps), floor in zip(work, floors, strict=True):
-        mine, own = history_of(_changes(lake, session), mirror, one, lane_steps)
+        mine, own = history_of(_changes(lake, session), plan.mirror, one, lane_steps)
         mine = mine.where(F.col("op") != "truncate")
         if floor is not None:
             mine = mine.where(F.col("order_key") > floor)
-        texts = _texts(_once(mine), mirror, own.ever if steps else ())
-        frames.append(texts.select(ADDS, PART, BATCH, ORDER, *_typed(mirror, tolerant)))
+        texts = _texts(_once(mine), plan, () if _appends(plan) else own.ever)
+        frames.append(texts.select(ADDS, PART, BATCH, ORDER, *_typed(plan.mirror, tolerant)))
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -166,71 +157,22 @@ def _once(mine: DataFrame) -> DataFrame:
     return placed.withColumn(NUMBER, F.row_number().over(same)).where(F.col(NUMBER) == 1)
 
 
-def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> DataFrame:
-    """Events of single rows with every column's text after all schema steps."""
-    names = _names(mirror, steps)
-    parsed = mine.select(
-        "op",
-        "row",
-        F.col("batch").alias(BATCH),
-        F.col("order_key").alias(ORDER),
-        *[image(name, names).alias(name[0]) for name in ("after", "before", "types")],
-        *[
-            F.coalesce(F.json_object_keys(name), F.array()).alias(f"{name[0]}_keys")
-            for name in ("after", "before")
-        ],
+def _texts(mine: DataFrame, plan: Plan, steps: Sequence[SchemaStep]) -> DataFrame:
+    """Rows inserted or deleted, with every column's text after all schema steps; inserted ones alone if rows are appended."""
+    names = [one.name for one in plan.mirror.columns]
+    schema = pa.schema(
+        {ORDER: pa.string(), PART: pa.int32(), BATCH: pa.int64(), ADDS: pa.int32()}
+        | {value_name(i): pa.string() for i in range(len(names))}
     )
-    came, went = _row(mirror, "a", "b", steps), _row(mirror, "b", "a", steps)
-    comes = F.struct(F.lit(1).alias(ADDS), F.lit(1).alias(PART), *came)
-    goes = F.struct(F.lit(-1).alias(ADDS), F.lit(0).alias(PART), *went)
-    halves = (
-        F.when(F.col("op") == "update", F.array(goes, comes))
-        .when(F.col("op") == "delete", F.array(goes))
-        .otherwise(F.array(comes))
-    )
-    return parsed.select(BATCH, ORDER, F.explode(halves).alias("half")).select(BATCH, ORDER, "half.*")
 
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        events = (LaneEvent(row["order_key"], row["batch"], change_of(row, ())) for row in rows)
+        halves = ((*half[:4], *half.texts) for half in halves_of(events, names, steps))
+        return batches_of(halves, schema)
 
-def _retyped(step: SchemaStep) -> Callable[..., Column]:
-    """The source's conversion of a text, by the type that its message names."""
-    # Without type hints: Spark would infer another kind of function from them.
-    return F.udf(lambda text, sent: step.converted(text, sent or ""), StringType())
-
-
-def _names(mirror: Mirror, steps: Sequence[SchemaStep]) -> list[str]:
-    """The mirror's columns, and the names under which rows were sent before renames."""
-    stepped = [name for step in steps for name in (step.column, step.to) if name]
-    return list(dict.fromkeys([*(one.name for one in mirror.columns), *stepped]))
-
-
-def _row(mirror: Mirror, first: str, second: str, steps: Sequence[SchemaStep]) -> list[Column]:
-    """A row's texts from one image, completed from the other, and by the steps after its place."""
-    values: dict[str, Column] = {}
-    there: dict[str, Column] = {}
-    for name in _names(mirror, steps):
-        own = F.array_contains(f"{first}_keys", name)
-        values[name] = F.when(own, F.col(first)[name]).otherwise(F.col(second)[name])
-        there[name] = own | F.array_contains(f"{second}_keys", name)
-    for step in steps:
-        before, target = F.col(ORDER) < F.lit(str(step.order)), step.to or step.column
-        if step.since:  # a repeated statement
-            before &= F.col(ORDER) > F.lit(str(step.since))
-        if step.action == "new_incarnation":
-            continue
-        if step.action == "retype_column":
-            if target in values:
-                values[target] = F.when(before, _retyped(step)(values[target], F.col("t")[target])).otherwise(
-                    values[target]
-                )
-            continue
-        if step.action == "drop_column":
-            values[target] = F.when(~before, values[target])
-            there[target] = there[target] & ~before
-            continue
-        filling = F.lit(step.default) if step.action == "add_column" else values[step.column]
-        values[target] = F.when(before & ~there[target], filling).otherwise(values[target])
-        there[target] = there[target] | before
-    return [values[one.name].alias(value_name(i)) for i, one in enumerate(mirror.columns)]
+    wanted = mine.where(F.col("op").isin(*map(str, ADDING))) if _appends(plan) else mine
+    return wanted.select(*ROW, "batch").mapInArrow(run, from_arrow_schema(schema))
 
 
 def _typed(mirror: Mirror, tolerant: bool) -> list[Column]:
@@ -252,14 +194,16 @@ def _content(mirror: Mirror) -> Column:
     return exact.content((F.col(quoted(one.column)), one.delta) for one in mirror.columns)
 
 
-def _counted(happened: DataFrame, mirror: Mirror) -> DataFrame:
-    """How often each content exists at the end: its last running sum minus the lowest one, if below zero."""
+def _counted(happened: DataFrame, mirror: Mirror, first: int = 0) -> DataFrame:
+    """How often each content exists at the end, if batches from ``first`` on concern it: its last running sum minus the
+    lowest one, if below zero.
+    """
     walk = Window.partitionBy(CONTENT).orderBy(ORDER, PART)
     sums = happened.withColumn(CONTENT, _content(mirror)).withColumn(NUMBER, F.sum(ADDS).over(walk))
     columns = [F.first(quoted(one.column)).alias(one.column) for one in mirror.columns]
     ended = F.max_by(NUMBER, F.struct(ORDER, PART)) - F.least(F.lit(0), F.min(NUMBER))
-    counted = sums.groupBy(CONTENT).agg(*columns, ended.cast("int").alias(COPIES))
-    return counted.where(F.col(COPIES) > 0)
+    counted = sums.groupBy(CONTENT).agg(*columns, ended.cast("int").alias(COPIES), F.max(BATCH).alias(BATCH))
+    return counted.where(F.col(BATCH) >= first)
 
 
 def _merge(
@@ -267,26 +211,14 @@ def _merge(
 ) -> None:
     """Set each touched content's number of rows; contents with the right number are not touched."""
     names = [quoted(one.column) for one in mirror.columns]
-    content = _content(mirror)
-    first = min(one.first for one, _ in work)
-    touched = (
-        happened.where(F.col(BATCH) >= first)
-        .withColumn(CONTENT, content)
-        .groupBy(CONTENT)
-        .agg(*[F.first(name).alias(one.column) for name, one in zip(names, mirror.columns, strict=True)])
-    )
-    again = happened.join(touched.select(F.col(CONTENT).alias("%t")), content == F.col("%t"), "left_semi")
-    wanted = _counted(again, mirror).select(F.col(CONTENT).alias("%w"), COPIES)
-    existing = (
-        session.read.format("delta").load(path).groupBy(content.alias("%s")).agg(F.count("*").alias(STANDING))
-    )
-    joined = touched.join(wanted, F.col(CONTENT) == F.col("%w"), "left").join(
-        existing, F.col(CONTENT) == F.col("%s"), "left"
-    )
-    n, m = F.coalesce(COPIES, F.lit(0)), F.coalesce(STANDING, F.lit(0))
+    wanted = _counted(happened, mirror, min(one.first for one, _ in work))
+    rows = session.read.format("delta").load(path)
+    existing = rows.groupBy(_content(mirror).alias("%s")).agg(F.count("*").alias(STANDING))
+    joined = wanted.join(existing, F.col(CONTENT) == F.col("%s"), "left")
+    n, m = F.col(COPIES), F.coalesce(STANDING, F.lit(0))
     # Deletes are sent only if there is a row: for unmatched ones Delta 4.4 fails with "Unexpected row".
     taken = F.array_repeat(F.lit(True), F.when(m > 0, 1).otherwise(0))
-    copies = F.concat(taken, F.array_repeat(F.lit(False), n.cast("int")))
+    copies = F.concat(taken, F.array_repeat(F.lit(False), n))
     sent = [sent_name(i) for i in range(len(names))]
     source = joined.where(n != m).select(*names, F.explode(copies).alias(TAKEN)).toDF(*sent, TAKEN)
     pairs = [(name, f"s.{quoted(one)}") for name, one in zip(names, sent, strict=True)]
@@ -312,7 +244,7 @@ def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, bat
         new = of_lane(_changes(lake, session), one).where(
             (F.col("batch") >= one.first) & (F.col("op") != "truncate")
         )
-        texts = _texts(new, plan.mirror, ()).where(F.col(ADDS) == 1).withColumn(GONE, F.lit(False))
+        texts = _texts(new, plan, ()).where(F.col(ADDS) == 1).withColumn(GONE, F.lit(False))
         cells = misfits.cells(texts, _changes(lake, session), plan.mirror, one, batch)
         if cells is not None:
             found.append(cells)

@@ -18,7 +18,7 @@ from ingest.order import order_of, same_place
 Texts = list[str | None]
 
 
-class _Half(NamedTuple):
+class Half(NamedTuple):
     """A row that is inserted (+1) or deleted (-1); the insert of an update comes after its delete."""
 
     place: str
@@ -42,13 +42,13 @@ def merged(work: Work, rows: Rows, present: pa.Table) -> Merged:
     else:
         gone = 0
     first = 0 if work.again or from_scratch else min(lane.first for lane in work.lanes)
-    halves = [
-        half
-        for lane in work.lanes
-        for half in _halves(rows[lane.id], lane, floors[lane.id][0], steps[lane.id], work)
-    ]
+    halves: list[Half] = []
+    for lane in work.lanes:
+        events = events_of(rows[lane.id], lane, work.logical)
+        delivered = _once(one for one in events if one.place > floors[lane.id][0])
+        halves += halves_of(delivered, list(work.logical), steps[lane.id])
     if work.appends:
-        new = _typed([one for one in halves if one.op in _ADDING and one.batch >= first], work)
+        new = _typed([one for one in halves if one.op in ADDING and one.batch >= first], work)
         return Merged(present, nothing, new, new.num_rows, 0, gone)
     halves.sort(key=lambda one: (one.place, one.part))
     happened = _typed(halves, work)
@@ -57,7 +57,8 @@ def merged(work: Work, rows: Rows, present: pa.Table) -> Merged:
     return Merged(stays, nothing, new, new.num_rows, 0, gone + present.num_rows - stays.num_rows)
 
 
-_ADDING = (Op.INSERT, Op.READ)
+ADDING = (Op.INSERT, Op.READ)
+"""Operations that add a row and remove none."""
 
 
 def _floor(rows: pa.Table, lane: LaneWork) -> tuple[str, bool]:
@@ -67,19 +68,18 @@ def _floor(rows: pa.Table, lane: LaneWork) -> tuple[str, bool]:
     return max([("", False), *((at, batch >= lane.first) for at, batch in truncates), *lane.created])
 
 
-def _halves(
-    rows: pa.Table, lane: LaneWork, floor: str, steps: Sequence[SchemaStep], work: Work
-) -> Iterator[_Half]:
-    events = events_of(rows, lane, work.logical)
-    names = list(
-        dict.fromkeys([*work.logical, *(name for step in steps for name in (step.column, step.to) if name)])
-    )
-    for place, batch, change in _once(one for one in events if one.place > floor):
+def halves_of(
+    events: Iterable[LaneEvent], columns: Sequence[str], steps: Sequence[SchemaStep]
+) -> Iterator[Half]:
+    """The rows that changes insert or delete, with the columns' texts after all schema steps."""
+    stepped = [name for step in steps for name in (step.column, step.to) if name]
+    names = list(dict.fromkeys([*columns, *stepped]))
+    for place, batch, change in events:
         before, after = change.before or {}, change.after or {}
         for part, adds, first, second in ((0, -1, before, after), (1, 1, after, before)):
-            if change.op in (Op.UPDATE, Op.DELETE if part == 0 else Op.INSERT, *(_ADDING * part)):
+            if change.op in (Op.UPDATE, Op.DELETE if part == 0 else Op.INSERT, *(ADDING * part)):
                 texts = _texts(first, second, change, place, names, steps)
-                yield _Half(place, part, batch, adds, change.op, [texts[name] for name in work.logical])
+                yield Half(place, part, batch, adds, change.op, [texts[name] for name in columns])
 
 
 def _once(events: Iterable[LaneEvent]) -> Iterator[LaneEvent]:
@@ -137,7 +137,7 @@ def _texts(
     return values
 
 
-def _typed(halves: Sequence[_Half], work: Work) -> pa.Table:
+def _typed(halves: Sequence[Half], work: Work) -> pa.Table:
     texts = [pa.array([one.texts[at] for one in halves], pa.string()) for at in range(len(work.columns))]
     columns = [typed_column(column, one.type) for column, one in zip(texts, work.columns, strict=True)]
     return pa.Table.from_arrays(columns, schema=work.schema)
@@ -156,7 +156,7 @@ def _contents(rows: pa.Table) -> np.ndarray:
     return found
 
 
-def _counted(contents: np.ndarray, halves: Sequence[_Half], first: int) -> tuple[pa.Array, pa.Array]:
+def _counted(contents: np.ndarray, halves: Sequence[Half], first: int) -> tuple[pa.Array, pa.Array]:
     """The present rows that are kept, and the numbers of the halves whose rows are added.
 
     How often a content exists at the end is its last running sum minus the lowest one, if below zero. A content that

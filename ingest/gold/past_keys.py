@@ -1,12 +1,12 @@
 """A lane's earlier primary keys by the plain fold: the rows that exist where a key ends are inserts under the next one.
 
-`ingest.gold.rekeyed` does the same by Spark.
+`ingest.gold.rekeyed` does the same by Spark, with the rules from here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,6 +31,48 @@ class LaneEvent(NamedTuple):
     change: Change
 
 
+class Ending(NamedTuple):
+    """A primary key of which rows may exist where the next one begins; keys are columns with their types."""
+
+    begins: str
+    ends: str
+    keys: Mapping[str, str]
+    next_keys: Mapping[str, str]
+    steps: tuple[SchemaStep, ...]  # that its rows meet
+
+    def has(self, place: str) -> bool:
+        """True if changes at a place have this key."""
+        return self.begins < place <= self.ends
+
+    def next_key(self, row: Image) -> Key | None:
+        """A row's key from then on; None if it has no usable one."""
+        try:
+            return Table(tuple(self.next_keys), self.next_keys).key(row)
+        except KeyCellError:
+            return None
+
+
+def endings(
+    eras: tuple[Era, ...], steps: Sequence[SchemaStep], truncates: Iterable[str], logical: Mapping[str, str]
+) -> Iterator[Ending]:
+    """The earlier eras of a lane whose rows were not all removed later.
+
+    Args:
+        eras: the lane's eras.
+        steps: its schema steps; their ``order`` is an order key.
+        truncates: the places of its truncates.
+        logical: the mirror's columns with their types.
+    """
+    created = (str(step.order) for step in steps if step.action == "new_incarnation")
+    cleared = max([*created, *truncates], default="")
+    for era, after in pairwise(eras):
+        if after.place > cleared:
+            keys, next_keys = (_key_types(logical, one.keys, steps) for one in (era, after))
+            found = Ending(era.place, after.place, keys, next_keys, ())
+            own = (step.after(era.place) for step in steps if found.has(str(step.order)))
+            yield found._replace(steps=tuple(own))
+
+
 def rebased(
     events: Sequence[LaneEvent],
     eras: tuple[Era, ...],
@@ -53,26 +95,20 @@ def rebased(
         HeldError: a row that exists where an era ends has no usable key in the next one, or two rows have the same.
     """
     base: list[LaneEvent] = []
-    created = (str(step.order) for step in steps if step.action == "new_incarnation")
     truncates = (one.place for one in events if one.change.op is Op.TRUNCATE)
-    cleared = max([*created, *truncates], default="")
-    for era, after in pairwise(eras):
-        if after.place <= cleared:  # no row of it exists
-            continue
-        part = [one for one in events if era.place < one.place <= after.place]
-        own = [step.after(era.place) for step in steps if era.place < str(step.order) <= after.place]
-        within = key_types(logical, era.keys, steps)
-        every: list[Placed | SchemaStep] = [step.decoded() for step in own]
-        every += [Placed(order_of(one.place), one.change) for one in [*base, *part]]
-        rows: Iterable[Row] = fold(every, era.keys, within).values() if era.keys else copies(every)
-        base = [_insert(after.place, number, row, batch) for number, row in enumerate(rows)]
-        if after.keys:
-            next_key = Table(after.keys, key_types(logical, after.keys, steps))
-            _refuse([one.change.after or {} for one in base], next_key, era.keys, lane)
+    for ending in endings(eras, steps, truncates, logical):
+        part = (one for one in events if ending.has(one.place))
+        every: list[Placed | SchemaStep] = [step.decoded() for step in ending.steps]
+        every += [Placed(order_of(one.place), one.change) for one in (*base, *part)]
+        keys = tuple(ending.keys)
+        rows: Iterable[Row] = fold(every, keys, ending.keys).values() if keys else copies(every)
+        base = [_insert(ending.ends, number, row, batch) for number, row in enumerate(rows)]
+        if ending.next_keys:
+            _refuse([one.change.after or {} for one in base], ending, lane)
     return [*base, *(one for one in events if one.place > eras[-1].place)]
 
 
-def key_types(
+def _key_types(
     logical: Mapping[str, str], keys: tuple[str, ...], steps: Sequence[SchemaStep]
 ) -> dict[str, str]:
     """The types of an earlier key's columns, which may have other names by now."""
@@ -93,35 +129,36 @@ def _insert(place: str, number: int, row: Row, batch: int) -> LaneEvent:
     return LaneEvent(inserted(place, number), batch, change)
 
 
-def _refuse(rows: Iterable[Image], next_key: Table, keys: tuple[str, ...], lane: LaneId) -> None:
+def _refuse(rows: Iterable[Image], ending: Ending, lane: LaneId) -> None:
     found: dict[Key, list[Image]] = {}
     for row in rows:
-        try:
-            found.setdefault(next_key.key(row), []).append(row)
-        except KeyCellError:
-            raise HeldError(without_key(keys, next_key.keys, _text(row), lane)) from None
+        key = ending.next_key(row)
+        if key is None:
+            raise HeldError(without_key(ending, _text(row), lane))
+        found.setdefault(key, []).append(row)
     for same in found.values():
         if len(same) > 1:
-            raise HeldError(same_key(keys, next_key.keys, len(same), _text(same[0]), lane))
+            raise HeldError(same_key(ending, len(same), _text(same[0]), lane))
 
 
 def _text(row: Image) -> str:
     return json.dumps(row, ensure_ascii=False)
 
 
-def without_key(keys: Sequence[str], after: Sequence[str], row: str, lane: LaneId) -> str:
+def without_key(ending: Ending, row: str, lane: LaneId) -> str:
     """Why a mirror is held: a row has no usable new key."""
     return (
-        f"its key has changed from ({', '.join(keys)}) to ({', '.join(after)}), and rows from before have no value of it, "
-        f"such as {_shown(row)}: {_WAY_OUT.format(*lane)}"
+        f"its key has changed from ({', '.join(ending.keys)}) to ({', '.join(ending.next_keys)}), and rows from before "
+        f"have no value of it, such as {_shown(row)}: {_WAY_OUT.format(*lane)}"
     )
 
 
-def same_key(keys: Sequence[str], after: Sequence[str], count: int, row: str, lane: LaneId) -> str:
+def same_key(ending: Ending, count: int, row: str, lane: LaneId) -> str:
     """Why a mirror is held: some rows have one new key."""
     return (
-        f"its key has changed from ({', '.join(keys)}) to ({', '.join(after)}), and {count} rows from before have the "
-        f"same new key, such as {_shown(row)}; a delete may still be on its way. If not: {_WAY_OUT.format(*lane)}"
+        f"its key has changed from ({', '.join(ending.keys)}) to ({', '.join(ending.next_keys)}), and {count} rows from "
+        f"before have the same new key, such as {_shown(row)}; a delete may still be on its way. If not: "
+        f"{_WAY_OUT.format(*lane)}"
     )
 
 

@@ -7,20 +7,24 @@ fills, a renamed column). Both are rare, so then all keys of the batch are folde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.change import Change, Image, Op
 from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
 from ingest.gold.lane import change_of
+from ingest.lake.datafiles import table_of
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts
 from ingest.lake.mirrors import Mirror
@@ -66,7 +70,8 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
     wanted = touched.select(
         json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")
     ).distinct()
-    folded = grouped(keyed, wanted, links, columns).mapInArrow(_folder(mirror, beyond), _schema(mirror))
+    schema = from_arrow_schema(_schema(mirror))
+    folded = grouped(keyed, wanted, links, columns).mapInArrow(_folder(mirror, beyond), schema)
     # outcomes with typed keys and every column marked as sent: a whole history leaves nothing unknown
     keys = [cast(F.col(f"t{i}"), one.type).alias(key_name(i)) for i, one in enumerate(mirror.key_columns)]
     values = [F.col(value_name(i)) for i in range(len(mirror.columns))]
@@ -139,93 +144,76 @@ def _labels(keyed: DataFrame) -> dict[str, str]:
     return {key: find(key) for key in parent}
 
 
-def _schema(mirror: Mirror) -> StructType:
+def _schema(mirror: Mirror) -> pa.Schema:
     names = [f"t{i}" for i in range(len(mirror.keys))] + [value_name(i) for i in range(len(mirror.columns))]
-    texts = [StructField(name, StringType()) for name in names]
-    return StructType([*texts, StructField(GONE, BooleanType())])
+    return pa.schema([*((name, pa.string()) for name in names), (GONE, pa.bool_())])
 
 
 # --- in the workers -----------------------------------------------------------------------------
 
 
 def _folder(mirror: Mirror, beyond: Beyond) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: the end state of every key: key texts, column texts, and whether it is deleted."""
     names = [column.name for column in mirror.columns]
     types = {one.name: one.type for one in mirror.columns if one.name in mirror.keys}
+    schema = _schema(mirror)
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out: list[tuple[Any, ...]] = []
+    def ends(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
         events = beyond.events
         for rows in groups(batches):
-            out.extend(_fold(rows, mirror, types, names, events))
-            if len(out) >= 10_000:
-                yield _arrow(out, len(mirror.keys), len(names))
-                out = []
-        if out:
-            yield _arrow(out, len(mirror.keys), len(names))
+            for text, live in states(rows, mirror.keys, types, events, soft=mirror.soft):
+                values: Image = live.values if live else {}
+                yield (*text, *(values.get(name) for name in names), live is None)
 
-    return run
+    return lambda batches: batches_of(ends(batches), schema)
 
 
 def groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
     """Consecutive rows of one group, across the ends of batches."""
-    group: list[dict[str, Any]] = []
-    for batch in batches:
-        for row in batch.to_pylist():
-            if group and row["group"] != group[0]["group"]:
-                yield group
-                group = []
-            group.append(row)
-    if group:
-        yield group
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for _, group in groupby(rows, itemgetter("group")):
+        yield list(group)
 
 
-def _fold(
-    rows: list[dict[str, Any]],
-    mirror: Mirror,
-    types: dict[str, str],
-    names: list[str],
-    others: list[Placed | SchemaStep],
-) -> Iterator[tuple[Any, ...]]:
-    """The end state of every key of one group: key texts, column texts, and whether it is deleted."""
-    for text, live in states(rows, mirror.keys, types, others, soft=mirror.soft):
-        values: Image = live.values if live else {}
-        yield (*text, *(values.get(name) for name in names), live is None)
+def batches_of(rows: Iterable[Sequence[object]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows of Python values in batches."""
+    rest = iter(rows)
+    while some := list(islice(rest, 10_000)):
+        yield from table_of(some, schema.names, schema).to_batches()
 
 
 def states(
     rows: list[dict[str, Any]],
     keys: tuple[str, ...],
-    types: dict[str, str],
+    types: Mapping[str, str],
     others: list[Placed | SchemaStep],
     *,
     soft: bool = False,
 ) -> Iterator[tuple[list[str | None], Row | None]]:
     """The end state of every key of one group: its texts, and its row if it exists, or is kept."""
     table = Table(keys, types, soft=soft)
-    events: dict[str, Placed] = {}
-    texts: dict[Key, list[str | None]] = {}  # of the group's own keys: a change may name others, too
-    for row in rows:
-        change = change_of(row, keys)
-        events[row["order_key"]] = Placed(order_of(row["order_key"]), change)
-        images = (change.after, change.before) if row["half"] == 0 else (change.before, change.after)
-        try:
-            key = table.key(*images)
-        except KeyCellError:
-            continue
-        texts.setdefault(key, [first_cell(column, images) for column in keys])
-    for _step in steps(table, [*events.values(), *others]):
+    events, texts = of_group(rows, table)
+    for _step in steps(table, [*events, *others]):
         pass
     for key, text in texts.items():
         yield text, table.row(key)
 
 
-def first_cell(column: str, images: tuple[Image | None, ...]) -> str | None:
+def of_group(
+    rows: list[dict[str, Any]], table: Table
+) -> tuple[Iterable[Placed], dict[Key, list[str | None]]]:
+    """The changes of one group, each once, and the texts of the group's own keys: a change may name others, too."""
+    events: dict[str, Placed] = {}
+    texts: dict[Key, list[str | None]] = {}
+    for row in rows:
+        change = change_of(row, table.keys)
+        events[row["order_key"]] = Placed(order_of(row["order_key"]), change)
+        images = (change.after, change.before) if row["half"] == 0 else (change.before, change.after)
+        with suppress(KeyCellError):
+            texts.setdefault(table.key(*images), [_first_cell(column, images) for column in table.keys])
+    return events.values(), texts
+
+
+def _first_cell(column: str, images: tuple[Image | None, ...]) -> str | None:
     """A column's text in the first image that has it."""
     return next(image[column] for image in images if image is not None and column in image)
-
-
-def _arrow(rows: list[tuple[Any, ...]], keys: int, columns: int) -> pa.RecordBatch:
-    names = [f"t{i}" for i in range(keys)] + [value_name(i) for i in range(columns)] + [GONE]
-    kinds = [pa.string()] * (keys + columns) + [pa.bool_()]
-    arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,39 +1,35 @@
 """A lane whose primary key has changed: rewrite its history under its last key.
 
 The changes of earlier eras are folded under their own keys, era by era; the rows that exist where an era ends are
-treated as inserts at that place. From there on it is a lane like any other.
+treated as inserts at that place. From there on it is a lane like any other. The rules are in `ingest.gold.past_keys`,
+which does the same with a history that fits into memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import reduce
-from itertools import pairwise
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from ingest.change import TableId
+from ingest.change import LaneId
 from ingest.errors import HeldError
-from ingest.fold import Placed, SchemaStep, copies
-from ingest.fold import Row as PlainRow
+from ingest.fold import Placed, Row, SchemaStep, copies
 from ingest.gold import past_keys, refold
-from ingest.gold.cast import cast, key_is_exact
 from ingest.gold.lane import change_of
-from ingest.lake.images import image
+from ingest.gold.past_keys import Ending
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Era, Mirror
 from ingest.order import order_of
 
-_LIVE = "number BIGINT, after STRING, types STRING"
+_LIVE = pa.schema([(name, pa.string()) for name in ("place", "after", "types", "key")])
 Rows = Iterator[pa.RecordBatch]
-
-
-# --- folding earlier eras -------------------------------------------------------------------------
 
 
 def rebased(
@@ -44,7 +40,7 @@ def rebased(
     batch: int,
     *,
     links: bool,
-    lane: tuple[str, TableId],
+    lane: LaneId,
 ) -> DataFrame:
     """A lane's changes with its earlier eras folded: their last rows, then the changes of the last era.
 
@@ -60,133 +56,82 @@ def rebased(
     Raises:
         HeldError: a row that exists where an era ends has no usable key in the next one, or two rows have the same.
     """
+    rows, place = mine.where(F.col("op") != "truncate"), F.col("order_key")
+    cleared = mine.where(F.col("op") == "truncate").select("order_key").collect()
+    truncates = [row["order_key"] for row in cleared]
+    logical = {one.name: one.type for one in mirror.columns}
     base: DataFrame | None = None
-    cleared = _cleared(mine, steps)
-    for era, after in pairwise(key_eras):
-        if after.place <= cleared:  # no row of it exists
-            continue
-        part = mine.where((F.col("order_key") > era.place) & (F.col("order_key") <= after.place))
-        events = [step.after(era.place) for step in steps if era.place < str(step.order) <= after.place]
-        rows = part.where(F.col("op") != "truncate")
-        truncates = [
-            row["order_key"] for row in part.where(F.col("op") == "truncate").select("order_key").collect()
-        ]
-        if base is not None:
-            rows = rows.unionByName(base)
-        within = _within(mirror, era.keys, steps)
-        beyond = refold.Beyond(tuple(truncates), tuple(events))
-        images = _live(rows, within, beyond, links) if era.keys else _copies(rows, beyond)
-        base = _inserts(images, mine, after.place, batch).localCheckpoint()
-        if after.keys:
-            _refuse(base, _within(mirror, after.keys, steps), era, lane)
-    rest = mine.where(F.col("order_key") > key_eras[-1].place)
+    for ending in past_keys.endings(key_eras, steps, truncates, logical):
+        part = rows.where((place > ending.begins) & (place <= ending.ends))
+        part = part if base is None else part.unionByName(base)
+        beyond = refold.Beyond(tuple(filter(ending.has, truncates)), ending.steps)
+        run = partial(_run, ending, beyond)
+        live = _grouped(part, mirror, ending, links).mapInArrow(run, from_arrow_schema(_LIVE))
+        live = live.localCheckpoint()
+        _refuse(live, ending, lane)
+        base = _inserts(live, mine, batch)
+    rest = mine.where(place > key_eras[-1].place)
     return rest if base is None else rest.unionByName(base)
 
 
-def _cleared(mine: DataFrame, steps: tuple[SchemaStep, ...]) -> str:
-    """The place of the newest truncate or new table; empty if there was none."""
-    newest = mine.where(F.col("op") == "truncate").agg(F.max("order_key").alias("at")).collect()[0]["at"]
-    created = (str(step.order) for step in steps if step.action == "new_incarnation")
-    return max([*created, newest or ""])
+def _grouped(rows: DataFrame, mirror: Mirror, ending: Ending, links: bool) -> DataFrame:
+    """The changes of each key, contiguous and in order; without a key all in one piece."""
+    if not ending.keys:
+        whole = rows.select(F.lit(0).alias("group"), *refold.ROW)
+        return whole.repartition(1).sortWithinPartitions("order_key")
+    columns = tuple(MirrorColumn(key, key, logical) for key, logical in ending.keys.items())
+    keyed = refold.keyed_rows(rows, replace(mirror, keys=tuple(ending.keys), columns=columns), refold.ROW)
+    return refold.grouped(keyed, keyed.select("key").distinct(), links, refold.ROW)
 
 
-def _within(mirror: Mirror, keys: tuple[str, ...], steps: tuple[SchemaStep, ...]) -> Mirror:
-    """The mirror under an earlier key, whose columns may have other names by now."""
-    known = past_keys.key_types({one.name: one.type for one in mirror.columns}, keys, steps)
-    columns = tuple(MirrorColumn(key, key, logical) for key, logical in known.items())
-    return replace(mirror, keys=keys, columns=columns)
-
-
-def _live(rows: DataFrame, within: Mirror, beyond: refold.Beyond, links: bool) -> DataFrame:
-    """The rows that exist after all changes, as images."""
-    keyed = refold.keyed_rows(rows, within, refold.ROW)
-    wanted = keyed.select("key").distinct()
-    grouped = refold.grouped(keyed, wanted, links, refold.ROW)
-    return grouped.mapInArrow(_folder(within, beyond), _LIVE)
-
-
-def _folder(within: Mirror, beyond: refold.Beyond) -> Callable[[Rows], Rows]:
-    types = {one.name: one.type for one in within.columns}
-
-    def live(batches: Rows) -> Iterator[PlainRow]:
-        events: list[Placed | SchemaStep] = beyond.events
-        for rows in refold.groups(batches):
-            for _, row in refold.states(rows, within.keys, types, events):
-                if row is not None:
-                    yield row
-
-    return lambda batches: _numbered(live(batches))
-
-
-def _copies(rows: DataFrame, beyond: refold.Beyond) -> DataFrame:
-    """The rows at the end of an era without a key, each as often as it exists, folded in one piece."""
-    whole = rows.select(F.lit(0).alias("group"), *refold.ROW).repartition(1).sortWithinPartitions("order_key")
-
-    def run(batches: Rows) -> Rows:
-        every = (row for rows in refold.groups(batches) for row in rows)
-        changes = [Placed(order_of(row["order_key"]), change_of(row, ())) for row in every]
-        return _numbered(copies([*changes, *beyond.events]))
-
-    return whole.mapInArrow(run, _LIVE)
-
-
-def _numbered(live: Iterator[PlainRow]) -> Rows:
-    """Rows as JSON, each with its own number and the types of its values."""
+def _run(ending: Ending, beyond: refold.Beyond, batches: Rows) -> Rows:
+    """For ``mapInArrow``: the rows that exist where an era ends, each with a place of its own and its next key."""
     task = TaskContext.get()
     first = (task.partitionId() if task else 0) << 40
-    rows = [(json.dumps(row.values, ensure_ascii=False), json.dumps(dict(row.types))) for row in live]
-    numbers = pa.array(range(first, first + len(rows)), pa.int64())
-    texts = [pa.array([row[at] for row in rows], pa.string()) for at in range(2)]
-    yield pa.RecordBatch.from_arrays([numbers, *texts], names=["number", "after", "types"])
+    found = (
+        (
+            past_keys.inserted(ending.ends, number),
+            json.dumps(row.values, ensure_ascii=False),
+            json.dumps(dict(row.types)),
+            None if (key := ending.next_key(row.values)) is None else repr(key),
+        )
+        for number, row in enumerate(_live(ending, beyond, batches), first)
+    )
+    return refold.batches_of(found, _LIVE)
 
 
-def _inserts(images: DataFrame, mine: DataFrame, place: str, batch: int) -> DataFrame:
-    """Images as inserts just before a place, each with its own position."""
+def _live(ending: Ending, beyond: refold.Beyond, batches: Rows) -> Iterable[Row]:
+    keys, events = tuple(ending.keys), beyond.events
+    if not keys:
+        every = (row for rows in refold.groups(batches) for row in rows)
+        return copies([*(Placed(order_of(row["order_key"]), change_of(row, ())) for row in every), *events])
+    ends = (refold.states(rows, keys, ending.keys, events) for rows in refold.groups(batches))
+    return (row for states in ends for _, row in states if row is not None)
 
-    def run(batches: Rows) -> Rows:
-        for rows in batches:
-            keys = [past_keys.inserted(place, number) for number in rows.column("number").to_pylist()]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(keys, pa.string()), rows.column("after"), rows.column("types")],
-                names=["k", "after", "types"],
-            )
 
+def _refuse(live: DataFrame, ending: Ending, lane: LaneId) -> None:
+    if not ending.next_keys:
+        return
+    if row := live.where("key IS NULL").first():
+        raise HeldError(past_keys.without_key(ending, row["after"], lane))
+    same = live.groupBy("key").agg(F.count("*").alias("n"), F.first("after").alias("after"))
+    if row := same.where("n > 1").first():
+        raise HeldError(past_keys.same_key(ending, row["n"], row["after"], lane))
+
+
+def _inserts(live: DataFrame, mine: DataFrame, batch: int) -> DataFrame:
+    """The rows as changes."""
     given: Mapping[str, Column] = {
         "kind": F.lit("change"),
         "batch": F.lit(batch),
         "op": F.lit("insert"),
-        "order_key": F.col("k"),
+        "order_key": F.col("place"),
         "after": F.col("after"),
         "types": F.col("types"),
         "partial": F.lit(False),
         "row": F.lit(0),
         "note": F.lit("the row as it was when the primary key changed"),
     }
-    return images.mapInArrow(run, "k STRING, after STRING, types STRING").select(
+    return live.select(
         *[given.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in mine.schema]
     )
-
-
-def _refuse(base: DataFrame, within: Mirror, era: Era, lane: tuple[str, TableId]) -> None:
-    parsed = base.select("after", image("after", within.keys).alias("a"))
-    cells = []
-    for one in within.key_columns:
-        text = F.col("a")[one.name]
-        exact = key_is_exact(text, one.type)
-        cells.append(cast(text, one.type) if exact is None else F.when(exact, cast(text, one.type)))
-    there = reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
-    keyed = parsed.select(
-        "after", there.alias("there"), *[cell.alias(f"k{i}") for i, cell in enumerate(cells)]
-    )
-    without = keyed.where("NOT there").select("after").limit(1).collect()
-    if without:
-        raise HeldError(past_keys.without_key(era.keys, within.keys, without[0]["after"], lane))
-    twice = (
-        keyed.groupBy(*[f"k{i}" for i in range(len(cells))])
-        .agg(F.count("*").alias("n"), F.first("after").alias("after"))
-        .where("n > 1")
-        .limit(1)
-        .collect()
-    )
-    if twice:
-        raise HeldError(past_keys.same_key(era.keys, within.keys, twice[0]["n"], twice[0]["after"], lane))

@@ -7,19 +7,17 @@ keep their values, and a reject of the column says so until they are loaded agai
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import Column
+import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType
 
 from ingest.change import Op
 from ingest.fold import SchemaStep
 from ingest.gold.gather import of_lane
 from ingest.gold.lane import Lane, Steps, types_of
 from ingest.lake.datafiles import table_of
-from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, REJECTS
@@ -75,6 +73,7 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, *, by_arrow: bool) -> Iterato
 
 
 Names = Mapping[SchemaStep, Sequence[str]]  # of the columns of steps, now and before
+_COLUMNS = ("order_key", "op", "partial", "after", "types")
 
 
 def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
@@ -84,43 +83,39 @@ def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
     from ingest.gold.arrow_fold import LaneWork
 
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
-    rows = read(changes_files(lake, 0), [work])[work.id]
-    columns = (rows[name].to_pylist() for name in ("order_key", "op", "partial", "after", "types"))
-    found = [0] * len(names)
-    for place, op, partial, after, kinds in zip(*columns, strict=True):
-        if op not in _SETTING:
-            continue
-        image, types = json.loads(after) if after else {}, types_of(kinds)
-        whole = not (op == Op.UPDATE and partial)
-        for i, (step, every) in enumerate(names.items()):
-            text = next((image[name] for name in every if image.get(name) is not None), None)
-            carried = step.solid and (whole or any(name in image for name in every))
-            if place < str(step.order) and (text is not None or carried):
-                sent = next((types[name] for name in every if types.get(name)), "")
-                found[i] |= effect(step, text, sent)
-    return found
+    return _met_in(read(changes_files(lake, 0), [work])[work.id].to_batches(), names)
 
 
 def _met_by_spark(lake: Lake, lane: Lane, names: Names) -> list[int]:
-    """The same for a long history."""
-    every = list(dict.fromkeys(name for some in names.values() for name in some))
-    rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("op").isin(*_SETTING))
-    overlays = (F.col("op") == "update") & F.col("partial")
-    values = []
-    for i, step in enumerate(names):
-        text = F.coalesce(*[F.col("a")[name] for name in names[step]])
-        sent = F.coalesce(*[F.col("t")[name] for name in names[step]], F.lit(""))
-        carried = F.lit(False)
-        for name in names[step]:
-            carried |= F.array_contains("there", name)
-        meets = text.isNotNull() | (F.lit(step.solid) & (carried | ~overlays))
-        does = F.when(meets & (F.col("order_key") < str(step.order)), _effect(step)(text, sent))
-        values.append(F.bit_or(F.coalesce(does, F.lit(0))).alias(f"s{i}"))
-    images = image("after", every).alias("a"), image("types", every).alias("t")
-    there = F.coalesce(F.json_object_keys("after"), F.array()).alias("there")
-    row = rows.select("order_key", "op", "partial", *images, there).agg(*values).first()
-    assert row is not None
-    return [row[f"s{i}"] or 0 for i in range(len(names))]
+    """The same for a long history, a part of it in each of Spark's tasks."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for at, does in enumerate(_met_in(batches, names)):
+            yield pa.RecordBatch.from_pydict({"at": [at], "does": [does]})
+
+    rows = of_lane(lake.read(CHANGES.name), lane).select(*_COLUMNS)
+    parts = rows.mapInArrow(run, "at LONG, does LONG").groupBy("at").agg(F.bit_or("does").alias("does"))
+    found = {row["at"]: row["does"] for row in parts.collect()}
+    return [found.get(at, 0) for at in range(len(names))]
+
+
+def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
+    found = [0] * len(names)
+    for batch in batches:
+        for place, op, partial, after, kinds in zip(
+            *(batch.column(name).to_pylist() for name in _COLUMNS), strict=True
+        ):
+            if op not in _SETTING:
+                continue
+            image, types = json.loads(after) if after else {}, types_of(kinds)
+            whole = not (op == Op.UPDATE and partial)
+            for i, (step, every) in enumerate(names.items()):
+                text = next((image[name] for name in every if image.get(name) is not None), None)
+                carried = step.solid and (whole or any(name in image for name in every))
+                if place < str(step.order) and (text is not None or carried):
+                    sent = next((types[name] for name in every if types.get(name)), "")
+                    found[i] |= effect(step, text, sent)
+    return found
 
 
 def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[SchemaStep]) -> int:
@@ -130,11 +125,6 @@ def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[Schem
         if one.action == "add_column" and one.column in names and one.order < step.order:
             does |= effect(step, one.default, "")
     return does
-
-
-def _effect(step: SchemaStep) -> Callable[..., Column]:
-    # Without type hints: Spark would infer another kind of function from them.
-    return F.udf(lambda text, sent: effect(step, text, sent or ""), IntegerType())
 
 
 def changes_values(mirror: Mirror, retyped: Iterable[Retyped]) -> bool:
