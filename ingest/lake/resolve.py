@@ -54,8 +54,8 @@ def resolved(statements: Sequence[Statement], lanes: Lanes, sent: Sent = _nothin
     Args:
         statements: all of the ledger, in order.
         lanes: the source tables that have sent rows.
-        sent: the columns of their rows; asked only where a copy that was created with columns replaces a table, and
-            where a CREATE names a table in another letter case.
+        sent: the columns of their rows; asked only where a copy that was created with columns replaces a table,
+            where a CREATE names a table in another letter case, and for a MODIFY of a column that no statement has made.
     """
     named: dict[str, _Names] = defaultdict(_Names)
     for source, table in lanes:
@@ -319,10 +319,24 @@ class _Made:
             if effect.action == "create_table":
                 self._replace(effect.table)
                 self.effects[effect.table] = [effect]
-            elif effect.table in self.effects:
-                self.effects[effect.table].append(effect)
-            self._structure(effect)
-            yield effect
+            for one in self._cased(effect, statement):
+                if effect.action != "create_table" and effect.table in self.effects:
+                    self.effects[effect.table].append(one)
+                self._structure(one)
+                yield one
+
+    def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
+        """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
+        structure, name = self.structures.get(effect.table, _Structure()), effect.column or ""
+        folded, is_mysql = name.casefold(), effect.dialect in (None, "mysql")
+        made = structure.names.get(folded)
+        if effect.action == "modify_column" and effect.type is not None and is_mysql and made != name:
+            sent = self.sent(statement.source, effect.table)
+            others = [one for one in sent if one != name and one.casefold() == folded]
+            old = made or (others[0] if len(others) == 1 and folded not in structure.gone else name)
+            if old != name and _takes(sent, old, name, statement.order):
+                yield Effect("rename_column", effect.table, old, to=name)
+        yield effect
 
     def _structure(self, effect: Effect) -> None:
         if effect.action != "create_table":
@@ -384,6 +398,16 @@ class _Made:
         self.unread.discard(table)
 
 
+def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> bool:
+    """True if rows have a column's other letter case from a statement on, or may have it as far as they show.
+
+    Oracle sends all names in capitals, in whatever letter case its statements write them.
+    """
+    if name in sent:
+        return old in sent or sent[name].low > order
+    return old not in sent or not (sent[old].high > order or old.isupper())
+
+
 @dataclass(slots=True)
 class _Structure:
     """A table's columns and key, as far as statements tell them."""
@@ -391,9 +415,10 @@ class _Structure:
     columns: dict[str, ColumnDefinition | None] = field(default_factory=dict)  # by folded name
     gone: set[str] = field(default_factory=set)  # folded names
     keys: tuple[str, ...] = ()
+    names: dict[str, str] = field(default_factory=dict)  # of columns that statements made, by folded name
 
     def copy(self) -> _Structure:
-        return _Structure(dict(self.columns), set(self.gone), self.keys)
+        return _Structure(dict(self.columns), set(self.gone), self.keys, dict(self.names))
 
     def take(self, effect: Effect) -> None:
         name, to = (effect.column or "").casefold(), str(effect.to).casefold()
@@ -401,16 +426,22 @@ class _Structure:
             case "create_table":
                 self.columns |= {one.name.casefold(): one for one in effect.columns}
                 self.keys = effect.keys or self.keys
+                self.names |= {one.name.casefold(): one.name for one in effect.columns}
             case "add_column" | "modify_column":
                 if effect.type is not None or name not in self.columns:
                     self.columns[name] = None if effect.type is None else definition_of(effect)
+                if effect.action == "add_column":
+                    self.names.setdefault(name, str(effect.column))
                 self.gone.discard(name)
             case "drop_column":
                 self.columns.pop(name, None)
+                self.names.pop(name, None)
                 self.gone.add(name)
             case "rename_column":
                 self.columns[to] = self.columns.pop(name, None)
-                self.gone = self.gone - {to} | {name}
+                self.names.pop(name, None)
+                self.names[to] = str(effect.to)
+                self.gone = (self.gone | {name}) - {to}
                 self.keys = tuple(str(effect.to) if key.casefold() == name else key for key in self.keys)
             case "add_primary_key" | "drop_primary_key":
                 self.keys = effect.keys

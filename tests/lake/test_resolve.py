@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ingest import ddl
 from ingest.change import TableId
@@ -54,9 +55,8 @@ def meant(statements: list[Statement], *lanes: str) -> list[list[tuple[str, str]
 def test_another_letter_case_means_the_only_such_table() -> None:
     """With lower_case_table_names = 1 the text keeps its own spelling; rows carry the server's."""
     [one] = resolved(said("ALTER TABLE `Depot` ADD COLUMN gate INT"), [("src", table("depot"))])
-    assert [table("depot")] == one.tables
-    [one] = resolved(said("ALTER TABLE YARD.DEPOT ADD COLUMN gate INT"), [("src", table("depot"))])
-    assert [table("depot")] == one.tables
+    [two] = resolved(said("ALTER TABLE YARD.DEPOT ADD COLUMN gate INT"), [("src", table("depot"))])
+    assert [table("depot")] == one.tables == two.tables
 
 
 def test_two_tables_that_differ_in_case_stay_two() -> None:
@@ -359,3 +359,42 @@ def test_a_table_renamed_before_the_first_row_of_its_name() -> None:
 
     assert ["drop_table", "create_table"] == effects(texts[2].order + "~")
     assert ["rename_table"] == effects(texts[0].order + "~")
+
+
+CASED = "ALTER TABLE depot MODIFY N BIGINT"
+
+
+def cased(*texts: str, sent: dict[str, SentColumn] | None = None) -> list[list[tuple[Any, ...]]]:
+    """What statements do to columns, as action, column and new name; rows have had the columns ``sent``."""
+    found = resolved(said(*texts), [("src", table("depot"))], lambda _source, _table: sent or {})
+    return [[(one.action, one.column, one.to) for one in each.effects if one.column] for each in found]
+
+
+def test_a_column_modified_in_another_letter_case_has_that_name() -> None:
+    """MySQL takes the statement's spelling, and so do the rows: existing values would stay under the former name."""
+    both, alone = [("rename_column", "n", "N"), ("modify_column", "N", None)], [("modify_column", "N", None)]
+    create = "CREATE TABLE depot (id INT PRIMARY KEY, n INT)"
+    assert [[], both, alone] == cased(create, CASED, CASED)
+    assert [[("add_column", "n", None)], both] == cased("ALTER TABLE depot ADD n INT", CASED)
+    assert both == cased("CREATE TABLE other (n INT)", "CREATE TABLE depot LIKE other", CASED)[-1]
+    changed = cased(create, "ALTER TABLE depot CHANGE n N INT", CASED, "ALTER TABLE depot MODIFY n INT")
+    assert [alone, [("rename_column", "N", "n"), ("modify_column", "n", None)]] == changed[2:]
+    assert alone == cased(create, "ALTER TABLE depot DROP n", "ALTER TABLE depot ADD N INT", CASED)[-1]
+
+
+def test_rows_show_the_letter_case_of_a_modified_column() -> None:
+    """Of a table without a CREATE only they do; those of Oracle are in capitals whatever a text says."""
+    early, late, now = (order_key(Order(0, 1, (), 0, (number,), 0)) for number in (0, 9, 1))
+    old, new = SentColumn(early, early, "int32"), SentColumn(now, late, "int64")
+    alone = [[("modify_column", "N", None)]]
+    both = [[("rename_column", "n", "N"), *alone[0]]]
+    assert both == cased(CASED, sent={"n": old, "N": new})
+    assert both == cased(CASED, sent={"n": old}), "the next rows will have it"
+    assert alone == cased(CASED, sent={"n": old._replace(high=late)}), "later rows kept the name"
+    assert alone == cased(CASED, sent={"N": old})
+    assert alone == cased("CREATE TABLE depot (n INT)", CASED, sent={"N": old})[1:], (
+        "they never had the other"
+    )
+    small, plain = "ALTER TABLE depot MODIFY n BIGINT", ("modify_column", "n", None)
+    assert [[plain]] == cased(small, sent={"N": old})
+    assert [[("rename_column", "N", "n"), plain]] == cased(small, sent={"N": old, "n": new})
