@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest.erase.remove import SEALED, erase_messages, message_row, opened, replacement, session_of
+from ingest.erase.remove import Removal
+from ingest.erase.replacements import SEALED, message_row, opened, replacement
 from ingest.lake import barriers, decisions, duck, sealing
 from ingest.lake.decisions import ERASED_LATE, Decision
 from ingest.lake.lake import Lake
@@ -42,7 +43,7 @@ def erase(lake: Lake) -> int:
         found += _replaced(lake, batch)
     if not found:
         return 0
-    erase_messages(lake, session_of(lake), found)
+    Removal.of(lake).messages(found)
     decisions.append(
         lake, [Decision(ERASED_LATE, BRONZE.name, {"batch": last, "messages": len(found)}, last)]
     )

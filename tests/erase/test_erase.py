@@ -221,9 +221,9 @@ def test_an_erasure_that_was_killed_is_completed(
         raise KeyboardInterrupt
 
     begun = plan.plan(lake, "depot.people", [(OLD,)], "asked for", now=False)
-    for step in ("erase_messages", "_erase_rows", "_erase_changes"):
+    for step in ("messages", "_rows", "_changes"):
         with monkeypatch.context() as patch:
-            patch.setattr(remove, step, killed)
+            patch.setattr(remove.Removal, step, killed)
             with pytest.raises(KeyboardInterrupt):
                 remove.erase(lake, begun)
         begun = plan.unfinished(lake) or begun

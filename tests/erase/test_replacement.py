@@ -10,9 +10,8 @@ import pytest
 
 from ingest.change import ROW_OPS, Message, Op
 from ingest.config.model import TableRule
-from ingest.erase import remove
 from ingest.erase.plan import ErasedChange, Erasure
-from ingest.erase.remove import replacement
+from ingest.erase.replacements import GONE, replaced, replacement
 from ingest.errors import IngestError
 from ingest.fold import key_of_change
 from ingest.gold.lane import change_of
@@ -177,12 +176,10 @@ def test_a_replayed_message_is_replaced_where_it_landed(monkeypatch: pytest.Monk
         "1", "a secret", "depot.parcels", "p", "", "", "", now=False, asked=1, keys=[], rows=[], alone=[],
         barriers=[], changes=[erased], cells=[],
     )  # fmt: skip
-    rows = {row[5]: row for row in remove._replaced(Bronze(), erasure)}  # type: ignore[arg-type] # all that it asks
+    rows = {row[5]: row for row in replaced(Bronze(), erasure)}  # type: ignore[arg-type] # all that it asks
     assert {"replay", "message"} == rows.keys()
     assert (3, 1) == (rows["replay"][4], rows["message"][4])
-    assert {"batch": 1, "reject": {"reason": "bad-json", "detail": remove.GONE}} == json.loads(
-        rows["replay"][6]
-    )
+    assert {"batch": 1, "reject": {"reason": "bad-json", "detail": GONE}} == json.loads(rows["replay"][6])
     left = left_of(bytes(rows["message"][6]))
     assert change.row not in {one.row for one in left.kept if one.op in ROW_OPS}
     assert Barriers("a secret").is_replacement(

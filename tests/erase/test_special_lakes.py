@@ -9,7 +9,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import Sealing, TableRule
-from ingest.erase import late, remove
+from ingest.erase import late, remove, replacements
 from ingest.erase import plan as planning
 from ingest.errors import IngestError
 from ingest.lake import barriers, decisions, sealing
@@ -111,7 +111,7 @@ KEY = "0f" * 32
 
 def replaced(shops: Shops, erasure: planning.Erasure) -> list[tuple[int, bytes]]:
     """Each message's offset and what the erasure writes in its place, as bronze would hold it."""
-    found = remove._replaced(shops.lake, erasure)
+    found = replacements.replaced(shops.lake, erasure)
     assert {None} == {row[-1] for row in found}, "the signature is within the sealed value"
     return [(row[3], bytes(row[6])) for row in found]
 
@@ -163,4 +163,4 @@ def test_messages_that_nobody_can_read_are_left(tmp_path: Path) -> None:
         day, number = sealing._parsed(file.name)
         decisions.append(shops.lake, [Decision(KEY_DROPPED, day, {"ids": [number.hex()]})])
         file.unlink()
-    assert [] == remove._replaced(shops.lake, erasure)
+    assert [] == replacements.replaced(shops.lake, erasure)

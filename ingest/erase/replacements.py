@@ -1,0 +1,143 @@
+"""Messages of bronze without the rows of an erasure: each is decoded again, and replaced by the changes that it keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from ingest.change import ROW_OPS, Message
+from ingest.erase.plan import Erasure, batched
+from ingest.errors import IngestError, command
+from ingest.lake import duck, sealing
+from ingest.lake.barriers import HEADER, Barriers, left_of
+from ingest.lake.envelope import Opener, Parts
+from ingest.lake.lake import Lake
+from ingest.lake.rejects import PLACE, REPLAY
+from ingest.lake.schemas import BRONZE
+from ingest.lake.tables import Row
+from ingest.silver.lift import Deck, Lifting
+from ingest.silver.messages import Messages
+from ingest.silver.registry import schemas
+
+GONE = "(erased)"
+SEALED = "sealed"  # a row's bytes as bronze has them, next to what they were sealed from
+
+
+def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
+    """Replacements of the rows' messages, and of the rows of replays.
+
+    Raises:
+        IngestError: a message is no longer decoded as it was.
+    """
+    wanted: dict[tuple[Any, ...], dict[int, set[tuple[int | None, str]]]] = {}
+    for one in erasure.changes:
+        if one.topic is not None:  # a complete re-snapshot's deletes have no message
+            wanted.setdefault(one.place, {}).setdefault(one.batch, set()).add((one.row, one.order_key))
+    found: list[tuple[Any, ...]] = []
+    replays = _rows_at(lake, REPLAY, wanted)
+    for row in replays:
+        told = json.loads(row["value"])
+        mine = wanted[_place(row)]
+        if row["batch"] in mine:
+            mine.setdefault(told["batch"], set()).update(mine[row["batch"]])
+            told["reject"] = told.get("reject", {}) | {"detail": GONE}
+            value = json.dumps(told, ensure_ascii=False).encode()
+            found.append((*_place(row), row["batch"], REPLAY, bytearray(value), None))
+    keys = sealing.opener(lake)
+    rows = [
+        opened(keys, row)
+        for row in _rows_at(lake, "message", wanted)
+        if row["batch"] in wanted[_place(row)]
+        and not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))
+    ]
+    secret = Barriers(erasure.secret)
+    decks = _decks(lake, secret, keys, {row["source"] for row in rows}, {row["batch"] for row in rows})
+    for row in rows:
+        numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
+        if (new := replacement(decks[row["source"]], secret, row, numbers)) is not None:
+            found.append(message_row(keys, row, *new))
+    return found
+
+
+def opened(keys: Opener, row: Row) -> Row:
+    """A message's row of bronze as it was sent, with its sealed bytes if it is sealed.
+
+    Raises:
+        SealError: the key of its day is not there.
+    """
+    if not keys.seals(row["batch"]):
+        return row
+    return row | keys.open(row["batch"], _place(row), row["value"])._asdict() | {SEALED: row["value"]}
+
+
+def message_row(keys: Opener, row: Row, value: bytes, signature: bytes) -> tuple[Any, ...]:
+    """A message's replacement, sealed as the message was, for `ingest.erase.remove.Removal.messages`."""
+    place, batch = _place(row), row["batch"]
+    if SEALED not in row:
+        return *place, batch, "message", bytearray(value), bytearray(signature)
+    parts = Parts(None, value, [{"key": HEADER, "value": signature}])
+    return *place, batch, "message", bytearray(keys.sealed_again(batch, place, row[SEALED], parts)), None
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in PLACE)
+
+
+def _rows_at(lake: Lake, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
+    names = ", ".join(map(duck.name, PLACE))
+    for some in batched(places):
+        yield from lake.ask(
+            f'SELECT {names}, batch, "key", "value", headers FROM {{bronze.{kind}}} '
+            f"WHERE ({names}) IN ({duck.listed(some)})"
+        )
+
+
+def _decks(
+    lake: Lake, secret: Barriers, keys: Opener, sources: set[str], batches: set[int]
+) -> dict[str, Deck]:
+    """What decodes the messages of some sources."""
+    messages = Messages(
+        lake,
+        lambda: lake.read(BRONZE.name).where(
+            (F.col("kind") == "message") & F.col("batch").isin(sorted(batches))
+        ),
+    )
+    pipeline = lake.pipeline
+    how = Lifting(pipeline, schemas=schemas(lake, messages, keys) if sources else {}, barriers=secret)
+    ranks = {source.name: rank for rank, source in enumerate(pipeline.sources)}
+    return {name: Deck(how, ranks[name], name) for name in sources}
+
+
+def replacement(
+    deck: Deck, secret: Barriers, row: Row, numbers: set[int | None]
+) -> tuple[bytes, bytes] | None:
+    """The replacement of a message without the rows of some numbers, and its signature; None if it lacks them already.
+
+    ``deck`` decodes the message, ``secret`` signs the replacement, ``row`` is the message's row of bronze.
+
+    Raises:
+        IngestError: it does not hold these rows.
+    """
+    headers = tuple((one["key"], one["value"]) for one in row["headers"] or ())
+    value = None if row["value"] is None else bytes(row["value"])
+    erased, table = 0, None
+    if secret.is_replacement(headers, value):
+        before = left_of(value or b"")
+        found, erased, table = before.kept, before.erased, before.table
+        if not any(one.op in ROW_OPS and one.row in numbers for one in found):
+            return None
+    else:
+        key = None if row["key"] is None else bytes(row["key"])
+        found = deck.parsed(Message(value, key, row["topic"], headers))
+    going = [one for one in found if one.op in ROW_OPS and one.row in numbers]
+    if {one.row for one in going} != numbers or len(going) != len(numbers):
+        place = "/".join(str(row[name]) for name in PLACE)
+        raise IngestError(
+            f"The message at {place} is decoded otherwise today than when its changes were written: "
+            f"`{command('rebuild', deck.pipeline.file, '--layer', 'silver')}` first."
+        )
+    kept = [one for one in found if one not in going]
+    return secret.replacement(table or going[0].table, erased + len(going), kept)
