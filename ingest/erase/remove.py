@@ -20,7 +20,7 @@ from ingest.erase import plan as planning
 from ingest.erase.plan import Erasure, Texts, batched
 from ingest.erase.replacements import GONE, replaced
 from ingest.gold import feeds as filling
-from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, shadow
+from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, staging
 from ingest.lake.barriers import HEADER, Barrier
 from ingest.lake.decisions import ALERT, ERASE, ERASED, Decision
 from ingest.lake.lake import Lake
@@ -135,7 +135,7 @@ class Removal:
         for erasure, mirror in parts:
             yield from self._steps_of(erasure, mirror)
         yield CHANGES.name, lambda: self._changes(parts[0][0])
-        yield "killed rebuilds", lambda: {"files": shadow.clean(self.lake)}
+        yield "killed rebuilds", lambda: {"files": staging.clean(self.lake)}
 
     def _steps_of(self, erasure: Erasure, mirror: Mirror) -> Iterator[Step]:
         """What names the rows of one mirror, and its tables."""

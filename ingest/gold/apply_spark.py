@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.fold import SchemaStep
-from ingest.gold import collision, forgotten, history, keyless, misfits, retyped, tables, watch
+from ingest.gold import collision, foreign_commits, forgotten, history, keyless, misfits, retyped, tables
 from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE
 from ingest.gold.fold import has_name
@@ -92,7 +92,7 @@ def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
     table = histories.table_of(plan.mirror)
     before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
     applied = before.transactions.get(writer, -1)
-    watch.refuse_past(lake, table, before.version, applied, books.last)
+    foreign_commits.refuse_past(lake, table, before.version, applied, books.last)
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
     if not work:
         return

@@ -11,7 +11,7 @@ from functools import partial
 
 from ingest.config import matches
 from ingest.errors import HeldError
-from ingest.gold import eras, servers
+from ingest.gold import eras, failover
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import folded
 from ingest.gold.ledger import Ledger
@@ -104,7 +104,7 @@ def _planned(
     """What a mirror shall be with this batch; its result if that holds it or fails."""
     applied, last = job.applied, books.last
     try:
-        servers.refuse_another(lake.pipeline, books, job)
+        failover.refuse_another(lake.pipeline, books, job)
         # the mirror's log is read only if a policy may need the answer
         asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
         if known is not None and asked:

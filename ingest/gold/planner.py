@@ -78,12 +78,16 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     Raises:
         HeldError: the table contains foreign commits.
     """
-    from ingest.gold import retyped, tables, watch  # Spark's; a plan that is only shown does not need it
+    from ingest.gold import (  # Spark's; a plan that is only shown does not need it
+        foreign_commits,
+        retyped,
+        tables,
+    )
 
     books, ledger, mirror = batch.until(plan), batch.ledger, plan.mirror
     before, writer = lake.snapshot(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
     applied = before.transactions.get(writer, -1)
-    watch.refuse_past(lake, mirror, before.version, applied, books.last)
+    foreign_commits.refuse_past(lake, mirror, before.version, applied, books.last)
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
     found = FoldPlan(plan, books, before, writer, work)
     if not work:

@@ -29,7 +29,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, mirror_path
 from ingest.lake.schemas import REJECTS, RUNS
-from ingest.lake.shadow import shadow_of
+from ingest.lake.staging import shadow_of
 from ingest.lake.tables import Row
 
 Tell = Callable[[str, str], None]

@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.lake import commits, shadow
+from ingest.lake import commits, staging
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Clusters
 from ingest.lake.names import literal, quoted
@@ -90,7 +90,7 @@ def maintain(
         tell: called with the table and the step that begins.
     """
     settings = {**_OPTIMIZE, USER_METADATA: lake.metadata()}
-    shadow.clean(lake)
+    staging.clean(lake)
 
     def one(name: str) -> Kept:
         session = cleaning_session(lake, settings)

@@ -19,7 +19,7 @@ from ingest.lake.compare import Difference, as_sets, groups
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.lake.shadow import shadow_of
+from ingest.lake.staging import shadow_of
 from ingest.silver.decode import STAGE, decode, landed_with
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published

@@ -9,7 +9,7 @@ import pytest
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
-from ingest.lake import commits, shadow
+from ingest.lake import commits, staging
 from ingest.lake.lake import Lake
 from ingest.spark.deferred import Deferred
 from tests.shops import never
@@ -24,7 +24,7 @@ def test_a_killed_rebuild_is_deleted_and_nothing_else(tmp_path: Path) -> None:
         cast("SparkSession", Deferred(never, "local[1]")),
         Pipeline("p", tmp_path / "p.yaml", str(tmp_path / "lake"), ()),
     )
-    assert 0 == shadow.clean(lake)
+    assert 0 == staging.clean(lake)
     for name in (
         "_rebuild/a/mirrors/shop/item/part-1.parquet",
         "_rebuild/b/changes/part-2.parquet",
@@ -32,7 +32,7 @@ def test_a_killed_rebuild_is_deleted_and_nothing_else(tmp_path: Path) -> None:
     ):
         (tmp_path / "lake" / name).parent.mkdir(parents=True)
         (tmp_path / "lake" / name).touch()
-    assert 2 == shadow.clean(lake)
+    assert 2 == staging.clean(lake)
     assert ["part-3.parquet"] == [one.name for one in tmp_path.rglob("*.parquet")]
     assert not (tmp_path / "lake" / "_rebuild").exists()
 

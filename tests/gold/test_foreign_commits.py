@@ -12,7 +12,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.errors import HeldError
-from ingest.gold.watch import refuse_past
+from ingest.gold.foreign_commits import refuse_past
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.run import Warm

@@ -13,7 +13,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.errors import HeldError
-from ingest.gold.servers import refuse_another
+from ingest.gold.failover import refuse_another
 from ingest.gold.work import Books, History, Job
 from ingest.lake.books import Line
 from tests.gold.depot import Depot
