@@ -52,7 +52,7 @@ from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 ALWAYS = 1_000  # keys of a mirror that are always compared
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
-HELD = 100_000  # changes of a lane that are held in memory
+HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
 _COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
 _NAMED = ("source", "database", "schema", "table")
 _SPACE = 1 << 32
@@ -305,6 +305,7 @@ class KeySample:
     high: str | None  # changes up to it precede others that were folded earlier
     limit: int  # how many keys are compared
     every: bool = False  # compare all keys, regardless of the limit
+    bounded: bool = False  # keep fewer keys, rather than more bytes than are held in memory
     space: int = _SPACE  # if not all changes fit in memory, those with lower marks are kept
     rows: list[pa.RecordBatch] = field(default_factory=list)
     first: list[Marks] = field(default_factory=list)
@@ -312,6 +313,7 @@ class KeySample:
     must: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     added: list[Marks] = field(default_factory=list)  # the keys of rows that are inserted or read, else 0
     truncates: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0  # of the rows
 
     def add(self, rows: pa.RecordBatch) -> None:
         cleared = pc.equal(rows.column("op"), "truncate")
@@ -330,6 +332,20 @@ class KeySample:
         adds = np.array(pc.is_in(rows.column("op"), pa.array(["insert", "read"])), bool)
         self.added.append(np.where(adds, first, 0))
         self.must.append(partial | late | (first != second) | self.every)
+        self._bytes += rows.nbytes
+        while self.bounded and self._bytes > HELD_BYTES and self.space > 1:
+            self._halve()
+
+    def _halve(self) -> None:
+        """Keep the half of the keys that has the lower marks."""
+        self.space //= 2
+        for i, (first, second) in enumerate(zip(self.first, self.second, strict=True)):
+            kept = (first < self.space) | (second < self.space)
+            self.rows[i] = self.rows[i].filter(pa.array(kept))
+            for marks in (self.first, self.second, self.added):
+                marks[i] = marks[i][kept]
+            self.must[i] = self.must[i][kept]
+        self._bytes = sum(rows.nbytes for rows in self.rows)
 
     def chosen(self) -> tuple[list[Mapping[str, Any]], Marks | None, int]:
         """The changes of the chosen keys with the truncates, their keys' marks (None: all), and how many keys there are."""
@@ -345,6 +361,9 @@ class KeySample:
         added, counts = np.unique(np.concatenate(self.added), return_counts=True)
         always = np.concatenate([first[must], second[must], added[(counts > 1) & (added > 0)]])
         marks = np.union1d(np.unique(marks)[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
+        marks = marks[
+            marks < self.space
+        ]  # of the other keys of a changed key, changes may have been left out
         kept = pa.array(np.isin(first, marks) | np.isin(second, marks))
         table = pa.Table.from_batches(self.rows).filter(kept)
         return [*truncates, *table.to_pylist()], marks, touched
@@ -353,6 +372,7 @@ class KeySample:
         """Begin again."""
         for some in (self.rows, self.first, self.second, self.must, self.added, self.truncates):
             some.clear()
+        self._bytes = 0
 
 
 # --- reading changes ------------------------------------------------------------------------------
@@ -506,7 +526,9 @@ class _Check:
             steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)
         every = self.deep or self.merged or lane.truncates > 0 or any(at > self.since for _, at in steps)
         limit = _SPACE if self.deep or self.merged else self.asked.limit(self.subject.table)
-        sample = KeySample(KeyMarks(mirror, self.since & 0xFFFFFFFF, shard), lane.folded_high, limit, every)
+        marks = KeyMarks(mirror, self.since & 0xFFFFFFFF, shard)
+        bounded = self.subject.keyed and not (self.deep or self.merged)
+        sample = KeySample(marks, lane.folded_high, limit, every, bounded)
         if mirror.soft and not whole:
             self.found.left_out.append("deleted rows that are kept are compared by `ingest quality --deep`")
         changes = lane.changes_ever if whole else lane.changes
