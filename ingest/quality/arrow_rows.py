@@ -1,9 +1,10 @@
-"""Read rows of the lake's tables as Arrow batches: by delta-rs without a Spark job, or by Spark if delta-rs cannot."""
+"""Read rows of the lake's tables as Arrow batches: by DuckDB or delta-rs without a Spark job, or by Spark if they cannot."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -12,10 +13,12 @@ import pyarrow as pa
 
 from ingest.change import TableId
 from ingest.fold import Key
-from ingest.lake import names, rejects, stores
+from ingest.lake import delta, duck, names, rejects, stores
+from ingest.lake.delta import UnreadableError
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
+from ingest.lake.tables import scan
 from ingest.quality.cell_values import of_column, text_of
 
 
@@ -41,11 +44,26 @@ Read = Callable[[Lake, str, Sequence[str], Where], Iterator[pa.RecordBatch]]
 _RUST = Dialect(
     lambda name: '"' + name.replace('"', '""') + '"', lambda text: "'" + text.replace("'", "''") + "'"
 )
+_DUCK = Dialect(duck.name, duck.text)
 _SPARK = Dialect(names.quoted, names.literal)
 
 
 def _query(table: str, columns: Sequence[str], where: Where, dialect: Dialect) -> str:
     return f"SELECT {', '.join(map(dialect.quoted, columns))} FROM {table} WHERE {where(dialect)}"
+
+
+def by_duck(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
+    """Read with DuckDB, which needs no more than the files' names: opening a table by delta-rs takes longer than a query.
+
+    Raises:
+        UnreadableError: only delta-rs or Spark can read it.
+    """
+    state = delta.snapshot(lake.path(name)) if lake.is_local else delta.NO_TABLE
+    if not state.exists or any(one.deleted for one in state.files):
+        raise UnreadableError(f"{name} has deletion vectors, or does not exist.")
+    table = scan(lake.path(name), state, zones=True, wanted=columns)
+    found = duck.connection().cursor().execute(_query(table, columns, where, _DUCK))
+    return iter(found.to_arrow_table().to_batches())
 
 
 def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
@@ -72,11 +90,13 @@ def by_spark(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Ite
 
 
 def read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa.RecordBatch]:
-    """Read the rows for which a condition holds, by delta-rs or Spark."""
-    try:
-        return list(by_delta(lake, name, columns, where))
-    except Exception:  # a store or a table that delta-rs does not support; Spark reports damage in words
-        return list(by_spark(lake, name, columns, where))
+    """Read the rows for which a condition holds, by the first that can."""
+    for one in (by_duck, by_delta):
+        with suppress(
+            Exception
+        ):  # a store or a table that it does not support; Spark reports damage in words
+            return list(one(lake, name, columns, where))
+    return list(by_spark(lake, name, columns, where))
 
 
 def changes_since(batch: int, tables: Iterable[str | None]) -> Where:

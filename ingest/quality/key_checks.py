@@ -8,7 +8,7 @@ just counted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from ingest.quality.key_sides import Side
 from ingest.quality.subjects import CheckedMirror
 
 EXPLAINED = 20  # complaints of one run whose keys are looked up
+TOGETHER, SMALL = 50, 16 << 20  # mirrors whose keys are counted by one query, and bytes of them together
 
 
 @dataclass(slots=True)
@@ -59,14 +60,31 @@ def count(
             for one in passes:
                 if one.lanes:
                     _note(lake, one.subject, error)
-        for one in passes:
-            with damage_noted(lake, one.subject):
-                if not one.subject.damage:
-                    counted = found[one.subject.path] = Counted(keys.numbers(one))
+        for some in _together(lake, [one for one in passes if not one.subject.damage]):
+            numbers: dict[int, many_keys.Numbers] = {}
+            with suppress(Exception):  # of one of them, whose own query will meet it again
+                numbers = keys.numbers(some)
+            for one in some:
+                with damage_noted(lake, one.subject):
+                    mine = numbers or keys.numbers([one])
+                    counted = found[one.subject.path] = Counted(mine[one.index])
                     wrong = [name for name, n in counted.numbers.items() if n and complains(name)]
                     counted.failing |= {name: keys.failing(one, name) for name in wrong[: max(0, left)]}
                     left -= len(wrong)
     return found
+
+
+def _together(lake: Lake, sides: Sequence[Side]) -> Iterator[list[Side]]:
+    """The mirrors in groups of one query: small ones together, where it reads their files."""
+    some: list[Side] = []
+    for one in sides:
+        size = sum(each.subject.size for each in [*some, one])
+        if some and (len(some) == TOGETHER or size > SMALL or not lake.is_local):
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
 
 
 @contextmanager

@@ -48,7 +48,7 @@ _ARROW = {
     "BOOLEAN": pa.bool_(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BINARY": pa.binary(),
     "TIMESTAMP": pa.timestamp("us"), "TIMESTAMP_NTZ": pa.timestamp("us"),
 }  # fmt: skip
-_FAULTS = {  # what each check counts of the keys of `_KEYS`
+_FAULTS = {  # what each check counts of the keys of `_keys`
     "lacking": "alive AND n = 0",
     "ghost_rows": "n > 0 AND NOT alive",
     "incomplete_rows": "alive AND n > 0 AND NOT whole",
@@ -83,28 +83,25 @@ class KeyDatabase:
         self._base.execute(_STATES)
         self._base.execute("DROP TABLE events")
 
-    def numbers(self, one: Side) -> Numbers:
-        """Every check's number for one of them."""
-        if not one.subject.keyed:
-            found = self._base.execute(f"SELECT count(*) FROM {self._rows(one)}").fetchone()
-            return {"rows": found[0] if found else 0}
-        touched = f"AND {_own(one)} IN (SELECT h FROM states WHERE m = {one.index})"
-        self._base.execute(
-            f"CREATE OR REPLACE TEMP TABLE present AS SELECT h, empty, count(*) AS n FROM (SELECT {_empty(one)} AS empty, "
-            f"CASE WHEN NOT ({_empty(one)}) {touched if one.mostly_untouched else ''} THEN {_own(one)} END AS h "
-            f"FROM {self._rows(one)}) GROUP BY ALL"
-        )
-        self._base.execute(_KEYS.format(m=one.index, unknown="false" if one.closed else "NULL"))
-        query = self._base.execute(_COUNTS)
-        row = dict(zip([name for name, *_ in query.description or ()], query.fetchone() or (), strict=True))
-        row[one.lacking] = row.pop("lacking")
-        return {name: int(n) for name, n in row.items() if name == "rows" or one.asks(name)}
+    def numbers(self, some: Sequence[Side]) -> dict[int, Numbers]:
+        """Every check's number for each of some mirrors, by its index, in one query: planning takes longer than small mirrors."""
+        rows = [self._rows(some[0])] if len(some) == 1 else map(self._scanned, some)
+        query = self._base.execute(_counts(list(zip(some, rows, strict=True))))
+        names = [name for name, *_ in query.description or ()]
+        by_index, found = {one.index: one for one in some}, {}
+        for counts in query.fetchall():
+            row = dict(zip(names, counts, strict=True))
+            one = by_index[row.pop("m")]
+            row[one.lacking] = row.pop("lacking")
+            asked = {name: int(n or 0) for name, n in row.items() if name == "rows" or one.asks(name)}
+            found[one.index] = asked
+        return found
 
     def failing(self, one: Side, check: str) -> tuple[str, ...]:
-        """Some of the keys that a check complains of, as JSON, of the mirror whose numbers were asked for last."""
+        """Some of the keys that a check complains of, as JSON."""
         names, rows = ", ".join(_names(one)), self._rows(one)
         fault = _FAULTS.get("lacking" if check == one.lacking else check)
-        hashes = f"SELECT h FROM keys WHERE {fault}"
+        hashes = f"{_keys([(one, rows)])} SELECT h FROM keys WHERE {fault}"
         if check == "key_not_null":
             return self._named(one, f"SELECT DISTINCT {names} FROM {rows} WHERE {_empty(one)}")
         if check == "key_unique":
@@ -195,19 +192,22 @@ class KeyDatabase:
 
     def _rows(self, one: Side) -> str:
         """A mirror's rows as a subquery: its files, or a copy of the keys that Spark reads."""
-        path = one.subject.path
-        columns = [column.column for column in one.columns] or list(one.subject.types)[:1]
         if self._lake.is_local:
             with suppress(Exception):
-                return scan(self._lake.path(path), delta.snapshot(self._lake.path(path)), wanted=columns)
-        keys = [quoted(name) for name in columns]
-        pages = _pages(self._lake.read(path).select(*keys), keys, 1 + one.subject.size // PAGE)
+                return self._scanned(one)
+        keys = [quoted(name) for name in _read(one)]
+        pages = _pages(self._lake.read(one.subject.path).select(*keys), keys, 1 + one.subject.size // PAGE)
         for n, page in enumerate(pages):
             self._base.register("page", page)
             self._base.execute(
                 "INSERT INTO copied FROM page" if n else "CREATE OR REPLACE TEMP TABLE copied AS FROM page"
             )
         return "copied"
+
+    def _scanned(self, one: Side) -> str:
+        """A mirror's files as a subquery."""
+        folder = self._lake.path(one.subject.path)
+        return scan(folder, delta.snapshot(folder), wanted=_read(one))
 
     def _cells(self, lanes: Sequence[SideLane]) -> str:
         """Each new change with the key of its row (``k0`` ...), and the one that its row had before (``p0`` ...)."""
@@ -385,12 +385,45 @@ places AS (SELECT m, h, max(last) AS last, bool_or(whole) AS whole, min(message)
     min(content) = max(content) AS same FROM halves GROUP BY m, h, place)
 SELECT m, h, right(max(last), 1) = '0' AS alive, bool_or(whole) AS whole,
     count(*) FILTER (again AND NOT same) AS ties, count(*) FILTER (again AND same) AS repeats FROM places GROUP BY m, h"""
-_KEYS = """CREATE OR REPLACE TEMP VIEW keys AS SELECT h, coalesce(alive, {unknown}) AS alive, whole,
-coalesce(ties, 0) AS ties, coalesce(repeats, 0) AS repeats, coalesce(n, 0) AS n
-FROM (FROM states WHERE m = {m}) AS s FULL JOIN (FROM present WHERE h IS NOT NULL) AS p USING (h)"""
-_COUNTS = f"""SELECT (SELECT coalesce(sum(n), 0) FROM present) AS rows,
-(SELECT coalesce(sum(n) FILTER (empty), 0) FROM present) AS key_not_null,
-coalesce(sum(n - 1) FILTER (n > 0), 0) AS key_unique, coalesce(sum(ties), 0) AS ambiguities,
-coalesce(sum(repeats), 0) AS duplicates,
-{", ".join(f"count(*) FILTER ({_FAULTS[name]}) AS {name}" for name in ("lacking", "ghost_rows", "incomplete_rows"))}
-FROM keys"""
+
+
+def _keys(some: Sequence[tuple[Side, str]]) -> str:
+    """The keys of mirrors, each given with its rows, and of their changes, for a query."""
+    parts = " UNION ALL ".join(_present(one, rows) for one, rows in some)
+    closed = ", ".join(str(one.index) for one, _ in some if one.closed) or "NULL"
+    return f"""WITH present AS MATERIALIZED (SELECT m, h, empty, count(*) AS n FROM ({parts}) GROUP BY ALL),
+    keys AS (SELECT m, h, coalesce(alive, CASE WHEN m IN ({closed}) THEN false END) AS alive, whole,
+        coalesce(ties, 0) AS ties, coalesce(repeats, 0) AS repeats, coalesce(n, 0) AS n
+        FROM (FROM states WHERE m IN ({_indexes(some)})) AS s FULL JOIN (FROM present WHERE h IS NOT NULL) AS p USING (m, h))"""
+
+
+def _present(one: Side, rows: str) -> str:
+    """A mirror's rows with the hashes of their keys, as far as these are compared."""
+    if not one.subject.keyed:
+        return f"SELECT {one.index} AS m, false AS empty, NULL::UBIGINT AS h FROM {rows}"
+    touched = (
+        f"AND {_own(one)} IN (SELECT h FROM states WHERE m = {one.index})" if one.mostly_untouched else ""
+    )
+    return f"""SELECT {one.index} AS m, {_empty(one)} AS empty,
+        CASE WHEN NOT ({_empty(one)}) {touched} THEN {_own(one)} END AS h FROM {rows}"""
+
+
+def _counts(some: Sequence[tuple[Side, str]]) -> str:
+    """What each check counts of some mirrors; NULL is nothing."""
+    faults = ", ".join(f"count(*) FILTER ({_FAULTS[name]}) AS {name}" for name in _COUNTED)
+    return f"""{_keys(some)} SELECT * FROM (SELECT unnest([{_indexes(some)}]) AS m)
+        LEFT JOIN (SELECT m, sum(n) AS rows, sum(n) FILTER (empty) AS key_not_null FROM present GROUP BY m) USING (m)
+        LEFT JOIN (SELECT m, sum(n - 1) FILTER (n > 0) AS key_unique, sum(ties) AS ambiguities,
+            sum(repeats) AS duplicates, {faults} FROM keys GROUP BY m) USING (m)"""
+
+
+_COUNTED = ("lacking", "ghost_rows", "incomplete_rows")
+
+
+def _indexes(some: Iterable[tuple[Side, str]]) -> str:
+    return ", ".join(str(one.index) for one, _ in some)
+
+
+def _read(one: Side) -> list[str]:
+    """The columns to read of a mirror: those of its key, or any."""
+    return [column.column for column in one.columns] or list(one.subject.types)[:1]

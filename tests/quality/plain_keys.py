@@ -21,10 +21,13 @@ Numbers = dict[str, int]
 
 
 def by_duckdb(lake: Lake, sides: Sequence[Side]) -> dict[int, Numbers]:
-    """Each mirror's numbers by its index, as the checks count them."""
+    """Each mirror's numbers by its index, as the checks count them: of several mirrors together as of each alone."""
     with many_keys.opened(lake) as keys:
         keys.take(sides)
-        return {one.index: keys.numbers(one) for one in sides}
+        together = keys.numbers(sides)
+        for one in sides:
+            assert {one.index: together[one.index]} == keys.numbers([one])
+        return together
 
 
 @dataclass(slots=True)

@@ -1,18 +1,24 @@
-"""The condition by which the rows of some keys are read."""
+"""Rows as Arrow batches: the condition by which those of some keys are read, and the values that each engine gives."""
 
 from __future__ import annotations
 
 import datetime as dt
+import math
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, cast
 
 import deltalake
 import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
+from ingest.config import Pipeline
+from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.quality import arrow_rows
+from ingest.quality.cell_values import of_column
 
 KINDS = {
     "decimal(12,2)": (pa.decimal128(12, 2), lambda number: Decimal(number - 35_000) / 4),
@@ -37,3 +43,33 @@ def test_the_rows_of_many_keys(tmp_path: Path, kind: str, count: int) -> None:
     query = f"SELECT count(*) AS n FROM t WHERE {condition}"
     found = pa.table(deltalake.QueryBuilder().register("t", table).execute(query).read_all())
     assert [count] == found["n"].to_pylist()
+
+
+CELLS: dict[str, tuple[pa.DataType, Sequence[object]]] = {
+    "TINYINT": (pa.int8(), [-128, 127]),
+    "BIGINT": (pa.int64(), [-(1 << 63), (1 << 63) - 1]),
+    "DECIMAL(38,10)": (pa.decimal128(38, 10), [Decimal(f"-{'9' * 28}.{'9' * 10}"), Decimal("0.0000000001")]),
+    "FLOAT": (pa.float32(), [0.1, math.nan, -0.0, math.inf]),
+    "DOUBLE": (pa.float64(), [0.1, math.nan, -0.0, -math.inf, 5e-324]),
+    "BOOLEAN": (pa.bool_(), [True, False]),
+    "STRING": (pa.string(), ["", "a\0'\"b", "\U0001f600", "%41"]),
+    "BINARY": (pa.binary(), [b"", b"\0\xff"]),
+    "DATE": (pa.date32(), [dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+    "TIMESTAMP": (pa.timestamp("us", "UTC"), [-62_135_596_800_000_000, 253_402_300_799_999_999]),
+    "TIMESTAMP_NTZ": (pa.timestamp("us"), [-62_135_596_800_000_000, 253_402_300_799_999_999]),
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("way", [arrow_rows.by_duck, arrow_rows.by_delta])
+def test_each_engine_gives_the_values_of_the_files(tmp_path: Path, way: arrow_rows.Read, kind: str) -> None:
+    """A rounded or shifted value would show as a wrong cell, or hide one."""
+    arrow, cells = CELLS[kind]
+    held = pa.array([*cells, None], arrow)
+    table = pa.table({"id": list(range(len(held))), "a 'b": held, "none": held})
+    deltalake.write_deltalake(str(tmp_path / "lake" / "t"), table)
+    pipeline = Pipeline("p", tmp_path / "p.yaml", str(tmp_path / "lake"), (), ())
+    lake = Lake(cast("Any", None), pipeline)
+    rows = pa.Table.from_batches(way(lake, "t", ["a 'b", "id"], lambda how: f"{how.quoted('id')} >= 0"))
+    found = rows.sort_by("id")["a 'b"].combine_chunks()
+    assert of_column(held, kind) == of_column(found, kind)
