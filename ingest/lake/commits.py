@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,8 @@ from urllib.parse import quote
 
 import orjson
 
-from ingest.errors import IngestError
+from ingest.config import is_stored
+from ingest.errors import IngestError, StoreError
 from ingest.lake import delta, stores
 
 if TYPE_CHECKING:
@@ -336,8 +338,28 @@ def _checkpoint(path: str, version: int, every: int = _CHECKPOINT) -> None:
 
     if version and version % every == 0:
         stores.at(path).begin_checkpoint(path)
-        with contextlib.suppress(DeltaError, OSError):  # the commit is written, and the next one tries again
-            stores.table(path).create_checkpoint()
+        with contextlib.suppress(
+            DeltaError, OSError, StoreError
+        ):  # the commit is written, and the next one tries again
+            if is_stored(path):
+                _checkpoint_of_copy(path, version)
+            else:
+                stores.table(path).create_checkpoint()
+
+
+def _checkpoint_of_copy(path: str, version: int) -> None:
+    """Make the checkpoint from a copy of the log on this machine: in a store, delta-rs asks for each entry four times."""
+    from deltalake import DeltaTable
+
+    store, log = stores.at(path), f"{path}/_delta_log"
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "_delta_log")
+        copy.mkdir()
+        for name in delta.parts(log, version):
+            (copy / name).write_bytes(store.read(f"{log}/{name}"))
+        DeltaTable(folder).create_checkpoint()
+        for name in (f"{version:020d}.checkpoint.parquet", "_last_checkpoint"):
+            store.write(f"{log}/{name}", (copy / name).read_bytes())
 
 
 def clean(path: str) -> None:

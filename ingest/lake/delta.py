@@ -236,6 +236,14 @@ def commits(folder: str) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, metadata_of(list(_actions(f"{log}/{found[number]}")))
 
 
+def parts(log: str, version: int) -> list[str]:
+    """The names of a log's files that give a table's state at a version: those of a checkpoint, and the commits after it."""
+    commits, checkpoints = _listed(log, version)
+    first = max(checkpoints, default=-1)
+    later = [name for number, name in sorted(commits.items()) if number > first]
+    return [*checkpoints.get(first, ()), *later]
+
+
 def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
     """The ``userMetadata`` among a commit's actions, as a mapping; empty if it is not one of ours."""
     for action in commit:

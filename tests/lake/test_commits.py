@@ -93,8 +93,15 @@ def test_a_foreign_commit_in_between_loses_nothing(tmp_path: Path, monkeypatch: 
     assert {"batch": 1} == delta.metadata_of(delta.actions(place.folder, 2))
 
 
-def test_identifiers_and_old_versions_outlive_checkpoints(tmp_path: Path) -> None:
-    """A checkpoint that lost an identifier would land a batch again; one that cleaned the log would break time travel."""
+@pytest.mark.parametrize("stored", [False, True])
+def test_identifiers_and_old_versions_outlive_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    """A checkpoint that lost an identifier would land a batch again; one that cleaned the log would break time travel.
+
+    In a store it is made from a copy of the log.
+    """
+    monkeypatch.setattr(commits, "is_stored", lambda _path: stored)
     place = layout(tmp_path)
     append(place, 1, "rare")
     for batch in range(1, 12):
