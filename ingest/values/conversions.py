@@ -700,18 +700,33 @@ def _is_no_year(text: str) -> bool:
     return not (re.fullmatch(r"[0-9]{4}", text) and 1901 <= int(text) <= 2155)
 
 
+_DIGITS_OF = {"true": "1", "false": "0"}
+
+
+def _of_bits(rule: Callable[[str, str, str], Conversion]) -> Callable[[str, str, str], Conversion]:
+    """The rule of a number, for BIT(1), which Debezium sends as true and false."""
+
+    def of_bits(old: str, new: str, declared: str) -> Conversion:
+        found = rule(old, new, declared)
+        respells = found.respells or found.convert is None
+        return replace(found, convert=lambda text: found.of(_DIGITS_OF.get(text, text)), respells=respells)
+
+    return of_bits
+
+
 _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "exact"): _to_exact for one in ("whole", "year", "exact", "double", "text")},
     ("single", "exact"): _single_to_exact,
-    ("bit", "exact"): _to_exact,
-    **{(one, "whole"): _narrowed for one in ("whole", "bit", "year")},
-    ("boolean", "whole"): _keep,
+    ("bit", "exact"): _of_bits(_to_exact),
+    **{(one, "whole"): _narrowed for one in ("whole", "year")},
+    **{(one, "whole"): _of_bits(_narrowed) for one in ("bit", "boolean")},
     ("exact", "whole"): _into_whole(lambda text: _scaled(text, 0)),
     ("text", "whole"): _into_whole(lambda text: _scaled(_begun(text), 0), _not_whole),
     **{(one, "whole"): _into_whole(_even) for one in ("single", "double")},
     **{(one, "whole"): _into_whole(_number_of, _rounds_up(0)) for one in ("date", "time", "datetime")},
-    **{(one, "bit"): _narrowed for one in ("whole", "bit")},
-    ("whole", "boolean"): _keep,
+    ("whole", "bit"): _narrowed,
+    ("bit", "bit"): _of_bits(_narrowed),
+    ("whole", "boolean"): _always(lambda text: "true" if _number(text) else "false", respells=True),
     ("boolean", "boolean"): _keep,
     ("whole", "year"): _always(_year_of),
     ("exact", "year"): _always(lambda text: _year_of(_scaled(text, 0))),

@@ -121,6 +121,31 @@ def test_a_value_is_converted_as_the_source_does(
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "text", "expected"),
+    [
+        ("boolean", "int32", "true", "1"),
+        ("bit(1)", "int8", "true", "1"),
+        ("bit(1)", "int64", "false", "0"),
+        ("bit(1)", "decimal(4,2)", "true", "1.00"),
+        ("bit(1)", "bit(8)", "true", "1"),
+        ("bit(8)", "int8", "127", "127"),
+        ("int8", "boolean", "0", "false"),
+        ("int8", "boolean", "-1", "true"),
+    ],
+)
+def test_truth_is_written_as_the_new_type_writes_it(old: str, new: str, text: str, expected: str) -> None:
+    """A mirror that keeps texts would have `true` beside 1."""
+    assert expected == conversion(old, new, new).of(text)
+
+
+def test_truth_alone_is_no_other_value() -> None:
+    """A large mirror is not folded again where only the spelling of texts would change."""
+    for old, new in (("bit(1)", "int64"), ("int8", "boolean")):
+        assert conversion(old, new, new).changes(texts=True)
+        assert not conversion(old, new, new).changes(texts=False)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "declared"),
     [
         ("int32", "int64", "BIGINT"),
@@ -134,7 +159,6 @@ def test_a_value_is_converted_as_the_source_does(
         ("datetime", "datetime", "DATETIME(6)"),
         ("datetime(3)", "datetime", "DATETIME(3)"),
         ("date", "string", "VARCHAR(20)"),
-        ("boolean", "int8", "TINYINT"),
         ("binary", "binary", "LONGBLOB"),
     ],
 )
