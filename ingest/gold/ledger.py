@@ -14,7 +14,7 @@ from ingest.gold.policy import Subject
 from ingest.gold.work import Books, Job
 from ingest.lake.books import Line
 from ingest.lake.duck import name
-from ingest.lake.lanes import sent_columns
+from ingest.lake.lanes import came_between, sent_columns
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
@@ -60,7 +60,7 @@ def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
     if not rows:
         return Ledger()
     statements = of_rows(rows, decided(lake)).statements
-    return Ledger(resolved(statements, lanes, sent_columns(lake)), recorded(lake))
+    return Ledger(resolved(statements, lanes, sent_columns(lake), came_between(lake)), recorded(lake))
 
 
 def of_batch(lake: Tables, books: Books, work: Iterable[Job], decided: Mapping[str, Mirror]) -> Ledger:

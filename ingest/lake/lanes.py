@@ -9,8 +9,9 @@ from functools import cache
 from ingest import types
 from ingest.change import LaneId, TableId
 from ingest.lake import duck
-from ingest.lake.resolve import Sent, SentColumn
+from ingest.lake.resolve import Came, Sent, SentColumn
 from ingest.lake.tables import Tables
+from ingest.order import loaded_sql
 
 
 def booked(lake: Tables, condition: str = "true") -> set[LaneId]:
@@ -58,3 +59,23 @@ def sent_columns(lake: Tables) -> Sent:
         return found
 
     return sent
+
+
+def came_between(lake: Tables) -> Came:
+    """Whether a table may have sent rows between two places: rows of a full load have none, and those of excluded tables are
+    not kept.
+    """
+
+    @cache
+    def came(source: str, table: TableId, low: str, high: str) -> bool:
+        of_lane, between = (
+            duck.of_lane(source, table),
+            f"order_key > {duck.text(low)} AND order_key < {duck.text(high)}",
+        )
+        [found] = lake.ask(
+            f"""SELECT (SELECT count(*) FROM {{changes.change}} WHERE {of_lane} AND op <> 'truncate'
+            AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {of_lane} AND routed_out > 0) AS n"""
+        )
+        return bool(found["n"])
+
+    return came

@@ -35,6 +35,8 @@ class SentColumn(NamedTuple):
 
 Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
 """The columns that the rows of a source's table have had; one without a name is for rows that a rule excludes."""
+Came = Callable[[str, TableId, str, str], bool]
+"""Whether a source's table may have sent rows between two places."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
@@ -48,7 +50,13 @@ def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, SentColumn]:
     return {}
 
 
-def resolved(statements: Sequence[Statement], lanes: Lanes, sent: Sent = _nothing_sent) -> list[Statement]:
+def _unknown(_source: str, _table: TableId, _low: str, _high: str) -> bool:
+    return True
+
+
+def resolved(
+    statements: Sequence[Statement], lanes: Lanes, sent: Sent = _nothing_sent, came: Came = _unknown
+) -> list[Statement]:
     """The statements with effects on the tables under the rows' names.
 
     Args:
@@ -56,6 +64,7 @@ def resolved(statements: Sequence[Statement], lanes: Lanes, sent: Sent = _nothin
         lanes: the source tables that have sent rows.
         sent: the columns of their rows; asked only where a copy that was created with columns replaces a table,
             where a CREATE names a table in another letter case, and for a MODIFY of a column that no statement has made.
+        came: asked only where a table is renamed whose name has rows, between its CREATE and the rename.
     """
     named: dict[str, _Names] = defaultdict(_Names)
     for source, table in lanes:
@@ -67,7 +76,7 @@ def resolved(statements: Sequence[Statement], lanes: Lanes, sent: Sent = _nothin
         names = named[one.source]
         effects = tuple(_respelt(one, names, spellings))
         respelt = replace(one, table=names.of(one.table), effects=effects)
-        tracked = made.setdefault(one.source, _Made(names, sent))
+        tracked = made.setdefault(one.source, _Made(names, sent, came))
         meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
         found.append(deliveries.take(replace(respelt, effects=meant)))
     return found
@@ -129,7 +138,15 @@ class _Deliveries:
                 self.gone.discard(table)
                 self.made[table] = mark
                 for other in self.of_table.pop(table, set()) - {mark}:
-                    self.first.pop(other, None)
+                    if other in self.first and not _renames(self.first[other][0], effect.table):
+                        del self.first[other]
+
+
+def _renames(statement: Statement, table: TableId) -> bool:
+    """True if a statement gave a table another name, so that a repetition after its next CREATE is one of before it."""
+    effects = statement.effects
+    gone = any(one.action in ("drop_table", "rename_table") and one.table == table for one in effects)
+    return gone and any(one.action == "rename_table" or one.table != table for one in effects)
 
 
 def _place(order: str) -> tuple[int, str] | None:
@@ -300,7 +317,9 @@ class _Made:
 
     names: _Names
     sent: Sent = _nothing_sent
+    came: Came = _unknown
     effects: dict[TableId, list[Effect]] = field(default_factory=dict)
+    created: dict[TableId, str] = field(default_factory=dict)  # the place of each plain CREATE
     origin: dict[TableId, TableId] = field(default_factory=dict)  # new name to old name
     unread: set[TableId] = field(default_factory=set)
     # by name; of a name that is unused now, the last one
@@ -319,6 +338,8 @@ class _Made:
             if effect.action == "create_table":
                 self._replace(effect.table)
                 self.effects[effect.table] = [effect]
+                if effect.note != "if-not-exists":
+                    self.created[effect.table] = statement.order
             for one in self._cased(effect, statement):
                 if effect.action != "create_table" and effect.table in self.effects:
                     self.effects[effect.table].append(one)
@@ -353,6 +374,9 @@ class _Made:
         unread = old in self.unread
         rows = self.sent(statement.source, old).values()
         later = bool(rows) and all(statement.order < one.low for one in rows)  # of the next table of its name
+        since = self.created.get(old)
+        if since is not None and rows and not later:  # or of other ones of its name
+            later = not self.came(statement.source, old, since, statement.order)
         self._forget(old)
         self._forget(new)
         self._replace(new)
@@ -394,6 +418,7 @@ class _Made:
 
     def _forget(self, table: TableId) -> None:
         self.effects.pop(table, None)
+        self.created.pop(table, None)
         self.origin.pop(table, None)
         self.unread.discard(table)
 

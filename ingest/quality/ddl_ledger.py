@@ -26,7 +26,8 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
     """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
     ordered = sorted(rows, key=lambda row: str(row["order_key"]))
     said = decided(lake) if ordered else {}
-    return resolved([of_row(row, said) for row in ordered], sent, lanes.sent_columns(lake))
+    statements = [of_row(row, said) for row in ordered]
+    return resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
 
 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:

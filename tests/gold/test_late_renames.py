@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
 
 RENAME = "RENAME TABLE hall TO annex"
 
@@ -120,3 +123,51 @@ def test_rows_of_the_next_table_of_the_name(yard: Yard) -> None:
     assert ("done", "") == yard.inserted("annex", 320, 4).run()
     assert set() == yard.pending()
     assert ([1], [3, 4]) == (yard.keys("hall"), yard.keys("annex"))
+
+
+CREATE = "CREATE TABLE hall (id INT PRIMARY KEY, n INT)"
+
+
+def test_a_name_that_another_table_had_before(yard: Yard) -> None:
+    """The renamed table was empty: rows of its name were of the one before, and are of the next one."""
+    yard.inserted("hall", 50, 1).stated(60, "DROP TABLE hall").stated(200, RENAME).stated(300, CREATE)
+    yard.inserted("hall", 310, 2).inserted("annex", 320, 3).run()
+    assert set() == yard.pending()
+    assert ([2], [3]) == (yard.keys("hall"), yard.keys("annex"))
+
+
+def test_a_name_that_was_perhaps_created_again(yard: Yard) -> None:
+    """IF NOT EXISTS proves nothing: the rows before it are those of the renamed table."""
+    yard.inserted("hall", 120, 1).stated(150, CREATE.replace("TABLE", "TABLE IF NOT EXISTS")).stated(
+        200, RENAME
+    )
+    yard.inserted("annex", 210, 3).run()
+    assert {("yard.annex", RENAME)} == yard.pending()
+
+
+class Weak(Yard):
+    """In a dialect without positions."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the folder's files."""
+        made = super().pipeline
+        return replace(made, sources=(replace(made.sources[0], format="canal"),))
+
+
+@pytest.mark.parametrize("since", range(4))
+def test_a_stream_that_goes_back_over_the_rename_of_an_empty_table(tmp_path: Path, since: int) -> None:
+    """The rename came again after rows of the next table of the name, which it had not: the mirror was held."""
+    yard = Weak(cast("SparkSession", Deferred(no_spark, "local[1]")), tmp_path, Warm(), TableRule("yard.*"))
+    for n in (0, since):
+        said = [
+            lambda: yard.stated(100, CREATE),
+            lambda: yard.stated(200, RENAME),
+            lambda: yard.stated(300, CREATE),
+            lambda: yard.inserted("hall", 310, 2),
+        ]
+        for one in said[n:]:
+            one()
+        assert ("done", "") == yard.inserted("annex", 320, 3).run()
+        assert set() == yard.pending()
+        assert ([2], [3]) == (yard.keys("hall"), yard.keys("annex"))
