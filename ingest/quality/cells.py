@@ -35,7 +35,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
-from ingest.quality import keyless_diff
+from ingest.quality import keyless_diff, reloads
 from ingest.quality.arrow_rows import (
     Dialect,
     Read,
@@ -48,7 +48,7 @@ from ingest.quality.arrow_rows import (
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected, inserted_twice
 from ingest.quality.key_checks import damage_noted
-from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
 ALWAYS = 1_000  # keys of a mirror that are always compared
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
@@ -57,8 +57,6 @@ _COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
 _NAMED = ("source", "database", "schema", "table")
 _SPACE = 1 << 32
 Marks = npt.NDArray[np.uint32]
-StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
-"""The schema steps of a mirror's lane up to a batch, each with its own batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +143,10 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
         yield _inserted_twice(lake, subject, found)
     if found.reread:
         keys = sorted(key_json(subject.mirror.keys, found.texts[key]) for key in found.reread)
-        lane = next((one for one in subject.lanes if one.reads), subject.lanes[0])
         detail = (
             f"{counted(len(keys), 'key')}, such as {keys[0]}, {'was' if len(keys) == 1 else 'were'} read again with other "
-            "values, and no change came in between. If the table was loaded again, rows that the new load lacks are still in "
-            f"the mirror: `ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch N --resnapshot {lane.table}`, "
-            "with the batch in which that load began, and then again with --complete, removes them. Else the source's key "
-            f"has more columns or digits than the messages show: compare {subject.name} with the source"
+            f"values, and no change came in between. {reloads.advice(lake, subject)}Else the source's key has more columns or "
+            f"digits than the messages show: compare {subject.name} with the source"
         )
         yield Metric(
             "rows_read_again", len(keys), subject.name, detail=detail, failing=tuple(keys[:FAILING_KEYS])
@@ -184,8 +179,9 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
         first = next(iter(sorted(keys)))
         detail = (
             f"{counted(len(keys), 'key')}, such as {first}, {'was' if len(keys) == 1 else 'were'} inserted again with other "
-            f"values and without a delete in between: the key of {subject.name} may have got another column: write `keys: [...]` into its tables: entry of "
-            f"{lake.pipeline.file}, then `{command('rebuild', lake.pipeline.file, subject.name)}`"
+            f"values and without a delete in between. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
+            f"column: write `keys: [...]` into its tables: entry of {lake.pipeline.file}, then "
+            f"`{command('rebuild', lake.pipeline.file, subject.name)}`"
         )
     failing = tuple(sorted(keys)[:FAILING_KEYS])
     return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline, matches
+from ingest.fold import SchemaStep
 from ingest.lake import faults, mirrors, targets
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for, target
@@ -17,6 +18,8 @@ from ingest.order import same_place
 from ingest.quality.ledgers import LANE, SUMS
 
 GOLD = "gold"
+StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
+"""The schema steps of a mirror's lane up to a batch, each with its own batch."""
 
 
 @dataclass(frozen=True, slots=True)

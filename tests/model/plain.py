@@ -27,7 +27,7 @@ from ingest.lake.resolve import SentColumn, resolved
 from ingest.lake.statements import Statement, _effects
 from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
-from ingest.quality.order_checks import Arrived, unsure
+from ingest.quality.statement_order import Arrived, unsure
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Deck, Lifting, Spot
 from ingest.types import delta

@@ -13,6 +13,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.cli import epoch_verbs
+from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.gold.steps import steps_of
 from ingest.lake import commits, epochs, mirrors
@@ -20,16 +21,16 @@ from ingest.lake.lake import Lake
 from ingest.order import Order, order_key
 from ingest.quality import ledgers, order_checks
 from ingest.quality.catalogue import Metric
-from ingest.quality.order_checks import Arrived, _apart, _topics_under_one_name, unsure
-from ingest.quality.subjects import CheckedLane, survey
+from ingest.quality.order_checks import mixed_topics
+from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.statement_order import Arrived, apart, unsure
+from ingest.quality.subjects import CheckedLane, CheckedMirror, survey
 from tests.formats.test_dataworks import message as streamx
 from tests.lakes import change, touch
 from tests.shops import Shops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from ingest.config import Pipeline
 
 FILE, OTHER = ("a.jsonl", None), ("b.jsonl", None)
 SECOND = 1718000042
@@ -82,6 +83,8 @@ ORDERS = TableId("shop", None, "orders")
 class Books:
     """A lake whose books name the partitions that a table's rows came from."""
 
+    pipeline = Pipeline("p", Path("p.yaml"), "lake", ())
+
     def __init__(self, *partitions: int) -> None:
         self.database = duckdb.connect()
         self.database.execute(
@@ -130,7 +133,8 @@ def test_events_of_another_partition_are_in_doubt(
         "s", ORDERS, 2, 1, 0, 0, 0, truncates, truncates, 1, 0, placed(), placed(), None, None, len(rows)
     )
     source = Source("s", kind, "canal")
-    assert expected == _apart(cast("Lake", Books(*rows)), lane, source, 1, statements)
+    one = OrderedLane(cast("Lake", Books(*rows)), CheckedMirror(ORDERS, ""), lane, source, 1, statements)
+    assert expected == apart(one)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,8 @@ def test_topics_that_share_a_bare_name_are_counted(
     table = TableId(database, None, "orders")
     lane = CheckedLane("s", table, 2, 1, 0, 0, 0, 0, 0, 1, 0, None, None, None, None, len(topics))
     source = Source("s", kind, "debezium")
-    assert expected == _topics_under_one_name(cast("Lake", books), lane, source)
+    found = mixed_topics(OrderedLane(cast("Lake", books), CheckedMirror(table, ""), lane, source, 1))
+    assert expected == sum(one.observed for one in found)
 
 
 # --- a load after the table was emptied -------------------------------------------------------------

@@ -1,0 +1,72 @@
+"""One lane of a mirror, as the checks of order look at it, and the commands that their complaints name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.change import TableId
+from ingest.config import Source
+from ingest.errors import command
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.order import is_weak
+from ingest.quality.catalogue import Metric
+from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedLane:
+    """A lane whose changes are not ordered by a clock, and what the books and the ledger say of it.
+
+    Args:
+        since: the last batch checked before.
+        statements: the rows of the DDL ledger that name its table.
+        turned: the lanes of which one file of a new batch has only newer changes than another one, and lower positions.
+        steps: returns the schema steps of a lane; without it only TRUNCATE is known to empty a table.
+    """
+
+    lake: Lake
+    subject: CheckedMirror
+    lane: CheckedLane
+    source: Source
+    since: int
+    statements: Sequence[Mapping[str, Any]] = ()
+    turned: Callable[[], set[tuple[str, TableId]]] = set
+    steps: StepsOf | None = None
+
+    @property
+    def where(self) -> str:
+        """The condition in SQL for rows of the lane."""
+        return duck.of_lane(self.lane.source, self.lane.table)
+
+    @property
+    def is_weak(self) -> bool:
+        """True if the first new change has no position, so that arrival decides."""
+        return self.lane.order_low is not None and is_weak(self.lane.order_low)
+
+    def cells(self, first: str, second: str) -> list[str]:
+        """Each key cell in SQL, from one image or else from the other."""
+        names = [one.name for one in self.subject.mirror.key_columns] if self.subject.mirror else []
+        return [f"coalesce({duck.member(first, one)}, {duck.member(second, one)})" for one in names]
+
+    def metric(self, check: str, n: int, detail: str, failing: tuple[str, ...] = ()) -> Metric:
+        """What a check has counted in this lane, in words."""
+        return Metric(check, n, self.subject.name, detail=detail, failing=failing)
+
+    def backfill(self) -> str:
+        """The command that decodes what has landed again."""
+        return f"`{command('backfill', self.lake.pipeline.file)}`"
+
+    def epoch(self, batch: int | None = None, places: Sequence[str] = (), *, loaded: bool = True) -> str:
+        """The command for an epoch: from places, from a batch, or from the next one; of a table that is ``loaded`` again."""
+        where = places or ("--from-batch", self.lake.decoded() + 1 if batch is None else batch)
+        words = ("--resnapshot", self.lane.table) if loaded else ()
+        return f"`{command('epoch', self.lake.pipeline.file, self.lane.source, *where, *words)}`"
+
+
+def from_places(streams: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The first messages of some streams, as options of `ingest epoch`."""
+    places = (f"{row['topic']}/{row['part']}/{row['first']}" for row in streams)
+    return [word for place in places for word in ("--from", place)]

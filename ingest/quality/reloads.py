@@ -1,0 +1,66 @@
+"""Where a table that was loaded again began to come: rows that the new load lacks are deleted by no message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from ingest.errors import command
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.lake.tables import Row
+from ingest.order import place_sql
+from ingest.quality.ordered_lane import from_places
+from ingest.quality.subjects import CheckedLane, CheckedMirror
+
+
+def advice(lake: Lake, subject: CheckedMirror) -> str:
+    """What to do if rows that came again were a second load of a table, as a sentence before another; empty if none is found."""
+    for lane in subject.lanes:
+        batches = _batches(lake, subject, lane)
+        if differing := [i for i, parts in enumerate(batches) if any(one["differs"] for one in parts)]:
+            load = list(
+                takewhile(lambda parts: any(one["again"] for one in parts), batches[differing[-1] :: -1])
+            )
+            first = [one for one in load[-1] if one["again"]]
+            batch, where = first[0]["batch"], ["--from-batch", first[0]["batch"]]
+            if any(one["inside"] for one in first):  # the rows that it replaces are in the same batch
+                kinds = {one.name: one.kind for one in lake.pipeline.sources}
+                begun = first[:1] if kinds.get(lane.source) == "files" else first
+                where = from_places(begun)
+            typed = command(
+                "epoch", lake.pipeline.file, lane.source, *where, "--resnapshot", lane.table, "--complete"
+            )
+            at = (
+                f"with message {' and '.join(map(str, where[1::2]))}"
+                if where[0] == "--from"
+                else f"in batch {batch}"
+            )
+            return (
+                f"If {lane.table} was loaded again, which began {at}, rows that the new load lacks are still in the mirror: "
+                f"when it has come to its end, `{typed}` removes them. "
+            )
+    return ""
+
+
+def _batches(lake: Lake, subject: CheckedMirror, lane: CheckedLane) -> list[Sequence[Row]]:
+    """The parts of each batch of a lane, in order of arrival: whether inserts met rows of their keys, and where a load began."""
+    assert subject.mirror is not None
+    cells = [
+        f"coalesce({duck.member('after', one)}, {duck.member('before', one)})" for one in subject.mirror.keys
+    ]
+    arrival = f"coalesce(substr(order_key, length({place_sql('order_key')}) + 1), order_key)"
+    rows = lake.ask(
+        f"""WITH rows AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", op, after, [{", ".join(cells)}] AS k,
+            {arrival} AS arrival FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(lane.source, lane.table)}),
+        placed AS (SELECT *, op IN ('insert', 'read') AND lag(op) OVER of_key <> 'delete' AS again, lag(batch) OVER of_key AS was_in,
+            lag(topic) OVER of_key AS was_of, row_number() OVER (PARTITION BY k, after ORDER BY batch, arrival) = 1 AS is_new
+            FROM rows WINDOW of_key AS (PARTITION BY k ORDER BY batch, arrival))
+        SELECT batch, topic, part, coalesce(bool_or(again), false) AS again,
+            coalesce(bool_or(again AND is_new), false) AS differs, coalesce(bool_or(again AND was_in = batch), false) AS inside,
+            CASE WHEN bool_or(again AND was_in = batch AND was_of = topic) THEN min("offset") FILTER (again)
+            ELSE min("offset") END AS first
+        FROM placed GROUP BY batch, topic, part ORDER BY batch, part, topic"""
+    )
+    numbers = dict.fromkeys(row["batch"] for row in rows)
+    return [[row for row in rows if row["batch"] == number] for number in numbers]

@@ -1,0 +1,121 @@
+"""Positions of a source that start again, so that newer changes stand before older ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingest.change import TableId
+from ingest.config import Source
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.order import is_weak, place_sql, same_place
+from ingest.quality.catalogue import Metric
+from ingest.quality.ordered_lane import OrderedLane, from_places
+
+_ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
+_LANE = 'source, database, "schema", "table"'
+
+
+def restarted(one: OrderedLane) -> Iterator[Metric]:
+    """Changes that stand before older ones, as if the positions had started again."""
+    lane = one.lane
+    low, high, folded = lane.order_low, lane.order_high, lane.folded_high
+    if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):
+        detail = (
+            f"all {lane.changes:,} changes of {lane.table} since batch {one.since} stand before what the mirror has "
+            f"already: if its positions started again, {one.epoch(one.since + 1)}"
+        )
+        yield one.metric("old_positions", lane.changes, detail)
+    if lost := _started_again(one):
+        detail = (
+            f"{lost} changes of {lane.table} are newer by the source's clock than all changes before them, and lost "
+            "against older ones because their positions are lower, as if the source's positions had started again: "
+            f"{one.epoch(places=_first_of_each_stream(one), loaded=False)} places them after everything before"
+        )
+        yield one.metric("positions_started_again", lost, detail)
+
+
+def _started_again(one: OrderedLane) -> int:
+    """The number of new changes that are newer by the source's clock than all before them, but placed before an earlier
+    change of their key, or a truncate.
+
+    Before them are earlier batches, and what came before in their batch: of a topic, through their partition.
+
+    Neither repeated nor late changes are newer than everything before. A statement that waited for a lock has an older
+    time than its position, so a late change may look newer than all before it; but not than a change of its own row.
+    """
+    lane = one.lane
+    if lane.order_low is None or one.is_weak or not one.subject.keyed:
+        return 0
+    several = one.source.kind == "files" and lane.new_places > 1
+    if not (lane.floor or lane.turned_back or (several and (lane.source, lane.table) in one.turned())):
+        return 0
+    newest, doubtful = _newer_and_lower(one.where, one.source, one.since)
+    [first] = one.lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")
+    if first["low"] is None:
+        return 0
+    left, new = (", ".join(one.cells(*sides)) for sides in (("before", "after"), ("after", "before")))
+    one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(one.source))
+    came_before = f"(o.batch < n.batch OR (o.batch = n.batch AND o.arrival < n.arrival{one_stream}))"
+    [lost] = one.lake.ask(
+        f"""WITH {newest}, news AS ({doubtful}),
+        c AS (SELECT batch, topic, "partition", {_ARRIVAL_KEY} AS arrival, op, order_key, coalesce(after, '') AS after,
+            concat_ws('\n', {left}) AS left_key, concat_ws('\n', {new}) AS new_key
+            FROM {{changes.change}} WHERE {one.where} AND order_key >= {duck.text(first["low"])}),
+        keyed AS (SELECT *, left_key AS k FROM c UNION ALL SELECT *, new_key AS k FROM c WHERE left_key <> new_key)
+        SELECT count(DISTINCT order_key) AS n FROM (
+            SELECT order_key FROM news WHERE op = 'truncate'
+            UNION ALL SELECT n.order_key FROM news AS n JOIN c AS o ON {came_before}
+            WHERE o.op = 'truncate' AND o.order_key > n.order_key
+            UNION ALL SELECT n.order_key FROM keyed AS n JOIN keyed AS o ON n.k = o.k AND {came_before}
+            WHERE n.order_key IN (SELECT order_key FROM news) AND o.op <> 'truncate'
+            AND o.order_key > n.order_key AND o.after <> n.after) AS lost"""
+    )
+    return int(lost["n"])
+
+
+def _newer_and_lower(of_lanes: str, source: Source, since: int) -> tuple[str, str]:
+    """SQL: what came before the new changes of each lane, and those that are newer than it and placed before its end."""
+    same = " AND ".join(f"c.{one} IS NOT DISTINCT FROM e.{one}" for one in _LANE.split(", "))
+    before = f"""batches AS (SELECT {_LANE}, batch, max(event_high) AS newest, max(order_high) AS high
+            FROM {{books}} WHERE changes > 0 AND {of_lanes} GROUP BY {_LANE}, batch),
+        earlier AS (SELECT {_LANE}, batch, max(newest) OVER before_it AS newest, max(high) OVER before_it AS high
+            FROM batches WINDOW before_it AS (
+                PARTITION BY {_LANE} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
+        fresh AS (SELECT *, max(event_time) OVER before_it AS newest, max(order_key) OVER before_it AS high
+            FROM (SELECT {_LANE}, batch, topic, "partition", "offset", op, order_key, event_time, {_ARRIVAL_KEY} AS arrival
+                FROM {{changes.change}} WHERE batch > {since} AND {of_lanes}) AS each
+            WINDOW before_it AS (PARTITION BY {", ".join((_LANE, "batch", *_streams(source)))}
+                ORDER BY arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+    doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.arrival, c.op, c.order_key
+        FROM fresh AS c LEFT JOIN earlier AS e ON c.batch = e.batch AND {same}
+        WHERE c.op <> 'read' AND c.order_key < greatest(coalesce(c.high, e.high), coalesce(e.high, c.high))
+        AND c.event_time > greatest(coalesce(c.newest, e.newest), coalesce(e.newest, c.newest))"""
+    return before, doubtful
+
+
+def _streams(source: Source) -> tuple[str, ...]:
+    """The columns whose values have no common order of arrival; files come in the order of their names."""
+    return ("topic", '"partition"') if source.kind == "kafka" else ()
+
+
+def turned_files(lake: Lake, since: int) -> set[tuple[str, TableId]]:
+    """The lanes of which one file of a new batch has only newer changes than another one, and lower positions."""
+    same = " AND ".join(f"a.{one} IS NOT DISTINCT FROM b.{one}" for one in (*_LANE.split(", "), "batch"))
+    rows = lake.ask(
+        f"""WITH lines AS (SELECT {_LANE}, batch, order_low, order_high, event_low, event_high
+            FROM {{books}} WHERE batch > {since} AND changes > 0)
+        SELECT DISTINCT a.source, a.database, a."schema", a."table" FROM lines AS a JOIN lines AS b ON {same}
+        WHERE b.order_low < a.order_high AND b.event_low > a.event_high"""
+    )
+    return {(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows}
+
+
+def _first_of_each_stream(one: OrderedLane) -> list[str]:
+    """Where a source's positions started again, as options of `ingest epoch`."""
+    newest, doubtful = _newer_and_lower(f"source = {duck.text(one.lane.source)}", one.source, one.since)
+    found = one.lake.ask(
+        f"""WITH {newest} SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first
+        FROM ({doubtful}) AS c GROUP BY topic, coalesce("partition", 0) ORDER BY topic, part"""
+    )
+    return from_places(found)

@@ -1,0 +1,143 @@
+"""TRUNCATE and DDL statements whose place among the rows no message shows.
+
+A statement may have a second and no counter, or come through another partition than the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingest import formats
+from ingest.config import Source
+from ingest.lake import duck
+from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of
+from ingest.quality.catalogue import Metric
+from ingest.quality.ordered_lane import OrderedLane
+
+Sequenced = tuple[int, ...]
+Stream = tuple[str, int | None]
+"""Topic and partition; a file, which has no partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A row or a table event of one second, as it arrived."""
+
+    stream: Stream
+    at: tuple[int, int]  # batch and offset
+    sequence: Sequenced
+    text: str = ""  # of an event: its statement
+
+
+def unsure_statements(one: OrderedLane) -> Iterator[Metric]:
+    """Statements whose rows before them are not known."""
+    table = one.lane.table
+    if unsure := unsure_in_second(one):
+        detail = (
+            f"{unsure} rows of {table} were sent in the second of a TRUNCATE or DDL statement that has no "
+            "position, and the order of their arrival does not say whether they came before or after it: "
+            f"compare with the source, or load the table again ({one.epoch()}); "
+            "one partition for all messages of a table prevents it"
+        )
+        yield one.metric("event_order", unsure, detail)
+    if elsewhere := apart(one):
+        detail = (
+            f"{elsewhere} TRUNCATE or DDL statements of {table} came through another partition or topic than its "
+            f"rows, and {one.source.format} has no positions that put them in order: compare with the source, and "
+            "send all messages of a table to one partition"
+        )
+        yield one.metric("event_order", elsewhere, detail)
+
+
+def unsure_in_second(one: OrderedLane) -> int:
+    """The number of a lane's rows that may be on the wrong side of a table event in their second."""
+    if not formats.load(one.source.format).ABOUT.event_marks:
+        return 0
+    anchored = (
+        row["order_key"] for row in one.statements if order_of(row["order_key"]).half == AFTER_ITS_ROW
+    )
+    prefixes = set(map(_second, anchored))
+    low = one.lane.order_low or ""
+    news = {_second(row["order_key"]) for row in one.statements if row["batch"] > one.since}
+    wanted = sorted(each for each in prefixes if each in news or (one.lane.changes and low < each + "~"))
+    total = 0
+    columns = ", ".join(map(duck.name, ("topic", "partition", "batch", "offset", "order_key")))
+    for prefix in wanted:
+        events = [_arrived(row, one.source) for row in one.statements if row["order_key"].startswith(prefix)]
+        text = duck.text(prefix)
+        rows = one.lake.ask(
+            f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' "
+            f"AND {one.where} AND order_key >= {text} AND starts_with(order_key, {text})"
+        )
+        total += unsure(events, [_arrived(row, one.source) for row in rows])
+    return total
+
+
+def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
+    """The number of rows of one second that arrival and counter place on different sides of an event, or cannot place.
+
+    Repeated rows and events count by their first arrival. If rows of one stream arrived in another order than their
+    counters, arrival proves nothing.
+    """
+    firsts: dict[tuple[str, Sequenced], Arrived] = {}
+    for event in sorted(events, key=lambda one: one.at):
+        firsts.setdefault((event.text, event.sequence), event)
+    first_of: dict[tuple[Stream, Sequenced], tuple[int, int]] = {}
+    for row in rows:
+        place = (row.stream, row.sequence)
+        first_of[place] = min(row.at, first_of.get(place, row.at))
+    found: set[Sequenced] = set()
+    for event in firsts.values():
+        for (stream, sequence), at in first_of.items():
+            if stream != event.stream or (at < event.at) != (sequence <= event.sequence):
+                found.add(sequence)
+    for earlier in firsts.values():
+        for later in firsts.values():
+            if earlier.text == later.text and earlier.sequence < later.sequence:
+                found |= {
+                    row.sequence
+                    for row in rows
+                    if earlier.sequence < row.sequence <= later.sequence and row.at > later.at
+                }
+    return len(found or (_disordered(first_of) if firsts else ()))
+
+
+def _disordered(first_of: Mapping[tuple[Stream, Sequenced], tuple[int, int]]) -> set[Sequenced]:
+    """The rows that arrived after one of their stream with a higher counter."""
+    found: set[Sequenced] = set()
+    highest: dict[Stream, Sequenced] = {}
+    for stream, sequence in sorted(first_of, key=lambda place: first_of[place]):
+        if sequence < highest.setdefault(stream, sequence):
+            found.add(sequence)
+        highest[stream] = max(highest[stream], sequence)
+    return found
+
+
+def _second(order_key: str) -> str:
+    """The common prefix of the order keys of one second."""
+    order = order_of(order_key)
+    return number_key(order.epoch) + number_key(order.phase) + "".join(map(number_key, order.sequence[:1]))
+
+
+def _arrived(row: Mapping[str, Any], source: Source) -> Arrived:
+    stream = row["topic"], row["partition"] if source.kind == "kafka" else None
+    sequence = order_of(row["order_key"]).sequence
+    return Arrived(stream, (row["batch"], row["offset"]), sequence, row.get("statement") or "")
+
+
+def apart(one: OrderedLane) -> int:
+    """The number of a lane's new events without positions that arrived through another partition than its rows."""
+    if one.source.kind != "kafka":
+        return 0
+    new = [row for row in one.statements if row["batch"] > one.since and is_weak(row["order_key"])]
+    truncates = one.lane.truncates if one.is_weak else 0
+    if not new and not truncates:
+        return 0
+    ways = one.lake.ask(
+        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {one.where}"
+    )
+    rows = {(row["topic"], row["partition"]) for row in ways}
+    elsewhere = sum(bool(rows - {(row["topic"], row["partition"])}) for row in new)
+    return max(elsewhere, truncates if len(rows) > 1 else 0)

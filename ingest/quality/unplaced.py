@@ -1,0 +1,140 @@
+"""Changes that lose because they have no position, or that of an earlier time: rows that were read or loaded again, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ingest.lake import duck
+from ingest.order import is_weak, loaded_sql, order_of, weak_sql
+from ingest.quality.catalogue import Metric
+from ingest.quality.ordered_lane import OrderedLane, from_places
+
+_ARRIVAL = 'batch, topic, "partition", "offset", order_key'
+_COMPLETE = "and when the load has come to its end, the command again with --complete"
+
+
+def unplaced_changes(one: OrderedLane) -> Iterator[Metric]:
+    """Changes without a position among others, and rows that were read or loaded in vain."""
+    table = one.lane.table
+    lost, batch = _lost_reads(one) if one.lane.reads else (0, None)
+    unplaced = _unplaced(one)
+    if lost and one.source.by_arrival:
+        unplaced += lost
+    elif lost:
+        detail = (
+            f"{lost} rows of {table} that were read again lost against changes folded earlier: to let them win, "
+            f"{one.epoch(batch)}, {_COMPLETE}"
+        )
+        yield one.metric("re_reads_ignored", lost, detail)
+    if unplaced:
+        detail = (
+            f"{unplaced} changes of {table} have no position while others before them have one, so they stand "
+            f"before these: write `order_by: arrival` under the options of source {one.lane.source}, then run {one.backfill()}"
+        )
+        yield one.metric("unplaced_changes", unplaced, detail)
+    if one.lane.reads:
+        yield from _loaded_in_vain(one)
+
+
+def _unplaced(one: OrderedLane) -> int:
+    """The number of new changes and statements without a position that arrived after a change with one."""
+    lane = one.lane
+    before = bool(lane.folded_high) and not is_weak(lane.folded_high or "")
+    placed = before or (lane.order_high is not None and not is_weak(lane.order_high))
+    if not placed:
+        return 0
+    new = [row["order_key"] for row in one.statements if row["batch"] > one.since]
+    lows = new if lane.order_low is None else [*new, lane.order_low]
+    if not any(is_weak(key) and order_of(key).phase == 1 for key in lows):
+        return 0
+    late = "true" if before else 'f.batch IS NOT NULL AND (r.batch, r."offset") > (f.batch, f."offset")'
+    found = one.lake.ask(
+        f"""WITH rows AS (SELECT op, topic, "partition", batch, "offset", {weak_sql("order_key")} AS weak, note
+            FROM {{changes}} WHERE kind IN ('change', 'ddl') AND batch > {one.since} AND {one.where}),
+        places AS (SELECT topic, "partition", batch, "offset", row_number() OVER (
+            PARTITION BY topic, "partition" ORDER BY batch, "offset") AS number FROM rows WHERE NOT weak)
+        SELECT count(*) AS n FROM (SELECT DISTINCT r.batch, r.topic, r."partition", r."offset"
+            FROM rows AS r LEFT JOIN places AS f ON r.topic = f.topic AND r."partition" = f."partition" AND f.number = 1
+            WHERE r.weak AND r.op <> 'read' AND NOT coalesce(r.note LIKE '%null value%', false) AND {late}) AS late"""
+    )
+    return int(found[0]["n"])
+
+
+def _lost_reads(one: OrderedLane) -> tuple[int, int | None]:
+    """The number of rows read in new batches that differ from a change of their key which arrived before but is ordered
+    after them, and the first of their batches.
+    """
+    lane = one.lane
+    if (
+        not one.subject.keyed
+        or not lane.folded_high
+        or not lane.order_low
+        or lane.order_low > lane.folded_high
+    ):
+        return 0, None
+    [found] = one.lake.ask(
+        f"""WITH rows AS (SELECT batch, op, order_key, coalesce(after, '') AS after, [{", ".join(one.cells("after", "before"))}] AS k
+            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
+        news AS (SELECT k, max(struct_pack(order_key, after, batch)) AS last FROM rows
+            WHERE op = 'read' AND batch > {one.since} GROUP BY k),
+        olds AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
+            WHERE batch <= {one.since} AND order_key > {duck.text(lane.order_low)} GROUP BY k)
+        SELECT count(*) AS n, min(n.last.batch) AS batch FROM news AS n JOIN olds AS o ON n.k = o.k
+        WHERE o.last.order_key > n.last.order_key AND o.last.after <> n.last.after"""
+    )
+    return found["n"], found["batch"]
+
+
+def _clears(one: OrderedLane) -> list[Mapping[str, Any]]:
+    """Each TRUNCATE, CREATE or RENAME that removes a lane's rows: its place, and where it arrived."""
+    lane, mirror = one.lane, one.subject.mirror
+    found: list[Mapping[str, Any]] = []
+    if lane.truncates_ever:
+        found += one.lake.ask(
+            f"SELECT {_ARRIVAL} FROM {{changes.change}} WHERE op = 'truncate' AND {one.where}"
+        )
+    if one.steps is not None and one.statements and mirror is not None:
+        taken = one.steps(mirror, lane.source, lane.table, one.subject.applied)
+        places = {str(step.order) for step, _batch in taken if step.action == "new_incarnation"}
+        found += [row for row in one.statements if row["order_key"] in places]
+    arrived = (row for row in found if row.get("topic") is not None)  # not what an epoch has cleared
+    return [row for row in arrived if row["order_key"] > (lane.order_low or "")]
+
+
+def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
+    """The number of rows of a full load that arrived after their table was emptied, but stand before that.
+
+    They have no place among the changes, so they stand before all of them, as those of a first load must.
+    """
+    clears = _clears(one)
+    values = ", ".join(
+        f"({row['batch']}, {duck.text(row['topic'])}, {duck.value(row.get('partition'))}, {row['offset']}, "
+        f"{duck.text(row['order_key'])})"
+        for row in clears
+    )
+    streams = clears and one.lake.ask(
+        f"""WITH clears(batch, topic, "partition", "offset", order_key) AS (VALUES {values}),
+        loaded AS (SELECT {_ARRIVAL}, "row" FROM {{changes.change}} WHERE op = 'read' AND batch > {one.since}
+            AND {one.where} AND {loaded_sql("order_key")}),
+        lost AS (SELECT DISTINCT r.batch, r.topic, coalesce(r."partition", 0) AS part, r."offset", r."row" FROM loaded AS r
+            JOIN clears AS c ON c.order_key > r.order_key AND (c.batch < r.batch OR (
+            c.batch = r.batch AND c.topic = r.topic AND c."partition" IS NOT DISTINCT FROM r."partition"
+            AND c."offset" < r."offset")))
+        SELECT batch, topic, part, min("offset") AS first, count(*) AS n FROM lost GROUP BY ALL ORDER BY batch, part, topic"""
+    )
+    if not streams:
+        return
+    first, places = streams[0]["batch"], list[str]()
+    if any(
+        row["batch"] == first for row in clears
+    ):  # it must begin after the statement, in the middle of the batch
+        begun = [row for row in streams if row["batch"] == first]
+        places = from_places(begun[:1] if one.source.kind == "files" else begun)
+    n = sum(row["n"] for row in streams)
+    detail = (
+        f"{n} rows of {one.lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
+        "the mirror: rows of a full load have no position, so they stand before all statements. To let them win, "
+        f"{one.epoch(first, places)}, {_COMPLETE}"
+    )
+    yield one.metric("re_reads_ignored", n, detail)
