@@ -51,7 +51,7 @@ _ARROW = {
 _FAULTS = {  # what each check counts of the keys of `_keys`
     "lacking": "alive AND n = 0",
     "ghost_rows": "n > 0 AND NOT alive",
-    "incomplete_rows": "alive AND n > 0 AND NOT whole",
+    "incomplete_rows": "alive AND n > 0 AND whole IS NULL",
     "ambiguities": "ties > 0",
     "duplicates": "repeats > 0",
 }
@@ -81,6 +81,8 @@ class KeyDatabase:
             for lanes in groups.values():
                 self._base.execute(f"INSERT INTO events {fill(_events(self._cells(lanes), lanes[0][0]))}")
         self._base.execute(_STATES)
+        while any(one.since <= 0 for one in sides) and (self._base.execute(_MOVED).fetchone() or (0,))[0]:
+            pass  # once for each time that a row has moved
         self._base.execute("DROP TABLE events")
 
     def numbers(self, some: Sequence[Side]) -> dict[int, Numbers]:
@@ -381,10 +383,15 @@ _STATES = """CREATE TEMP TABLE states AS
 WITH halves AS (
     SELECT m, h, order_key || '1' || CAST(gone AS INTEGER) AS last, whole, place, message, content FROM events
     UNION ALL SELECT m, was, order_key || '01', whole, place, message, content FROM events WHERE was <> h),
-places AS (SELECT m, h, max(last) AS last, bool_or(whole) AS whole, min(message) <> max(message) AS again,
+places AS (SELECT m, h, max(last) AS last, min(last) FILTER (whole) AS whole, min(message) <> max(message) AS again,
     min(content) = max(content) AS same FROM halves GROUP BY m, h, place)
-SELECT m, h, right(max(last), 1) = '0' AS alive, bool_or(whole) AS whole,
+SELECT m, h, right(max(last), 1) = '0' AS alive, min(whole) AS whole,
     count(*) FILTER (again AND NOT same) AS ties, count(*) FILTER (again AND same) AS repeats FROM places GROUP BY m, h"""
+# A row that a partial update gives another key is as whole as it was under the old one.
+_MOVED = """UPDATE states SET whole = moved.place FROM (
+    SELECT e.m, e.h, min(e.order_key) AS place FROM events AS e JOIN states AS s ON s.m = e.m AND s.h = e.was
+    WHERE e.was <> e.h AND NOT e.whole AND s.whole < e.order_key GROUP BY e.m, e.h) AS moved
+WHERE states.m = moved.m AND states.h = moved.h AND coalesce(states.whole > moved.place, true)"""
 
 
 def _keys(some: Sequence[tuple[Side, str]]) -> str:

@@ -93,7 +93,7 @@ def _states(lake: Lake, one: Side) -> dict[Key, KeyState]:
         for row in rows:
             if row["op"] == Op.TRUNCATE:
                 one.clear(i, row["order_key"], row["batch"])
-        for row in rows:
+        for row in sorted(rows, key=lambda row: str(row["order_key"])):
             if row["op"] == Op.TRUNCATE or row["order_key"] <= one.above(i, lane):
                 continue
             change = change_of({**row, "types": None}, None)
@@ -103,7 +103,10 @@ def _states(lake: Lake, one: Side) -> dict[Key, KeyState]:
                 )
             except KeyCellError:  # rejected by the fold: it has no row
                 continue
-            found.setdefault(concerned.key, KeyState()).take(row, 1, gone=change.op is Op.DELETE)
+            state = found.setdefault(concerned.key, KeyState())
+            state.take(row, 1, gone=change.op is Op.DELETE)
             if concerned.left is not None:
-                found.setdefault(concerned.left, KeyState()).take(row, 0, gone=True)
+                left = found.setdefault(concerned.left, KeyState())
+                state.whole |= left.whole  # what the change lacks is that of the row that it moves
+                left.take(row, 0, gone=True)
     return found
