@@ -42,6 +42,7 @@ class Shops:
     lines: list[str] = field(default_factory=list)
     result: Result | None = None  # of the last run
     more: tuple[TableRule, ...] = ()  # rules of other tables
+    stages: tuple[str, ...] = ("bronze", "silver", "gold")
 
     @property
     def pipeline(self) -> Pipeline:
@@ -98,7 +99,7 @@ class Shops:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
             self.lines.clear()
         spark = cast("SparkSession", Deferred(never, "local[1]"))
-        found = self.result = run(spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        found = self.result = run(spark, self.pipeline, self.stages, self.warm)
         return (found.mirrors[0].state, found.mirrors[0].message) if found.mirrors else ("idle", "")
 
     def rows(self, path: str = "mirrors/shop/item") -> dict[int, str]:

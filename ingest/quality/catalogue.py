@@ -18,7 +18,8 @@ LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
 LEFT_OUT = "rows_left_out"  # by a condition
 RECONCILED = "reconcile"  # the one check that does not run after each batch
-MAX_DETAIL = 1000
+MAX_DETAIL = 2_000
+ANY_CHANGE, WHOLE_ROW = "any change", "whole row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Check:
     subject: str = "mirror"
     advice: str = ""
     lasting: bool = False  # what one batch made wrong is still wrong when the next batch is right
+    ends_with: str = ""  # the newer changes of its rows that end it: `ANY_CHANGE`, `WHOLE_ROW`, or none
 
 
 _HISTORY = "Look at the history of a failing key below, and compare it with the source."
@@ -57,23 +59,23 @@ CHECKS = {
         Check("readable", "The mirror can be read", "The mirror cannot be read", "mirrors whose table or files are damaged", "error", 0,
               advice="Nothing of silver is lost: the mirror is made again from its changes as the message says."),
         Check("key_unique", "Each key is there once", "Keys are there more than once", "rows beyond the first of their key", "error", 0,
-              advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:], lasting=True),
+              advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:], lasting=True, ends_with=WHOLE_ROW),
         Check("key_not_null", "No key is empty", "Keys are empty", "rows with a NULL in a key column", "error", 0,
               advice="The key in the pipeline file may be the wrong one; check keys: of this table.", lasting=True),
         Check("missing_rows", "No row is missing", "Rows are missing", "live keys among the changes that the mirror lacks", "error", 0,
-              advice=_HISTORY, lasting=True),
+              advice=_HISTORY, lasting=True, ends_with=WHOLE_ROW),
         Check(LEFT_OUT, "Rows that where: leaves out", "Rows that where: leaves out", "live keys among the changes whose rows do not meet the mirror's condition", "warn", None),
         Check("columns_left_out", "Columns that are left out", "Columns that are left out", "columns of the rows that the rules leave out of the mirror", "warn", None),
         Check("columns_masked", "Columns that are masked", "Columns that are masked", "columns of the rows whose values are masked", "warn", None),
         Check("changes_erased", "Changes that were erased", "Changes that were erased", "changes of erased rows, which the changes no longer contain", "warn", None),
         Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
-              advice=_HISTORY, lasting=True),
+              advice=_HISTORY, lasting=True, ends_with=WHOLE_ROW),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
-              advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`.", lasting=True),
+              advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`.", lasting=True, ends_with=WHOLE_ROW),
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
-              advice="The source's key may have got another column: name it under keys: of this table, then `ingest rebuild`.", lasting=True),
+              advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else name the key's new column under keys: of this table, then `ingest rebuild`.", lasting=True),
         Check("rows_read_again", "No row was read again with other values", "Rows were read again with other values", "keys read again with other values, without a change in between", "warn", 0,
-              advice="If the table was loaded again, `ingest epoch` with --resnapshot removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
+              advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),
@@ -106,7 +108,7 @@ CHECKS = {
         Check("repeated_moves", "No key change came again without all its columns", "Key changes came again without all their columns", "repeated key changes that took columns from another row", "error", 0,
               advice="Compare these rows with the source; a dialect that carries positions has no such doubt.", lasting=True),
         Check("rows_set_back", "No old change came after newer ones", "Old changes came after newer ones", "rows whose last change is an old one that came again", "warn", 0,
-              advice="Remove the copy of old messages, and load the table again; a stream that went back goes forward again by itself."),
+              advice="Remove the copy of old messages, and load the table again; a stream that went back goes forward again by itself.", lasting=True, ends_with=ANY_CHANGE),
         Check("partial_rows", "Whole rows came whole", "Rows lacked columns", "columns that rows lacked while rows before and after them had these", "error", 0,
               advice="The source leaves columns out of its rows: let it send all of them (MySQL: binlog_row_image=FULL), then load the table again.", lasting=True),
         Check("vanished_columns", "Every column still comes", "Columns came no more", "columns that rows lack now, and that no statement has dropped", "warn", 0,

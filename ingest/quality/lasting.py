@@ -3,15 +3,18 @@
 A run measures what its batches touched. A fault that it found there is found again by each later look at the mirror,
 as a warning of the run that keeps the mirror's state, until something happened that can have repaired it: everything was checked
 again (`ingest quality`, which `ingest rebuild` does, too), an epoch or a decoding again, an equal comparison with the source; or
-until the operator accepts it.
+until the operator accepts it. If it names its rows, it also ends when a newer batch has written or deleted each of them: what a batch
+writes is judged by the check of that batch.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.lake import duck
 from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
@@ -20,10 +23,12 @@ from ingest.lake.tables import Row
 from ingest.quality.catalogue import (
     CHECKS,
     FAIL,
+    FAILING_KEYS,
     MAX_DETAIL,
     PASS,
     RECONCILED,
     WARN,
+    WHOLE_ROW,
     CheckResult,
     Metric,
     explained,
@@ -45,28 +50,76 @@ def may_be_open(lake: Lake) -> bool:
 
 
 def found_before(
-    lake: Lake, subjects: Iterable[CheckedMirror], sources: Iterable[str], verdicts: Sequence[CheckResult]
+    lake: Lake,
+    subjects: Iterable[CheckedMirror],
+    sources: Iterable[str],
+    verdicts: Sequence[CheckResult],
+    since: int,
 ) -> tuple[list[CheckResult], bool]:
     """What earlier looks have found.
 
     Returns:
-        The verdicts, with the faults in these mirrors and sources that nothing has repaired; and whether there are any in others.
+        The verdicts on batches after ``since``, with the faults in these mirrors and sources that are not repaired; and whether
+        there are any in others.
     """
+    subjects = list(subjects)
     lanes: dict[tuple[str | None, str | None], set[str]] = {
         (one.name, None): {lane.source for lane in one.lanes} for one in subjects
     }
     lanes |= {(None, name): {name} for name in sources}
     rows = lake.ask(_OPEN)
     mine = [row for row in rows if (row["mirror"], row["source"]) in lanes]
-    there = {_place(one) for one in verdicts if one.state != PASS}
-    kept = [
-        _again(row, lake.pipeline.file.name)
-        for row in _unrepaired(lake, mine, lanes)
-        if (row["mirror"], row["source"], row["check"], row["column"]) not in there
-    ]
+    of = {one.name: one for one in subjects}
+    judged, kept = list(verdicts), list[CheckResult]()
+    for row in _unrepaired(lake, mine, lanes):
+        left = _left(lake, of[row["mirror"]], row, since) if row["mirror"] else row
+        if left is None:
+            continue
+        one = _again(left, lake.pipeline.file)
+        same = [i for i, each in enumerate(judged) if each.state != PASS and _place(each) == _place(one)]
+        if same:
+            judged[same[0]] = _united(judged[same[0]], one)
+        else:
+            kept.append(one)
     over = {_place(one)[:3] for one in kept}
-    sound = [one for one in verdicts if one.state != PASS or _place(one)[:3] not in over]
+    sound = [one for one in judged if one.state != PASS or _place(one)[:3] not in over]
     return sound + kept, len(mine) < len(rows)
+
+
+def _left(lake: Lake, subject: CheckedMirror, row: Row, since: int) -> Row | None:
+    """A fault without the rows that newer changes have written or deleted; None if no other was wrong."""
+    ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
+    if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
+        return row  # not all of its rows are named, or their state depends on earlier changes
+    for lane in (one for one in subject.lanes if keys and one.changes):
+        texts = [[str(cell) for cell in json.loads(key).values()] for key in keys]
+        names = [one.name for one in subject.mirror.key_columns]
+        cells = ", ".join(
+            f"coalesce({duck.member('after', one)}, {duck.member('before', one)})" for one in names
+        )
+        listed = ", ".join(f"[{', '.join(map(duck.text, each))}]" for each in texts)
+        whole = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
+        written = lake.ask(
+            f"""SELECT DISTINCT k FROM (SELECT [{cells}] AS k FROM {{changes.change}}
+            WHERE {duck.of_lane(lane.source, lane.table)} AND batch > {since} AND batch <= {subject.applied}
+            AND op <> 'truncate' AND order_key > {duck.text(lane.folded_high or "")}{whole}) AS c WHERE k IN ({listed})"""
+        )
+        done = [each["k"] for each in written]
+        keys = [key for key, each in zip(keys, texts, strict=True) if each not in done]
+    return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
+
+
+def _united(new: CheckResult, old: CheckResult) -> CheckResult:
+    """A fault that was found again, with the rows that were wrong before."""
+    more = [key for key in old.metric.failing if key not in new.metric.failing]
+    if not CHECKS[new.metric.check].ends_with or not more:
+        return new
+    unnamed = old.metric.observed - len(old.metric.failing)
+    observed = new.metric.observed + unnamed + len(more)
+    return replace(
+        new,
+        metric=replace(new.metric, observed=observed, failing=(*new.metric.failing, *more)[:FAILING_KEYS]),
+    )
 
 
 def are_left(verdicts: Iterable[CheckResult]) -> bool:
@@ -106,13 +159,13 @@ def _unrepaired(
     return [row for row in rows if not is_repaired(row)]
 
 
-def _again(row: Row, file: str) -> CheckResult:
+def _again(row: Row, file: Path) -> CheckResult:
     """A fault as it was found, with the batch in which that was, and what ends it."""
     detail = row["detail"] or explained(row["check"], row["observed"], None)
     if not detail.startswith(_FOUND):
         subject = row["mirror"] or row["source"]
         detail = (
-            f"{_FOUND}{row['batch']}, and nothing has mended it (`ingest quality {file}` checks everything again, and with "
+            f"{_FOUND}{row['batch']} and not repaired since (`{command('quality', file)}` checks everything again, and with "
             f"--accept {subject} accepts it): {detail}"
         )
     failing = tuple(json.loads(row["failing"] or "[]"))

@@ -32,9 +32,8 @@ from ingest.quality import (
     vanished,
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
-from ingest.quality.cells import StepsOf
 from ingest.quality.expect import expected
-from ingest.quality.subjects import CheckedMirror, survey
+from ingest.quality.subjects import CheckedMirror, StepsOf, survey
 
 STAGE = "quality"
 _SAID = 20  # sentences of one kind
@@ -102,7 +101,7 @@ def check(
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
     if others := (found.since > 0 or only is not None) and lasting.may_be_open(lake):
         sources = {one.source for one in found.metrics if one.source is not None}
-        known, others = lasting.found_before(lake, found.subjects, sources, checked.verdicts)
+        known, others = lasting.found_before(lake, found.subjects, sources, checked.verdicts, found.since)
         checked.verdicts = known if found.since > 0 else checked.verdicts  # else everything was judged again
     checked.open = others or lasting.are_left(checked.verdicts)
     checked.verdicts += expected(lake, [one for one in found.subjects if not one.damage], found.since, tell)
