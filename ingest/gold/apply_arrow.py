@@ -102,6 +102,8 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
         return f"its {size} bytes hold too many rows to hold at once"
     try:
         kept = _kept(folder, before)
+        if why := _many_later(lake, [one for one in lanes if one.late_from]):
+            return why
     except Exception as error:  # whatever one mirror meets, the others go on
         return f"{type(error).__name__}: {error}"
     files = tuple((one.place, kept.get(Path(one.place).name)) for one in before.files)
@@ -131,7 +133,16 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
         eras=one.eras if whole else (),
         begins=one.folded_high is None,
         merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
+        late_from="" if whole else planner.late_from(one, steps),
     )
+
+
+def _many_later(lake: Lake, late: Sequence[LaneWork]) -> str:
+    """Why the folded changes after the late ones cannot be looked through; empty if they can."""
+    if not late or (lake.snapshot(CHANGES.name).size or 0) <= planner.SILVER_AT_MOST:
+        return ""
+    rows = sum(one.rows for one in arrow_parts.pieces(changes_files(lake, late), late))
+    return f"{rows} changes may be later than its late ones" if rows > planner.CHANGES_AT_MOST else ""
 
 
 def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
@@ -222,13 +233,15 @@ def _kept(folder: str, before: Snapshot) -> dict[str, pa.BooleanArray]:
     return delta.kept_rows(folder, before.version)
 
 
-def changes_files(lake: Lake, first: int) -> list[str]:
-    """The files of ``changes`` that may contain a batch or later ones."""
+def changes_files(lake: Lake, lanes: Sequence[LaneWork]) -> list[str]:
+    """The files of ``changes`` that may contain what the folds of some lanes read."""
     folder = lake.path(CHANGES.name)
+    first = min(lane.from_batch for lane in lanes)
+    late = min((lane.late_from for lane in lanes if lane.late_from), default="")
     found = []
     for one in lake.snapshot(CHANGES.name).files:
-        high = json.loads(one.stats or "{}").get("maxValues", {}).get("batch")
-        if one.partition["kind"] == "change" and (high is None or high >= first):
+        asked = one.may_hold("batch", first) or (late and one.may_hold("order_key", late))
+        if one.partition["kind"] == "change" and asked:
             if one.deleted:
                 raise OSError("silver's files have deletion vectors")
             found.append(f"{folder}/{one.place}")
@@ -256,7 +269,7 @@ def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterat
     """The results of each mirror: by threads of this process if there are few changes, else by Spark's tasks."""
     if not works:
         return
-    files = changes_files(lake, min(lane.from_batch for work in works for lane in work.lanes))
+    files = changes_files(lake, [lane for work in works for lane in work.lanes])
     if sum(work.changes for work in works) <= FEW:
         rows = read(files, [lane for work in works for lane in work.lanes])
         yield from ((one.path, [one]) for one in pool.map(lambda work: make(work, rows), works))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from ingest.change import LaneId
 from ingest.errors import HeldError, StoreError
-from ingest.gold import keyless_arrow
+from ingest.gold import keyless_arrow, overtaken
 from ingest.gold.arrow_fold import (
     TYPES,
     LaneWork,
@@ -105,7 +105,7 @@ def written(work: Work, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
 
 def _merged(work: Work, rows: Rows) -> tuple[Merged, Gone]:
     if work.keys:
-        return keyed(work, *outcomes(work, rows))
+        return keyed(work, *outcomes(work, overtaken.without(work, rows)))
     return keyless_arrow.merged(work, rows, _present(work)), {}
 
 
@@ -187,8 +187,10 @@ def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
 
 def wanted(lanes: Sequence[LaneWork]) -> ds.Expression:
     """A condition that the changes of some lanes meet, and few others."""
-    first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
-    found = (ds.field("batch") >= first) & (ds.field("batch") <= last)
+    found = ds.field("batch") >= min(lane.from_batch for lane in lanes)
+    if places := [lane.late_from for lane in lanes if lane.late_from]:
+        found |= ds.field("order_key") >= min(places)
+    found &= ds.field("batch") <= max(lane.last for lane in lanes)
     return found & ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
 
 
@@ -201,8 +203,11 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
     places = {one: rows.values for one, rows in zip(ids, groups["%row_list"], strict=True)}
     for lane in lanes:
         own = found.take(places.get((lane.source, *lane.table), pa.array([], pa.int64())))
-        batch = own["batch"]
-        own = own.filter(pc.and_(pc.greater_equal(batch, lane.from_batch), pc.less_equal(batch, lane.last)))
+        batch, place = own["batch"], own["order_key"]
+        asked = pc.greater_equal(batch, lane.from_batch)
+        if lane.late_from:
+            asked = pc.or_(asked, pc.greater_equal(place, lane.late_from))
+        own = own.filter(pc.and_(asked, pc.less_equal(batch, lane.last)))
         place = own["order_key"]
         if not pc.all(pc.less_equal(place[:-1], place[1:]), min_count=0).as_py():
             own = own.sort_by("order_key")

@@ -74,6 +74,7 @@ class LaneWork:
     eras: tuple[Era, ...] = ()  # of a whole history in which the key has changed
     begins: bool = False  # no change of it has been folded before
     merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
+    late_from: str = ""  # the place from which folded changes are read, too: they tell which late ones count
 
     @property
     def id(self) -> LaneId:

@@ -37,6 +37,7 @@ from ingest.gold.arrow_fold import (
     last_of,
     sources,
 )
+from ingest.gold.overtaken import refuse_parts
 from ingest.lake import stores, vectors
 
 WAITING_ROWS, WAITING_BYTES = 100_000, 64 << 20  # outcomes of one mirror that wait in a task to be dealt
@@ -159,6 +160,8 @@ class _Dealer:
         self.seconds += time.thread_time() - began
 
     def _fold(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
+        if lane.late_from:  # folded changes are among them, whose outcomes change nothing
+            refuse_parts(rows, lane, self.work)
         places = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))["order_key"].to_pylist()
         if places:
             self.cleared[number] = max(self.cleared.get(number, ""), *places)
@@ -222,7 +225,8 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 
 def merged(work: Work, found: Sequence[Dealt], part: int, most: int) -> Written:
     """Merge what was dealt to a part into the mirror's rows of that part, and write them; commits nothing."""
-    clears, gone = any(one.cleared for one in found), dict[str, bytes]()
+    new = {at for at, lane in enumerate(work.lanes) if not lane.late_from}  # whose truncates are
+    clears, gone = any(not new.isdisjoint(one.cleared) for one in found), dict[str, bytes]()
 
     def mine(rows: pa.Table) -> pa.Table:
         return rows.filter(pa.array(_parts(rows.select(work.key_columns), parts_of(work, most)) == part))

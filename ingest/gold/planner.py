@@ -133,7 +133,7 @@ def _judged_otherwise(pipeline: Pipeline, ledger: Ledger, fold: FoldPlan) -> str
 def _why_not_read(lake: Lake, mirror: Mirror, work: Work) -> str:
     """Why Spark must read the changes of earlier batches; empty if Arrow can, or if they are not needed."""
     again = _again(mirror, work)
-    lanes = [one for one, _ in work if one.folded_high is None or one.inherits_ever]
+    lanes = [one for one, _ in work if one.folded_high is None or one.inherits_ever or one.late]
     if (lanes or again) and condensed.ever(lake):
         return "changes of it may have been condensed"
     size = lake.snapshot(CHANGES.name).size or 0
@@ -142,15 +142,28 @@ def _why_not_read(lake: Lake, mirror: Mirror, work: Work) -> str:
     return ""
 
 
+def late_from(lane: Lane, steps: Steps) -> str:
+    """The place of a lane's first late change, if the folded ones after it tell which late ones count; else empty.
+
+    They tell if no statement has changed the rows in between. Changes of parts of rows or of keys are folded with the
+    whole history where it is short, because one that is overtaken needs it.
+    """
+    if not lane.late or lane.inherits or lane.truncates or lane.merged or lane.eras:
+        return ""
+    whole = not (lane.new.partials or lane.new.key_changes)
+    low = lane.order_low if whole or lane.changes_ever > HISTORY_AT_MOST else None
+    return low if low and not any(str(step.order) > low for step in steps.ever) else ""
+
+
 def _again(mirror: Mirror, work: Work) -> list[Lane]:
     """The lanes whose whole history is folded; without a key, all: only it shows which changes are repeated."""
     return [one for one, steps in work if not mirror.keys or refolds(one, steps)]
 
 
 def refolds(lane: Lane, steps: Steps) -> bool:
-    """True if a lane's new changes are not enough, so that its whole history is folded again."""
-    rekeyed = bool(lane.eras) and lane.folded_high is None
-    return lane.merged or lane.late or bool(lane.inherits) or bool(steps.new) or rekeyed
+    """True if a lane's changes from its first new one on are not enough, so that its whole history is folded again."""
+    rekeyed, late = bool(lane.eras) and lane.folded_high is None, lane.late and not late_from(lane, steps)
+    return lane.merged or late or bool(lane.inherits) or bool(steps.new) or rekeyed
 
 
 def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
@@ -266,7 +279,7 @@ def unlogged(kind: object) -> str:
 
 def goes_on(work: Work) -> bool:
     """True if the new changes are folded by themselves, without what silver holds of earlier batches."""
-    return not any(refolds(*one) for one in work)
+    return not any(lane.late or refolds(lane, steps) for lane, steps in work)
 
 
 def work_of(

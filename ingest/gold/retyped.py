@@ -83,7 +83,7 @@ def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
     from ingest.gold.arrow_fold import LaneWork
 
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
-    return _met_in(read(changes_files(lake, 0), [work])[work.id].to_batches(), names)
+    return _met_in(read(changes_files(lake, [work]), [work])[work.id].to_batches(), names)
 
 
 def _met_by_spark(lake: Lake, lane: Lane, names: Names) -> list[int]:

@@ -67,11 +67,11 @@ class DataFile:
         found = _statistics(self.stats).get("numRecords")
         return None if found is None else found - self.deleted
 
-    def may_hold(self, column: str, low: int, high: int) -> bool:
-        """False if the statistics rule out that a column has a value between two."""
+    def may_hold(self, column: str, low: Any, high: Any = None) -> bool:
+        """False if the statistics rule out that a column has a value between two, or from one on."""
         found = _statistics(self.stats)
         least, most = (found.get(name, {}).get(column) for name in ("minValues", "maxValues"))
-        return (least is None or least <= high) and (most is None or most >= low)
+        return (None in (least, high) or least <= high) and (most is None or most >= low)
 
     @property
     def place(self) -> str:

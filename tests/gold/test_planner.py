@@ -19,7 +19,16 @@ from ingest.fold import SchemaStep
 from ingest.gold.apply_arrow import _unwritable
 from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.ledger import Ledger
-from ingest.gold.planner import FoldPlan, _judged_otherwise, _meets, _not_plain, marking, too_large
+from ingest.gold.planner import (
+    FoldPlan,
+    _judged_otherwise,
+    _meets,
+    _not_plain,
+    late_from,
+    marking,
+    refolds,
+    too_large,
+)
 from ingest.gold.schema import Plan
 from ingest.gold.work import Books, Job
 from ingest.lake import delta
@@ -75,7 +84,9 @@ def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
     """One process would hold all of it, for as long as that takes."""
     lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "1", "2", Shape(), Shape(), changes_ever=50_000)
     assert "" == why(PIPELINE, lanes=[lane])
-    assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001)])
+    assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001, truncates=1)])
+    assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001, inherits=1)])
+    assert "" == why(PIPELINE, lanes=[replace(lane, changes_ever=50_001)])
     new = replace(lane, order_low="3", changes_ever=50_001)
     assert "" == why(PIPELINE, lanes=[new])
     keyless = TableRule(no_key="full_row")
@@ -83,6 +94,18 @@ def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
     assert "" == why(PIPELINE, lanes=[replace(new, eras=(Era("1", ("id",)),))])
     assert "long" in why(PIPELINE, lanes=[replace(new, eras=(Era("1", ("id",)),), folded_high=None)])
     assert "long" in why(PIPELINE, lanes=[replace(new, changes_ever=100_001)], key="")
+
+
+def test_folded_changes_tell_which_late_ones_count_but_for_statements_between() -> None:
+    """A statement has changed the rows that a late change was made before; a part may need its row's whole history."""
+    whole, step = Shape(partials=False, key_changes=False), SchemaStep("1", "drop_column", "w")
+    lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "2", "4", whole, whole)
+    assert lane.order_low == late_from(lane, Steps()) == late_from(lane, Steps(ever=(step,)))
+    assert "" == late_from(lane, Steps(ever=(step._replace(order="3"),)))
+    assert "" == late_from(replace(lane, order_low="5"), Steps())
+    parts = replace(lane, new=Shape())
+    assert ("", True) == (late_from(parts, Steps()), refolds(parts, Steps()))
+    assert late_from(replace(parts, changes_ever=50_001), Steps())
 
 
 def test_columns_of_tables_without_a_key_only_come() -> None:

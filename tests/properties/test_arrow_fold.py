@@ -22,7 +22,7 @@ from ingest.fold import Placed, Table, steps
 from ingest.gold import arrow_files, arrow_fold
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work, of_delta
 from ingest.gold.lane import Lane, Shape, Steps, change_of
-from ingest.gold.planner import _judged, refolds
+from ingest.gold.planner import HISTORY_AT_MOST, _judged, late_from, refolds
 from ingest.gold.schema import recomputed
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CPU
@@ -93,8 +93,8 @@ def _content(work: Work, keys: Sequence[str]) -> lakes.Typed:
 
 
 def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> Work:
-    # the first one numbers the history
-    logical = dict(zip(feed.keys, ("int64", *kind.key_types), strict=True))
+    numbers = ("int64",) * (len(feed.keys) - len(kind.key_types))  # of histories that share a table
+    logical = dict(zip(feed.keys, (*numbers, *kind.key_types), strict=True))
     columns = tuple(ColumnWork(name, name, one) for name, one in {**logical, **COLUMNS}.items())
     return Work("mirror", str(folder / "mirror"), feed.keys, columns, ())
 
@@ -123,23 +123,85 @@ def test_no_history_is_wrong(
 @BY_VECTORS
 @pytest.mark.parametrize("kind", [*lakes.ANY, lakes.INHERITING, lakes.LAWLESS], ids=lambda kind: kind.name)
 def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> None:
-    """Late, repeated and in order by turns: the news alone, or the whole history where they are not enough."""
+    """Late, repeated and in order by turns: the news alone, with the folded changes after the first late one, or the
+    whole history.
+    """
     feed = lakes.together(kind, 80, BATCHES, ordered=False)
     random, work, files, high = Random(kind.name), _work(feed, kind, tmp_path), list[str](), ""
-    ways: set[bool] = set()
+    late: set[bool] = set()
     for batch in range(1, len(feed.batches) + 1):
-        new = _rows(feed, batch, tmp_path)
-        files += new
-        places = [place for file in new for place in pq.read_table(file)["order_key"].to_pylist()]
-        if not places:
+        files += (new := _rows(feed, batch, tmp_path))
+        if not new:
             continue
-        late = min(places) <= high or kind.inherits or kind.lawless
-        lane = LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=late or random.random() < 0.2)
-        high = max(high, *places)
-        ways.add(lane.whole)
+        own, high = _lane(feed, kind, new, high), max(high, *_column(new, "order_key"))
+        lane = _lane_work(own)
+        lane = replace(lane, whole=True, late_from="") if random.random() < 0.2 else lane
+        late |= {bool(lane.late_from)} if own.late else set()
         work = _made(replace(work, lanes=(lane,)), files, random if vectors else None)
     assert feed.rows == _content(work, feed.keys)
-    assert True in ways
+    assert late == (
+        {False} if kind.partials or kind.moves or kind.inherits or kind.lawless else {False, True}
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind("parts", ("string",), partials=True), lakes.MOVING, lakes.MIXED], ids=lambda kind: kind.name
+)
+def test_no_late_change_beside_a_long_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+    """A part of a row and a new key are folded as they come, if no folded change of their keys is later."""
+    ways = Counter[str]()
+    for number in range(60):
+        feed, files, high = lakes.alone(kind, number, BATCHES), list[str](), ""
+        (folder := tmp_path / str(number)).mkdir()
+        work = _work(feed, kind, folder)
+        for batch in range(1, len(feed.batches) + 1):
+            files += (new := _rows(feed, batch, folder))
+            if not new:
+                continue
+            own = _lane(feed, kind, new, high, changes_ever=HISTORY_AT_MOST + 1)
+            high = max(high, *_column(new, "order_key"))
+            work = replace(work, lanes=(_lane_work(own),))
+            made = arrow_files.make(work, arrow_files.read(files, work.lanes))
+            ways[made.refused if work.lanes[0].late_from else "in order"] += 1
+            if made.refused:
+                work = replace(work, lanes=(replace(work.lanes[0], whole=True, late_from=""),))
+                made = arrow_files.make(work, arrow_files.read(files, work.lanes))
+            work = _fold(work, made)
+        assert feed.rows == _content(work, feed.keys)
+    assert ways[""] > 10, ways
+    assert ways["a later change of a late one's key has been folded, and does not tell its whole row"] > 10
+
+
+def _column(files: Sequence[str], name: str) -> list[str]:
+    return [cell for file in files for cell in pq.read_table(file)[name].to_pylist()]
+
+
+def _lane(feed: lakes.Feed, kind: Kind, new: Sequence[str], high: str, **given: Any) -> Lane:
+    """A batch's changes as the books count them."""
+    shape, ops, [batch] = (
+        Shape(kind.partials, kind.moves),
+        Counter(_column(new, "op")),
+        {*_column(new, "batch")},
+    )
+    return Lane(
+        lakes.SOURCE, feed.table, int(batch), int(batch), min(_column(new, "order_key")), high, shape, shape,
+        deletes=ops["delete"], truncates=ops["truncate"], inherits=int(kind.inherits or kind.lawless), **given,
+    )  # fmt: skip
+
+
+def _lane_work(lane: Lane) -> LaneWork:
+    whole, images = refolds(lane, Steps()), not (lane.new.partials or lane.new.key_changes)
+    from_place = "" if whole else late_from(lane, Steps())
+    return LaneWork(
+        lane.source,
+        lane.table,
+        lane.first,
+        lane.last,
+        images,
+        stamps=lane.stamps,
+        whole=whole,
+        late_from=from_place,
+    )
 
 
 @pytest.mark.parametrize("where", CONDITIONS)
@@ -279,23 +341,12 @@ def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> t
     work = replace(work, columns=columns, where=rule.where)
     stamps = stamps_of(mirror, lakes.SOURCE, feed.table)
     for batch in range(1, len(feed.batches) + 1):
-        new = _rows(feed, batch, folder)
-        files += new
-        places = [place for file in new for place in pq.read_table(file)["order_key"].to_pylist()]
-        if not places:
+        files += (new := _rows(feed, batch, folder))
+        if not new:
             continue
-        shape = Shape(kind.partials, kind.moves)
-        ops = Counter(op for file in new for op in pq.read_table(file)["op"].to_pylist())
-        lane = Lane(
-            lakes.SOURCE, feed.table, batch, batch, min(places), high, shape, shape,
-            deletes=ops["delete"], truncates=ops["truncate"], stamps=stamps,
-        )  # fmt: skip
-        lane = _judged(replace(lane, inherits=int(kind.inherits)), mirror)
-        high = max(high, *places)
-        whole = refolds(lane, Steps())
-        work = replace(
-            work, lanes=(LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=whole, stamps=stamps),)
-        )
+        lane = _judged(_lane(feed, kind, new, high, stamps=stamps), mirror)
+        high = max(high, *_column(new, "order_key"))
+        work = replace(work, lanes=(_lane_work(lane),))
         before = work.size
         work = _made(work, files, random)
         wider += work.size != before

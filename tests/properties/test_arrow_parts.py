@@ -16,7 +16,18 @@ from ingest.gold import arrow_files, arrow_fold, arrow_parts
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
 from tests.properties import lakes
 from tests.properties.histories import Kind
-from tests.properties.test_arrow_fold import BATCHES, BY_VECTORS, _content, _fold, _rows, _work
+from tests.properties.test_arrow_fold import (
+    BATCHES,
+    BY_VECTORS,
+    _column,
+    _content,
+    _fold,
+    _lane,
+    _lane_work,
+    _made,
+    _rows,
+    _work,
+)
 
 KINDS = (
     Kind("full", ("string",)),
@@ -80,6 +91,26 @@ def test_no_history_is_wrong(
         work, several = after, max(several, len(made))
     assert feed.rows == _content(work, feed.keys)
     assert several > 2  # the first load
+
+
+def test_no_late_history_is_wrong(tmp_path: Path) -> None:
+    """A late change dealt to a part of which it is the only one brings back a row that a later one deleted."""
+    feed = lakes.together(lakes.FULL, 150, BATCHES, ordered=False)
+    work, files, high, late = _work(feed, lakes.FULL, tmp_path), list[str](), "", 0
+    for batch in range(1, len(feed.batches) + 1):
+        if not (new := _again(_rows(feed, batch, tmp_path), 30)):
+            continue
+        files += new
+        lane, high = _lane(feed, lakes.FULL, new, high), max(high, *_column(new, "order_key"))
+        work = replace(work, lanes=(_lane_work(lane),))
+        if work.lanes[0].whole:  # a late truncate, for example
+            work = _made(work, files)
+            continue
+        late += lane.late
+        work, made = _in_parts(work, files, 40)
+        assert not any(one.refused for one in made)
+    assert feed.rows == _content(work, feed.keys)
+    assert late
 
 
 def _page(*rows: tuple[str, str, str]) -> pa.Table:

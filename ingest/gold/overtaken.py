@@ -1,0 +1,94 @@
+"""Late changes: which of them count, without the whole histories of their keys.
+
+A late change is overtaken if a folded change of its key is later. The folded changes after the first late one tell, and
+only these are read. One that is not overtaken is folded like any new one; one that is can be left out, because where
+every change carries the whole row of its key, the last one decides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.change import Op
+from ingest.gold.arrow_fold import PLACE, LaneWork, NotPlain, Rows, Work, last_of, pairs, typed_column
+from ingest.lake.image_columns import texts_of
+
+_ROW = "%row"
+
+
+def without(work: Work, rows: Rows) -> Rows:
+    """The new changes of each lane that are not overtaken.
+
+    Args:
+        work: the mirror.
+        rows: by lane, its new changes, and the folded ones from its first late one on.
+
+    Raises:
+        NotPlain: one is overtaken that is not without effect.
+    """
+    return {**rows, **{one.id: _left(rows[one.id], one, work) for one in work.lanes if one.late_from}}
+
+
+def _left(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
+    is_new = pc.greater_equal(rows["batch"], lane.first)
+    new, folded = rows.filter(is_new), rows.filter(pc.invert(is_new))
+    truncates = folded.filter(pc.equal(folded["op"], str(Op.TRUNCATE)))
+    if floor := pc.max(truncates["order_key"]).as_py():
+        new, folded = (some.filter(pc.greater(some["order_key"], floor)) for some in (new, folded))
+    if not (new.num_rows and folded.num_rows):
+        return new
+    late = new.filter(pc.less(new["order_key"], folded["order_key"][-1]))
+    if not late.num_rows:
+        return new
+    mine, theirs = _keyed(late, lane, work), _keyed(folded, lane, work)
+    names = theirs.schema.names[2:]
+    theirs = last_of(theirs.sort_by(PLACE), names)
+    at, of = pairs(mine.select(names), theirs.select(names))
+    at = at.filter(pc.less(mine[PLACE].take(at), theirs[PLACE].take(of)))
+    if not len(at):
+        return new
+    overtaken = np.unique(mine[_ROW].take(at).to_numpy())
+    if pc.any(folded["partial"]).as_py() or mine.num_rows > late.num_rows:
+        raise NotPlain("a later change of a late one's key has been folded, and does not tell its whole row")
+    places = late["order_key"].take(pa.array(overtaken)).combine_chunks()
+    return new.filter(pc.invert(pc.is_in(new["order_key"], value_set=places)))
+
+
+def _keyed(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
+    """The keys of changes: of each its number, its place and its key, and once more if it leaves another key."""
+    shard = lane.shard[0] if lane.shard else None  # no image has it, and it is the same in all of them
+    columns = [one for one in work.columns if one.name in work.keys and one.name != shard]
+    names = [one.name for one in columns]
+    before, after = (texts_of(rows[side].combine_chunks(), names) for side in ("before", "after"))
+    is_delete = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
+    reached = [_first(is_delete, *sides) for sides in zip(before, after, strict=True)]
+    left = [pc.coalesce(*sides) for sides in zip(before, reached, strict=True)]
+    moved = np.zeros(rows.num_rows, np.bool_)
+    for one, other in zip(left, reached, strict=True):
+        moved |= pc.fill_null(pc.not_equal(one, other), True).to_numpy(zero_copy_only=False)
+    again = pa.array(np.flatnonzero(moved))
+    numbers = pa.concat_arrays([pa.array(np.arange(rows.num_rows)), again])
+    cells = {_ROW: numbers, PLACE: rows["order_key"].take(numbers)}
+    for one, here, there in zip(columns, reached, left, strict=True):
+        cells[one.column] = typed_column(pa.concat_arrays([here, there.take(again)]), one.type, 0)
+    return pa.table(cells)
+
+
+def _first(is_delete: pa.Array, before: pa.Array, after: pa.Array) -> pa.Array:
+    """The text of a key's column: of a delete that before, of others that after, or the other one if it is missing."""
+    return pc.if_else(is_delete, pc.coalesce(before, after), pc.coalesce(after, before))
+
+
+def refuse_parts(rows: pa.Table, lane: LaneWork, work: Work) -> None:
+    """Refuse changes of which the last one of a key does not tell the row.
+
+    Raises:
+        NotPlain: one carries a part of its row only, or changes its key.
+    """
+    rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
+    if pc.any(rows["partial"]).as_py():
+        raise NotPlain("folded changes after its late ones carry parts of their rows")
+    if rows.num_rows and _keyed(rows, lane, work).num_rows > rows.num_rows:
+        raise NotPlain("folded changes after its late ones change keys")

@@ -1,0 +1,90 @@
+"""Which late changes count, by the folded changes after the first of them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from ingest.change import TableId
+from ingest.gold import overtaken
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, NotPlain, Work
+from ingest.lake.schemas import CHANGES
+
+TABLE = TableId("yard", None, "depot")
+Row = tuple[int, str, str, str | None, str | None]  # batch, place, operation, before, after
+
+
+def _left(*rows: Row, shard: tuple[str, str] | None = None, partial: bool = False) -> list[str]:
+    """The places of the new changes, those of batch 2, that are left."""
+    names = ("batch", "order_key", "op", "before", "after")
+    cells = [dict(zip(names, row, strict=True)) | {"partial": partial and row[0] == 1} for row in rows]
+    schema = pa.schema([CHANGES.arrow.field(name) for name in (*names, "partial")])
+    changes = pa.Table.from_pylist(sorted(cells, key=lambda one: str(one["order_key"])), schema)
+    keys = ("shard", "id") if shard else ("id",)
+    columns = tuple(ColumnWork(name, name, "int64" if name == "id" else "string") for name in (*keys, "v"))
+    lane = LaneWork("s", TABLE, 2, 2, images=True, shard=shard, late_from="2")
+    work = Work("m", "m", keys, columns, (lane,))
+    found: list[str] = overtaken.without(work, {lane.id: changes})[lane.id]["order_key"].to_pylist()
+    return found
+
+
+def _image(key: int | str, value: str = "x") -> str:
+    return f'{{"id":"{key}","v":"{value}"}}'
+
+
+@pytest.mark.parametrize("shard", [None, ("shard", "a")])
+def test_a_late_change_counts_unless_a_folded_one_of_its_key_is_later(shard: tuple[str, str] | None) -> None:
+    """Folded again, an overtaken insert would bring back a row that was deleted, and an update the value before."""
+    rows: list[Row] = [
+        (2, "2", "insert", None, _image(1)),  # deleted later
+        (2, "3", "update", None, _image(2)),  # updated later
+        (2, "4", "insert", None, _image(3)),  # the last one of its key
+        (2, "6", "delete", _image(2), None),  # late, but later than the update
+        (2, "9", "insert", None, _image(1)),  # in order
+        (1, "5", "update", None, _image("02")),  # a key is one however it is written
+        (1, "7", "delete", _image(1), None),
+        (1, "8", "insert", None, _image(4)),
+    ]
+    assert ["4", "6", "9"] == _left(*rows, shard=shard)
+
+
+def test_a_change_that_is_delivered_again_counts() -> None:
+    """It is the last one of its key, and folded twice it gives the same."""
+    assert ["5"] == _left((1, "5", "insert", None, _image(1)), (2, "5", "insert", None, _image(1)))
+
+
+def test_a_folded_truncate_ends_late_changes_before_it() -> None:
+    """Their rows went with the others of the table."""
+    rows: list[Row] = [
+        (2, "2", "insert", None, _image(1)),
+        (2, "4", "insert", None, _image(2)),
+        (1, "3", "truncate", None, None),
+        (1, "5", "insert", None, _image(3)),
+    ]
+    assert ["4"] == _left(*rows)
+
+
+def test_an_overtaken_change_is_refused_where_later_ones_do_not_tell_the_row() -> None:
+    """A part of a row says nothing about the other columns; one that is not overtaken needs no more than the mirror."""
+    late: Row = (2, "2", "insert", None, _image(1))
+    with pytest.raises(NotPlain, match="whole row"):
+        _left(late, (1, "5", "update", None, '{"id":"1"}'), partial=True)
+    assert ["2"] == _left(late, (1, "5", "update", None, '{"id":"2"}'), partial=True)
+
+
+def test_a_moved_row_is_a_change_of_both_keys() -> None:
+    """Its old key has no row any more, whatever is late; a late move may count for one key and not for the other."""
+    move = _image(1), _image(2)
+    assert [] == _left((2, "2", "insert", None, _image(1)), (1, "5", "update", *move))
+    assert [] == _left((2, "2", "insert", None, _image(2)), (1, "5", "update", '{"id":"1"}', _image(2)))
+    assert ["2"] == _left((2, "2", "insert", None, _image(3)), (1, "5", "update", *move))
+    assert ["2"] == _left((2, "2", "update", *move), (1, "5", "insert", None, _image(3)))
+    for key in (1, 2):
+        with pytest.raises(NotPlain, match="whole row"):
+            _left((2, "2", "update", *move), (1, "5", "insert", None, _image(key)))
+
+
+def test_keys_that_do_not_fit_are_refused() -> None:
+    """Spark keeps them as rejects."""
+    with pytest.raises(NotPlain, match="int64"):
+        _left((2, "2", "insert", None, _image("x")), (1, "5", "update", None, _image(1)))
