@@ -23,10 +23,11 @@ from ingest.errors import IngestError, StoreError
 from ingest.lake import delta, stores
 
 if TYPE_CHECKING:
-    from ingest.lake.datafiles import Added  # Arrow, which not all callers need
+    from ingest.lake.datafiles import Added, Layout  # Arrow, which not all callers need
 
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
 _TRIES = 20
+FILES_AT_MOST, SMALL_FILE = 64, 256 << 10  # files of fewer bytes, before they are joined
 _CHECKPOINT, _MIRROR_CHECKPOINT = 10, 100  # commits, as in Spark and in delta-rs: there are many mirrors
 _ZONELESS, _FEATURE = "timestamp_ntz", "timestampNtz"
 
@@ -77,8 +78,18 @@ def create(
     stores.unsettle(path)
 
 
-def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", batch: int = -1) -> None:
+def append(
+    path: str,
+    files: Sequence[Added],
+    metadata: str,
+    writer: str = "",
+    batch: int = -1,
+    joined: Layout | None = None,
+) -> None:
     """Add files to a table, under the writer's identifier if there is one.
+
+    If the table's layout is given, its small files become one when there are many: each batch adds a file, and whoever
+    reads the table reads them all.
 
     Raises:
         TakenError: the writer has committed this batch, or a later one, already.
@@ -87,9 +98,22 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
     for state in _attempts(path, writer, batch):
         if not state.is_plain:
             raise IngestError(f"{path} is gone, or has a feature that only Spark writes: run again.")
-        if _put(path, state.version + 1, _entry(state, files, metadata, writer, batch)):
+        small = [one for one in state.files if one.size < SMALL_FILE] if joined else []
+        moved = [*_moved(joined, small)] if joined and len(small) >= FILES_AT_MOST else []
+        if _put(path, state.version + 1, [*_entry(state, files, metadata, writer, batch), *moved]):
             _checkpoint(path, state.version + 1)
             return
+
+
+def _moved(layout: Layout, small: Sequence[delta.DataFile]) -> Iterator[dict[str, Any]]:
+    """The actions that replace files by one with the same rows."""
+    from ingest.lake.datafiles import joined
+
+    now = int(time.time() * 1000)
+    actions = [_remove(one, now) for one in small]
+    actions += map(_add, joined(layout, [one.place for one in small]))
+    for action in actions:
+        yield {name: about | {"dataChange": False} for name, about in action.items()}
 
 
 def add_columns(path: str, fields: Sequence[Mapping[str, Any]], metadata: str) -> None:
@@ -222,20 +246,24 @@ def _changing(
     yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
     for one in state.files if rows.replaces else ():
         if one.place not in rows.marked or one.place in rows.vectors:
-            yield {
-                "remove": {
-                    "path": one.path,
-                    "deletionTimestamp": now,
-                    "dataChange": True,
-                    "extendedFileMetadata": True,
-                    "partitionValues": one.partition,
-                    "size": one.size,
-                    **({"deletionVector": one.vector} if one.vector else {}),
-                }
-            }
+            yield _remove(one, now)
         if vector := rows.vectors.get(one.place):
             yield from _with_vector(path, one, vector)
     yield from map(_add, rows.files)
+
+
+def _remove(one: delta.DataFile, now: int) -> dict[str, Any]:
+    return {
+        "remove": {
+            "path": one.path,
+            "deletionTimestamp": now,
+            "dataChange": True,
+            "extendedFileMetadata": True,
+            "partitionValues": one.partition,
+            "size": one.size,
+            **({"deletionVector": one.vector} if one.vector else {}),
+        }
+    }
 
 
 def _with_vector(path: str, one: delta.DataFile, vector: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

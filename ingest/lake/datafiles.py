@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
@@ -229,6 +229,16 @@ class _File:
                 self.writer.close()
             with contextlib.suppress(OSError, StoreError):
                 stores.at(self.place).remove(self.place)
+
+
+def joined(layout: Layout, places: Iterable[str]) -> list[Added]:
+    """Write the rows of some files of an unpartitioned table as one."""
+    with Files(layout) as files:
+        for place in places:
+            path = f"{layout.folder}/{place}"
+            with pq.ParquetFile(stores.at(path).source(path), coerce_int96_timestamp_unit="us") as one:
+                files.add(one.read(use_threads=False))
+        return files.finish()
 
 
 def written(layout: Layout, rows: pa.Table | pa.RecordBatch) -> list[Added]:

@@ -326,7 +326,8 @@ class Lake(Tables):
     ) -> None:
         files = rows if isinstance(rows, list) else written(self.layout(schema), rows)
         try:
-            commits.append(self.path(schema.name), files, self.metadata(batch), writer, batch)
+            joined = self.layout(schema) if schema.joins else None
+            commits.append(self.path(schema.name), files, self.metadata(batch), writer, batch, joined)
         except commits.TakenError:
             raise self._overtaken(schema.name, batch) from None
 

@@ -40,6 +40,9 @@ class TableSchema:
     statistics: str = ""  # the columns that Delta keeps statistics of
     # the columns whose values repeat often: their files contain each value once (dictionary)
     repeated: str = ""
+    joins: bool = (
+        False  # its small files are joined by whoever appends, because each batch reads all its rows
+    )
 
     @property
     def columns(self) -> StructType:
@@ -217,6 +220,7 @@ BOOKS = TableSchema(
     erased BIGINT COMMENT 'changes left out, because their rows were erased',
     lacks STRING COMMENT 'JSON: columns that some whole rows lack, to the lowest and highest place of the whole rows without and with each',
     turned_back BIGINT COMMENT 'changes newer by the source''s clock than all before them in their partition, at lower positions'""",
+    joins=True,
 )
 
 CPU = "cpu_ms"

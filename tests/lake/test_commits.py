@@ -52,6 +52,31 @@ def batches(place: Layout) -> list[int]:
     return sorted(pl.read_delta(place.folder)["batch"].to_list())
 
 
+def test_small_files_become_one_before_they_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of each second adds 86,400 files a day, which each batch reads."""
+    monkeypatch.setattr(commits, "FILES_AT_MOST", 5)
+    place, most = layout(tmp_path), 0
+    for batch in range(1, 31):
+        commits.append(place.folder, written(place, books(batch)), f"{batch}", WRITER, batch, place)
+        most = max(most, len(delta.snapshot(place.folder).files))
+    assert (
+        list(range(1, 31))
+        == batches(place)
+        == sorted(DeltaTable(place.folder).to_pyarrow_table()["batch"].to_pylist())
+    )
+    assert 5 <= most <= 6
+    assert [20] == pl.read_delta(place.folder, version=20).sort("batch")["batch"].to_list()[-1:]
+    entry = Path(place.folder, "_delta_log", f"{6:020d}.json").read_text()
+    actions = [json.loads(line) for line in entry.splitlines()]
+    assert 5 == sum("remove" in one for one in actions)
+    assert {False} == {one["remove"]["dataChange"] for one in actions if "remove" in one}
+    assert [True, False] == [one["add"]["dataChange"] for one in actions if "add" in one]
+    monkeypatch.setattr(commits, "SMALL_FILE", 1)  # a large file stays
+    before = delta.snapshot(place.folder).files
+    commits.append(place.folder, written(place, books(31)), "31", WRITER, 31, place)
+    assert len(before) + 1 == len(delta.snapshot(place.folder).files)
+
+
 def between(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
     """Something happens once, between a look at the table and the commit that follows it."""
     original = commits._put
