@@ -159,6 +159,13 @@ def common(known: str, new: str) -> str:
     return _LOGICAL_OF.get(wide) or (wide.lower() if wide.startswith("DECIMAL") else "string")
 
 
+def gains_fraction(before: str, new: str) -> bool:
+    """True if exact numbers of a Delta type get more digits after the point as values of a logical type."""
+    old = (0, 0) if before in _DIGITS else decimal_parts(before.lower())
+    parts = decimal_parts(new)
+    return old is not None and parts is not None and parts[1] > old[1]
+
+
 def _says_nothing(one: str, other: str) -> bool:
     return one == "unknown" or (one == "decimal" and family(other) in ("integer", "decimal"))
 

@@ -388,13 +388,20 @@ def _with_declared(
     """Columns as rows show them, and as statements declare them where rows do not.
 
     A statement's type and the type that a connector sends may differ permanently (TINYINT(1) and boolean). So a
-    statement alone only widens a column, unless the rows carry no types at all.
+    statement alone only widens a column, unless the rows carry no types at all. But it may give digits after the point to
+    numbers: rows may say DECIMAL without them, and the old values get them at once.
     """
     found = dict(rows)
     known = {one.name: one.delta for one in mirror.columns} if mirror else {}
     untyped = bool(rows) and set(rows.values()) == {"unknown"}
     for name, logical in declared.items():
-        if rows.get(name, "unknown") != "unknown":
+        sent = rows.get(name, "unknown")
+        whole = types.delta(sent) if types.family(sent) == "integer" else ""
+        before = known.get(name, "") if sent in ("decimal", "unknown") else whole
+        if types.gains_fraction(before, logical):
+            found[name] = types.common(sent, logical)
+            continue
+        if sent != "unknown":
             continue
         new = types.delta(logical)
         if (untyped and name in rows) or types.widens(known.get(name, new), new):

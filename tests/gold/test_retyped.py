@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,29 @@ def test_what_cannot_be_known_is_recorded_without_spark(tmp_path: Path) -> None:
     assert [{"column": "n", "reason": "values-not-known"}] == found
     mirror = lake.ask_mirror("mirrors/yard/depot", "SELECT id, n FROM {mirror} AS m ORDER BY id")
     assert [(0, "1"), (1, "12"), (2, "2"), (9, "9")] == [tuple(row.values()) for row in mirror]
+
+
+@pytest.mark.parametrize("cut", ["none", "after", "both"])
+@pytest.mark.parametrize("created", [True, False])
+def test_a_whole_number_gets_a_fraction_that_only_the_statement_tells(
+    tmp_path: Path, cut: str, created: bool
+) -> None:
+    """Some dialects say DECIMAL without its digits: in a column of INT the new value would be a reject."""
+    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    if created:
+        depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n INT)")
+    depot.row(id="1", n="7")
+    for at, (digits, text) in enumerate([("10,2", "2.25"), ("14,4", "2.1234")]):
+        if cut == "both":
+            assert ("done", "") == depot.run(checked=True)
+        depot.ddl(f"ALTER TABLE depot MODIFY n DECIMAL({digits})")
+        if cut != "none":
+            assert ("done", "") == depot.run(checked=True)
+        depot.say(**row, data=[{"id": str(2 + at), "n": text}], mysqlType={"id": "int", "n": "decimal"})
+    assert ("done", "") == depot.run(checked=True)
+    found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m ORDER BY id")
+    assert [Decimal(7), Decimal("2.25"), Decimal("2.1234")] == [one["n"] for one in found]
 
 
 def test_keys_whose_type_comes_later_stay_the_texts_that_came(tmp_path: Path) -> None:
