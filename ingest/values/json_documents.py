@@ -199,7 +199,7 @@ def strict(raw: bytes | Raw) -> Any:
     try:
         decoded = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Undecodable("bad-utf8", f"byte {error.start} is not UTF-8") from None
+        raise _malformed(data, error) from None
     try:
         value = json.loads(
             decoded,
@@ -255,6 +255,8 @@ def _malformed(raw: bytes | Raw, error: BaseException) -> Undecodable:
         return error
     if isinstance(error, RecursionError):
         return Undecodable("too-deep", "the JSON is nested too deeply")
+    if 3 * bytes(raw).count(0) > len(bytes(raw)):
+        return Undecodable("bad-utf8", "every other byte is zero, as in UTF-16: it must be written in UTF-8")
     if isinstance(error, UnicodeDecodeError):
         return Undecodable("bad-utf8", f"byte {error.start} is not UTF-8")
     if bytes(raw)[:3] == b"\xef\xbb\xbf":

@@ -188,6 +188,16 @@ def test_a_datum_that_does_not_fit_its_schema_is_refused(name, case):
     assert outcome(name, BYTES[case](message.value), dialect.hints, message) != "decoded"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", JSON)
+def test_a_message_in_utf_16_is_called_so(name: str, encoding: str) -> None:
+    """Some tools on Windows write such files: "not UTF-8" and "bad JSON" do not tell what to do."""
+    known = row(name)
+    value = (known.message.value or b"").decode().encode(encoding)
+    with pytest.raises(Undecodable, match="UTF-16"):
+        list(formats.load(name).parse(known.message._replace(value=value), known.hints))
+
+
 @pytest.mark.parametrize("factor", [1000, 10**6])
 @pytest.mark.parametrize("name", formats.names())
 def test_clocks_of_another_unit_are_no_times(name, factor, tmp_path):
