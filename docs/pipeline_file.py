@@ -48,6 +48,7 @@ _SOURCE = {
     ),
     "format": Key("dts-canal", "A wrong one rejects every message, with the reason."),
     "options": Key("{timezone: Asia/Shanghai}", "What the messages do not say takes its default."),
+    "registry": Key("http://registry:8081", "Framed Avro cannot be decoded."),
     "max_messages": Key("1000000", "The first run takes everything that there is into one batch."),
     "max_bytes": Key("2GiB", "The same, counted in bytes."),
     "database": Key(
@@ -121,7 +122,6 @@ SECTIONS = (
             ),
             "topic_pattern": Key("shop\\..*", "New topics are not read."),
             "start": Key("latest", "The first run reads all that the broker still has."),
-            "registry": Key("http://registry:8081", "Framed Avro cannot be decoded."),
             "kafka": Key("{security.protocol: SASL_SSL}", "A broker that asks for a login refuses."),
         },
     ),

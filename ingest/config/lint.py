@@ -206,9 +206,8 @@ def leaves(tree: object, where: Where = ()) -> Iterator[tuple[Where, object]]:
 
 def _brokers(checked: CheckedFile) -> Advice:
     for i, source in enumerate(checked.keys.sources):
-        if not isinstance(source, schema.KafkaKeys):
-            continue
-        for broker in map(str.strip, source.bootstrap_servers.split(",")):
+        brokers = source.bootstrap_servers if isinstance(source, schema.KafkaKeys) else ""
+        for broker in map(str.strip, brokers.split(",") if brokers else ()):
             if not broker.rpartition(":")[2].isdigit():
                 yield ("sources", i, "bootstrap_servers"), f"{broker!r} names no port; write host:9092"
         if source.registry and not formats.load(source.format).ABOUT.binary:

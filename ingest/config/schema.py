@@ -339,6 +339,7 @@ class _SourceKeys(_Keys):
     enabled: Flag = key("false: read nothing more; what has landed can still be decoded", True)
     format: Format = key("`ingest formats` lists them; `ingest detect FILE` finds it")
     options: OptionKeys = key("what a message cannot say of itself; listed below", OptionKeys())
+    registry: Text | None = key("URL of the schema registry, for framed Avro", None)
     max_messages: Count | None = key("the most messages that one batch takes", None)
     max_bytes: Size | None = key("the most bytes that one batch takes", None)
     server_change: Annotated[str, *choice("hold", "accept")] = key(
@@ -377,7 +378,6 @@ class KafkaKeys(_SourceKeys):
     topics: Texts = key("the topics, by name", ())
     topic_pattern: Pattern | None = key("or a pattern of them", None)
     start: Start = key("earliest, latest, a timestamp, or {topic: {partition: offset}}", "earliest")
-    registry: Text | None = key("URL of the schema registry, for framed Avro", None)
     kafka: KafkaSettings = key("settings passed on to the client as kafka.*", {})
 
 

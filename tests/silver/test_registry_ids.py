@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from ingest.config import load
 from ingest.config.model import Source
 from ingest.errors import SetupError
+from ingest.lake.tables import LakeReader
+from ingest.run import run
 from ingest.silver import registry
 from ingest.silver.messages import WANTED
 from ingest.silver.registry import framed
+from ingest.spark.deferred import Deferred
+from tests.e2e.registry import Registry
+from tests.formats.one_history.debezium import DIALECTS
+from tests.formats.one_history.debezium import registry as schemas
+from tests.formats.one_history.history import history
+from tests.gold.depot import no_spark
 
 
 def test_ids_are_found_wherever_a_frame_may_stand() -> None:
@@ -35,6 +45,26 @@ def test_ids_are_found_wherever_a_frame_may_stand() -> None:
     assert {("s", 7): 2, ("s", 1 << 31): 1, ("s", 9): 1} == found
     [none] = framed(["s"])(iter([]))
     assert 0 == none.num_rows
+
+
+def test_framed_values_in_files_are_decoded_by_the_registry(tmp_path: Path) -> None:
+    """An archive of a topic is a file, and its values name their schemas as they did in the topic."""
+    written = history(1)
+    values = [one.value for one in DIALECTS["debezium-avro"].write(written) if one.value]
+    (tmp_path / "in.bin").write_bytes(b"".join(len(one).to_bytes(4, "big") + one for one in values))
+    with Registry() as answers:
+        answers.texts.update(schemas())
+        (tmp_path / "yard.yaml").write_text(
+            "pipeline: yard\nlake: ./lake\nsources:\n  - name: s\n    path: ./in.bin\n"
+            f"    format: debezium-avro\n    registry: {answers.url}\n    settle: 0s\n"
+        )
+        pipeline = load(tmp_path / "yard.yaml")
+        result = run(Deferred(no_spark, "local[1]"), pipeline, ("bronze", "silver"))  # type: ignore[arg-type]
+    assert not result.failures
+    assert answers.asked
+    lake = LakeReader(pipeline)
+    [books] = lake.ask("SELECT sum(messages) AS messages, sum(rejected) AS rejected FROM {books}")
+    assert (len(values), 0) == (books["messages"], books["rejected"])
 
 
 def test_a_slow_registry_ends_the_batch_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
