@@ -175,8 +175,8 @@ def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:
         "column": step.column,
         "reason": REASON,
         "detail": (
-            f"no message says how the source has converted existing rows to {new}: they keep their old values "
-            f"until {mirror.name} is loaded again; dismiss this then"
+            f"no message says how the source has converted existing rows to {new}: here they have their old values, "
+            f"or what MySQL makes of these, until {mirror.name} is loaded again; dismiss this then"
         ),
     }
     return tuple(values.get(name) for name in REJECTS.arrow.names)
