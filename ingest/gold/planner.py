@@ -145,12 +145,12 @@ def _why_not_read(lake: Lake, mirror: Mirror, work: Work) -> str:
 def late_from(lane: Lane, steps: Steps) -> str:
     """The place of a lane's first late change, if the folded ones after it tell which late ones count; else empty.
 
-    They tell if no statement has changed the rows in between. Changes of parts of rows or of keys are folded with the
-    whole history where it is short, because one that is overtaken needs it.
+    They tell if no statement has changed the rows in between. Where changes carry parts of rows or change keys, a short
+    history is folded whole: a late change that is overtaken may need it.
     """
     if not lane.late or lane.inherits or lane.truncates or lane.merged or lane.eras:
         return ""
-    whole = not (lane.new.partials or lane.new.key_changes)
+    whole = not (lane.ever.partials or lane.ever.key_changes)
     low = lane.order_low if whole or lane.changes_ever > HISTORY_AT_MOST else None
     return low if low and not any(str(step.order) > low for step in steps.ever) else ""
 

@@ -103,7 +103,7 @@ def test_folded_changes_tell_which_late_ones_count_but_for_statements_between() 
     assert lane.order_low == late_from(lane, Steps()) == late_from(lane, Steps(ever=(step,)))
     assert "" == late_from(lane, Steps(ever=(step._replace(order="3"),)))
     assert "" == late_from(replace(lane, order_low="5"), Steps())
-    parts = replace(lane, new=Shape())
+    parts = replace(lane, ever=Shape())
     assert ("", True) == (late_from(parts, Steps()), refolds(parts, Steps()))
     assert late_from(replace(parts, changes_ever=50_001), Steps())
 
