@@ -26,7 +26,7 @@ SUMS = (
     "off",
     "turned_back",
 )
-_EVER = ("truncates", "changes", "inherits", "messages", "rejected", "control", "erased")
+_EVER = ("truncates", "changes", "key_changes", "inherits", "messages", "rejected", "control", "erased")
 PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
 
 

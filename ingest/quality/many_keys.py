@@ -220,7 +220,9 @@ class KeyDatabase:
                 *lane.table,
                 one.above(i, lane),
                 one.subject.applied,
-                lane.key_changes,
+                lane.key_changes_ever
+                if lane.floor
+                else lane.key_changes,  # older changes are read, too, then
                 lane.floor,
             )
             for one, i, lane in lanes

@@ -42,6 +42,7 @@ class CheckedLane:
     folded_high: str | None  # of the batches before
     newest: dt.datetime | None  # source commit time
     places: int  # the topics and partitions that it was read from
+    key_changes_ever: int = 0
     erased_ever: int = 0  # changes of erased rows that were not written
     inserts: int = 0
     turned_back: int = 0  # new changes that are newer than all before them, at lower positions
@@ -191,7 +192,7 @@ def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
 _BOOKED = ("messages", "rejected", "off", "control_ever", "messages_ever", "rejected_ever")
 _COUNTS = (
     *(name for name in SUMS if name not in _BOOKED),
-    *"erased_ever truncates_ever changes_ever inherits_ever places new_places".split(),
+    *"erased_ever truncates_ever changes_ever key_changes_ever inherits_ever places new_places".split(),
 )
 
 
