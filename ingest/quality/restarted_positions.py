@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ingest.change import TableId
 from ingest.config import Source
+from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.order import is_weak, place_sql, same_place
@@ -22,8 +23,9 @@ def restarted(one: OrderedLane) -> Iterator[Metric]:
     low, high, folded = lane.order_low, lane.order_high, lane.folded_high
     if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):
         detail = (
-            f"all {lane.changes:,} changes of {lane.table} since batch {one.since} stand before what the mirror has "
-            f"already: if its positions started again, {one.epoch(one.since + 1)}"
+            f"what came of {lane.table} since batch {one.since} ({counted(lane.changes, 'change')}) stands before what the "
+            "mirror has already. If it is only late, nothing is to be done; if the positions started again, "
+            f"{one.epoch(one.since + 1)}"
         )
         yield one.metric("old_positions", lane.changes, detail)
     if lost := _started_again(one):
