@@ -203,10 +203,10 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
     places = {one: rows.values for one, rows in zip(ids, groups["%row_list"], strict=True)}
     for lane in lanes:
         own = found.take(places.get((lane.source, *lane.table), pa.array([], pa.int64())))
-        batch, place = own["batch"], own["order_key"]
+        batch = own["batch"]
         asked = pc.greater_equal(batch, lane.from_batch)
         if lane.late_from:
-            asked = pc.or_(asked, pc.greater_equal(place, lane.late_from))
+            asked = pc.or_(asked, pc.greater_equal(own["order_key"], lane.late_from))
         own = own.filter(pc.and_(asked, pc.less_equal(batch, lane.last)))
         place = own["order_key"]
         if not pc.all(pc.less_equal(place[:-1], place[1:]), min_count=0).as_py():

@@ -100,7 +100,7 @@ def append(
             raise IngestError(f"{path} is gone, or has a feature that only Spark writes: run again.")
         small = [one for one in state.files if one.size < SMALL_FILE] if joined else []
         moved = [*_moved(joined, small)] if joined and len(small) >= FILES_AT_MOST else []
-        if _put(path, state.version + 1, [*_entry(state, files, metadata, writer, batch), *moved]):
+        if _put(path, state.version + 1, _entry(state, files, moved, metadata, writer, batch)):
             _checkpoint(path, state.version + 1)
             return
 
@@ -320,15 +320,21 @@ def forget(path: str, version: int) -> None:
 
 
 def _entry(
-    state: delta.Snapshot, files: Sequence[Added], metadata: str, writer: str, batch: int
+    state: delta.Snapshot,
+    files: Sequence[Added],
+    moved: Sequence[dict[str, Any]],
+    metadata: str,
+    writer: str,
+    batch: int,
 ) -> Iterator[dict[str, Any]]:
-    """The actions of a commit that adds files."""
+    """The actions of a commit that adds files, and may have ``moved`` the rows of others: it is no blind append then."""
     now = int(time.time() * 1000)
     parameters = {"mode": "Append", "partitionBy": orjson.dumps(state.partition_by).decode()}
-    yield _info(now, metadata, "WRITE", parameters, {"isBlindAppend": True})
+    yield _info(now, metadata, "WRITE", parameters, {"isBlindAppend": not moved})
     if writer:
         yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
     yield from map(_add, files)
+    yield from moved
 
 
 def _info(
