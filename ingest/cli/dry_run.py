@@ -401,22 +401,27 @@ def _misdated(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def _untyped(pipeline: Pipeline, tables: Iterable[Foreseen]) -> Iterator[str]:
-    """New columns that become texts because no message says a type that holds their values; types belong to the entry,
-    so its further mirrors are left out.
+    """New columns that become texts because no message says a type that holds their values, in one sentence; types belong
+    to the entry, so its further mirrors are left out.
     """
     further = {each.into for rule in pipeline.tables for each in rule.also}
+    found = {}
     for one in tables:
-        if one.mirror in further:
-            continue
         new = one.columns if one.action == CREATE else one.added
-        names = [
+        texts = [
             each.column for each in new if each.delta == "STRING" and each.type in ("unknown", "decimal")
         ]
-        if names:
-            shown = ", ".join(names[:_SHOWN]) + (
-                f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            )
-            yield (
-                f"{one.mirror}: {shown} would be STRING, for the messages do not say a type or its precision: "
-                f"write columns: for {one.mirror}; `{command('infer', pipeline.file)}` proposes them"
-            )
+        if texts and one.mirror not in further:
+            found[one.mirror] = _listed(texts)
+    if found:
+        [mirror, *others] = found
+        where = f"each of {len(found)} tables" if others else mirror
+        yield (
+            f"{_listed([f'{mirror}: {texts}' for mirror, texts in found.items()], '; ')} would be STRING, for the messages "
+            f"do not say a type or its precision: write columns: for {where}; `{command('infer', pipeline.file)}` proposes them"
+        )
+
+
+def _listed(names: Sequence[str], comma: str = ", ") -> str:
+    rest = len(names) - _SHOWN
+    return comma.join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 EVERY = "10"  # seconds between two looks, unless they are given
+MANY = 20  # mirrors in good health
 COLUMNS = ("table", "state", "batch", "rows", "newest commit", "lag", "message")
 
 Found = Mapping[str, Any]
@@ -79,15 +80,39 @@ def show(found: Found, *, at: bool = False) -> None:
 
 
 def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
-    """``at`` adds the time of day; the message of a mirror that is not ok is among the problems."""
+    """What needs attention comes first; ``at`` adds the time of day.
+
+    The message of a mirror that is not ok is among the problems. On a terminal (``wrap``) many mirrors in good health are
+    one line.
+    """
     from rich.console import Group
     from rich.text import Text
 
     head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if at else ""
-    tables = [one | {"message": one["message"] if one["state"] == "ok" else ""} for one in found["tables"]]
+    tables = sorted(found["tables"], key=_is_well)
+    well = [one for one in tables if _is_well(one)]
+    summarised = wrap and len(well) > MANY
+    if summarised:
+        tables = tables[: -len(well)]
+    tables = [one | {"message": one["message"] if one["state"] == "ok" else ""} for one in tables]
     shown = COLUMNS if any(one["message"] for one in tables) else COLUMNS[:-1]
     rows = [[one[name] for name in shown] for one in tables]
-    lines = [f"- {text}" for text in found["problems"]] + [f"next: {found['next']}"]
     complete = f"complete until {found['complete_until'] or 'no known time'} ({found['complete_reason']})"
     line = partial(Text, no_wrap=not wrap, overflow="fold" if wrap else "ignore")
-    return Group(line(head + found["headline"]), line(complete), output.drawn(shown, rows), *map(line, lines))
+    lines = [head + found["headline"], complete, *(f"- {text}" for text in found["problems"])]
+    parts: list[RenderableType] = [*map(line, lines), line(f"next: {found['next']}")]
+    if rows or not summarised:
+        parts.append(output.drawn(shown, rows))
+    if summarised:
+        parts.append(line(_summary(well)))
+    return Group(*parts)
+
+
+def _is_well(one: Mapping[str, Any]) -> bool:
+    return one["state"] == "ok" and not one["message"]
+
+
+def _summary(well: Sequence[Mapping[str, Any]]) -> str:
+    slowest = max(well, key=lambda one: one["lag_seconds"] or 0)
+    lag = f"; {slowest['table']} lags most, by {slowest['lag']}" if slowest["lag"] else ""
+    return f"{len(well)} mirrors are ok{lag} (`ingest tables` lists them)"

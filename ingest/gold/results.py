@@ -30,7 +30,7 @@ class MirrorCommit:
 
     refused: str = ""
     held: str = ""  # Spark could not fold it either
-    failed: str = ""  # the same, and nobody has to decide: the next run tries again
+    failed: str = ""  # the same, but without a decision of the operator: the next run tries again
     version: int = -1
     size: int = 0
     seconds: float = 0.0

@@ -33,7 +33,7 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
         return None
     identity.check(lake, Seen())
     last = lake.progress("bronze", BRONZE.name)
-    if not _is_finished(lake, last, stages):
+    if not is_finished(lake, last, stages):
         return None
     found = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
     if "bronze" in stages:
@@ -48,7 +48,7 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
     return found
 
 
-def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
+def is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
     """True if each stage has processed everything from the stage before it."""
     if "silver" in stages and lake.decoded() < last:
         return False

@@ -13,13 +13,14 @@ from ingest.gold import approval
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
 from ingest.inspect.causes import of_state, way_out
+from ingest.inspect.idle import is_finished
 from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.decisions import DISMISS
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
-from ingest.lake.schemas import CPU
+from ingest.lake.schemas import BRONZE, CPU
 from ingest.lake.statements import Statement
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import ERROR, FAIL
@@ -271,12 +272,13 @@ def _departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, 
 def _next(
     lake: Tables, bad: list[dict[str, Any]], failing: int, waiting: dict[str, int], statements: int
 ) -> str:
-    """The command that resolves the first problem."""
+    """The command that resolves the first problem, or does what the lake waits for."""
     file = lake.pipeline.file
     if not bad:
-        return command(
-            "ddl" if statements else "rejects" if waiting else "report" if failing else "run", file
-        )
+        verb = "ddl" if statements else "rejects" if waiting else "report" if failing else ""
+        if verb or not is_finished(lake, lake.progress("bronze", BRONZE.name), ("silver", "gold")):
+            return command(verb or "run", file)
+        return f"{command('plan', file)} (the lake waits for nothing; it says what a run would read)"
     typed = way_out(lake, bad[0])
     if bad[0]["state"] == "held" and typed == command("retry", file):
         return f"{typed} (after {file} says what the message asks for)"

@@ -92,8 +92,8 @@ class Mirror:
 
     def is_shaped_by(self, rule: TableRule) -> bool:
         """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too."""
-        stands = self.shape == rule.shape and self.is_sharded_by(rule.shard_column)
-        return stands and (rule.ignores or not self.ignores)
+        is_alike = self.shape == rule.shape and self.is_sharded_by(rule.shard_column)
+        return is_alike and (rule.ignores or not self.ignores)
 
     def is_named_by(self, pipeline: Pipeline, rule: TableRule) -> bool:
         """True if its rows name their source tables as a pipeline does now, or need not name them."""

@@ -24,6 +24,10 @@ Engine = Literal["spark", "duckdb"]
 
 _REFUSED = frozenset({"reflect", "java_method", "try_reflect", "identifier"})
 """Functions that call any Java method, or name any function or table."""
+_ONLY_QUERIES = (
+    "Only queries are run here: start with SELECT or WITH. `ingest tables FILE --output json` lists the columns of mirrors, "
+    "docs/tables.md those of all other tables."
+)
 _COMMANDS = (
     "org.apache.spark.sql.catalyst.plans.logical.Command",
     "org.apache.spark.sql.catalyst.plans.logical.ParsedStatement",
@@ -63,7 +67,7 @@ def rewrite(
     except Exception as error:
         raise IngestError(f"The query cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(tree, exp.Query):
-        raise IngestError("Only queries are run here: start with SELECT or WITH.")
+        raise IngestError(_ONLY_QUERIES)
     local = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
     names = _addresses(mirrors, tables)
     spans = [
@@ -126,7 +130,7 @@ def refuse_commands(spark: SparkSession, query: str) -> None:
     while waiting:
         node = waiting.pop()
         if any(command.isInstance(node) for command in commands):
-            raise IngestError("Only queries are run here: start with SELECT or WITH.")
+            raise IngestError(_ONLY_QUERIES)
         for below in (node.children(), node.innerChildren()):
             waiting += [below.apply(place) for place in range(below.size())]
 

@@ -51,7 +51,7 @@ def _lost(messages: SentMessages, names: list[str], since: int, last: int) -> di
     sources = f"source IN ({', '.join(map(duck.text, names))})"
     with closing(duck.opened()) as base:
         new = messages.sent(base, "new", f"{_PLACE}, key, value", sources, (since + 1, last))
-        # a delete that was sent as a row stands right before its null value
+        # a delete that was sent as a row comes right before its null value
         base.execute(
             messages.filled(f"""CREATE TEMP TABLE nulls AS
             WITH new AS ({new}), deleted AS (SELECT {_PLACE} FROM {{changes.change}}

@@ -23,7 +23,7 @@ def restarted(one: OrderedLane) -> Iterator[Metric]:
     low, high, folded = lane.order_low, lane.order_high, lane.folded_high
     if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):
         detail = (
-            f"what came of {lane.table} since batch {one.since} ({counted(lane.changes, 'change')}) stands before what the "
+            f"what came of {lane.table} since batch {one.since} ({counted(lane.changes, 'change')}) comes before what the "
             "mirror has already. If it is only late, nothing is to be done; if the positions started again, "
             f"{one.epoch(one.since + 1)}"
         )

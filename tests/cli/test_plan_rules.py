@@ -156,6 +156,13 @@ def test_columns_that_nobody_gives_a_type_are_told(folder):
     assert "ingest infer" in told
     declared = 'tables: [{match: depot.bins, columns: {price: "decimal(10,2)"}}]\n'
     assert [] == planned(folder, FILES, declared)["warnings"]
+    others = [row.replace('"bins"', f'"bins{n}"') for n in range(11)]
+    (folder / "bins-2.jsonl").write_text("\n".join(others), "utf-8")
+    touch(folder / "bins-2.jsonl")
+    (told,) = planned(folder)["warnings"]
+    assert told.startswith("depot.bins: price; depot.bins0: price; ")
+    assert " and 4 more would be STRING, for the messages" in told
+    assert "write columns: for each of 12 tables; `ingest infer" in told
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,38 @@ def test_a_message_is_said_once(capsys):
     assert (1, 1) == (printed.count("no key"), printed.count("the source has dropped it"))
 
 
+def test_what_needs_attention_comes_first(capsys, monkeypatch):
+    """Two hundred lines of healthy mirrors would hide the one that is held."""
+    row = dict.fromkeys(live_status.COLUMNS, "x") | {
+        "state": "ok",
+        "message": "",
+        "lag": "2m",
+        "lag_seconds": 120,
+    }
+    tables = [row | {"table": f"shop.a{n}"} for n in range(live_status.MANY)]
+    tables += [row | {"table": "shop.held", "state": "held", "message": "no key"}]
+    tables += [row | {"table": "shop.late", "lag": "5h", "lag_seconds": 18000}]
+    found = {**FOUND, "tables": tables, "problems": ["shop.held is held: no key"]}
+
+    def places(*words):
+        printed = capsys.readouterr().out
+        return [printed.find(word) for word in words]
+
+    live_status.show(found)
+    seen = places("- shop.held is held", "next: ", "shop.held  ", "shop.a0", "shop.late")
+    assert -1 not in seen
+    assert sorted(seen) == seen
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    live_status.show(found)
+    assert -1 not in places(
+        "- shop.held is held", "shop.held  ", "21 mirrors are ok; shop.late lags most, by 5h"
+    )
+    live_status.show(found)
+    assert [-1] == places("shop.a0")
+    live_status.show({**found, "tables": tables[1:-1]})
+    assert [-1] == places("mirrors are ok")
+
+
 def test_a_sentence_is_one_line_in_a_file(capsys):
     """A command copied out of a log would end in its middle, and where would depend on the length of the file's path."""
     sentence = "wait for a decision: ingest ddl " + "a/long/way/to/" * 20 + "pipeline.yaml"

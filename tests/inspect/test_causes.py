@@ -81,6 +81,20 @@ def test_a_paused_table_is_a_warning_that_says_how_to_resume(tmp_path: Path) -> 
     assert "resume" in one.command
 
 
+def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that finds nothing to do was the advice of a status in good health."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    assert status.status(made.reader)["next"].startswith(
+        f"ingest plan {made.file} (the lake waits for nothing"
+    )
+    monkeypatch.setattr(made, "_run", lambda *_given, **_more: None)  # landed and decoded; not folded
+    made.take([change("INSERT", "bins", 2, {"id": "2", "word": "y"})])
+    assert f"ingest run {made.file}" == status.status(made.reader)["next"]
+
+
 @pytest.mark.parametrize(("unit", "said"), [(1000, False), (1, True)], ids=["milliseconds", "seconds"])
 def test_times_of_another_unit_are_a_cause(tmp_path: Path, unit: int, said: bool) -> None:
     """A lag of half a century makes the operator look for a stream that has stopped."""
