@@ -53,8 +53,9 @@ class Lake(Tables):
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
     _landings: dict[int, str | None] = field(default_factory=dict)
-    # one thread creates or extends a table, or appends a frame
+    # one thread creates or extends a table
     _creating: threading.RLock = field(default_factory=threading.RLock)
+    _appending: dict[str, threading.RLock] = field(default_factory=dict)  # one thread appends to a table
 
     def __post_init__(self) -> None:
         if stores.allow(self.pipeline, writes=True):
@@ -305,8 +306,8 @@ class Lake(Tables):
         """
         if isinstance(rows, pa.Table) and not self.writes(schema):
             rows = self.spark.createDataFrame(fitted(rows, schema.arrow), schema.columns).coalesce(1)
-        # A frame may read the table that it appends to, and Delta refuses two such appends at once.
-        with self._creating if isinstance(rows, DataFrame) else self._one_creates(schema):
+        # A frame may read the table that it appends to: Delta refuses it if another append, also Arrow's, was faster.
+        with self._appending.setdefault(schema.name, threading.RLock()), self._one_creates(schema):
             before = self._grown(schema)
             writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
             if before.transactions.get(writer, -1) >= batch:
