@@ -191,6 +191,14 @@ def last(statements: Sequence[Statement], keys: Keys) -> Keys:
     return keys
 
 
+def rekeys(keys: Keys, statements: Iterable[Statement]) -> bool:
+    """True if a statement gives or removes a primary key, or leaves a table that has these keys with others."""
+    return any(
+        not same(_after(effects, keys), keys) or any(one.action.endswith("primary_key") for one in effects)
+        for _, effects in statements
+    )
+
+
 def _since(before: Run, run: Run, statements: Sequence[Statement]) -> str:
     """Where a run's key begins: at the statement that creates it, else just before the first row that names it."""
     keys = before.keys

@@ -33,7 +33,9 @@ from ingest.lake.staging import shadow_of
 from ingest.lake.tables import Row
 
 Tell = Callable[[str, str], None]
-_CELL = ("database", "schema", "table", "key", "column", "raw")
+_TABLE = ("kind", "database", "schema", "table", "key", "raw")
+_NAMED = {"cell": (*_TABLE, "column"), "change": (*_TABLE, "topic", "partition", "offset")}
+"""What tells the rejects of a kind apart."""
 
 
 @dataclass(slots=True)
@@ -226,19 +228,18 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
 
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
-    """Write cells that did not fit and have no reject yet; close the mirror's other rejects."""
-    every = f"(SELECT * FROM {{rejects}} WHERE {duck.of_table(mirror.table)})"
+    """Write cells and changes that did not fit and have no reject yet; close the mirror's other rejects."""
+    every = f"(SELECT * FROM {{rejects}} WHERE {duck.of_table(mirror.table)} AND kind <> 'message')"
     found = shadow.ask(f"SELECT o.* FROM {every} AS o")
-    known = set(map(_cell, lake.ask(f"SELECT o.* FROM {every} AS o WHERE kind = 'cell'")))
-    again = set(map(_cell, found))
-    waiting = (row for row in lake.ask(rejects.open_sql(lake, every)) if row["kind"] == "cell" and row["key"])
-    over = [row for row in waiting if _cell(row) not in again]
-    rejects.dismiss(lake, over, "the mirror was folded again, and the cell is another one")
-    new = [tuple(row.values()) for row in found if _cell(row) not in known]
+    known, again = (set(map(_named, rows)) for rows in (lake.ask(f"SELECT o.* FROM {every} AS o"), found))
+    waiting = lake.ask(rejects.open_sql(lake, every))
+    over = [row for row in waiting if row["key"] and _named(row) not in again]
+    rejects.dismiss(lake, over, "the mirror was folded again, and it fits now")
+    new = [tuple(row.values()) for row in found if _named(row) not in known]
     if new:
         rows = table_of(new, list(found[0]), REJECTS.arrow)
         lake.append(rows, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
 
 
-def _cell(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in _CELL)
+def _named(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in _NAMED[row["kind"]])

@@ -484,8 +484,9 @@ def _eras(
     if asked is None and mirror is not None and mirror.keys:
         found = replace(found, runs=(Run(mirror.keys, "", ""), *found.runs))
     lane_eras = _lane_eras(job, found, statements, keyless=keyless)
-    rekeys = any(effect.action.endswith("primary_key") for _, effects in statements for effect in effects)
-    if asked is not None and (exists or rekeys or len(lane_eras) > 1):
+    # a line says neither in which order its changes name several keys, nor that others name none
+    mixed = eras.overlap(found) or any(eras.rekeys(run.keys, statements) for run in found.runs)
+    if asked is not None and (exists or mixed or len(lane_eras) > 1):
         lane_eras = _lane_eras(job, asked(), statements, keyless=keyless)
     return lane_eras
 

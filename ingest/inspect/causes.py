@@ -34,15 +34,17 @@ _TITLES = {
 _REJECTS = {
     "message": CHECKS["reject_rate"].fault,
     "cell": CHECKS["cell_rejects"].fault,
-    "change": "Changes were refused",
+    "change": CHECKS["refused_changes"].fault,
 }
 _STATEMENTS = f"schema changes: {CHECKS['ddl_pending'].fault}"
 _COVERED = {  # the check that names the tables or sources of something that is also counted for the whole lake
     f"rejects: {_REJECTS['message']}": "reject_rate",
     f"rejects: {_REJECTS['cell']}": "cell_rejects",
+    f"rejects: {_REJECTS['change']}": "refused_changes",
     _STATEMENTS: "ddl_pending",
 }
-_VERBS = {"reject_rate": "rejects", "cell_rejects": "rejects", "ddl_pending": "ddl", "up_to_date": "retry"}
+_VERBS = dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), "rejects")
+_VERBS |= {"ddl_pending": "ddl", "up_to_date": "retry"}
 
 
 @dataclass(frozen=True, slots=True)

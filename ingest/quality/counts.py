@@ -73,36 +73,46 @@ def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
     return Metric("order_strength", extra, subject.name, detail=detail)
 
 
-def cell_rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
-    """Cells that did not fit, by column, with some of their keys."""
+REFUSED = {"cell": "cell_rejects", "change": "refused_changes"}
+"""The check of each kind of reject that a fold writes."""
+
+
+def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
+    """Cells that did not fit, by column, and changes without a usable key, with some of their keys."""
     by_table = {subject.table: subject for subject in chosen}
-    found: set[str] = set()
-    for row in _cell_rows(lake, since):
-        table = TableId(*(row[name] for name in TableId._fields))
-        subject = by_table.get(table)
+    found: set[tuple[str, str]] = set()
+    for row in _rejected(lake, since):
+        subject = by_table.get(TableId(*(row[name] for name in TableId._fields)))
         if subject is None:
             continue
-        found.add(subject.name)
+        check, n = REFUSED[row["kind"]], row["n"]
+        found.add((check, subject.name))
+        what = counted(n, "cell") + (" does" if n == 1 else " do") + " not fit"
+        if row["kind"] == "change":
+            what = counted(n, "change") + (" was" if n == 1 else " were") + " not applied"
         yield Metric(
-            "cell_rejects", row["n"], subject.name, column=row["column"],
-            detail=f"{counted(row['n'], 'cell')} {'does' if row['n'] == 1 else 'do'} not fit: {row['why']}"
-            + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
+            check, n, subject.name, column=row["column"],
+            detail=f"{what}: {row['why']}" + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
             failing=tuple(sorted(filter(None, row["keys"]))[:FAILING_KEYS]),
         )  # fmt: skip
-    yield from (Metric("cell_rejects", 0, one.name) for one in by_table.values() if one.name not in found)
+    for one in by_table.values():
+        yield from (
+            Metric(check, 0, one.name) for check in REFUSED.values() if (check, one.name) not in found
+        )
 
 
-def _cell_rows(lake: Lake, since: int) -> list[Any]:
+def _rejected(lake: Lake, since: int) -> list[Any]:
     """Read only if some fold has written there, according to the table's log."""
     folds = lake.pipeline.name + "/gold/"
     writers = lake.snapshot(REJECTS.name).transactions
     if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
         return []
-    names = ", ".join(map(duck.name, (*TableId._fields, "column")))
-    why = "first(regexp_replace(detail, '^no ', 'not a '))"  # as older versions wrote it
+    names = ", ".join(map(duck.name, ("kind", *TableId._fields, "column")))
+    why = "first(regexp_replace(detail, '^no |; row [0-9]+$', CASE WHEN detail LIKE 'no %' THEN 'not a ' ELSE '' END))"
     return lake.ask(
         f"SELECT {names}, count(*) AS n, {why} AS why, first(raw) AS raw, array_agg(DISTINCT key) AS keys "
-        f"FROM ({open_sql(lake)}) WHERE kind = 'cell' AND batch > {since} GROUP BY {names} ORDER BY {names}"
+        f"FROM ({open_sql(lake)}) WHERE kind IN ({', '.join(map(duck.text, REFUSED))}) AND batch > {since} "
+        f"GROUP BY {names} ORDER BY {names}"
     )
 
 

@@ -18,6 +18,7 @@ from ingest.errors import IngestError, command
 from ingest.lake import duck
 from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
+from ingest.lake.rejects import open_sql
 from ingest.lake.schemas import CHECKS as TABLE
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import (
@@ -87,7 +88,14 @@ def found_before(
 
 
 def _left(lake: Lake, subject: CheckedMirror, row: Row, since: int) -> Row | None:
-    """A fault without the rows that newer changes have written or deleted; None if no other was wrong."""
+    """A fault without the rows that newer changes have written or deleted; None if no other was wrong.
+
+    A refused change is one until its reject is closed.
+    """
+    if row["check"] == "refused_changes":
+        mine = f"kind = 'change' AND {duck.of_table(subject.table)}"
+        [left] = lake.ask(f"SELECT count(*) AS n FROM ({open_sql(lake)}) AS o WHERE {mine}")
+        return row if left["n"] else None
     ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes

@@ -33,6 +33,7 @@ def reproduces(
         "schema": f"SELECT * FROM {mirror} LIMIT 0",
         "cell_rejects": f"SELECT key, `column`, raw, detail FROM rejects WHERE kind = 'cell' AND {mine}"
         + (f" AND `column` = {literal(column)}" if column else ""),
+        "refused_changes": f"SELECT key, raw, detail FROM rejects WHERE kind = 'change' AND {mine}",
     }
     if check in fixed:
         return fixed[check]

@@ -92,7 +92,7 @@ def check(
                 found.metrics.extend(cells.metrics(lake, subject, one))
             obsolete_rejects.close(lake, found.subjects, compared)
         sound = [one for one in found.subjects if not one.damage]
-        found.metrics.extend(counts.cell_rejects(lake, sound, found.since))
+        found.metrics.extend(counts.rejects(lake, sound, found.since))
         found.metrics.extend(
             Metric("readable", float(bool(one.damage)), one.name, detail=one.damage) for one in found.subjects
         )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
+from ingest.config.model import TableRule
 from ingest.ddl import effects
 from ingest.errors import HeldError
-from ingest.gold import eras
+from ingest.gold import eras, policy, schema
 from ingest.gold.eras import Evidence, Run, evidence, overlap
+from ingest.gold.policy import Subject
+from ingest.gold.work import Job
+from ingest.lake.books import Line
+from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
 
 ITEM = TableId("shop", None, "item")
@@ -144,3 +151,57 @@ def test_spans_that_lie_over_each_other() -> None:
     assert overlap(evidence([run(1, 9, "id"), run(4, 6, "uid")]))
     assert not overlap(evidence([run(1, 3, "id"), run(4, 6, "uid"), run(1, 9)]))
     assert Evidence() == evidence([])
+
+
+LANE: LaneId = ("s", ITEM)
+KEYS = ((), ("id",), ("order_id",), ("id", "day"))
+STATEMENTS = (
+    CHANGED, RENAMED, "ALTER TABLE item DROP PRIMARY KEY", "ALTER TABLE item ADD PRIMARY KEY (id)",
+    "CREATE TABLE item (id INT, day INT)", "CREATE TABLE item (id INT PRIMARY KEY, day INT)",
+    "ALTER TABLE item ADD note INT",
+)  # fmt: skip
+
+
+def statement(place: int, sql: str) -> Statement:
+    """A logged statement."""
+    found = effects(sql, "mysql", "shop", None, "item")
+    return Statement(str(place), "s", ITEM, 1, at(place), sql, found.kind, found.effects)
+
+
+def lines(spans: list[Run], random: Random) -> list[Line]:
+    """The book lines of changes in a batch or two; a line names keys, and not that some changes have none."""
+    cut = random.choice((len(spans), random.randint(1, len(spans))))
+    return [
+        Line(
+            batch, "s", "t", 0, *ITEM, changes=len(part), order_low=part[0].low, order_high=part[-1].high,
+            keys=[list(keys) for keys in dict.fromkeys(one.keys for one in part) if keys],
+        )
+        for batch, part in enumerate((spans[:cut], spans[cut:]), 1)
+        if part
+    ]  # fmt: skip
+
+
+def test_a_batch_of_several_keys_is_looked_up() -> None:
+    """A table whose first batch holds all its life would be folded by its last key alone, without its older rows."""
+    several = 0
+    for number in range(3000):
+        random = Random(number)
+        keys, spans, said = random.choice(KEYS), [], []
+        for place in range(1, random.randint(3, 9)):
+            if random.random() < 0.3:
+                keys = random.choice(KEYS)
+                said += [statement(place, random.choice(STATEMENTS))] * random.choice((0, 1, 1))
+            else:
+                spans.append(run(place, place, *keys))
+        if not spans:
+            continue
+        subject = Subject(ITEM, "lenient", {})
+        exact = evidence(spans)
+        expected = eras.eras(exact, policy.by_statement(said, subject), (), keyless=False)
+        job = Job(ITEM, "mirrors/shop/item", TableRule("*"), {LANE: lines(spans, random)})
+        found = schema._eras(job, None, LANE, said, subject, 0, lambda exact=exact: exact)
+        assert [(one.place, set(one.keys)) for one in expected] == [
+            (one.place, set(one.keys)) for one in found
+        ], (number, spans, said)
+        several += len(found) > 1
+    assert several > 900
