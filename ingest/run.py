@@ -209,7 +209,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
         result.failures.extend(one.text for one in targets.contested(lake))
     if first:
-        now = Progress(now.complete, now.lagging | mirrors.awaited(lake) | targets.unfinished(lake))
+        now = Progress(now.complete, now.lagging | mirrors.not_created_yet(lake) | targets.unfinished(lake))
     if last <= now.complete and not now.lagging:
         return
     tell("gold", "reading the books")

@@ -85,10 +85,10 @@ def dismiss(
 def _settle(
     file: Path, statement: str, verb: str, reason: str, output_as: str, jars_dir: Path | None
 ) -> None:
-    from ingest.gold.approval import settle
+    from ingest.gold.approval import approve_or_dismiss
 
     with opened(file, jars_dir, deferred=True) as lake:
-        found = settle(lake, statement, verb, reason)
+        found = approve_or_dismiss(lake, statement, verb, reason)
 
     def show() -> None:
         does = "does" if verb == "approve" else "would have done"

@@ -96,7 +96,7 @@ def why_spark(pipeline: Pipeline) -> str:
 def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
     """The plan of one pipeline from ``count`` messages of each source; ``spark`` is None where `why_spark` is empty."""
     lake = _lake(pipeline, spark)
-    seen = gold.of_views(lake) if lake is not None else [(view, Known()) for view in pipeline.views]
+    seen = gold.known_by_view(lake) if lake is not None else [(view, Known()) for view in pipeline.views]
     known = seen[0][1]
     last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
     sources = Sources()

@@ -98,7 +98,7 @@ def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
     from ingest.lake import lock, stores
 
     for pipeline in pipelines:
-        stores.allow(pipeline)
+        stores.remember_store(pipeline)
         try:
             lock.check(pipeline.lake)
         except LockedError:

@@ -86,7 +86,7 @@ def _needs_spark(pipeline: Pipeline) -> bool:
     """True for a lake whose lock only Spark's client can hold."""
     from ingest.lake import commits, stores
 
-    stores.allow(pipeline)
+    stores.remember_store(pipeline)
     return pipeline.is_stored and bool(commits.why_no_commits(pipeline.lake))
 
 

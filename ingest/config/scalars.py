@@ -217,11 +217,11 @@ def mask_secret(text: str) -> str:
 
 def master_key(text: str) -> str:
     """The key that wraps others: 32 bytes, in hex or base64."""
-    key_bytes(text)
+    master_key_bytes(text)
     return text
 
 
-def key_bytes(text: str) -> bytes:
+def master_key_bytes(text: str) -> bytes:
     """The bytes of a master key."""
     given = text.strip()
     try:

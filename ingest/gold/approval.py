@@ -129,7 +129,7 @@ def _of_statement(
         )
 
 
-def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
+def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
     """Approve or dismiss one statement; returns what was decided, by mirror, as it was before.
 
     A statement that was decided so already is left as it is.

@@ -71,7 +71,7 @@ class Known:
     again: Mapping[str, int] = field(default_factory=dict)
 
 
-def of_views(lake: Tables) -> list[tuple[Pipeline, Known]]:
+def known_by_view(lake: Tables) -> list[tuple[Pipeline, Known]]:
     """The views of a lake's pipeline, each with what the lake knows."""
     seen = targets.views(lake)
     return [(view.pipeline, know(view, targets.paths(view) if seen[1:] else frozenset())) for view in seen]

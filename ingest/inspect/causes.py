@@ -167,7 +167,7 @@ def of_state(
         if (state := row["state"]) != "ok":
             yield Cause(
                 f"{row['table']}: {_TITLES.get(state, state)}", WARN if state == "paused" else ERROR, row["message"],
-                way_out(lake, row), f"{row['table']} is {state}: {row['message']}",
+                resolving_command(lake, row), f"{row['table']} is {state}: {row['message']}",
             )  # fmt: skip
         if wrong := misdated(row["newest commit"]):
             yield Cause(f"{row['table']}: times of another unit"[:LONGEST], WARN, wrong)
@@ -217,7 +217,7 @@ def _rejected(kind: str, count: int) -> str:
 _ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume|accept-gap)\b[^`]*`")
 
 
-def way_out(lake: Tables, row: Mapping[str, Any]) -> str:
+def resolving_command(lake: Tables, row: Mapping[str, Any]) -> str:
     """The command that resolves a mirror's problem; for a held mirror it is in its message."""
     file = lake.pipeline.file
     if row["state"] == "paused":

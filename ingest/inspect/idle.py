@@ -56,6 +56,6 @@ def is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
         marks = lake.last_marks(RUNS.name)
         if marks.get("complete") != lake.decoded() or marks.get("lagging"):
             return False
-        if mirrors.outdated(lake) or mirrors.awaited(lake) or targets.unfinished(lake):
+        if mirrors.outdated(lake) or mirrors.not_created_yet(lake) or targets.unfinished(lake):
             return False
     return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()

@@ -12,7 +12,7 @@ from ingest.errors import command, counted
 from ingest.gold import approval
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
-from ingest.inspect.causes import of_state, way_out
+from ingest.inspect.causes import of_state, resolving_command
 from ingest.inspect.idle import is_finished
 from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
@@ -279,7 +279,7 @@ def _next(
         if verb or not is_finished(lake, lake.progress("bronze", BRONZE.name), ("silver", "gold")):
             return command(verb or "run", file)
         return f"{command('plan', file)} (the lake waits for nothing; it says what a run would read)"
-    typed = way_out(lake, bad[0])
+    typed = resolving_command(lake, bad[0])
     if bad[0]["state"] == "held" and typed == command("retry", file):
         return f"{typed} (after {file} says what the message asks for)"
     return typed

@@ -90,7 +90,7 @@ def _pointer(column: str) -> str:
     return text("/" + column.replace("~", "~0").replace("/", "~1"))
 
 
-def member_named(pointer: str) -> str:
+def column_of_pointer(pointer: str) -> str:
     """The column that a pointer of `member` names."""
     return pointer[1:].replace("~1", "/").replace("~0", "~")
 

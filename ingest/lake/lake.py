@@ -58,7 +58,7 @@ class Lake(Tables):
     _appending: dict[str, threading.RLock] = field(default_factory=dict)  # one thread appends to a table
 
     def __post_init__(self) -> None:
-        if stores.allow(self.pipeline, writes=True):
+        if stores.remember_store(self.pipeline, writes=True):
             duck.connection.cache_clear()  # without one, no files of stores can be opened
 
     def path(self, name: str) -> str:
@@ -446,7 +446,7 @@ def _of_spark(query: Expr) -> str:
         image, pointer = node.iter_expressions()
         if not isinstance(pointer, exp.Literal):  # a path, which Spark has, too
             return node
-        text, name = image.sql("spark"), duck.member_named(pointer.name)
+        text, name = image.sql("spark"), duck.column_of_pointer(pointer.name)
         if is_cell:
             return parse_one(f"({image_sql(text, [name])}).{quoted(name)}", read="spark")
         return parse_one(f"array_contains(json_object_keys({text}), {literal(name)})", read="spark")

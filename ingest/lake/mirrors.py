@@ -272,7 +272,7 @@ def outdated(lake: Tables) -> list[Mirror]:
     return [found[path] for path in sorted(paths) if path in found]
 
 
-def awaited(lake: Tables) -> frozenset[str]:
+def not_created_yet(lake: Tables) -> frozenset[str]:
     """Paths of mirrors that did not exist before old changes were decoded again, and are not created yet."""
     paths = {path for one in decisions.read(lake).of(DECODED) for path in one.value.get("new", ())}
     return frozenset(paths - known(lake).keys()) if paths else frozenset()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ingest.config import is_stored
 from ingest.config.masks import fingerprint
 from ingest.config.model import Sealing
-from ingest.config.scalars import KEY_BYTES, key_bytes
+from ingest.config.scalars import KEY_BYTES, master_key_bytes
 from ingest.errors import IngestError, SetupError, command, counted
 from ingest.lake import decisions, hadoop, stores
 from ingest.lake.decisions import KEY_DROPPED, SEALED, Decision
@@ -268,7 +268,7 @@ def _masters(wanted: Sealing | None) -> dict[str, bytes]:
     if wanted.fault:
         raise SealError(wanted.fault)
     texts = [_printed(wanted.command) if wanted.command else wanted.master_key, wanted.previous_master_key]
-    return {fingerprint(key.hex()): key for key in map(key_bytes, filter(None, texts))}
+    return {fingerprint(key.hex()): key for key in map(master_key_bytes, filter(None, texts))}
 
 
 @cache
@@ -286,7 +286,7 @@ def _printed(words: tuple[str, ...]) -> str:
         raise SealError(f"{shown} ended with exit code {done.returncode}: run it by hand to see why.")
     text = done.stdout.decode("utf-8", "replace").strip()
     try:
-        key_bytes(text)
+        master_key_bytes(text)
     except ValueError as error:
         raise SealError(f"{shown} does not print a master key: {error}.") from None
     return text

@@ -278,7 +278,7 @@ def is_readable(lake: str) -> bool:
     return not apart or scheme in SCHEMES
 
 
-def allow(pipeline: Pipeline, *, writes: bool = False) -> bool:
+def remember_store(pipeline: Pipeline, *, writes: bool = False) -> bool:
     """Remember how a pipeline's lake is reached, if it is in a store; True for the first such lake."""
     if not pipeline.is_stored or not is_readable(pipeline.lake):
         return False

@@ -134,7 +134,7 @@ class LakeReader(Tables):
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if stores.allow(self.pipeline):
+        if stores.remember_store(self.pipeline):
             duck.connection.cache_clear()  # without one, no files of stores can be opened
 
     def _rows(self, query: str) -> list[Row]:

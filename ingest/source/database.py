@@ -149,7 +149,7 @@ def trim_call(text: str) -> str:
     return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
 
 
-def limited(query: str, order: str, skip: int) -> str:
+def nth_by_limit(query: str, order: str, skip: int) -> str:
     """`SourceDialect.nth` of databases with LIMIT."""
     return f"{query}{f' ORDER BY {order}' if order else ''} LIMIT 1{f' OFFSET {skip}' if skip else ''}"
 

@@ -32,10 +32,10 @@ from ingest.source.database import (
     SourceColumn,
     SourceTable,
     concat_call,
-    limited,
     no_bits,
     no_right,
     nothing_open,
+    nth_by_limit,
     quoted,
     trim_call,
 )
@@ -44,7 +44,7 @@ ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 CLOCK = "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')"
 BOUNDED_TEXTS = False
 HIDES_TABLES = False
-nth, concat, trimmed, bits, settled = limited, concat_call, trim_call, no_bits, nothing_open
+nth, concat, trimmed, bits, settled = nth_by_limit, concat_call, trim_call, no_bits, nothing_open
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DENIED = (1044, 1142, 1143)  # the database, SELECT on a table, on a column
 _NOT_THERE = (1049, 1146)  # the database, the table

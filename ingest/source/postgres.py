@@ -26,8 +26,8 @@ from ingest.source.database import (
     SourceColumn,
     SourceTable,
     concat_call,
-    limited,
     no_bits,
+    nth_by_limit,
     quoted,
     trim_call,
 )
@@ -36,7 +36,7 @@ ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 CLOCK = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 BOUNDED_TEXTS = False
 HIDES_TABLES = False
-nth, concat, trimmed, bits = limited, concat_call, trim_call, no_bits
+nth, concat, trimmed, bits = nth_by_limit, concat_call, trim_call, no_bits
 _SETTINGS = {
     "timezone": "UTC",
     "datestyle": "ISO",

@@ -36,7 +36,7 @@ def repair(
     with connected(source.database) as (dialect, connection):
         found = snapshot.described(dialect.table(connection, table), pipeline, table, source, now.columns)
         place = snapshot.place_of(pipeline, source, table, now)
-        snapshot.settle(dialect, connection, table)
+        snapshot.wait_for_open_transactions(dialect, connection, table)
         plan = snapshot.SnapshotPlan(table, f"{len(keys)} keys", found.shape, mirror.keys, place, [])
         here = snapshot.begin(pipeline, source, plan)
         wanted = {tuple(key) for key in keys}

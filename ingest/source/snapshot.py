@@ -158,7 +158,7 @@ def _begun(
         if (waiting := _waiting(pipeline, source, table, where, progress)) is not None:
             return TableReading(source, table, *waiting)
         place = place_of(pipeline, source, wanted, known_now)
-        settle(dialect, connection, wanted)
+        wait_for_open_transactions(dialect, connection, wanted)
         cut = list(bounds(dialect, connection, table, where, size))
     plan = SnapshotPlan(wanted, where, table.shape, table.keys, place, cut)
     return TableReading(source, table, plan, begin(pipeline, source, plan))
@@ -264,7 +264,7 @@ _NUMBERS = frozenset(
 )
 
 
-def settle(dialect: Any, connection: Any, table: TableId) -> None:
+def wait_for_open_transactions(dialect: Any, connection: Any, table: TableId) -> None:
     """Wait until what was open when the place was chosen is over."""
     mark, until = dialect.settled(connection, ""), time.monotonic() + _WAIT_SECONDS
     while mark:

@@ -91,7 +91,7 @@ class Night:
         if words[:2] == ["rejects", "dismiss"]:
             rejects.dismiss(reader, rejects.waiting(reader, number=int(given[0])), reason, job["user"])  # type: ignore[arg-type]
         elif words[:2] == ["ddl", "approve"]:
-            approval.settle(reader, given[0], "approve", reason)  # type: ignore[arg-type]
+            approval.approve_or_dismiss(reader, given[0], "approve", reason)  # type: ignore[arg-type]
         elif words[0] == "resume":
             self.decide("resume", given[0])
             self.lake.mirror(TableId("depot", None, given[0].removeprefix("depot.")))

@@ -313,7 +313,7 @@ def test_a_store_that_arrow_cannot_use_is_left_to_spark(
     monkeypatch.setattr(stores, "_PATIENCE", stores._PATIENCE | {"retry_timeout": "1s", "max_retries": "1"})
     faulty.does(Fault(fault, "PUT", object_store.PROBE))
     lake = Lake(tmp_path, f"s3a://lakes/left-{fault}", faulty.url)
-    stores.allow(lake.pipeline)
+    stores.remember_store(lake.pipeline)
     assert why in commits.why_no_commits(lake.pipeline.lake)
     assert not commits.takes_commits(lake.pipeline.lake)
     assert SECRET not in commits.why_no_commits(lake.pipeline.lake)
@@ -322,7 +322,7 @@ def test_a_store_that_arrow_cannot_use_is_left_to_spark(
 def test_a_store_is_asked_once(faulty: Faulty, tmp_path: Path) -> None:
     """A plan leaves nothing in a store that no run has asked, and every further look is cheap."""
     lake = Lake(tmp_path, "s3a://lakes/once", faulty.url)
-    stores.allow(lake.pipeline)
+    stores.remember_store(lake.pipeline)
     assert commits.within_reach(lake.pipeline.lake)
     assert "PUT" not in {method for method, _ in faulty.requests()}
     for _ in range(3):
@@ -344,7 +344,7 @@ def test_a_tick_asks_a_store_no_more_than_the_one_before(faulty: Faulty, tmp_pat
 def test_a_run_in_use_is_refused_without_spark(faulty: Faulty, tmp_path: Path) -> None:
     """Between looking for a lock and writing one there is always a moment for somebody else; the store decides it."""
     lake = Lake(tmp_path, "s3a://lakes/held", faulty.url)
-    stores.allow(lake.pipeline)
+    stores.remember_store(lake.pipeline)
     with lock.held(lake.pipeline.lake, "another run"):
         for look in (
             lambda: lock.check(lake.pipeline.lake),

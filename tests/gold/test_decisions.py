@@ -29,7 +29,7 @@ def depot(spark: SparkSession, tmp_path: Path) -> Depot:
 
 def test_held_until_decided(depot: Depot) -> None:
     """A hold that no decision lifts, or that lifts by itself, makes freeze useless."""
-    from ingest.gold.approval import listed, settle
+    from ingest.gold.approval import approve_or_dismiss, listed
 
     state, message = (
         depot.ddl("ALTER TABLE depot ADD COLUMN gate INT DEFAULT 7").row(id="2", n="2", gate="3").run()
@@ -40,7 +40,7 @@ def test_held_until_decided(depot: Depot) -> None:
     assert (True, "held", "yard.depot") == (one.pending, one.state, one.mirror)
     assert ("adds column gate (INT); existing rows get '7'",) == one.verdict.does
     assert one.statement.id in message
-    settle(depot.lake(), one.statement.id, "approve", "agreed")
+    approve_or_dismiss(depot.lake(), one.statement.id, "approve", "agreed")
     assert [("approved", False)] == [(two.state, two.pending) for two in listed(depot.lake())]
     assert ("done", "") == depot.run()
     assert [{"id": 1, "n": 1, "gate": 7}, {"id": 2, "n": 2, "gate": 3}] == depot.rows()
@@ -50,14 +50,14 @@ def test_held_until_decided(depot: Depot) -> None:
     )
     partition = listed(depot.lake())[-1].statement.id
     with pytest.raises(IngestError, match="cannot be approved"):
-        settle(depot.lake(), partition, "approve", "")
-    settle(depot.lake(), partition, "dismiss", "loaded again by hand")
+        approve_or_dismiss(depot.lake(), partition, "approve", "")
+    approve_or_dismiss(depot.lake(), partition, "dismiss", "loaded again by hand")
     assert ("done", "") == depot.run()
     assert [1, 2, 3] == [row["id"] for row in depot.rows()]
     with pytest.raises(IngestError, match="what is done stays"):
-        settle(depot.lake(), one.statement.id, "dismiss", "changed my mind")
+        approve_or_dismiss(depot.lake(), one.statement.id, "dismiss", "changed my mind")
     with pytest.raises(IngestError, match="no statement 'nothing'"):
-        settle(depot.lake(), "nothing", "approve", "")
+        approve_or_dismiss(depot.lake(), "nothing", "approve", "")
 
 
 def test_foreign_commits_hold(depot: Depot) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.approval import listed, settle
+from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.rebuild import rebuild
 from ingest.run import Warm
 from ingest.spark.deferred import Deferred
@@ -91,7 +91,7 @@ def test_the_new_name_is_held_until_decided(yard: Yard) -> None:
     [again] = rebuild(yard.lake(), ["yard.annex"], dry_run=True)
     assert "held" == again.state
     [statement] = {one.statement.id for one in listed(yard.lake()) if one.pending}
-    settle(yard.lake(), statement, "approve", "loaded again")
+    approve_or_dismiss(yard.lake(), statement, "approve", "loaded again")
     assert ("done", "") == yard.run()
     assert set() == yard.pending()
     assert ([1], [3, 4, 5]) == (yard.keys("hall"), yard.keys("annex"))

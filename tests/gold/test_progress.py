@@ -29,7 +29,7 @@ def test_a_held_mirror_costs_the_others_nothing(
 ) -> None:
     """Every tick would read all lines since, and ask the log of every mirror touched since, without end."""
     from ingest.gold import work
-    from ingest.gold.approval import listed, settle
+    from ingest.gold.approval import approve_or_dismiss, listed
     from ingest.lake.lake import Lake
     from ingest.run import Warm
 
@@ -62,7 +62,7 @@ def test_a_held_mirror_costs_the_others_nothing(
     assert [1] == [row["id"] for row in depot.rows()]
 
     depot.warm = Warm()  # another process takes over
-    settle(depot.lake(), listed(depot.lake())[-1].statement.id, "approve", "agreed")
+    approve_or_dismiss(depot.lake(), listed(depot.lake())[-1].statement.id, "approve", "agreed")
     assert ("done", "") == depot.run()
     assert [(1, 7), (2, 3), (3, 0), (4, 0), (5, 0)] == [(row["id"], row["gate"]) for row in depot.rows()]
     assert ("idle", "") == depot.run()

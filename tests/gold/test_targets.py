@@ -63,7 +63,9 @@ def test_a_mirror_is_added_later_without_new_messages(tmp_path: Path) -> None:
     mine.rule, mine.warm = replace(ITEM, also=(EU,)), Warm()
     assert idle(mine.pipeline, ("bronze", "silver", "gold")) is None
     [foreseen] = [
-        one for view, known in preview.of_views(mine.lake) for one in preview.foresee(view, known, (), ())
+        one
+        for view, known in preview.known_by_view(mine.lake)
+        for one in preview.foresee(view, known, (), ())
     ]
     assert ("eu.item", preview.CREATE, 2) == (foreseen.mirror, foreseen.action, foreseen.changes)
     mine.run()

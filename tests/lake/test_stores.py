@@ -77,12 +77,12 @@ def test_a_path_outside_every_lake_is_not_opened(monkeypatch: pytest.MonkeyPatch
     """The credentials of one lake must not open what is beside it."""
     monkeypatch.setattr(stores, "_stores", {})
     pipeline = Pipeline("p", Path("/p.yaml"), "s3a://bucket/lake", ())
-    stores.allow(pipeline)
+    stores.remember_store(pipeline)
     assert stores._stores["s3a://bucket/lake"] is stores.at("s3a://bucket/lake/runs/_delta_log")
     for path in ("s3a://bucket/lake2/runs", "s3a://bucket/secret", "s3a://other/lake/runs"):
         with pytest.raises(StoreError, match="read with Spark alone"):
             stores.at(path)
-    stores.allow(replace(pipeline, lake="s3a://bucket/lake/inner"))
+    stores.remember_store(replace(pipeline, lake="s3a://bucket/lake/inner"))
     assert stores._stores["s3a://bucket/lake/inner"] is stores.at("s3a://bucket/lake/inner/runs")
 
 

@@ -11,12 +11,12 @@ import orjson
 
 from ingest.change import TableId
 from ingest.lake.duck import name, text
-from ingest.source.database import Key, SourceColumn, SourceTable, concat_call, limited, trim_call
+from ingest.source.database import Key, SourceColumn, SourceTable, concat_call, nth_by_limit, trim_call
 
 ERRORS: tuple[type[Exception], ...] = (duckdb.Error,)
 BOUNDED_TEXTS = HIDES_TABLES = False
 CLOCK = "SELECT '2024-05-01T00:00:00Z'"  # of long ago, so that any mirror has passed it
-nth, concat, trimmed = limited, concat_call, trim_call
+nth, concat, trimmed = nth_by_limit, concat_call, trim_call
 _TYPES = {"INTEGER": "int32", "BIGINT": "int64", "VARCHAR": "string", "DOUBLE": "float64"}
 asked: list[str] = []
 place: list[str] = []  # the file
