@@ -13,7 +13,8 @@ from ingest.config import Pipeline
 from ingest.config.model import Sealing, Source, TableRule
 from ingest.gold.steps import steps_of
 from ingest.lake.lake import Lake
-from ingest.quality import ledgers
+from ingest.quality import ledgers, order_checks
+from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked, Compared, compare
 from ingest.quality.subjects import CheckedMirror, survey
 from ingest.run import Warm, run
@@ -30,6 +31,13 @@ def never() -> SparkSession:
     pytest.fail("Spark was started")
 
 
+def order_metrics(lake: Lake, since: int) -> list[Metric]:
+    """What the checks of order find in the batches after one."""
+    books = ledgers.read(lake, since, lake.decoded())
+    chosen = survey(lake, books.lanes).subjects
+    return list(order_checks.of_mirrors(lake, chosen, since, books.statements, steps_of(lake)))
+
+
 @dataclass(slots=True)
 class Shops:
     """Databases with one table each, in one mirror."""
@@ -43,14 +51,22 @@ class Shops:
     result: Result | None = None  # of the last run
     more: tuple[TableRule, ...] = ()  # rules of other tables
     stages: tuple[str, ...] = ("bronze", "silver", "gold")
+    dialect: str = "dts-canal"
+    budget: int | None = None  # the pipeline's rewrite_budget
 
     @property
     def pipeline(self) -> Pipeline:
         """Over the folder's files."""
-        source = Source("s", "files", "dts-canal", path=str(self.folder / "in-*.jsonl"), settle=0)
-        lake = str(self.folder / "lake")
+        source = Source("s", "files", self.dialect, path=str(self.folder / "in-*.jsonl"), settle=0)
+        lake, rules = str(self.folder / "lake"), (self.rule, *self.more)
         return Pipeline(
-            "shops", self.folder / "x.yaml", lake, (source,), (self.rule, *self.more), seal=self.seal
+            "shops",
+            self.folder / "x.yaml",
+            lake,
+            (source,),
+            rules,
+            seal=self.seal,
+            rewrite_budget=self.budget,
         )
 
     def say(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,52 +13,28 @@ from ingest.config.model import TableRule
 from ingest.gold import evidence
 from ingest.lake import commits, duck, epochs
 from ingest.lake.lake import Lake
-from ingest.quality import ledgers, order_checks
-from ingest.quality.catalogue import Metric
 from ingest.quality.key_sides import Side
 from ingest.quality.restarted_positions import turned_files
-from ingest.quality.subjects import survey
 from tests.quality.plain_keys import by_duckdb, by_plain_fold
-from tests.shops import Shops
+from tests.shops import Shops, order_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from ingest.config import Pipeline
     from ingest.lake.tables import Tables
 
 
-class Weak(Shops):
-    """Shops in a dialect without positions."""
-
-    format = "canal"
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """Over the folder's files."""
-        made = super().pipeline
-        source = replace(made.sources[0], format=self.format)
-        return replace(made, sources=(source,), rewrite_budget=4 << 20)
-
-
-class Numbered(Weak):
-    """In one with positions."""
-
-    format = "dts-canal"
-
-
-class Oms(Weak):
-    """In one that leaves unchanged large values out."""
-
-    format = "oms-canal"
+def shop(folder: Path, dialect: str = "canal", **more: Any) -> Shops:
+    """One table, in a dialect without positions unless it is said."""
+    return Shops(folder, TableRule(match="shop_1.item"), dialect=dialect, budget=4 << 20, **more)
 
 
 @pytest.fixture
-def shops(tmp_path: Path) -> Weak:
+def shops(tmp_path: Path) -> Shops:
     """A row that has changed twice, and another one."""
-    mine = Weak(tmp_path, TableRule(match="shop_1.item"))
+    mine = shop(tmp_path)
     assert ("done", "") == mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11).run()
     assert ("done", "") == mine.say(1, "UPDATE", 1, "c", at=20).run()
     return mine
@@ -74,29 +49,23 @@ def found(shops: Shops, since: int) -> float:
 
 def said(shops: Shops, check: str, since: int) -> float:
     """What a check of order counts."""
-    return sum(one.observed for one in measured(shops.lake, since) if one.check == check)
+    return sum(one.observed for one in order_metrics(shops.lake, since) if one.check == check)
 
 
-def measured(lake: Lake, since: int) -> list[Metric]:
-    """What the checks of order find in the batches after one."""
-    chosen = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes).subjects
-    return list(order_checks.of_mirrors(lake, chosen, since, []))
-
-
-def test_an_old_file_that_is_copied_is_told(shops: Weak) -> None:
+def test_an_old_file_that_is_copied_is_told(shops: Shops) -> None:
     """Otherwise the row had its old value again, with every check green."""
     assert 1 == found(shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11), 2)
     assert {1: "a", 2: "b"} == shops.rows("mirrors/shop_1/item")
 
 
-def test_an_old_delete_is_told(shops: Weak) -> None:
+def test_an_old_delete_is_told(shops: Shops) -> None:
     """Otherwise the row that came since then was missing."""
     assert 0 == found(shops.say(1, "DELETE", 1, "c", at=30), 2)
     assert 0 == found(shops.say(1, "INSERT", 1, "d", at=40), 3)
     assert 1 == found(shops.say(1, "DELETE", 1, "c", at=30), 4)
 
 
-def test_a_stream_that_goes_back_and_forward_is_no_surprise(shops: Weak) -> None:
+def test_a_stream_that_goes_back_and_forward_is_no_surprise(shops: Shops) -> None:
     """Every restart of Canal may do so, and all ends as it was."""
     again = (
         shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11).say(1, "UPDATE", 1, "c", at=20)
@@ -105,13 +74,13 @@ def test_a_stream_that_goes_back_and_forward_is_no_surprise(shops: Weak) -> None
     assert {1: "c", 2: "b"} == shops.rows("mirrors/shop_1/item")
 
 
-def test_a_row_that_takes_its_old_value_is_no_surprise(shops: Weak) -> None:
+def test_a_row_that_takes_its_old_value_is_no_surprise(shops: Shops) -> None:
     """The source may change it back, also by a clock that has stepped back."""
     assert 0 == found(shops.say(1, "UPDATE", 1, "a", at=30), 2)
     assert 0 == found(shops.say(1, "UPDATE", 1, "x", at=15), 3)
 
 
-def warned(shops: Weak) -> list[str]:
+def warned(shops: Shops) -> list[str]:
     """What the run of the next batch says of rows that were set back."""
     assert ("done", "") == shops.run()
     assert shops.result is not None
@@ -120,7 +89,7 @@ def warned(shops: Weak) -> list[str]:
 
 def test_a_row_that_was_set_back_is_in_doubt_until_it_changes(tmp_path: Path) -> None:
     """The next batch was right, and with it every check of a mirror that was still wrong."""
-    mine = Weak(tmp_path, TableRule(match="shop_1.item"), stages=("bronze", "silver", "gold", "quality"))
+    mine = shop(tmp_path, stages=("bronze", "silver", "gold", "quality"))
     assert [] == warned(mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "a", at=11))
     assert [] == warned(mine.say(1, "UPDATE", 1, "b", at=20).say(1, "UPDATE", 2, "b", at=21))
     [told] = warned(mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "a", at=11))
@@ -138,7 +107,7 @@ def moves(tmp_path: Path, *batches: tuple[str, ...]) -> tuple[dict[int, str], fl
     return mine.rows("mirrors/shop_1/item"), said(mine, "repeated_moves", len(batches) - 1)
 
 
-def moved(tmp_path: Path, *batches: tuple[str, ...]) -> Oms:
+def moved(tmp_path: Path, *batches: tuple[str, ...]) -> Shops:
     """A table after batches of OMS Canal; a move of the key leaves out an unchanged large column."""
     types = {"id": "int", "text": "longtext"}
     known = {
@@ -150,7 +119,7 @@ def moved(tmp_path: Path, *batches: tuple[str, ...]) -> Oms:
         "old": ("INSERT", {"id": 3, "text": "old"}, None),
         "gone": ("DELETE", {"id": 3, "text": "old"}, None),
     }
-    mine = Oms(tmp_path, TableRule(match="shop_1.item"))
+    mine = shop(tmp_path, "oms-canal")
     for batch in batches:
         for kind, data, old in (known[name] for name in batch):
             where = {
@@ -200,7 +169,7 @@ def story(lake: Tables) -> tuple[list[str], evidence.Present]:
 
 @pytest.mark.spark
 def test_where_only_spark_reads_the_changes_the_same_is_said(
-    spark: SparkSession, shops: Weak, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, shops: Shops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query in the words of another engine answers nothing, or everything."""
     assert ("done", "") == shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11).run()
@@ -209,7 +178,7 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
     lake = Lake(spark, shops.pipeline)
     assert told == story(lake)
     assert [("rows_set_back", 1)] == [
-        (one.check, one.observed) for one in measured(lake, 2) if one.check != "old_positions"
+        (one.check, one.observed) for one in order_metrics(lake, 2) if one.check != "old_positions"
     ]
     names = "a.b c", "a/b~'x", "id"
     pair = [duck.member("image", name) for name in names], [duck.has_member("image", name) for name in names]
@@ -231,9 +200,9 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
 
 
 @pytest.fixture
-def numbered(tmp_path: Path) -> Numbered:
+def numbered(tmp_path: Path) -> Shops:
     """Two rows whose changes have positions."""
-    mine = Numbered(tmp_path, TableRule(match="shop_1.item"))
+    mine = shop(tmp_path, "dts-canal")
     assert ("done", "") == mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=500).run()
     return mine
 
@@ -248,7 +217,7 @@ def numbered(tmp_path: Path) -> Numbered:
     ],
 )
 def test_positions_that_start_again_among_older_ones_are_told(
-    numbered: Numbered, lost: list[tuple[str, int, str]]
+    numbered: Shops, lost: list[tuple[str, int, str]]
 ) -> None:
     """A server that counts on from a lower number: its changes were taken for late ones, with every check green."""
     numbered.say(1, "UPDATE", 1, "c", at=501)
@@ -258,7 +227,7 @@ def test_positions_that_start_again_among_older_ones_are_told(
     assert len(lost) == said(numbered, "positions_started_again", 1)
 
 
-def test_positions_that_start_again_within_a_batch_are_told(numbered: Numbered) -> None:
+def test_positions_that_start_again_within_a_batch_are_told(numbered: Shops) -> None:
     """All that a topic holds may be read at once."""
     numbered.say(1, "INSERT", 3, "a", at=600).say(1, "UPDATE", 3, "b", at=610)
     numbered.say(1, "UPDATE", 3, "new", at=520, when=1000).say(1, "UPDATE", 3, "newer", at=530, when=1001)
@@ -275,16 +244,16 @@ def test_positions_that_start_again_within_a_batch_are_told(numbered: Numbered) 
 
 def test_positions_that_start_again_in_the_next_file_are_told(tmp_path: Path) -> None:
     """Several files may be read at once, in the order of their names: 9 before 10."""
-    mine = Numbered(tmp_path, TableRule(match="shop_1.item"))
+    mine = shop(tmp_path, "dts-canal")
     for name, place, text, when in (("9", 600, "a", 600), ("10", 520, "new", 1000)):
         mine.say(1, "UPDATE", 1, text, at=place, when=when)
         (tmp_path / f"in-{name}.jsonl").write_text(mine.lines.pop() + "\n")
     assert ("done", "") == mine.run()
-    [told] = [one for one in measured(mine.lake, 0) if one.check == "positions_started_again"]
+    [told] = [one for one in order_metrics(mine.lake, 0) if one.check == "positions_started_again"]
     assert (1, True) == (told.observed, "in-10.jsonl/" in told.detail)
 
 
-def test_late_and_repeated_changes_do_not_start_again(numbered: Numbered) -> None:
+def test_late_and_repeated_changes_do_not_start_again(numbered: Shops) -> None:
     """Each is older than what came before it, and a stream that goes back goes on; a row read again is counted elsewhere."""
     numbered.say(1, "UPDATE", 2, "c", at=510).say(1, "UPDATE", 2, "d", at=490).say(
         1, "UPDATE", 1, "e", at=400
@@ -302,16 +271,16 @@ def test_late_and_repeated_changes_do_not_start_again(numbered: Numbered) -> Non
 
 @pytest.mark.spark
 def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
-    spark: SparkSession, numbered: Numbered, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, numbered: Shops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command on the screen ends with what the source has, and the check is content."""
     numbered.say(1, "UPDATE", 1, "c", at=501).say(1, "UPDATE", 2, "new", at=300, when=1000)
     assert ("done", "") == numbered.run()
-    [told] = [one for one in measured(numbered.lake, 1) if one.check == "positions_started_again"]
+    [told] = [one for one in order_metrics(numbered.lake, 1) if one.check == "positions_started_again"]
     assert {1: "c", 2: "b"} == numbered.rows("mirrors/shop_1/item")
     with monkeypatch.context() as only_hadoop:
         only_hadoop.setattr(commits, "within_reach", lambda _path: False)
-        assert told in measured(Lake(spark, numbered.pipeline), 1)
+        assert told in order_metrics(Lake(spark, numbered.pipeline), 1)
         assert set() == turned_files(Lake(spark, numbered.pipeline), 0)
     places = re.findall(r"--from ([^ `]+)", told.detail)
     lake = Lake(spark, numbered.pipeline)
@@ -319,4 +288,4 @@ def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     epoch_verbs.decide(lake, "s", start, [], "", complete=False, withdraw=False)
     epoch_verbs.carry_out(lake, "s", start)
     assert {1: "c", 2: "new"} == numbered.rows("mirrors/shop_1/item")
-    assert [] == [one for one in measured(numbered.lake, 0) if one.check == "positions_started_again"]
+    assert [] == [one for one in order_metrics(numbered.lake, 0) if one.check == "positions_started_again"]

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ingest.cli import epoch_verbs
-from ingest.config import Pipeline
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
 from ingest.lake import epochs, mirrors
 from ingest.lake.lake import Lake
-from ingest.quality import ledgers, order_checks
 from ingest.quality.catalogue import Metric
-from ingest.quality.subjects import survey
 from tests.formats.test_dataworks import message as streamx
 from tests.quality.test_order_checks import oms
-from tests.shops import Shops
+from tests.shops import Shops, order_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,20 +25,12 @@ if TYPE_CHECKING:
 class Loads(Shops):
     """One table in a dialect whose full load has no position."""
 
-    format = "oms-default"
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """Over the folder's files."""
-        made = super().pipeline
-        return replace(made, sources=(replace(made.sources[0], format=self.format),), rewrite_budget=4 << 20)
-
     def row(self, op: str, key: int, text: str, counter: int = 0) -> str:
         """A row of a full load, or of the stream if it has a counter."""
-        if self.format == "oms-default":
+        if self.dialect == "oms-default":
             return oms(op if counter else "ROW", counter or None, {"id": key, "text": text})
         place, row = (str(counter) if counter else "-1"), {"id": key, "text": text}
-        if self.format == "dataworks":
+        if self.dialect == "dataworks":
             return streamx(op, None, row, place, COLUMNS).decode()
         source = {"connector": "postgresql", "db": "cut", "schema": "p", "table": "t", "lsn": counter or 50}
         source["snapshot"] = "false" if counter else "true"
@@ -51,9 +38,9 @@ class Loads(Shops):
 
     def statement(self, text: str, counter: int) -> str:
         """A statement, or the TRUNCATE of Debezium."""
-        if self.format == "oms-default":
+        if self.dialect == "oms-default":
             return oms("DDL", None, {"ddl": text})
-        if self.format == "dataworks":
+        if self.dialect == "dataworks":
             op = {"TRUNCATE": "TRUNCATE", "DROP": "ERASE"}.get(text.split(maxsplit=1)[0], "CREATE")
             return streamx(op, None, None, str(counter), [], ddl={"text": text}).decode()
         source = {"connector": "postgresql", "db": "cut", "schema": "p", "table": "t", "lsn": counter}
@@ -64,10 +51,7 @@ class Loads(Shops):
         self.number += 1
         self.lines += map(str.strip, lines)
         assert ("done", "") == self.run()
-        since = self.lake.decoded() - 1
-        books = ledgers.read(self.lake, since, since + 1)
-        chosen = survey(self.lake, books.lanes).subjects
-        return list(order_checks.of_mirrors(self.lake, chosen, since, books.statements, steps_of(self.lake)))
+        return order_metrics(self.lake, self.lake.decoded() - 1)
 
 
 COLUMNS = [{"name": "id", "type": "LONG"}, {"name": "text", "type": "STRING"}]
@@ -90,8 +74,7 @@ def test_a_load_into_an_emptied_table_is_told(
     tmp_path: Path, dialect: str, emptied: list[str], apart: bool
 ) -> None:
     """Its rows stand before the statement and so were missing, with every check green."""
-    mine = Loads(tmp_path, RULE)
-    mine.format = dialect
+    mine = Loads(tmp_path, RULE, dialect=dialect, budget=4 << 20)
     assert [] == mine.batch(mine.row("INSERT", 1, "a"), mine.row("INSERT", 2, "b"))
     gone = [mine.statement(text, 100 + at) for at, text in enumerate(emptied)]
     if apart:
@@ -104,7 +87,7 @@ def test_a_load_into_an_emptied_table_is_told(
 
 def test_a_load_before_its_table_is_emptied_is_no_surprise(tmp_path: Path) -> None:
     """Nothing is missing then, nor after rows that have a position."""
-    mine = Loads(tmp_path, RULE)
+    mine = Loads(tmp_path, RULE, dialect="oms-default", budget=4 << 20)
     loaded, emptied = mine.row("INSERT", 1, "a"), mine.statement("TRUNCATE TABLE t", 0)
     assert [] == mine.batch(loaded, emptied, mine.row("INSERT", 3, "c", 9))
 
@@ -122,8 +105,7 @@ def test_the_epoch_that_the_check_names_ends_with_the_loaded_rows(
     spark: SparkSession, tmp_path: Path, dialect: str, apart: bool
 ) -> None:
     """It begins after the statement; and it clears what its load lacks by a statement of its own, which no message carries."""
-    mine = Loads(tmp_path, RULE)
-    mine.format = dialect
+    mine = Loads(tmp_path, RULE, dialect=dialect, budget=4 << 20)
     mine.batch(mine.row("INSERT", 1, "a"), mine.row("INSERT", 2, "b"))
     emptied = mine.statement("TRUNCATE TABLE t", 100)
     if apart:

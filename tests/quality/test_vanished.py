@@ -9,7 +9,7 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.quality import ddl_ledger, ledgers, vanished
 from ingest.quality.subjects import survey
-from tests.quality.test_set_back import Weak
+from tests.quality.test_set_back import shop
 from tests.shops import Shops
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_a_deleted_row_says_nothing(shops: Shops) -> None:
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_stream_that_goes_back_before_a_new_column(statement: str, batches: int, tmp_path: Path) -> None:
     """Its repeated rows lack the column rightly, and the run would end with 1 after each restart of the capture."""
-    mine = Weak(tmp_path, TableRule(match="shop_1.item"))
+    mine = shop(tmp_path)
     mine.say(1, "INSERT", 1, "a", at=10).say(1, "UPDATE", 1, "b", at=11).ddl(
         f"ALTER TABLE item {statement}", at=12
     )
