@@ -10,6 +10,7 @@ import json
 import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -200,37 +201,18 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         evidence.asked_key(lake, mirror, cells): tuple(cells)
         for cells in (masked_key(lake, name, one) for one in asked)
     }
-    secret = Barriers(barriers.read(lake).secret or barriers.new_secret())
-    known, stretches, changes = dict(texts), list[Stretch](), list[ErasedChange]()
-    cells, named = set[str](), set[Key]()
-    found_barriers, of_lanes = [], dict[LaneId, list[Stretch]]()
-    doubtful: dict[Key, Texts] = {}
-    splits = {one.name for one in lake.pipeline.sources if formats.load(one.format).ABOUT.split_moves}
-    unplaced = 0
+    found = _Found(texts, dict(texts))
     for lane in lanes:
-        mine, rows = _of_lane(lake, mirror, lane, texts, known, named)
-        doubtful |= _beside(lake, mirror, lane, rows)
-        if lane[0] in splits:
-            unplaced += sum(
-                is_weak(row["order_key"]) and (row["before"] is None or row["op"] == Op.DELETE)
-                for row in rows
-            )
-        if mine:
-            found_barriers.append(_barrier(secret, lake, mirror, lane, mine))
-            of_lanes[lane] = mine
-        stretches += mine
-        for row in rows:
-            place = {name: row[name] for name in ("batch", *PLACE, "row", "order_key")}
-            changes.append(msgspec.convert(place | lane[1]._asdict(), ErasedChange))
-            cells.update(_cells(row))
-    for one in (one for key, one in texts.items() if key not in named):  # most likely mistyped
+        found.add(lake, mirror, lane)
+    for one in (one for key, one in texts.items() if key not in found.named):  # most likely mistyped
         if not evidence.present(lake, mirror, one, None).rows:
             raise IngestError(
                 f"Neither {mirror.name} nor its changes have a row with the key {', '.join(one)}: nothing was erased."
             )
-    several = {one.key for one in stretches if not one.alone}
+    stretches = [one for mine in found.lanes.values() for one in mine]
+    keys, several = {one.key for one in stretches}, {one.key for one in stretches if not one.alone}
     _refuse_several(lake, mirror, several)
-    keys = {one.key for one in stretches}
+    secret, known = Barriers(barriers.read(lake).secret or barriers.new_secret()), found.known
     return Erasure(
         number=uuid.uuid4().hex[:12],
         secret=secret.secret,
@@ -244,13 +226,44 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         keys=[known[key] for key in keys],
         rows=[known[key] for key in {one.key for one in stretches if one.last or mirror.soft}],
         alone=[known[key] for key in keys - several],
-        barriers=[one.to_value() for one in found_barriers],
-        changes=changes,
-        cells=sorted(cells),
-        others=_others(lake, mirror, of_lanes, known),
-        doubtful=sorted(cells for key, cells in doubtful.items() if key not in keys),
-        unplaced=unplaced,
+        barriers=[_barrier(secret, lake, mirror, *one).to_value() for one in found.lanes.items()],
+        changes=found.changes,
+        cells=sorted(found.cells),
+        others=_others(lake, mirror, found.lanes, known),
+        doubtful=sorted(cells for key, cells in found.doubtful.items() if key not in keys),
+        unplaced=found.unplaced,
     )
+
+
+@dataclass(slots=True)
+class _Found:
+    """What some rows have left in the lake, lane by lane."""
+
+    asked: Mapping[Key, Texts]  # the keys that were asked for
+    known: dict[Key, Texts]  # the texts of all keys that the rows ever had
+    named: set[Key] = field(default_factory=set)  # keys of which there are changes
+    lanes: dict[LaneId, list[Stretch]] = field(default_factory=dict)
+    changes: list[ErasedChange] = field(default_factory=list)
+    cells: set[str] = field(default_factory=set)
+    doubtful: dict[Key, Texts] = field(default_factory=dict)
+    unplaced: int = 0
+
+    def add(self, lake: Lake, mirror: Mirror, lane: LaneId) -> None:
+        """Add what a lane has of them."""
+        stretches, rows = _of_lane(lake, mirror, lane, self)
+        if stretches:
+            self.lanes[lane] = stretches
+        self.doubtful |= _beside(lake, mirror, lane, rows)
+        source = next((one for one in lake.pipeline.sources if one.name == lane[0]), None)
+        if source is not None and formats.load(source.format).ABOUT.split_moves:
+            self.unplaced += sum(
+                is_weak(row["order_key"]) and (row["before"] is None or row["op"] == Op.DELETE)
+                for row in rows
+            )
+        for row in rows:
+            place = {name: row[name] for name in ("batch", *PLACE, "row", "order_key")}
+            self.changes.append(msgspec.convert(place | lane[1]._asdict(), ErasedChange))
+            self.cells.update(_cells(row))
 
 
 def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> None:
@@ -341,18 +354,9 @@ def _table(found: Any) -> Any:
 # --- one lane -----------------------------------------------------------------------------------
 
 
-def _of_lane(
-    lake: Lake,
-    mirror: Mirror,
-    lane: LaneId,
-    texts: dict[Key, Texts],
-    known: dict[Key, Texts],
-    named: set[Key],
-) -> tuple[list[Stretch], list[Row]]:
-    """The stretches of the rows in a lane, and the changes in them.
-
-    ``known`` learns the texts of their keys, ``named`` the keys of which there are changes.
-    """
+def _of_lane(lake: Lake, mirror: Mirror, lane: LaneId, all_found: _Found) -> tuple[list[Stretch], list[Row]]:
+    """The stretches of the rows in a lane, and the changes in them; what is known of their keys is added."""
+    texts, known = all_found.asked, all_found.known
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)
     wanted = dict(texts)
     if shard is not None and shard[0] in mirror.keys:
@@ -382,7 +386,7 @@ def _of_lane(
             if not pair.isdisjoint(linked):
                 linked |= {key: known[key] for key in pair - linked.keys()}
     mine = [(row, one) for row, one in seen.values() if {one.key, one.left or one.key} & linked.keys()]
-    named |= {key for _, one in mine for key in (one.key, one.left) if key is not None}
+    all_found.named |= {key for _, one in mine for key in (one.key, one.left) if key is not None}
     [books] = lake.ask(f"SELECT max(order_high) AS newest FROM {{books}} WHERE {duck.of_lane(*lane)}")
     stretches = of_rows([one for _, one in mine], wanted.keys(), books["newest"] or "")
     ends: dict[Key, list[Stretch]] = {}
