@@ -187,10 +187,7 @@ class Hints:
     def table_of(self, topic: str) -> TableId | None:
         """The table that ``options.table`` gives a topic or file, or None."""
         for pattern, table in self.options.table:
-            if pattern in ("*", topic) or re.fullmatch(_glob(pattern), topic):
+            glob = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+            if pattern in ("*", topic) or re.fullmatch(f"(.*/)?{glob}", topic):
                 return table
         return None
-
-
-def _glob(pattern: str) -> str:
-    return "(.*/)?" + re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")

@@ -79,14 +79,11 @@ def _taken(consumer: Any, ends: dict[Place, int], count: int) -> Iterator[tuple[
                 ends.pop(place, None)
             elif count:
                 count -= 1
-                yield *place, one.offset(), one.key(), one.value(), _headers(one.headers())
+                headers = [{"key": key, "value": value} for key, value in one.headers() or ()]
+                yield *place, one.offset(), one.key(), one.value(), headers or None
             deadline = time.monotonic() + _SECONDS
         if time.monotonic() > deadline:
             raise TimeoutError("no message came")
-
-
-def _headers(found: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
-    return [{"key": key, "value": value} for key, value in found] if found else None
 
 
 def _client(source: Source, heard: list[str]) -> dict[str, Any]:

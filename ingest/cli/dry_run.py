@@ -188,11 +188,8 @@ def _add_outdated(described: Iterable[dict[str, Any]], lake: Tables, last: int) 
 
 
 def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, found: Sources) -> None:
-    known = Positions()
-    if isinstance(lake, LakeReader):
-        known = read_so_far(lake)
-    elif lake is not None:
-        known.catch_up(lake, last)
+    known = Positions() if lake is None else read_so_far(lake)
+    with_spark = None if lake is None or isinstance(lake, LakeReader) else lake
     if lake is not None:
         identity.refuse_missing_sources(lake, known.sources)
     for rank, source in enumerate(pipeline.sources):
@@ -201,11 +198,13 @@ def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: 
             found.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
-            looked = [_topics(lake, source, known.places.get(source.name, {}), count)]
+            looked = [_topics(lake, with_spark, source, known.places.get(source.name, {}), count)]
         else:
             looked = []
         for part in files.parts(pipeline, source):
-            one = _files(lake, part, rank, files.known_of(part, known.files.get(source.name, {})), count)
+            one = _files(
+                with_spark, part, rank, files.known_of(part, known.files.get(source.name, {})), count
+            )
             looked += [one] if part is source or one[0]["reads"] or one[0]["problems"] else []
         for described, sample in looked:
             described["problems"] += sample.faults
@@ -214,9 +213,8 @@ def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: 
 
 
 def _files(
-    lake: Lake | LakeReader | None, source: Source, rank: int, known: dict[str, FileState], count: int
+    with_spark: Lake | None, source: Source, rank: int, known: dict[str, FileState], count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
-    with_spark = None if isinstance(lake, LakeReader) else lake
     cores = with_spark.spark.sparkContext.defaultParallelism if with_spark else CORES
     plan = files.plan(source, rank, known, cores)
     reads = _by_file(plan.ranges)
@@ -244,12 +242,11 @@ def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
 
 
 def _topics(
-    lake: Lake | LakeReader | None, source: Source, known: dict[Place, Position], count: int
+    lake: Tables | None, with_spark: Lake | None, source: Source, known: dict[Place, Position], count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
     fault = unreachable(source)
     if fault:
         return _source_described(source, [], [fault], ()), unread.Sample()
-    with_spark = None if lake is None or isinstance(lake, LakeReader) else lake
     look = _asked(lake, with_spark, source, known)
     reads = [
         {
@@ -379,14 +376,11 @@ def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]
         seen.setdefault(table, set()).update(columns)
     for rule in pipeline.tables:
         shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
-        for one in (rule, *rule.also):
-            yield from _idle_in(one, shown)
-
-
-def _idle_in(rule: TableRule, shown: set[str]) -> Iterator[str]:
-    for name, place in (dict.fromkeys(rule.cluster_by, rule.cluster_place) | dict(rule.places)).items():
-        if shown and not fnmatch.filter(shown, name) and name not in shown and name not in rule.made:
-            yield f"{place} no row of {rule.match} has shown a column {name} yet{nearest(name, sorted(shown))}"
+        for one in (rule, *rule.also) if shown else ():
+            for name, place in (dict.fromkeys(one.cluster_by, one.cluster_place) | dict(one.places)).items():
+                if not fnmatch.filter(shown, name) and name not in shown and name not in one.made:
+                    near = nearest(name, sorted(shown))
+                    yield f"{place} no row of {one.match} has shown a column {name} yet{near}"
 
 
 def _misdated(lines: Iterable[Line]) -> Iterator[str]:

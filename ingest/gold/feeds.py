@@ -71,7 +71,10 @@ def _add(lake: Lake, mirror: Mirror, before: Snapshot, now: Snapshot) -> int:
             columns = {
                 "number": range(count, count + rows.num_rows),
                 "batch": [batch] * rows.num_rows,
-                "operation": [_operation(*both) for both in zip(*images, strict=True)],
+                "operation": [
+                    INSERT if old is None else DELETE if new is None else UPDATE
+                    for old, new in zip(*images, strict=True)
+                ],
                 "before": images[0],
                 "after": images[1],
                 "transaction": [transaction for transaction, _ in found],
@@ -88,10 +91,6 @@ def _add(lake: Lake, mirror: Mirror, before: Snapshot, now: Snapshot) -> int:
 def skip(lake: Lake, mirror: Mirror) -> None:
     """Record that a mirror's last commits changed no rows."""
     lake.append([], schema_of(mirror), STAGE, lake.snapshot(mirror.path).version)
-
-
-def _operation(before: str | None, after: str | None) -> str:
-    return INSERT if before is None else DELETE if after is None else UPDATE
 
 
 def _batch(lake: Lake, mirror: Mirror, version: int) -> int:

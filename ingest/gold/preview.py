@@ -94,7 +94,10 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     found.paused = pauses.paused(lake)
     found.states = {path: lake.snapshot(path) for path in found.mirrors}
     found.applied = {
-        path: _applied(lake, found, one, found.states[path]) for path, one in found.mirrors.items()
+        path: max(
+            found.states[path].transactions.get(lake.writer(STAGE, path, one.generation), -1), found.complete
+        )
+        for path, one in found.mirrors.items()
     }
     added = dict.fromkeys(filled - found.mirrors.keys(), 0)
     if reshaped := mirrors.reshaped(lake, found.mirrors):
@@ -106,11 +109,6 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
         found.books = catch_up(lake, found.books, lagging)
         found.applied |= added
     return found
-
-
-def _applied(lake: Tables, known: Known, mirror: Mirror, state: Snapshot) -> int:
-    writer = lake.writer(STAGE, mirror.path, mirror.generation)
-    return max(state.transactions.get(writer, -1), known.complete)
 
 
 def foresee(

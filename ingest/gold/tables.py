@@ -14,7 +14,7 @@ from ingest.fold import SchemaStep
 from ingest.gold.cast import converted
 from ingest.gold.fold import GONE, sent_name
 from ingest.lake import histories
-from ingest.lake.lake import Lake, properties_sql
+from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, folded, literal, quoted
@@ -97,7 +97,8 @@ def _defined(column: MirrorColumn) -> str:
 
 
 def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
-    properties = properties_sql(made.properties(lake.pipeline.horizon_days))
+    given = made.properties(lake.pipeline.horizon_days).items()
+    properties = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in given)
     what = "history of" if histories.is_history(mirror) else "mirror of"
     name = mirror.name.removesuffix(histories.SUFFIX) if histories.is_history(mirror) else mirror.name
     return f"USING delta COMMENT {literal(f'{what} {name}')} TBLPROPERTIES ({properties})"

@@ -111,16 +111,13 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
     pinned = asof.mirrors(lake, batch)
     histories = histories_of(lake, [one.mirror for one in pinned.values()])
     found = asof.accompanying(lake, batch, pinned.values(), histories) | pinned
+    newest = lake.decoded()
+    ahead = [f"There is no batch {batch} yet: the newest is {newest}."] if batch > newest else []
     return {
         table: Named(lake.path(one.mirror.path), one.version)
         for table, one in found.items()
         if one.version is not None
-    }, [*_ahead(lake, batch), *asof.complaints(pinned, batch)]
-
-
-def _ahead(lake: Tables, batch: int) -> Iterator[str]:
-    if batch > (newest := lake.decoded()):
-        yield f"There is no batch {batch} yet: the newest is {newest}."
+    }, [*ahead, *asof.complaints(pinned, batch)]
 
 
 def _run(
@@ -167,7 +164,10 @@ def _run(
         ender.join()
         with suppress(duckdb.Error):
             base.close()
-    rows = [[_cell(cell, read) for cell, (_, read) in zip(row, made, strict=True)] for row in found]
+    rows = [
+        [None if cell is None else read(cell) for cell, (_, read) in zip(row, made, strict=True)]
+        for row in found
+    ]
     return [name for name, *_ in described], rows
 
 
@@ -250,10 +250,6 @@ _PLAIN = frozenset(
     "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT VARCHAR BLOB".split()
 )
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
-def _cell(value: Any, read: Read) -> Any:
-    return None if value is None else read(value)
 
 
 def _float(text: str) -> Any:

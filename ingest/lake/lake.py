@@ -452,8 +452,3 @@ def _of_spark(query: Expr) -> str:
         return parse_one(f"array_contains(json_object_keys({text}), {literal(name)})", read="spark")
 
     return str(query.transform(member).sql("spark"))
-
-
-def properties_sql(properties: dict[str, str]) -> str:
-    """Table properties as SQL text."""
-    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())

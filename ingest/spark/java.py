@@ -137,8 +137,7 @@ def _probe(origin: str, executable: Path | None) -> Java | str:
     version = re.search(r"^\s*java\.version = (\S+)", done.stderr, re.MULTILINE)
     if not home or not version:
         return f"{origin}: {executable} does not say its version"
-    return Java(_jre_home(Path(home[1])), version[1], origin)
-
-
-def _jre_home(home: Path) -> Path:
-    return home if (home / "bin" / "java").exists() else home.parent  # Java 8 names the jre inside a JDK
+    folder = Path(home[1])
+    if not (folder / "bin" / "java").exists():
+        folder = folder.parent  # Java 8 names the jre inside a JDK
+    return Java(folder, version[1], origin)
