@@ -57,19 +57,17 @@ class Warm:
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
     resting: dict[str, Folded] = field(default_factory=dict)  # mirrors that are held or paused, by path
-    tables: int = (
-        0  # source tables with rows, when these were held: a further one may be what a statement names
-    )
+    # source tables with rows, when these were held: a further one may be what a statement names
+    tables: int = 0
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
     reported: tuple[str, ...] = ()  # failures that `runs` holds already
     looked: bool = False  # whether this process has looked for batches decoded with other settings
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
+    kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
 
     def restarted(self) -> Warm:
         """A new state that keeps the identity of the lake."""
         return Warm(seen=self.seen)
-
-    kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
 
 
 def run(

@@ -221,9 +221,8 @@ def _files(
     found = _source_described(source, reads, [one.text for one in plan.alarms], plan.warnings)
     found["bytes"] = sum(one["bytes"] for one in reads)
     sampled: Iterable[Range] = plan.ranges
-    if (
-        count and source.format == ingest_snapshot.MARK
-    ):  # its messages hold hundreds of rows: a few of each table
+    # the messages of a snapshot hold hundreds of rows: a few of each table
+    if count and source.format == ingest_snapshot.MARK:
         sampled = {Path(one.file).parent: one for one in reversed(plan.ranges)}.values()
         count = max(len(sampled), count // _ROWS)
     return found, unread.of_files(list(sampled), count) if count else unread.Sample()

@@ -258,9 +258,8 @@ class Pipeline:
     lineage: Lineage | None = None
     alerts: tuple[AlertTarget, ...] = ()
     seal: Sealing | None = None  # None: bronze holds messages as they were sent
-    barred: frozenset[TableId] = (
-        frozenset()
-    )  # of a view: source tables whose further mirror is another table's
+    # of a view: source tables whose further mirror is another table's
+    barred: frozenset[TableId] = frozenset()
     # of a file read for looking: what was left out, for its ``${...}`` does not resolve: why, by the key's path with dots
     unresolved: Mapping[str, str] = field(default_factory=dict)
 

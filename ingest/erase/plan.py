@@ -98,9 +98,8 @@ class Erasure(msgspec.Struct):
     cells: list[str]  # texts that checks may quote
     done: dict[str, dict[str, int]] = {}  # by step and table
     others: list[Share] = []  # of further mirrors
-    doubtful: list[
-        Texts
-    ] = []  # keys whose row was inserted or deleted where one of these was deleted or inserted
+    # keys whose row was inserted or deleted where one of these was deleted or inserted
+    doubtful: list[Texts] = []
     unplaced: int = 0  # inserts and deletes without a position, in sources that send a changed key as a delete and an insert
 
     @property

@@ -80,9 +80,8 @@ class Story:
     suspects: tuple[dict[str, Any], ...] = ()
     left_out: str = ""  # the mirror's condition, if the row does not meet it
     waiting: int = 0  # events that silver holds and the mirror has not folded yet
-    elsewhere: Mapping[str, tuple[Image, ...]] = field(
-        default_factory=dict
-    )  # its rows in further mirrors of its table, by their names
+    # its rows in further mirrors of its table, by their names
+    elsewhere: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,8 @@ LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
 CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
 CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process; of more, so many in each part
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
-KEYLESS_AT_MOST = (
-    100_000  # those of one without a key, whose every batch needs them: five seconds, and less than Spark
-)
+# those of one without a key, whose every batch needs them: five seconds, and less than Spark
+KEYLESS_AT_MOST = 100_000
 SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are searched for them
 _KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
 _LOGGED = {

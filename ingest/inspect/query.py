@@ -175,9 +175,8 @@ def _state(place: Named) -> delta.Snapshot:
     """A table's state; an `IngestError` if what an old version needs was deleted."""
     try:
         state = delta.snapshot(place.folder, place.version)
-        here = place.version is not None and not is_stored(
-            place.folder
-        )  # a store would be asked for each file
+        # a store would be asked for each file
+        here = place.version is not None and not is_stored(place.folder)
         there = not here or all(Path(place.folder, one.place).exists() for one in state.files)
     except delta.UnreadableError:
         if place.version is None:

@@ -372,9 +372,8 @@ def _checkpoint(path: str, version: int, every: int = _CHECKPOINT) -> None:
 
     if version and version % every == 0:
         stores.at(path).begin_checkpoint(path)
-        with contextlib.suppress(
-            DeltaError, OSError, StoreError
-        ):  # the commit is written, and the next one tries again
+        # the commit is written, and the next one tries again
+        with contextlib.suppress(DeltaError, OSError, StoreError):
             if is_stored(path):
                 _checkpoint_of_copy(path, version)
             else:

@@ -275,9 +275,8 @@ class FilePart:
         """Open the file; errors name it."""
         try:
             file = stores.at(self.path).source(self.path)
-            with pq.ParquetFile(
-                file, coerce_int96_timestamp_unit="us"
-            ) as found:  # as other writers store times
+            # the unit is for times as other writers store them
+            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as found:
                 yield found
         except (pa.ArrowException, OSError) as error:
             error.add_note(f"in {self.path}")

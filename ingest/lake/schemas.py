@@ -40,9 +40,8 @@ class TableSchema:
     statistics: str = ""  # the columns that Delta keeps statistics of
     # the columns whose values repeat often: their files contain each value once (dictionary)
     repeated: str = ""
-    joins: bool = (
-        False  # its small files are joined by whoever appends, because each batch reads all its rows
-    )
+    # its small files are joined by whoever appends, because each batch reads all its rows
+    joins: bool = False
 
     @property
     def columns(self) -> StructType:

@@ -71,9 +71,8 @@ class Answers:
             NotYetError: until then there was none.
         """
         slot = self._slot(name)
-        while (
-            until is not None and not slot.is_usable()
-        ):  # whoever prepares answers makes it: it may take long
+        # whoever prepares answers makes it: it may take long
+        while until is not None and not slot.is_usable():
             if time.monotonic() > until:
                 raise NotYetError
             time.sleep(0.01)

@@ -33,9 +33,8 @@ class RangeSearch:
     random: Random
     tell: Callable[[Reconciled], None]
     found: dict[RowKey, None] = field(default_factory=dict)
-    unkeyed: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # how often in the source and the mirror, by number
+    # how often in the source and the mirror, by number
+    unkeyed: dict[int, tuple[int, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> list[RowKey]:

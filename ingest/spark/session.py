@@ -107,9 +107,8 @@ def stop(spark: SparkSession) -> None:
 def refuse_other_folders(spark: SparkSession) -> None:
     """Raise a `SetupError` if Spark looks for a path without a scheme elsewhere than in this machine's folders."""
     default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///"
-    knows_volumes = (
-        "DATABRICKS_RUNTIME_VERSION" in os.environ
-    )  # its default is another one, and /Volumes works
+    # Databricks has another default, and /Volumes works
+    knows_volumes = "DATABRICKS_RUNTIME_VERSION" in os.environ
     if not default.startswith("file:") and not knows_volumes:
         raise SetupError(
             f"The lake is a folder, and this Spark looks for folders in {default}: give `lake:` a URI there, or write "

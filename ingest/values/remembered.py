@@ -9,9 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
-LONG = (
-    1 << 16
-)  # characters of one result's arguments: too many to keep; the types of a very wide table have 30,000
+# characters of one result's arguments: too many to keep; the types of a very wide table have 30,000
+LONG = 1 << 16
 KEPT = 1 << 24  # characters of the arguments of all results kept
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
