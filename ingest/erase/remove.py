@@ -207,10 +207,8 @@ class Removal:
             failing, detail = _without(row["failing"], quotes), _shown(row["detail"], quotes)
             if (failing, detail) != (row["failing"], row["detail"]):
                 rows.append([*(row[name] for name in named), failing, detail])
-        then, new = (
-            "UPDATE SET failing = s.new_failing, detail = s.new_detail",
-            "new_failing STRING, new_detail STRING",
-        )
+        then = "UPDATE SET failing = s.new_failing, detail = s.new_detail"
+        new = "new_failing STRING, new_detail STRING"
         return {"rows": self._merge(CHECKS, named, rows, then, new=new)}
 
     def _runs(self, erasure: Erasure) -> dict[str, int]:

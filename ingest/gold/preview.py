@@ -194,10 +194,8 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     mirror, shard = plan.mirror, plan.job.rule.shard_column
     if not mirror.expressions:
         return
-    types, keys = (
-        {one.name: one.type for one in mirror.columns},
-        tuple(one for one in mirror.keys if one != shard),
-    )
+    types = {one.name: one.type for one in mirror.columns}
+    keys = tuple(one for one in mirror.keys if one != shard)
     for lane in plan.job.lines:
         events = [
             Placed(order_of(row["order_key"]), change_of(dict(row), keys)) for row in sent.get(lane, ())

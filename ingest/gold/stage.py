@@ -146,10 +146,8 @@ class _Stage:
         except HeldError as error:
             result.state, result.message = "held", str(error)
         except Exception as error:  # a failure of one mirror does not stop the others
-            result.state, result.message = (
-                "failed",
-                faults.of_mirror(error, self.lake, plan.mirror.name, plan.mirror.path),
-            )
+            result.state = "failed"
+            result.message = faults.of_mirror(error, self.lake, plan.mirror.name, plan.mirror.path)
         if plan.left_out:
             result.counts["columns_left_out"] = len(plan.left_out)
         if plan.noticed:

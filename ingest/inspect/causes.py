@@ -130,10 +130,8 @@ def missing_from(made: report.Page, wrong: Mapping[str, Cause]) -> list[report.P
     found = []
     for one in wrong.values():
         if one.subject not in listed and not one.subject.startswith(LAST_RUN):
-            light, (subject, _, title) = (
-                "bad" if one.severity == ERROR else "warn",
-                one.subject.rpartition(": "),
-            )
+            light = "bad" if one.severity == ERROR else "warn"
+            subject, _, title = one.subject.rpartition(": ")
             advice, text = f"next: `{one.command}`" if one.command else "", without(one.text, one.command)
             found.append(report.Problem(light, subject, "tables", title, text, advice))
     return found

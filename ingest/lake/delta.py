@@ -403,10 +403,8 @@ def kept_rows(folder: str, version: int) -> dict[str, pa.BooleanArray]:
     """By file, as its path under the folder: which of its rows deletion vectors leave. Files without one are missing."""
     import pyarrow as pa
 
-    found, prefix = (
-        pa.table(stores.table(folder, version).deletion_vectors()),
-        stores.at(folder).prefix(folder),
-    )
+    found = pa.table(stores.table(folder, version).deletion_vectors())
+    prefix = stores.at(folder).prefix(folder)
     paths = (
         unquote(one.removeprefix("file://")).rpartition(prefix)[2] for one in found["filepath"].to_pylist()
     )

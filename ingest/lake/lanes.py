@@ -68,10 +68,8 @@ def came_between(lake: Tables) -> Came:
 
     @cache
     def came(source: str, table: TableId, low: str, high: str) -> bool:
-        of_lane, between = (
-            duck.of_lane(source, table),
-            f"order_key > {duck.text(low)} AND order_key < {duck.text(high)}",
-        )
+        of_lane = duck.of_lane(source, table)
+        between = f"order_key > {duck.text(low)} AND order_key < {duck.text(high)}"
         [found] = lake.ask(
             f"""SELECT (SELECT count(*) FROM {{changes.change}} WHERE {of_lane} AND op <> 'truncate'
             AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {of_lane} AND routed_out > 0) AS n"""
