@@ -332,23 +332,22 @@ class JobRunner:
         """One job after the other, those of users first."""
         while not self._stop.is_set():
             with self._change:
-                if not self._asked and not self._runs and not self._change.wait(self._idle_after):
-                    job = None
-                else:
-                    line = self._asked or self._runs
-                    job = line.popleft() if line else None
+                self._change.wait_for(
+                    lambda: self._asked or self._runs or self._stop.is_set(), self._idle_after
+                )
+                line = self._asked or self._runs
+                job = line.popleft() if line else None
                 if job is not None:
                     job.state = "runs"
-            if job is None:
-                if self._process is not None and not self._asked and not self._runs:
-                    self._end()
-                    self._closed(self._process)
-                    self._process = None
-                continue
-            try:
-                self._do(job)
-            except Exception as error:
-                self._over(job, 2, f"error: the process that runs pipelines could not be used: {error}")
+            if job is not None:
+                try:
+                    self._do(job)
+                except Exception as error:
+                    self._over(job, 2, f"error: the process that runs pipelines could not be used: {error}")
+            elif self._process is not None and not self._stop.is_set():
+                self._end()
+                self._closed(self._process)
+                self._process = None
 
     def _do(self, job: ServiceJob) -> None:
         process = self._process

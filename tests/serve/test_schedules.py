@@ -72,6 +72,26 @@ def test_an_idle_process_is_ended(own: Path) -> None:
         work.close()
 
 
+def test_a_comparison_leaves_the_process_of_runs_alone(own: Path) -> None:
+    """Each comparison ended it, and the next run waited for Spark's start."""
+    work = JobRunner(
+        Fleet([own]),
+        schedules=False,
+        worker=STAND_IN,
+        verbs=(sys.executable, "-c", "import sys; sys.exit(0)"),
+    )
+    work.start()
+    try:
+        first = work.ask("retry", "depot", {}, "ada")
+        until(lambda: first.is_over)
+        work._compare(working.ServiceJob("depot", (working.COMPARE,), state="runs"))
+        second = work.ask("retry", "depot", {}, "ada")
+        until(lambda: second.is_over)
+        assert not (own.parent / "ended").exists()
+    finally:
+        work.close()
+
+
 def test_people_come_before_schedules(own: Path) -> None:
     """A decision in an incident must not wait for every pipeline's run."""
     work = scheduled(own)
