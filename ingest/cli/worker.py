@@ -97,8 +97,9 @@ class Worker:
         if self._spark is None:
             from ingest.cli.spark import session_for
 
+            readable = list(self._pipelines()) or [load(self._files[0])]  # which says what is wrong with it
             # Spark's start takes Ctrl-C for itself, so signals are listened to again after it
-            session = session_for(list(self._pipelines()), None, begun=self.listen)
+            session = session_for(readable, None, begun=self.listen)
             self._spark = self._ends.enter_context(session)
         return self._spark
 

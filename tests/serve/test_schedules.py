@@ -134,6 +134,13 @@ def test_a_verb_in_the_process_is_the_verb(own: Path, monkeypatch: pytest.Monkey
     assert "INGEST_USER" not in os.environ
 
 
+def test_a_process_without_a_usable_file_says_what_is_wrong_with_it(own: Path) -> None:
+    """The service goes on with what a file said before a fault, and its process cannot start a session for none."""
+    own.write_text(f"evry: 5m\n{own.read_text('utf-8')}", "utf-8")
+    done = workers.Worker([own], sys.stdout)._done({"job": "1", "run": str(own)})
+    assert (2, True) == (done["code"], f"{own}:1:1 the key 'evry' is unknown here" in done["text"]), done
+
+
 def test_the_name_of_who_asked_is_the_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger in which everything was decided by the service's account tells nothing."""
     monkeypatch.setenv("INGEST_USER", "grace")
