@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -107,6 +107,41 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     servers: tuple[str, ...] = ()
     second_only: bool = False
     arrival: tuple[int, ...] = ()
+
+
+class RowShape(NamedTuple):
+    """What many changes of one table share."""
+
+    table: TableId
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]  # of every row, in the order first seen
+    types: Mapping[str, str]
+    note: str | None
+
+
+class ChangeColumns(NamedTuple):
+    """Row changes as columns: those of messages that say nothing unusual, and follow each other.
+
+    Every row has a key and all columns of its table, and its phase is 1. No table has two shapes.
+    """
+
+    shapes: Sequence[RowShape]
+    at: Sequence[int]  # of each change its message, counted from the first one
+    shape: Sequence[int]
+    op: Sequence[Op]
+    before: Sequence[bytes | None]  # the image as JSON
+    after: Sequence[bytes | None]
+    moved: Sequence[bool]  # the key may have changed
+    row: Sequence[int]
+    sequence: Sequence[tuple[int, ...]]
+    position: Sequence[str | None]
+    event_time: Sequence[int | None]
+    transaction: Sequence[str | None]
+
+    @property
+    def messages(self) -> int:
+        """The number of messages."""
+        return self.at[-1] + 1 if self.at else 0
 
 
 def describe(change: Change) -> dict[str, object]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ingest.change import Change
+from ingest.change import Change, ChangeColumns
 
 AFTER_ITS_ROW = 2  # the half of a table event without a position, which is placed by the row before it
 
@@ -161,34 +161,57 @@ def order_keys(
     rows: Sequence[Change], at: Sequence[int], arrivals: Sequence[str], epoch: int, order_by: str
 ) -> list[str]:
     """`order_key` of many changes; ``at`` is the bronze row of each, ``arrivals`` are as `arrival_keys` writes them."""
-    sequences, era = _sequences(rows, order_by), number_key(epoch)
+    numbers, times = [change.sequence for change in rows], [change.event_time for change in rows]
+    sequences = _sequences(numbers, times, order_by)
     phases, halves = {change.phase for change in rows}, {change.half for change in rows}
     if len(phases) == len(halves) == 1:  # as in most batches
-        head, middle = era + number_key(phases.pop()), f"!{number_key(halves.pop())}"
-        numbers = map(small_key, [change.row for change in rows])
-        return [
-            f"{head}{sequence}{middle}{arrivals[place]}!{number}"
-            for sequence, place, number in zip(sequences, at, numbers, strict=True)
-        ]
+        place = epoch, phases.pop(), halves.pop()
+        return _keys_of_one_half(place, sequences, at, arrivals, [change.row for change in rows])
+    era = number_key(epoch)
     return [
         f"{era}{small_key(change.phase)}{sequence}!{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
         for change, sequence, place in zip(rows, sequences, at, strict=True)
     ]
 
 
-def _sequences(rows: Sequence[Change], order_by: str) -> Sequence[str]:
+def order_keys_of_columns(
+    changes: ChangeColumns, arrivals: Sequence[str], epoch: int, order_by: str
+) -> list[str]:
+    """The same of changes as columns."""
+    sequences = _sequences(changes.sequence, changes.event_time, order_by)
+    return _keys_of_one_half((epoch, 1, 0), sequences, changes.at, arrivals, changes.row)
+
+
+def _keys_of_one_half(
+    place: tuple[int, int, int],
+    sequences: Sequence[str],
+    at: Sequence[int],
+    arrivals: Sequence[str],
+    rows: Sequence[int],
+) -> list[str]:
+    """Order keys that share epoch, phase and half; ``rows`` are the numbers of the rows in their messages."""
+    epoch, phase, half = map(number_key, place)
+    head, middle = epoch + phase, f"!{half}"
+    return [
+        f"{head}{sequence}{middle}{arrivals[message]}!{number}"
+        for sequence, message, number in zip(sequences, at, map(small_key, rows), strict=True)
+    ]
+
+
+def _sequences(
+    sequences: Sequence[tuple[int, ...]], times: Sequence[int | None], order_by: str
+) -> Sequence[str]:
     """The encoded sequence of each row; empty if arrival decides."""
     if order_by == "arrival":
-        return [""] * len(rows)
+        return [""] * len(sequences)
     if order_by == "event_time":
-        return number_keys([change.event_time or 0 for change in rows])
-    sequences = [change.sequence for change in rows]
+        return number_keys([time or 0 for time in times])
     if len(set(map(len, sequences))) > 1:
         return ["".join(map(number_key, numbers)) for numbers in sequences]
     places = [number_keys(numbers) for numbers in zip(*sequences, strict=True)]
     if len(places) == 1:
         return places[0]
-    return list(map("".join, zip(*places, strict=True))) if places else [""] * len(rows)
+    return list(map("".join, zip(*places, strict=True))) if places else [""] * len(sequences)
 
 
 def arrival_keys(

@@ -5,6 +5,8 @@ A format module (``dts_canal`` for the format ``dts-canal``) holds
 - ``ABOUT``: an `About`, from which help, the support matrix and ``detect`` are made;
 - ``parse(message, hints)``: the changes of one message, in the message's own order.  It raises
   `ingest.errors.Undecodable` for a message that it cannot read, and nothing else;
+- ``parse_many(values, hints)``, if it can be read faster so: the changes of the first messages as columns, up to one
+  that is not as usual (`ingest.change.ChangeColumns`).  It gives what ``parse`` gives, and raises nothing;
 - ``recognise(sample)``: the evidence that one message is of this format, or None.  Evidence that sister
   dialects may show as well begins with `PERHAPS`.
 

@@ -18,19 +18,21 @@ A sister format is a `CanalDialect`: the few points in which it differs, handed 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from ingest import values
-from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.change import NO_TABLE, Change, ChangeColumns, Hints, Image, Message, Op, RowShape, TableId
 from ingest.decoding import converters, flat_messages
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan, Frame, frame_of, nowhere
 from ingest.decoding.flat_messages import CanalPosition, Found, Rows
 from ingest.decoding.rows import drop_unchanged, emptied
 from ingest.errors import Undecodable
+from ingest.fold import may_change_key
 from ingest.formats import PERHAPS, About
 from ingest.values.remembered import remembered
 
@@ -61,6 +63,7 @@ ROW_TYPES = {"INSERT": Op.INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "INIT": RE
 DDL_TYPES = frozenset("DDL INIT_DDL CREATE ALTER ERASE DROP QUERY TRUNCATE RENAME CINDEX DINDEX".split())
 ROW_ID_COLUMNS = ("__#alibaba_rds_row_id#__", "_drds_implicit_id_")  # key of tables that declare none
 
+_json = msgspec.json.encode
 _BLANK_OR_COMMENT = r"(?:\s|/\*(?!!).*?\*/|--[^\n]*+\n|#[^\n]*+\n|/\*!\d*+)*+"
 _TRUNCATE = re.compile(_BLANK_OR_COMMENT + r"truncate\b", re.IGNORECASE | re.DOTALL)
 _ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
@@ -197,13 +200,8 @@ Pair = tuple[Image | None, Image | None]
 def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalDialect) -> list[Change]:
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
-    options = hints.options
-    mysql_type = b"" if found.mysql_type is UNSET else bytes(found.mysql_type)
-    pk_names = b"" if found.pk_names is UNSET else bytes(found.pk_names)
-    frame = frame_of(
-        head.table, mysql_type, pk_names, hints.tables, options.timezone, options.binary, dialect
-    )
-    pairs = _pairs(found, op, options.swap_old_data, dialect, frame.plan)
+    frame = _frame(head.table, _members_of(found), hints, dialect)
+    pairs = _pairs(found, op, hints.options.swap_old_data, dialect, frame.plan)
     if not pairs:
         raise _refusal(found)
     if not frame.keys:
@@ -212,9 +210,26 @@ def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalD
     return [_row_change(op, head, frame, pair, row, dialect) for row, pair in enumerate(pairs)]
 
 
+def _members_of(found: Found) -> tuple[bytes, bytes]:
+    """The bytes of ``mysqlType`` and ``pkNames``, empty where they are missing."""
+    mysql_type, pk_names = found.mysql_type, found.pk_names
+    return b"" if mysql_type is UNSET else bytes(mysql_type), b"" if pk_names is UNSET else bytes(pk_names)
+
+
+def _frame(table: TableId, members: tuple[bytes, bytes], hints: Hints, dialect: CanalDialect) -> Frame:
+    options = hints.options
+    return frame_of(table, *members, hints.tables, options.timezone, options.binary, dialect)
+
+
 def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
     """Each row's images before and after, distinguished by content where writers differ."""
-    data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
+    data, old = found.data, found.old
+    if type(data) is list and len(data) == 1 and data[0] is not None and not dialect.bare_rows:  # mostly
+        if op is UPDATE and not swap and type(old) is list and len(old) == 1:
+            return [(old[0], data[0])]
+        if op is not UPDATE and flat_messages.absent(old):
+            return [(data[0], None) if op is DELETE else (None, data[0])]
+    data, old = _rows(data, dialect, plan), _rows(old, dialect, plan)
     if op is DELETE:
         first, second = (old, data) if dialect.deleted_in_old else (data, old)
         return [(image, None) for image in _whole(first or second)]
@@ -291,3 +306,95 @@ def _odd(before: Image | None, image: Image, keys: tuple[str, ...]) -> list[str]
     found = [f"the key column {key} is not in the row" for key in keys if key not in image]
     lacking = [column for column in before or () if column not in image]
     return [*found, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else found
+
+
+# --- many messages at once ------------------------------------------------------------------------
+
+
+def changes_as_columns(values: Sequence[bytes | None], hints: Hints, dialect: CanalDialect) -> ChangeColumns:
+    """What `changes` reads of the first messages, up to one that is not as usual.
+
+    It takes half the time: no change becomes an object, and each image is JSON again before the next message is read.
+    """
+    usual = _Usual(hints, dialect)
+    rows: list[_Row] = []
+    for at, value in enumerate(values):
+        try:
+            more = usual.rows(at, value or b"")
+        except Exception:  # `changes` says what is wrong with it
+            break
+        if not more:
+            break
+        rows += more
+    columns = zip(*rows, strict=True) if rows else [()] * (len(ChangeColumns._fields) - 1)
+    return ChangeColumns(usual.shapes, *columns)
+
+
+parse_many = partial(changes_as_columns, dialect=DIALECT)
+
+_Row = tuple[Any, ...]
+"""One change, as the columns of `ChangeColumns` have it."""
+
+
+class _Known(NamedTuple):
+    """A table's frame, with the members that it was made of."""
+
+    frame: Frame
+    members: tuple[bytes, bytes]
+    table: TableId
+    is_usual: bool
+    shape: int
+    hiding: frozenset[str]  # columns whose NULL may mean an unchanged value
+
+
+class _Usual:
+    """A reader of messages whose rows have a key and all columns of their table, and nothing to remark."""
+
+    def __init__(self, hints: Hints, dialect: CanalDialect) -> None:
+        self.hints, self.dialect = hints, dialect
+        self.shapes: list[RowShape] = []
+        self.known: dict[tuple[str | None, str], _Known] = {}
+
+    def rows(self, at: int, value: bytes) -> list[_Row]:
+        """The changes of one message; none if it is not as usual."""
+        dialect = self.dialect
+        found, note = flat_messages.read(value, bare=dialect.bare_rows is not None)
+        op, place = ROW_TYPES.get(found.type or ""), dialect.position(found)
+        if op is None or note or place.note or not found.table:
+            return []
+        if op is READ and not place.sequence and dialect.position is not nowhere:
+            return []
+        name, members = (found.database or None, found.table), _members_of(found)
+        known = self.known.get(name)
+        if known is None:
+            known = self.known[name] = self._learnt(*name, members)
+        (plan, keys, _), sent, table, is_usual, shape, hiding = known
+        if sent != members or not is_usual:
+            return []
+        gtid = found.gtid or None if dialect.gtid_is_transaction else None
+        shared = place.sequence, place.text, _event_time(found.es), gtid
+        rows = []
+        pairs = _pairs(found, op, self.hints.options.swap_old_data, dialect, plan)
+        for row, (before, after) in enumerate(pairs):
+            image = (before if after is None else after) or {}
+            if image.keys() != plan.columns or (before and not plan.columns.issuperset(before)):
+                return []
+            if hiding and op is UPDATE and any(image[column] is None for column in hiding):
+                return []
+            if plan.converters:
+                for one in (before, after):
+                    if one and converters.convert(one, plan.converters):
+                        return []
+            moved = before is not None and after is not None and may_change_key(before, after, keys)
+            images = None if before is None else _json(before), None if after is None else _json(after)
+            rows.append((at, shape, op, *images, moved, row, *shared))
+        if rows and shape == len(self.shapes):
+            self.shapes.append(RowShape(table, keys, tuple(image), plan.types, plan.note))
+        return rows
+
+    def _learnt(self, database: str | None, name: str, members: tuple[bytes, bytes]) -> _Known:
+        table, odd = _named(database, name)
+        frame = _frame(table, members, self.hints, self.dialect)
+        is_usual = bool(frame.keys) and frame.keys_listed and not odd
+        hiding = frame.plan.large.difference(frame.keys) if self.dialect.large else frozenset()
+        return _Known(frame, members, table, is_usual, len(self.shapes), hiding)

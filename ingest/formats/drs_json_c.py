@@ -12,7 +12,7 @@ from functools import partial
 
 from ingest.decoding.flat_messages import glimpse
 from ingest.formats import drs_json
-from ingest.formats.canal import changes
+from ingest.formats.canal import changes, changes_as_columns
 
 ABOUT = replace(
     drs_json.ABOUT,
@@ -28,6 +28,7 @@ DIALECT = replace(drs_json.DIALECT, deleted_in_old=False)
 
 
 parse = partial(changes, dialect=DIALECT)
+parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

@@ -18,7 +18,7 @@ from ingest.decoding.converters import bytes_in, instant, zoneless
 from ingest.decoding.flat_frames import CanalDialect, mysql_names
 from ingest.decoding.flat_messages import glimpse, id_decides
 from ingest.formats import PERHAPS, About
-from ingest.formats.canal import changes
+from ingest.formats.canal import changes, changes_as_columns
 
 ABOUT = About(
     title="Canal JSON, Alibaba Cloud DTS",
@@ -47,6 +47,7 @@ DIALECT = CanalDialect(
 
 
 parse = partial(changes, dialect=DIALECT)
+parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

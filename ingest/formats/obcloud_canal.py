@@ -17,7 +17,7 @@ from ingest.decoding.converters import bytes_in, instant, zoneless
 from ingest.decoding.flat_frames import CanalDialect
 from ingest.decoding.flat_messages import glimpse, id_decides
 from ingest.formats import About
-from ingest.formats.canal import changes
+from ingest.formats.canal import changes, changes_as_columns
 from ingest.formats.oms_canal import oracle_tenant
 
 ABOUT = About(
@@ -53,6 +53,7 @@ DIALECT = CanalDialect(
 
 
 parse = partial(changes, dialect=DIALECT)
+parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

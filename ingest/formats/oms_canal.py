@@ -26,7 +26,7 @@ from ingest.decoding.converters import bytes_in, instant
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan
 from ingest.decoding.flat_messages import Rows, glimpse, sealed_rows
 from ingest.formats import About
-from ingest.formats.canal import changes
+from ingest.formats.canal import changes, changes_as_columns
 
 ABOUT = About(
     title="Canal JSON, OceanBase Migration Service (OMS)",
@@ -134,6 +134,7 @@ DIALECT = CanalDialect(
 
 
 parse = partial(changes, dialect=DIALECT)
+parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

@@ -11,14 +11,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest import ddl, formats
-from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Message, Op, TableId
+from ingest.change import NO_TABLE, ROW_OPS, Change, ChangeColumns, Hints, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.masks import Masks, without_literals, without_values
 from ingest.errors import Undecodable
@@ -28,7 +29,7 @@ from ingest.lake.books import Line
 from ingest.lake.datafiles import Files, Layout
 from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
-from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys
+from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import sheet, tally
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
@@ -146,6 +147,9 @@ def lift_to_files(how: Lifting, layout: Layout) -> Callable[[Batches], Batches]:
     return run
 
 
+FEW = 64  # messages that are not worth columns of their own
+_PAUSE = 4096  # the most messages that are read one by one before columns are tried again
+_ParseMany = Callable[[Sequence[bytes | None], Hints], ChangeColumns]
 _ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
 
 
@@ -173,13 +177,70 @@ class Deck:
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
+        plain = self.masks is None and not self.stopped and self.left is None
+        self.parse_many: _ParseMany | None = (
+            getattr(formats.load(source.format), "parse_many", None) if plain else None
+        )
+        self.pause = FEW  # messages that are read one by one before many are tried again
 
     def lift(self, bronze: pa.RecordBatch) -> Batches:
         """The rows of one batch of this source's messages; each message is decoded as a whole or becomes one reject."""
+        pieces = [bronze] if self.parse_many is None else _by_place(bronze)
+        for part, changes in (one for piece in pieces for one in self._parts(piece)):
+            if changes is None:
+                yield from self._lift_each(part)
+            else:
+                yield from self._lift_columns(part, changes)
+
+    def _parts(self, bronze: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, ChangeColumns | None]]:
+        """Messages from one place that follow each other, with their changes as columns where many are as usual."""
+        at = start = 0  # where the messages begin that are to be read one by one
+        count = bronze.num_rows
+        if self.parse_many is not None and count >= FEW and _is_plain(bronze):
+            values = sheet.listed(bronze.column("value"))
+            while count - at >= FEW:
+                changes = self.parse_many(values[at:], self.hints)
+                if changes.messages < FEW:  # to try again soon would cost more than it saves
+                    at, self.pause = at + self.pause, min(2 * self.pause, _PAUSE)
+                    continue
+                if start < at:
+                    yield bronze.slice(start, at - start), None
+                yield bronze.slice(at, changes.messages), changes
+                start = at = at + changes.messages
+                self.pause = FEW
+        if start < count:
+            yield bronze.slice(start), None
+
+    def _lift_columns(self, bronze: pa.RecordBatch, changes: ChangeColumns) -> Batches:
+        """The rows of usual messages from one place."""
+        batches, arrivals = self._batches(bronze), self._arrivals(bronze, {})
+        orders = order_keys_of_columns(changes, arrivals, self.epoch, self.order_by)
+        try:
+            page = sheet.of_columns(self.name, bronze, batches, changes, orders)
+        except Exception:  # a value cannot be written: find it
+            yield from self._lift_each(bronze)
+            return
+        excluded = [number for number, one in enumerate(changes.shapes) if self._is_excluded(one.table)]
+        for number, one in enumerate(changes.shapes):
+            line = self._line_of(bronze, batches, 0, one.table)
+            if number in excluded:
+                tally.count_excluded_columns(line, changes, number)
+            else:
+                tally.count_columns(line, changes, orders, number)
+        if excluded:
+            page = page.filter(pa.array([number not in excluded for number in changes.shape]))
+        if page.num_rows:
+            yield page
+
+    def _batches(self, bronze: pa.RecordBatch) -> pa.Array:
+        """The batch of each message's changes."""
         if self.batch is not None:
-            batches = pa.repeat(pa.scalar(self.batch, pa.int64()), bronze.num_rows)
-        else:
-            batches = bronze.column("batch")
+            return pa.repeat(pa.scalar(self.batch, pa.int64()), bronze.num_rows)
+        return bronze.column("batch")
+
+    def _lift_each(self, bronze: pa.RecordBatch) -> Batches:
+        """The rows of messages that are read one by one."""
+        batches = self._batches(bronze)
         taken, refused = self.decoded(bronze)
         if self.anchors is not None and any(one[0].second_only for one in taken.values() if one):
             taken = {at: self._anchored(bronze, at, changes) for at, changes in taken.items()}
@@ -475,6 +536,29 @@ def _by_table(
     for table in sorted(tables, key=str):
         mine = [at for at, row in enumerate(rows) if row.table == table]
         yield table, [rows[at] for at in mine], [orders[at] for at in mine]
+
+
+def _by_place(bronze: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The messages of each place, one after the other; all together if there are few of each."""
+    count = bronze.num_rows
+    first, second = bronze.slice(0, max(0, count - 1)), bronze.slice(1)
+    ends = [pc.not_equal(first[name], second[name]) for name in ("batch", "topic", "partition")]
+    cuts = pc.indices_nonzero(reduce(pc.or_, ends)).to_pylist()
+    if not cuts or count < FEW * (len(cuts) + 1):
+        return [bronze]
+    starts = [0, *(cut + 1 for cut in cuts)]
+    return [bronze.slice(start, end - start) for start, end in zip(starts, [*starts[1:], count], strict=True)]
+
+
+def _is_plain(bronze: pa.RecordBatch) -> bool:
+    """True for messages from one place, without headers, that a source's format reads."""
+    places = [bronze.column(name) for name in ("batch", "topic", "partition")]
+    headers = bronze.column("headers")
+    return (
+        all(pc.count_distinct(column).as_py() == 1 for column in places)
+        and headers.null_count == len(headers)
+        and not ingest_snapshot.holds(places[1][0].as_py())
+    )
 
 
 def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from ingest.change import Change, Op
+from ingest.change import Change, ChangeColumns, Op
 from ingest.lake.schemas import CHANGES
 
 SCHEMA = CHANGES.arrow
@@ -58,6 +58,40 @@ def changes(
         "payload": [payload(row) if row.op is _DDL else None for row in rows] if has_statements else None,
     }
     return _record_batch(columns, len(rows))
+
+
+def of_columns(
+    source: str, bronze: pa.RecordBatch, batch: pa.Array, changes: ChangeColumns, orders: Sequence[str]
+) -> pa.RecordBatch:
+    """The same of changes as columns; bronze's rows are their messages."""
+    places = pa.array(changes.at, pa.int32())
+    shape = pa.array(changes.shape, pa.int32())
+    tables = [one.table for one in changes.shapes]
+    shared = {
+        "database": [table.database for table in tables],
+        "schema": [table.schema for table in tables],
+        "table": [table.table for table in tables],
+        "keys": _shared([one.keys for one in changes.shapes]),
+        "types": _shared([one.types for one in changes.shapes]),
+        "note": [one.note for one in changes.shapes],
+    }
+    columns = {
+        "kind": "change",
+        "batch": batch.take(places),
+        "source": source,
+        **{name: bronze.column(name).take(places) for name in _FROM_BRONZE},
+        "row": changes.row,
+        "op": changes.op,
+        "order_key": orders,
+        "sequence": changes.position,
+        "event_time": changes.event_time,
+        "transaction": changes.transaction,
+        "before": changes.before,
+        "after": changes.after,
+        "partial": pa.repeat(pa.scalar(False), len(orders)),
+        **{name: pa.array(values, SCHEMA.field(name).type).take(shape) for name, values in shared.items()},
+    }
+    return _record_batch(columns, len(orders))
 
 
 def rejects(

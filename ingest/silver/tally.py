@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, compress
 from operator import gt
 
 from ingest import types
-from ingest.change import CONTROL_OPS, Change, Op
+from ingest.change import CONTROL_OPS, Change, ChangeColumns, Op
 from ingest.fold import may_change_key
 from ingest.lake.books import Line, PlaceSpan
 
@@ -50,7 +50,8 @@ def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
     line.ddl += ddl
     line.change_messages += len(messages) - control - ddl
     if control:  # a mark says how far the source's time is where nothing changes
-        _count_times(line, (one for changes in messages if _is_control(changes) for one in changes))
+        marks = (changes for changes in messages if _is_control(changes))
+        _count_times(line, [change.event_time for changes in marks for change in changes])
 
 
 def _ops(messages: Collection[Sequence[Change]]) -> set[Op | None]:
@@ -74,15 +75,45 @@ def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> Non
     """Count what gold and the reports need to know of a line's changes and DDL events without reading them again."""
     part = Line(line.batch, line.source, line.topic, line.partition, *line.table_id)
     part.order_low, part.order_high = min(orders), max(orders)
-    _count_times(part, rows)
+    times = [change.event_time for change in rows]
+    _count_times(part, times)
     part.noted = len(rows) - [change.note for change in rows].count(None)
     _count_changes(part, [change for change in rows if change.op is not _DDL])
     _count_lacking(part, rows, orders)
-    part.turned_back = _turned_back(line, rows, orders)
+    part.turned_back = _turned_back(line, times, orders)
     line.merge(part)
 
 
-def _turned_back(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> int:
+def count_excluded_columns(line: Line, changes: ChangeColumns, shape: int) -> None:
+    """Count the messages of one shape, whose table is excluded."""
+    count = sum(number == shape for number, row in zip(changes.shape, changes.row, strict=True) if not row)
+    line.messages += count
+    line.routed_out += count
+
+
+def count_columns(line: Line, changes: ChangeColumns, orders: Sequence[str], shape: int) -> None:
+    """Count the messages and the changes of one shape."""
+    about = changes.shapes[shape]
+    mine = [number == shape for number in changes.shape]
+    places = list(compress(orders, mine))
+    times = list(compress(changes.event_time, mine))
+    part = Line(line.batch, line.source, line.topic, line.partition, *line.table_id)
+    part.messages = part.change_messages = list(compress(changes.row, mine)).count(0)
+    part.changes = len(places)
+    part.order_low, part.order_high = min(places), max(places)
+    _count_times(part, times)
+    part.noted = len(places) if about.note else 0
+    _count_operations(part, Counter(compress(changes.op, mine)))
+    part.keys.append(list(about.keys))
+    part.key_changes = sum(compress(changes.moved, mine))
+    part.columns = {name: types.common("unknown", about.types.get(name, "unknown")) for name in about.columns}
+    after = compress(changes.after, mine)
+    part.whole = _span([place for place, image in zip(places, after, strict=True) if image is not None])
+    part.turned_back = _turned_back(line, times, places)
+    line.merge(part)
+
+
+def _turned_back(line: Line, times: Sequence[int | None], orders: Sequence[str]) -> int:
     """The number of changes that are newer by the source's clock than all before them, at lower positions.
 
     ``line`` counts what came before.
@@ -91,8 +122,7 @@ def _turned_back(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> i
     if not any(map(gt, chain((highest,), orders), orders)):  # as in most batches
         return 0
     found, newest = 0, line.event_high
-    for change, order in zip(rows, orders, strict=True):
-        at = change.event_time
+    for at, order in zip(times, orders, strict=True):
         if at is not None and newest is not None and at > newest and order < highest:
             found += 1
         highest = max(highest, order)
@@ -100,8 +130,8 @@ def _turned_back(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> i
     return found
 
 
-def _count_times(line: Line, changes: Iterable[Change]) -> None:
-    times = [change.event_time for change in changes if change.event_time is not None]
+def _count_times(line: Line, found: Sequence[int | None]) -> None:
+    times = [one for one in found if one is not None]
     if times:
         line.event_low = min(times) if line.event_low is None else min(line.event_low, *times)
         line.event_high = max(times) if line.event_high is None else max(line.event_high, *times)
@@ -119,10 +149,7 @@ def count_servers(line: Line, epoch: int, rows: Sequence[Change], offsets: Seque
 
 def _count_changes(line: Line, rows: list[Change]) -> None:
     line.changes += len(rows)
-    for op, count in Counter([change.op for change in rows]).items():
-        name = _COUNTED.get(op)
-        if name:
-            setattr(line, name, getattr(line, name) + count)
+    _count_operations(line, Counter([change.op for change in rows]))
     line.partials += [change.partial for change in rows].count(True)
     line.keys.extend(
         keys
@@ -135,6 +162,13 @@ def _count_changes(line: Line, rows: list[Change]) -> None:
             line.key_changes += 1
             line.inherits += change.partial
     _count_columns(line.columns, rows)
+
+
+def _count_operations(line: Line, counts: Mapping[Op, int]) -> None:
+    for op, count in counts.items():
+        name = _COUNTED.get(op)
+        if name:
+            setattr(line, name, getattr(line, name) + count)
 
 
 def _count_columns(known: dict[str, str], rows: list[Change]) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.change import Change, Message, Op, TableId
+from ingest import formats
+from ingest.change import Change, ChangeColumns, Hints, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.lake.books import Line, merged
 from ingest.order import Order, number_key, number_keys, order_key, order_keys
+from ingest.silver import lift as lifts
 from ingest.silver.lift import OVERSIZE, Deck, Lifting, lift
+from tests.formats.fuzzing import corpus, damaged
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 
@@ -100,6 +106,82 @@ def test_order_keys_are_those_of_the_order(order_by: str, told: list[tuple[list[
         order_key(Order(7, 1, place, change.half, (3, 0, 1, at), change.row))
         for at, (change, place) in enumerate(zip(found, places, strict=True))
     ] == written
+
+
+# --- many messages at once -------------------------------------------------------------------------
+
+AS_COLUMNS = [name for name, one in DIALECTS.items() if hasattr(formats.load(one.format), "parse_many")]
+
+
+def messages_of(name: str, random: Random) -> list[Message]:
+    """Histories of a dialect, its goldens and what needs a note, one of twenty damaged; rows of the same table follow each other."""
+    told = [one for seed in range(12) for one in DIALECTS[name].write(history(seed))]
+    found = told + [one.message for one in corpus(DIALECTS[name].format)]
+    values = [one.value or b"" for one in told[:50]]
+    found += [Message(one.strip()[:-1] + b",}") for one in values]
+    found += [Message(re.sub(rb'("old": ?\[{)', rb'\1"gone":"1",', one)) for one in values]
+    random.shuffle(found)
+    found += told
+    return [
+        each if random.randrange(20) else Message(damaged(each.value or b"", told[0].value or b"", random))
+        for each in found
+    ]
+
+
+def lifted(
+    how: Lifting, pages: Sequence[pa.RecordBatch], *, at_once: bool
+) -> tuple[pa.Table, list[Line], int]:
+    """Rows in their order, book lines, and the number of messages that were read as columns."""
+    mine, many = Deck(how, 0, "s"), 0
+
+    def counted(values: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
+        nonlocal many
+        found = parse_many(values, hints)
+        many += found.messages if found.messages >= lifts.FEW else 0
+        return found
+
+    if (parse_many := mine.parse_many) is not None:
+        mine.parse_many = counted if at_once else None
+    found = pa.Table.from_batches([page for bronze in pages for page in mine.lift(bronze)])
+    return (
+        found.sort_by([("order_key", "ascending"), ("offset", "ascending")]),
+        merged(mine.lines.values()),
+        many,
+    )
+
+
+@pytest.mark.parametrize("order_by", ["sequence", "event_time", "excluded"])
+@pytest.mark.parametrize("name", AS_COLUMNS)
+def test_changes_as_columns_are_those_of_each_message(
+    name: str, order_by: str, monkeypatch: pytest.MonkeyPatch
+):
+    """What is read in another way for speed must write and count the same, whatever lies between the usual messages."""
+    monkeypatch.setattr(lifts, "FEW", 3)
+    monkeypatch.setattr(lifts, "_PAUSE", 3)
+    messages = messages_of(name, Random(name))
+    how = lifting(name)
+    if order_by == "excluded":
+        how = lifting(name, TableRule(match="depot.parcels", exclude=True), TableRule())
+    else:
+        [source] = how.pipeline.sources
+        sources = (replace(source, options=replace(source.options, order_by=order_by)),)
+        how = replace(how, pipeline=replace(how.pipeline, sources=sources))
+    for size in (11, len(messages)):
+        starts = range(0, len(messages), size)
+        pages = [in_partitions(bronze(messages[at : at + size], at), 50) for at in starts]
+        each, lines, none = lifted(how, pages, at_once=False)
+        rows, own, many = lifted(how, pages, at_once=True)
+        assert (0, True) == (none, many > 50)
+        assert each.equals(rows)
+        assert lines == own
+
+
+def in_partitions(page: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    """Messages of one topic, so many of a partition in a row."""
+    numbers = pa.array([at // count for at in range(page.num_rows)], pa.int32())
+    topics = pa.array(["t"] * page.num_rows)
+    page = page.set_column(page.schema.get_field_index("partition"), "partition", numbers)
+    return page.set_column(page.schema.get_field_index("topic"), "topic", topics)
 
 
 # --- what becomes of a message ---------------------------------------------------------------------
@@ -225,13 +307,8 @@ def test_a_moved_row_names_its_old_key(size: int):
     source, rule = Source("s", "files", "debezium", path="/none"), TableRule(keys=("no",))
     how = Lifting(Pipeline("p", Path("/p.yaml"), "/none", (source,), (rule,)))
     pages = [bronze(messages[at : at + size], at) for at in range(0, len(messages), size)]
-    whole = [
-        page.set_column(
-            page.schema.get_field_index("partition"), "partition", pa.array([0] * page.num_rows, pa.int32())
-        )
-        for page in pages
-    ]
-    found = [row for page in lift(how)(iter(whole)) for row in page.to_pylist()]
+    whole = (in_partitions(page, len(messages)) for page in pages)
+    found = [row for page in lift(how)(whole) for row in page.to_pylist()]
     moved = {
         row["offset"]: (row["op"], row["before"])
         for row in found
