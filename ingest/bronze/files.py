@@ -29,7 +29,6 @@ from ingest.lake import snapshots
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 MIN_SPLIT = 4 * 1024 * 1024
 MAX_SPLIT = 128 * 1024 * 1024
-_UNREADABLE, _DAMAGED = "cannot be read", "is still damaged"
 _SMALL = 64 * 1024  # an unfinished piece up to this size is checked before it becomes a task
 
 
@@ -49,6 +48,16 @@ class Alarm:
     source: str
     file: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why nothing of a file is read now."""
+
+    text: str
+    holds: bool = (
+        False  # files after it wait where arrival orders the source: it will be read, unlike a changed one
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +191,11 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         try:
             found = _look(source, file, state)
         except OSError as error:
-            found = f"{_UNREADABLE} ({error.strerror or error}): nothing of it was read now; repair that"
-        if isinstance(found, str):
-            alarms.append(Alarm(source.name, file.path, f"{shown(file.path)} {found}."))
-            if source.by_arrival and found.startswith((_UNREADABLE, _DAMAGED)):
+            text = f"cannot be read ({error.strerror or error}): nothing of it was read now; repair that"
+            found = Fault(text, holds=True)
+        if isinstance(found, Fault):
+            alarms.append(Alarm(source.name, file.path, f"{shown(file.path)} {found.text}."))
+            if source.by_arrival and found.holds:
                 waiting = waiting or file.path
             continue
         if waiting and (found is not None or (state is not None and state.holes())):
@@ -229,21 +239,21 @@ def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -
             yield Alarm(source.name, path, f"{shown(path)} {what}.")
 
 
-def _look(source: Source, file: Found, state: FileState | None) -> Piece | str | None:
-    """The unread end of a file; None if there is nothing to read, a text if the file has changed unexpectedly."""
+def _look(source: Source, file: Found, state: FileState | None) -> Piece | Fault | None:
+    """The unread end of a file; None if there is nothing to read."""
     if not _is_text(file.path):
-        return "has a name that is not UTF-8: rename it"
+        return Fault("has a name that is not UTF-8: rename it")
     packed = _compressed(file.path)
     if state is None or (state.position == 0 and (file.size, file.mtime) != (state.size, state.mtime)):
         return _piece(source, file, 0)
     if (file.size, file.mtime) == (state.size, state.mtime):
         if state.damage:
-            return f"{_DAMAGED} ({state.damage.rstrip('.')}): repair it, or take it away"
-        return (
-            _piece(source, file, state.position) if state.unread(packed) and _finished(source, file) else None
-        )
-    if fault := _difference(source, file, state):
-        return fault
+            text = f"is still damaged ({state.damage.rstrip('.')}): repair it, or take it away"
+            return Fault(text, holds=True)
+        is_due = state.unread(packed) and _finished(source, file)
+        return _piece(source, file, state.position) if is_due else None
+    if text := _difference(source, file, state):
+        return Fault(text)
     if (file.size > state.size or state.rest) if packed else file.size > state.position:
         return _piece(source, file, state.position)
     state.mtime = file.mtime  # only touched: this session does not compare it again

@@ -60,6 +60,7 @@ class StoryEvent:
     note: str | None
     statement: str | None
     effects: tuple[StoryEffect, ...]
+    late: bool = False  # it arrived after an event that it comes before
     remarks: tuple[str, ...] = ()
     raw: Raw | None = None
 
@@ -251,11 +252,10 @@ def tell(
     # per event: late, delivered twice, or one of several that claim the same place
     late = _late(ordered)
     ties = _ties(ordered, before)
-    remarks = [tuple(text for text in (late[i], ties.get(i, "")) if text) for i in range(len(ordered))]
     ends = _ends([done[id(one.event)] for one in ordered], before)
     events = tuple(
-        _event(number, one, done[id(one.event)], remark, raw, ends)
-        for number, (one, remark) in enumerate(zip(ordered, remarks, strict=True), before + 1)
+        _event(before + 1 + i, one, done[id(one.event)], (late[i], ties.get(i, "")), raw, ends)
+        for i, one in enumerate(ordered)
     )
     return _relevant(events), table.row(key)
 
@@ -287,10 +287,11 @@ def _event(
     number: int,
     one: Happening,
     done: Sequence[Step],
-    remarks: tuple[str, ...],
+    remarks: tuple[str, str],
     raw: Mapping[tuple[Any, ...], Raw],
     ends: Mapping[tuple[int, Key], int],
 ) -> StoryEvent:
+    """One event; ``remarks`` are those on its lateness and on events of the same place, each empty if there is nothing."""
     record = one.record
     change = one.event.change if isinstance(one.event, Placed) else None
     moment = record.get("event_time")
@@ -311,7 +312,8 @@ def _event(
         note=record.get("note"),
         statement=record.get("statement"),
         effects=tuple(_effect(step, ends.get((number, step.key))) for step in done),
-        remarks=remarks,
+        late=bool(remarks[0]),
+        remarks=tuple(filter(None, remarks)),
         raw=raw.get(tuple(record.get(name) for name in PLACE)),
     )
 

@@ -130,7 +130,7 @@ def _event(event: StoryEvent, before: Image) -> list[str]:
 def _effect(effect: StoryEffect, event: StoryEvent) -> str:
     key = ", ".join(effect.key)
     undone = ""
-    if effect.superseded_by is not None and any(text.startswith("late") for text in event.remarks):
+    if effect.superseded_by is not None and event.late:
         undone = f"; superseded by event {effect.superseded_by}"
     return f"{effect.effect:<10} ({key}) {effect.why}{undone}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.gold.explain import Story, StoryEvent
+from ingest.gold.explain import Story, StoryEffect, StoryEvent
 from ingest.inspect.story import lines
 
 ROW = {"id": "7", "at": None}
@@ -46,16 +46,27 @@ def test_a_row_that_a_condition_leaves_out_is_no_fault() -> None:
     )
 
 
+PLAIN = StoryEvent(1, 1, "insert", "pay", None, None, None, None, None, None, None, {"id": "7", "at": None, "by": "x"},
+                   False, None, None, ())  # fmt: skip
+
+
+def test_what_supersedes_a_change_is_said_of_late_ones() -> None:
+    """Every change of a row is superseded in the end; of a late one it was so from the beginning."""
+    set_by = (StoryEffect(("7",), "set", "the newest image", None, 2),)
+    for late in (True, False):
+        text = "\n".join(lines(replace(story(), events=(replace(PLAIN, effects=set_by, late=late),))))
+        assert "(7) the newest image" in text
+        assert late == ("superseded by event 2" in text)
+
+
 def test_what_an_event_changes_is_marked() -> None:
     """In forty columns nobody finds the one that an update is about."""
-    plain = StoryEvent(1, 1, "insert", "pay", None, None, None, None, None, None, None, {"id": "7", "at": None, "by": "x"},
-                       False, None, None, ())  # fmt: skip
     events = (
-        plain,
-        replace(plain, number=2, op="update", after={"id": "7", "at": "soon", "by": "x"}),
-        replace(plain, number=3, op="update", after={"by": "y"}, partial=True),
-        replace(plain, number=4, op="delete", before={"id": "7"}, after=None),
-        replace(plain, number=5, after={"id": "7", "at": None, "by": "z"}),
+        PLAIN,
+        replace(PLAIN, number=2, op="update", after={"id": "7", "at": "soon", "by": "x"}),
+        replace(PLAIN, number=3, op="update", after={"by": "y"}, partial=True),
+        replace(PLAIN, number=4, op="delete", before={"id": "7"}, after=None),
+        replace(PLAIN, number=5, after={"id": "7", "at": None, "by": "z"}),
     )
     said = [line.strip() for line in lines(replace(story(), events=events)) if "changed" in line]
     assert ['changed    at: null -> "soon"', 'changed    by: "x" -> "y"'] == said

@@ -60,6 +60,7 @@ def test_late_changes_say_so() -> None:
     assert "it arrived in batch 5, but comes before what batch 3 brought" in first.remarks[0]
     assert 2 == first.effects[0].superseded_by
     assert () == second.remarks
+    assert (True, False) == (first.late, second.late)
 
 
 @pytest.mark.parametrize(("name", "word"), [("Ada", "duplicate"), ("Bea", "ambiguous")])
