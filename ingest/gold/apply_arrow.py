@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
@@ -25,7 +27,7 @@ from ingest.errors import IngestError, StoreError
 from ingest.gold import arrow_parts, planner, retyped, tables
 from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
-from ingest.gold.arrow_parts import Dealt
+from ingest.gold.arrow_parts import Dealt, Fragments
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged
@@ -59,8 +61,9 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
     found: dict[str, MirrorCommit] = {}
     opened: dict[str, _Target] = {}
     by_path = {one.plan.mirror.path: one for one in plans}
+    opens = partial(_open, lake, opened=_kept_fragments())
     with ThreadPoolExecutor(max(2, min(8, cores(lake.spark))), thread_name_prefix="arrow") as pool:
-        for path, target in zip(by_path, pool.map(lambda one: _open(lake, one), plans), strict=True):
+        for path, target in zip(by_path, pool.map(opens, plans), strict=True):
             if isinstance(target, str):
                 found[path] = MirrorCommit(target)
             else:
@@ -83,7 +86,20 @@ class _Target:
     schema: str = ""  # the JSON of its columns as they are with the batch; empty if they stay
 
 
-def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
+def _kept_fragments() -> Fragments:
+    """Opens files of ``changes`` for the mirrors of one batch, each once, whichever thread asks."""
+    lock, kept = Lock(), cache(arrow_parts.fragment)
+
+    def opened(file: str) -> ds.ParquetFileFragment:
+        with lock:
+            found = kept(file)
+            found.ensure_complete_metadata()
+            return found
+
+    return opened
+
+
+def _open(lake: Lake, fold: FoldPlan, opened: Fragments) -> _Target | str:
     """A mirror's files, or a text that says why Spark must fold it."""
     mirror, before, rule = fold.plan.mirror, fold.before, fold.plan.job.rule
     folder = lake.path(mirror.path)
@@ -102,7 +118,7 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
         return f"its {size} bytes hold too many rows to hold at once"
     try:
         kept = _kept(folder, before)
-        if why := _many_later(lake, [one for one in lanes if one.late_from]):
+        if why := _many_later(lake, [one for one in lanes if one.late_from], opened):
             return why
     except Exception as error:  # whatever one mirror meets, the others go on
         return f"{type(error).__name__}: {error}"
@@ -137,11 +153,11 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
     )
 
 
-def _many_later(lake: Lake, late: Sequence[LaneWork]) -> str:
+def _many_later(lake: Lake, late: Sequence[LaneWork], opened: Fragments) -> str:
     """Why the folded changes after the late ones cannot be looked through; empty if they can."""
     if not late or (lake.snapshot(CHANGES.name).size or 0) <= planner.SILVER_AT_MOST:
         return ""
-    rows = sum(one.rows for one in arrow_parts.pieces(changes_files(lake, late), late))
+    rows = sum(one.rows for one in arrow_parts.pieces(changes_files(lake, late), late, opened))
     return f"{rows} changes may be later than its late ones" if rows > planner.CHANGES_AT_MOST else ""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -19,6 +19,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from ingest.change import Op
 from ingest.errors import StoreError
@@ -68,12 +69,24 @@ class Dealt:
     cpu: int = 0  # milliseconds
 
 
-def pieces(files: Sequence[str], lanes: Sequence[LaneWork]) -> list[RowGroup]:
-    """The row groups that may hold changes of some lanes."""
+Fragments = Callable[[str], ds.ParquetFileFragment]
+
+
+def fragment(file: str) -> ds.ParquetFileFragment:
+    """A file of ``changes``."""
+    [found] = stores.at(file).dataset([file], format="parquet").get_fragments()
+    return found
+
+
+def pieces(
+    files: Sequence[str],
+    lanes: Sequence[LaneWork],
+    opened: Fragments = fragment,
+) -> list[RowGroup]:
+    """The row groups that may hold changes of some lanes; ``opened`` is `fragment`, or keeps what it returns."""
     found = []
     for file in files:
-        [whole] = stores.at(file).dataset([file], format="parquet").get_fragments()
-        for part in whole.split_by_row_group(wanted(lanes)):
+        for part in opened(file).split_by_row_group(wanted(lanes)):
             found += [RowGroup(file, group.id, group.num_rows) for group in part.row_groups]
     return found
 
@@ -106,8 +119,7 @@ def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int
 
 def _pages(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:
     for piece in some:
-        [whole] = stores.at(piece.file).dataset([piece.file], format="parquet").get_fragments()
-        pages = whole.subset(row_group_ids=[piece.group]).to_batches(
+        pages = fragment(piece.file).subset(row_group_ids=[piece.group]).to_batches(
             columns=list(columns_of(lanes)), filter=wanted(lanes), batch_size=READ_AT_ONCE, batch_readahead=1,
             fragment_readahead=1,
         )  # fmt: skip

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import overtaken
+from ingest.config.model import TableRule
+from ingest.gold import arrow_parts, overtaken, planner
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, NotPlain, Work
 from ingest.lake.schemas import CHANGES
+from tests.shops import Shops
 
 TABLE = TableId("yard", None, "depot")
 Row = tuple[int, str, str, str | None, str | None]  # batch, place, operation, before, after
@@ -88,3 +92,21 @@ def test_keys_that_do_not_fit_are_refused() -> None:
     """Spark keeps them as rejects."""
     with pytest.raises(NotPlain, match="int64"):
         _left((2, "2", "insert", None, _image("x")), (1, "5", "update", None, _image(1)))
+
+
+def test_the_footers_are_read_once_for_all_late_mirrors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a thousand late mirrors, each file of silver would be opened a thousand times."""
+    opened: list[str] = []
+    shops, fragment = Shops(tmp_path, TableRule("shop_*.*")), arrow_parts.fragment
+    for shop in (1, 2, 3, 4):
+        shops.say(shop, "INSERT", 1, "a", at=10).say(shop, "INSERT", 2, "b", at=30)
+    assert "done" == shops.run()[0]
+    monkeypatch.setattr(planner, "SILVER_AT_MOST", -1)
+    monkeypatch.setattr(arrow_parts, "fragment", lambda file: (opened.append(file), fragment(file))[1])
+    for shop in (1, 2, 3, 4):
+        shops.say(shop, "UPDATE", 1, "c", at=20).say(shop, "UPDATE", 2, "late", at=25)
+    assert "done" == shops.run()[0]
+    assert [{1: "c", 2: "b"}] * 4 == [shops.rows(f"mirrors/shop_{shop}/item") for shop in (1, 2, 3, 4)]
+    assert 2 == len(opened) == len(set(opened))
