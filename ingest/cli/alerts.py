@@ -67,22 +67,22 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
     return rows
 
 
-def send_samples(pipeline: Pipeline) -> bool:
-    """Send a test to each target; False if one of them did not take it, an `IngestError` if there are none."""
+def send_samples(pipeline: Pipeline) -> list[dict[str, str]]:
+    """Send a test to each target: what came of each, with an error if it did not take it.
+
+    Raises:
+        IngestError: there are no targets.
+    """
     if not pipeline.alerts:
         raise IngestError(
             f"{pipeline.file} has no `alerts:`; docs/pipeline-file.md shows how they are written."
         )
     sample = Cause("sample", ERROR, "This is a test: nothing is wrong.")
-    failed = False
+    found = []
     for target in pipeline.alerts:
-        try:
-            _send(target, pipeline, [Alert(FIRING, sample, dt.datetime.now(dt.UTC))])
-            output.line(f"sent to {_named(target)}")
-        except Exception as error:  # whatever a service, its network or its answer brings
-            failed = True
-            output.error(f"{_named(target)}: {_said(error, pipeline)}")
-    return not failed
+        why = _refused(target, pipeline, [Alert(FIRING, sample, dt.datetime.now(dt.UTC))])
+        found.append({"target": _named(target), "state": "refused" if why else "sent", "error": why})
+    return found
 
 
 # --- after a run ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def tell(lake: Lake, stopped: str = "") -> list[str]:
     for target in pipeline.alerts:
         if due := list(_due(target, found, kept, now)):
             if why := _refused(target, pipeline, due):
-                refused.append(why)
+                refused.append(f"no alert was sent to {_named(target)}: {why}")
             else:
                 _note(kept, _key(target), due, now)
     changed = [
@@ -173,7 +173,7 @@ def _refused(target: AlertTarget, pipeline: Pipeline, due: list[Alert]) -> str:
     try:
         _send(target, pipeline, due)
     except Exception as error:  # whatever a service, its network or its answer brings
-        return f"no alert was sent to {_named(target)}: {_said(error, pipeline)}"
+        return struck(f"{type(error).__name__}: {first_line(error)}", pipeline)[:LONGEST]
     return ""
 
 
@@ -231,10 +231,6 @@ def _key(target: AlertTarget) -> str:
 
 def _named(target: AlertTarget) -> str:
     return f"webhook of {urlsplit(target.webhook).hostname}" if target.webhook else ", ".join(target.email)
-
-
-def _said(error: Exception, pipeline: Pipeline) -> str:
-    return struck(f"{type(error).__name__}: {first_line(error)}", pipeline)[:LONGEST]
 
 
 def _send(target: AlertTarget, pipeline: Pipeline, alerts: list[Alert]) -> None:

@@ -32,7 +32,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The statement, as the lis
 def listing(
     file: PipelineFile,
     pending: Annotated[bool, typer.Option("--pending", help="Only what waits for a decision.")] = False,
-    limit: Annotated[int, typer.Option(help="At most so many statements, the newest.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many statements, the newest.")] = 0,
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:

@@ -112,7 +112,9 @@ def alerts(
     from ingest.config import load
 
     if test:
-        if not alerting.send_samples(load(file)):
+        sent = alerting.send_samples(load(file))
+        output.listing(sent, ("target", "state", "error"), output_as)
+        if any(one["error"] for one in sent):
             raise typer.Exit(1)
         return
     with looked_at(file, jars_dir) as lake:
@@ -128,7 +130,7 @@ def sql(
         int | None, typer.Option(min=1, help="Read each mirror as it was after this batch.")
     ] = None,
     output_as: Output = "table",
-    limit: Annotated[int, typer.Option(help="At most so many rows.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many rows.")] = 0,
     engine: Annotated[
         Literal["duckdb", "spark"], typer.Option(help="Whose SQL it is: Spark's takes longer to start.")
     ] = "duckdb",

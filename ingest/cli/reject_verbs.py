@@ -32,7 +32,7 @@ Which = Annotated[
 @group.command(LIST, hidden=True)
 def listing(
     file: PipelineFile,
-    limit: Annotated[int, typer.Option(help="At most so many rows.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many rows.")] = 0,
     every: Annotated[bool, typer.Option("--all", help="Those replayed or dismissed, too.")] = False,
     output_as: Output = "table",
     jars_dir: JarsDir = None,

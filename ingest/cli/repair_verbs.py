@@ -71,14 +71,15 @@ def backfill(
     jars_dir: JarsDir = None,
 ) -> None:
     """Decode the last batches again with today's parsers and options, show what changes, and fold the mirrors again."""
-    with locked(file, jars_dir, "backfill") as lake:
+    with locked(file, jars_dir, "backfill", deferred=accept) as lake:
         from ingest.lake import decoded_with
 
         if accept:
             decoded_with.refuse_mixed_masks(lake, lake.decoded())
-            names = [one.name for one in lake.pipeline.sources]
-            decoded_with.note(lake, names, max(0, lake.decoded() - last) + 1)
-            output.note(f"the last {last} batches stay as they were decoded")
+            names, first = [one.name for one in lake.pipeline.sources], max(0, lake.decoded() - last) + 1
+            decoded_with.note(lake, names, first)
+            said = f"the batches from {first} on stay as they were decoded"
+            output.answer(output_as, {"accepted_from_batch": first}, said)
             return
         rows = decode_again(lake, last, dry_run=dry_run)
     printed(rows, output_as)

@@ -225,10 +225,9 @@ class JobRunner:
                 self._add(ServiceJob(name, ("run", str(member.file))), self._runs)
 
     def _note(self, name: str, text: str) -> None:
+        words = ("run", str(self._fleet.members[name].file))
         with self._change:
-            words = ("run", str(self._fleet.members[name].file))
-            job = ServiceJob(name, words, state="failed", text=text, code=2, ended=time.time())
-            self._jobs[job.id] = job
+            self._add(ServiceJob(name, words, state="failed", text=text, code=2, ended=time.time()))
         self._due[name] = time.monotonic() + 60
 
     # --- comparisons with the sources ---
@@ -286,11 +285,10 @@ class JobRunner:
 
     def _compare(self, job: ServiceJob) -> None:
         """One comparison, as a timer would start it."""
-        with self._change:
-            self._add(job)
         said: deque[str] = deque(maxlen=SAID)
         try:
             with self._change:
+                self._add(job)
                 if self._stop.is_set():
                     self._over(job, 1, "error: it was stopped with the service")
                     return

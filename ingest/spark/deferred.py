@@ -44,11 +44,11 @@ def has_started(spark: SparkSession) -> bool:
     return not isinstance(spark, Deferred) or spark.started is not None
 
 
-def patience(spark: SparkSession, times: int = 8) -> int:
+def patience(spark: SparkSession) -> int:
     """How many times as much work as usual this process does itself: more as long as no session has started, because
     the start takes longer than the work.
     """
-    return 1 if has_started(spark) else times
+    return 1 if has_started(spark) else 8
 
 
 def start(spark: SparkSession) -> None:

@@ -360,7 +360,12 @@ def test_a_sample_is_sent_on_request(hook: Hook, tmp_path: Path, monkeypatch: py
     assert 2 == CliRunner().invoke(app, ["alerts", str(file), "--test"]).exit_code
     monkeypatch.setenv("HOOK", hook.url)
     file.write_text(text + "alerts: [{webhook: '${HOOK}'}]\n", "utf-8")
-    assert 0 == CliRunner().invoke(app, ["alerts", str(file), "--test"]).exit_code
+    done = CliRunner().invoke(app, ["alerts", str(file), "--test", "-o", "json"])
+    assert (0, [("sent", "")]) == (
+        done.exit_code,
+        [(one["state"], one["error"]) for one in json.loads(done.stdout)],
+    )
     assert [[(FIRING, "sample")]] == [said(body) for body in hook.bodies]
     hook.status = 404
-    assert 1 == CliRunner().invoke(app, ["alerts", str(file), "--test"]).exit_code
+    done = CliRunner().invoke(app, ["alerts", str(file), "--test"])
+    assert (1, True) == (done.exit_code, "webhook of 127.0.0.1" in done.stdout and "404" in done.stdout)

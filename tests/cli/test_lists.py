@@ -114,6 +114,15 @@ def test_rows_that_a_rebuild_found_are_one_line_each() -> None:
         assert len(said) < 200
 
 
+def test_batches_that_are_accepted_as_they_are_give_an_answer(tmp_path: Path) -> None:
+    """A script that reads the answer of each verb as JSON ended here."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"})])
+    words = ["backfill", str(made.file), "--last", "1", "--accept", "-o", "json"]
+    done = CliRunner().invoke(app, words)
+    assert (0, {"accepted_from_batch": 1}) == (done.exit_code, json.loads(done.stdout)), done.output
+
+
 def test_a_held_table_sends_to_its_file_and_a_reject_stays_said(tmp_path: Path) -> None:
     """`ingest run` again changes nothing for a table without a key; and a batch without rejects ends none of the old."""
     made = Written(tmp_path)
