@@ -245,6 +245,27 @@ MUTANTS = (
         "length",
         tests=("tests/values/test_remembered.py",),
     ),
+    Mutant(
+        "a batch that names several keys has the last one",
+        "ingest/gold/schema.py",
+        "mixed = eras.overlap(found) or",
+        "mixed = False and",
+        tests=("tests/gold/test_eras.py",),
+    ),
+    Mutant(
+        "a row without all columns is as usual",
+        "ingest/formats/canal.py",
+        "if image.keys() != plan.columns or",
+        "if",
+        tests=("tests/silver/test_lift.py",),
+    ),
+    Mutant(
+        "no change read as columns leaves its key",
+        "ingest/formats/canal.py",
+        "moved = before is not None and",
+        "moved = False and",
+        tests=("tests/silver/test_lift.py",),
+    ),
 )
 
 
