@@ -74,6 +74,7 @@ def matches(logical: str, text: str) -> bool:
     return kind is None or re.fullmatch(PATTERNS[kind], text, re.ASCII) is not None
 
 
+@lru_cache(maxsize=1024)  # asked for each value of some formats
 def decimal_parts(logical: str) -> tuple[int, int] | None:
     """Precision and scale of a ``decimal(p,s)``, else None."""
     found = _DECIMAL.fullmatch(logical)

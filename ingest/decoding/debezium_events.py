@@ -22,6 +22,7 @@ from ingest.decoding import json_values
 from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
 from ingest.values import MICROS, compacted, integer, micros_of, strict
+from ingest.values.remembered import remembered
 
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
@@ -70,11 +71,18 @@ def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
             known = cast("tuple[int, ...]", tuple(takewhile(lambda n: n is not None, map(read, written))))
             return known, "/".join(filter(None, written)) if known else None
     file, pos = source.get("file"), integer(source.get("pos"))
-    suffix = re.search(r"\.([0-9]{1,18})$", file or "", re.ASCII)
-    if suffix is None or pos is None:
+    number = _file_number(file or "")
+    if number is None or pos is None:
         return (), None
     row = integer(source.get("row")) or 0
-    return (int(suffix[1]), pos, row), f"{file}:{pos}:{row}"
+    return (number, pos, row), f"{file}:{pos}:{row}"
+
+
+@remembered(1024)
+def _file_number(file: str) -> int | None:
+    """The number at the end of a log file's name."""
+    suffix = re.search(r"\.([0-9]{1,18})$", file, re.ASCII)
+    return None if suffix is None else int(suffix[1])
 
 
 def _postgres(source: Image) -> tuple[tuple[int, ...], str | None]:
