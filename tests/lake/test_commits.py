@@ -89,6 +89,21 @@ def between(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
     monkeypatch.setattr(commits, "_put", slow)
 
 
+def test_files_are_joined_once_more_after_a_lost_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was joined for the commit that lost lacks the other's file; it stays unnamed until upkeep deletes it."""
+    monkeypatch.setattr(commits, "FILES_AT_MOST", 3)
+    place = layout(tmp_path)
+    for batch in (1, 2, 3):
+        append(place, batch)
+    between(monkeypatch, lambda: append(place, 7, "elsewhere"))
+    commits.append(place.folder, written(place, books(4)), "4", WRITER, 4, place)
+    assert [1, 2, 3, 4, 7] == batches(place)
+    assert 2 == len(delta.snapshot(place.folder).files)
+    assert 4 + 3 == len(list(Path(place.folder).glob("*.parquet")))
+
+
 def test_a_batch_is_never_committed_twice(tmp_path: Path) -> None:
     """The log's writer records identifiers and does not enforce them."""
     place = layout(tmp_path)
