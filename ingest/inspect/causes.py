@@ -62,6 +62,13 @@ class Cause:
         """The text without the subject."""
         return self.alone or f"{self.subject}: {self.text}"
 
+    def described(self) -> dict[str, str]:
+        """The problem as `status` lists it."""
+        return {
+            "cause": self.subject, "severity": self.severity, "text": self.text, "sentence": self.sentence,
+            "command": self.command,
+        }  # fmt: skip
+
 
 def causes(lake: Tables) -> dict[str, Cause]:
     """All present problems; the age of the newest change is as of now."""

@@ -160,23 +160,9 @@ def status(lake: Tables) -> dict[str, Any]:
     gone = dict(_departed(lake, {one.statement.id: one.statement for one in logged}.values()))
     rows = []
     for entry in entries:
-        lane = lanes.get(entry["table"], {})
-        newest = lane.get("newest")
-        rows.append(
-            {
-                "table": entry["table"],
-                "state": entry["state"],
-                "batch": entry["batch"],
-                "newest commit": _utc(newest),
-                **_lag(newest),
-                **_until(complete.get(entry["table"], Complete())),
-                "rows": entry["rows"],
-                "rejected": lane.get("rejected", 0),
-                "message": entry["message"] or gone.get(entry["table"], ""),
-                "seconds": entry["seconds"],
-                **{name: entry[name] for name in ("cpu_seconds", "rewritten_bytes", "bytes", "marked_files")},
-            }
-        )
+        name = entry["table"]
+        said = entry["message"] or gone.get(name, "")
+        rows.append(_row(entry | {"message": said}, lanes.get(name, {}), complete.get(name, Complete())))
     waiting = _open_rejects(lake)
     statements = len({one.statement.id for one in logged if one.pending})
     causes = list(of_state(lake, rows, waiting, statements))
@@ -197,20 +183,30 @@ def status(lake: Tables) -> dict[str, Any]:
         **_until(completeness.of_all(complete)),
         "tables": rows,
         "problems": problems,
-        "causes": [
-            {
-                "cause": one.subject,
-                "severity": one.severity,
-                "text": one.text,
-                "sentence": one.sentence,
-                "command": one.command,
-            }
-            for one in causes
-        ],
+        "causes": [one.described() for one in causes],
         "open_rejects": waiting,
         "pending_statements": statements,
         "last_run": _last_run(lake),
         "next": _next(lake, bad, failing, waiting, statements),
+    }
+
+
+def _row(entry: Mapping[str, Any], lane: Mapping[str, Any], complete: Complete) -> dict[str, Any]:
+    """A mirror's line, from its entry, what its source has sent, and how far it is complete."""
+    newest = lane.get("newest")
+    return {
+        "table": entry["table"],
+        "state": entry["state"],
+        "batch": entry["batch"],
+        "newest commit": _utc(newest),
+        **_lag(newest),
+        **_until(complete),
+        "rows": entry["rows"],
+        "rejected": lane.get("rejected", 0),
+        **{
+            name: entry[name]
+            for name in ("message", "seconds", "cpu_seconds", "rewritten_bytes", "bytes", "marked_files")
+        },
     }
 
 
