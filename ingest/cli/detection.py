@@ -96,7 +96,7 @@ def _evidence(message: bytes) -> dict[str, str]:
 def _marks(name: str, seen: list[dict[str, str]]) -> tuple[int, int]:
     """How many messages carry a mark of the format alone, and how many one that its sisters may carry."""
     marks = [one[name] for one in seen if name in one]
-    shared = sum(text.startswith(formats.PERHAPS) for text in marks)
+    shared = sum(isinstance(one, formats.SharedEvidence) for one in marks)
     return len(marks) - shared, shared
 
 
@@ -111,9 +111,8 @@ def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
     others = [_reading(other, message) for other in evidence]
     if not others or reading in others:
         return True
-    perhaps = all(text.startswith(formats.PERHAPS) for text in evidence.values())
     return (
-        perhaps
+        all(isinstance(one, formats.SharedEvidence) for one in evidence.values())
         and all(one.before is None and one.after is None for one in reading)
         and _done(reading) in (_done(other or []) for other in others)
     )

@@ -7,8 +7,8 @@ A format module (``dts_canal`` for the format ``dts-canal``) holds
   `ingest.errors.Undecodable` for a message that it cannot read, and nothing else;
 - ``parse_many(values, hints)``, if it can be read faster so: the changes of the first messages as columns, up to one
   that is not as usual (`ingest.change.ChangeColumns`).  It gives what ``parse`` gives, and raises nothing;
-- ``recognise(sample)``: the evidence that one message is of this format, or None.  Evidence that sister
-  dialects may show as well begins with `PERHAPS`.
+- ``recognise(sample)``: the evidence that one message is of this format, or None; `SharedEvidence` if sister dialects
+  may show it as well.
 
 Adding a format is adding its module here; nothing else under ``ingest`` names it.
 """
@@ -25,8 +25,11 @@ from typing import Protocol, cast
 from ingest.change import Change, Hints, Message
 from ingest.errors import ConfigError
 
-PERHAPS = "perhaps "
-"""How evidence begins that is not this format's alone: one mark of a sister outweighs any number of it."""
+
+class SharedEvidence(str):
+    """Evidence that is not this format's alone: one mark of a sister outweighs any number of it."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from ingest.decoding.flat_messages import CanalPosition, Found, Rows
 from ingest.decoding.rows import drop_unchanged, emptied
 from ingest.errors import Undecodable
 from ingest.fold import may_change_key
-from ingest.formats import PERHAPS, About
+from ingest.formats import About, SharedEvidence
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -89,7 +89,7 @@ def recognise(sample: bytes) -> str | None:
         return None
     if seen.epochs or seen.int_lists or seen.type in ("DDL", "INIT", "INIT_DDL"):
         return None
-    return f"{PERHAPS}Canal message with a batch id: no other dialect's marks"
+    return SharedEvidence("perhaps Canal message with a batch id: no other dialect's marks")
 
 
 # --- one message --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from functools import partial
 from ingest.decoding.converters import bytes_in, instant, zoneless
 from ingest.decoding.flat_frames import CanalDialect, mysql_names
 from ingest.decoding.flat_messages import glimpse, id_decides
-from ingest.formats import PERHAPS, About
+from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
 
 ABOUT = About(
@@ -56,7 +56,7 @@ def recognise(sample: bytes) -> str | None:
     if seen is None or not seen.id or seen.tidb or seen.epochs or seen.int_lists:
         return None
     if seen.type in ("DDL", "INIT"):
-        return f"{PERHAPS}Canal message with an id and the type {seen.type}"
+        return SharedEvidence(f"perhaps Canal message with an id and the type {seen.type}")
     if seen.base_names and not seen.old_is_full and not seen.upper_case:
-        return f"{PERHAPS}Canal message with an id and type names without length"
+        return SharedEvidence("perhaps Canal message with an id and type names without length")
     return None

@@ -35,7 +35,7 @@ def test_the_vendors_own_messages_are_told_right_or_as_a_tie(name):
 
 def test_one_mark_of_a_sister_outweighs_what_both_share():
     """Many messages without a mark would win against the few that have one."""
-    shared = {"dialect": formats.PERHAPS + "of the family"}
+    shared = {"dialect": formats.SharedEvidence("of the family")}
     seen = [shared, shared, shared, {"sister": "its own mark"}]
     assert (0, 3) == detection._marks("dialect", seen)
     assert (1, 0) == detection._marks("sister", seen)
