@@ -18,12 +18,12 @@ from ingest.cli.output import visible
 from ingest.config import is_stored
 from ingest.inspect import status
 from ingest.lake import histories, mirrors
+from ingest.lake.delta import type_of_log
 from ingest.lake.duck import name as double
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded, literal, quoted
 from ingest.lake.tables import Tables
 
-_SQL = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}  # by names in Delta's log
 _MOST = 100  # characters of a name; catalogs that sit on a database allow 128
 
 
@@ -72,7 +72,7 @@ def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered
         fields.append(
             RegisteredColumn(
                 name,
-                _SQL.get(str(kind), str(kind).upper()),
+                type_of_log(kind),
                 *source,
                 histories.MEANINGS.get(source[0]) or state.comments.get(name, ""),
             )

@@ -30,12 +30,12 @@ from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
 from ingest.gold.arrow_parts import Dealt, Fragments
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.misfits import COUNTED
-from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged
+from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, refolds
 from ingest.gold.results import MirrorCommit
 from ingest.lake import commits, delta, stores
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
-from ingest.lake.delta import Snapshot
+from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES, CPU
@@ -174,7 +174,7 @@ def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
 
 def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
     """The columns that get another type, with theirs, or with none if their values are not kept."""
-    there = {name: unlogged(kind) for name, kind in before.types.items()}
+    there = {name: type_of_log(kind) for name, kind in before.types.items()}
     changed = ((one, there.get(one.column, one.delta)) for one in mirror.columns)
     return tuple(
         (one.column, old if types.widens(old, one.delta) else "") for one, old in changed if old != one.delta
@@ -236,7 +236,7 @@ def _field(one: Column) -> dict[str, Any]:
     comment = tables.comment_of(one)
     return {
         "name": one.column,
-        "type": logged(one.delta),
+        "type": type_in_log(one.delta),
         "nullable": True,
         "metadata": {"comment": comment} if comment else {},
     }

@@ -18,7 +18,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, subject_of
 from ingest.gold.work import Books, lanes_of, pending_lane, whole_lane
 from ingest.lake import commits, condensed
-from ingest.lake.delta import Snapshot
+from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import stamps_of
@@ -40,10 +40,6 @@ HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late one
 KEYLESS_AT_MOST = 100_000
 SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are searched for them
 _KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
-_LOGGED = {
-    "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "TIMESTAMP_NTZ": "timestamp_ntz"
-}  # fmt: skip
-_DELTA = {name: delta for delta, name in _LOGGED.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +175,7 @@ def takes_vectors(fold: FoldPlan) -> bool:
     """True if some rows of a mirror's files can be deleted while the others stay as they are."""
     before, mirror = fold.before, fold.plan.mirror
     enabled = (before.meta.get("configuration") or {}).get("delta.enableDeletionVectors") == "true"
-    columns = {one.column: logged(one.delta) for one in mirror.columns}
+    columns = {one.column: type_in_log(one.delta) for one in mirror.columns}
     stays = all(columns.get(name) == kind for name, kind in before.types.items())
     cleared = any(one.truncates or steps.incarnations for one, steps in fold.work)
     return enabled and stays and bool(mirror.keys) and not fold.again and not cleared
@@ -257,23 +253,13 @@ def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stat
     without a key none is dropped, because its values may be those of a renamed one.
     """
     stays = {
-        one.name: one.column not in there or types.widens(unlogged(there[one.column]), one.delta)
+        one.name: one.column not in there or types.widens(type_of_log(there[one.column]), one.delta)
         for one in mirror.columns
     }
     if stated and not rule.shard_column and (mirror.keys or rule.no_key == "full_row"):
         return all(stays[key] for key in mirror.keys)
     goes = not {one.column for one in mirror.columns} >= there.keys()
     return bool(mirror.keys or not goes) and all(stays.values())
-
-
-def logged(delta: str) -> str:
-    """A Delta type in the form of a table's log."""
-    return _LOGGED.get(delta, delta.lower())
-
-
-def unlogged(kind: object) -> str:
-    """The Delta type of a column of a table's log."""
-    return _DELTA.get(str(kind), str(kind).upper())
 
 
 def goes_on(work: Work) -> bool:

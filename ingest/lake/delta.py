@@ -31,6 +31,20 @@ _READABLE = frozenset(
 )
 
 
+_IN_LOG = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
+_OF_LOG = {name: delta for delta, name in _IN_LOG.items()}
+
+
+def type_in_log(delta: str) -> str:
+    """A Delta type in the form of a table's log."""
+    return _IN_LOG.get(delta, delta.lower())
+
+
+def type_of_log(kind: object) -> str:
+    """The Delta type of a column of a table's log."""
+    return _OF_LOG.get(str(kind), str(kind).upper())
+
+
 class UnreadableError(IngestError):
     """The log, or the table, uses something that is not supported here: Spark must read it."""
 

@@ -11,6 +11,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, matches
 from ingest.fold import SchemaStep
 from ingest.lake import faults, mirrors, targets
+from ingest.lake.delta import type_of_log
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for, target
 from ingest.lake.names import mirror_path
@@ -169,8 +170,7 @@ def survey(
             continue
         generation = subject.mirror.generation if subject.mirror else 0
         subject.exists, subject.size = state.exists, state.size or 0
-        kinds = {name: str(kind) for name, kind in state.types.items()}
-        subject.types = {name: _TYPES.get(kind, kind.upper()) for name, kind in kinds.items()}
+        subject.types = {name: type_of_log(kind) for name, kind in state.types.items()}
         subject.applied = state.transactions.get(lake.writer(GOLD, subject.path, generation), -1)
     return made
 
@@ -194,7 +194,3 @@ _COUNTS = (
     *(name for name in SUMS if name not in _BOOKED),
     *"erased_ever truncates_ever changes_ever key_changes_ever inherits_ever places new_places".split(),
 )
-
-
-# by their names in the log
-_TYPES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
