@@ -17,7 +17,7 @@ the table's policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -217,6 +217,9 @@ class Shown:
     comments: dict[str, str] = field(default_factory=dict)
     # names that were dropped and reused since: other columns now
     again: set[str] = field(default_factory=set)
+    # per new statement, the names that it gives to other columns than rows before it may show: by name, the column
+    # whose values come under it, empty for a new one
+    reused: list[dict[str, str]] = field(default_factory=list)
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
@@ -294,8 +297,11 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
         since: the last batch that the mirror has folded.
     """
     found = Shown()
-    drops, left = subject.policy == "evolve", set[str]()
+    drops, left, vacant = subject.policy == "evolve", set[str](), set[str]()
     for statement, effects in rings(applied(statements, subject)):
+        if statement.batch > since and (taken := _taken(effects, vacant)):
+            found.reused.append(taken)
+        vacant = _vacant(found, effects, vacant)
         if len(effects) > 1:
             _exchange(found, effects, subject)
             found.again |= {str(one.to) for one in effects if drops and statement.batch > since}
@@ -326,6 +332,35 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
             found.columns.pop(name, None)
             found.gone[name] = statement.order
     return found
+
+
+def _taken(effects: Sequence[Effect], vacant: Collection[str]) -> dict[str, str]:
+    """The names that columns take from others, with the columns whose values come under them."""
+    if len(effects) > 1:
+        return {str(one.to): one.column or "" for one in effects}
+    (one,) = effects
+    if one.action == "rename_column" and one.to in vacant:
+        return {str(one.to): one.column or ""}
+    name = one.column or ""
+    return {name: ""} if one.action == "add_column" and name in vacant else {}
+
+
+def _vacant(found: Shown, effects: Sequence[Effect], before: set[str]) -> set[str]:
+    """The names that columns have had and no column has after a statement."""
+    if len(effects) > 1:
+        return before
+    (one,) = effects
+    names = {one.column or ""}
+    match one.action:
+        case "create_table":
+            return (before | found.columns.keys()) - {column.name for column in one.columns}
+        case "drop_column":
+            return before | names
+        case "rename_column":
+            return (before | names) - {str(one.to)}
+        case "add_column":
+            return before - names
+    return before
 
 
 def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:

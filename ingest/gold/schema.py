@@ -246,7 +246,9 @@ def _decided(
     rule = job.rule
     seen: dict[str, str] = {}
     for name in job.lines:
-        mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
+        rows = job.columns_of(name)
+        mine = _with_declared(rows, declared[name].columns, mirror)
+        mine = _with_reused(mine, rows, declared[name], mirror)
         seen = merged_columns(seen, mine)
     _refuse_lost_key(job, keys)
     without = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
@@ -408,6 +410,24 @@ def _with_declared(
             found[name] = logical
         else:
             found.setdefault(name, "unknown")
+    return found
+
+
+def _with_reused(
+    found: dict[str, str], rows: Mapping[str, str], declared: Shown, mirror: Mirror | None
+) -> dict[str, str]:
+    """Columns that can hold the values that statements put under a name which rows show for another column.
+
+    Rows after the statement show the type, too, but there may be none. What a statement declares counts only for new
+    columns of text: a connector may send other types otherwise, as in `_with_declared`.
+    """
+    known = {one.name: one.type for one in mirror.sent} if mirror else {}
+    for taken in declared.reused:
+        before = {**known, **found}
+        for name, old in taken.items():
+            logical = before.get(old, "unknown") if old else declared.columns.get(name, "unknown")
+            if rows.get(name, "unknown") != "unknown" and (old or types.delta(logical) == "STRING"):
+                found = found | {name: types.common(before[name], logical)}
     return found
 
 

@@ -128,3 +128,60 @@ def test_a_column_modified_in_another_letter_case_keeps_its_values(tmp_path: Pat
     found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id")
     new = {name for name in found[0] if name.startswith("N_")}
     assert [(1, 7), (2, 9), (3, 50)] == [(row["id"], *(row[name] for name in new)) for row in found]
+
+
+@pytest.mark.parametrize("cut", [(), (2,), (2, 3), (2, 4)])
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v"], ["text", None]),
+        (["ALTER TABLE depot DROP COLUMN n", "ALTER TABLE depot RENAME COLUMN v TO n"], ["text", None]),
+        (["ALTER TABLE depot DROP COLUMN n", "ALTER TABLE depot CHANGE v n VARCHAR(9)"], ["text", None]),
+        (["ALTER TABLE depot DROP COLUMN n, ADD COLUMN n VARCHAR(9) DEFAULT 'x'"], ["x", "x"]),
+    ],
+)
+def test_a_name_that_another_column_takes_holds_its_values_without_rows_of_it(
+    tmp_path: Path, statements: list[str], expected: list[str | None], policy: Any, cut: tuple[int, ...]
+) -> None:
+    """Rows showed a number under this name, so its column became one, and texts that came under it were lost."""
+    rule = TableRule("yard.*", on_schema_change=policy)
+    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), rule)  # type: ignore[arg-type]
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    texts = {"id": "int", "v": "varchar", "n": "int"}
+    created = "CREATE TABLE depot (id INT PRIMARY KEY, v VARCHAR(9), n INT)"
+    first, second = ({"id": str(at), "v": v, "n": "7"} for at, v in enumerate(["text", None]))
+    said: list[dict[str, Any]] = [
+        {"isDdl": True, "sql": created, "type": "DDL"},
+        {**row, "data": [first], "mysqlType": texts},
+        {**row, "data": [second], "mysqlType": texts},
+        *({"isDdl": True, "sql": one, "type": "DDL"} for one in statements),
+    ]
+    for at, one in enumerate(said):
+        if at in cut:
+            assert ("done", "") == depot.run()
+        depot.say(**one)
+    assert ("done", "") == depot.run(checked=True)
+    assert "" == depot.why_spark
+    lake = depot.lake()
+    found = lake.ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m ORDER BY id")
+    assert expected == [one["n"] for one in found]
+    assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
+
+
+@pytest.mark.parametrize("second", ["decimal(10,2)", "bigint"])
+def test_a_name_that_a_column_of_a_table_created_again_takes_holds_its_values(
+    tmp_path: Path, second: str
+) -> None:
+    """Rows of the table that was dropped showed another type under the name."""
+    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n SMALLINT)")
+    depot.say(**row, data=[{"id": "1", "n": "7"}], mysqlType={"id": "int", "n": "smallint"})
+    depot.ddl("DROP TABLE depot").ddl(f"CREATE TABLE depot (id INT PRIMARY KEY, v {second})")
+    depot.say(**row, data=[{"id": "1", "v": "1234567"}], mysqlType={"id": "int", "v": second})
+    depot.ddl("ALTER TABLE depot RENAME COLUMN v TO n")
+    assert ("done", "") == depot.run(checked=True)
+    assert "" == depot.why_spark
+    found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m")
+    assert [{"n": 1234567}] == found
