@@ -217,9 +217,9 @@ class Shown:
     comments: dict[str, str] = field(default_factory=dict)
     # names that were dropped and reused since: other columns now
     again: set[str] = field(default_factory=set)
-    # per new statement, the names that it gives to other columns than rows before it may show: by name, the column
-    # whose values come under it, empty for a new one
-    reused: list[dict[str, str]] = field(default_factory=list)
+    # per new statement its order key, and the names that it gives to other columns than rows before it may show: by name,
+    # the column whose values come under it, empty for a new one
+    reused: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
@@ -300,7 +300,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
     drops, left, vacant = subject.policy == "evolve", set[str](), set[str]()
     for statement, effects in rings(applied(statements, subject)):
         if statement.batch > since and (taken := _taken(effects, vacant)):
-            found.reused.append(taken)
+            found.reused.append((statement.order, taken))
         vacant = _vacant(found, effects, vacant)
         if len(effects) > 1:
             _exchange(found, effects, subject)

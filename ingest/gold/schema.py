@@ -248,7 +248,7 @@ def _decided(
     for name in job.lines:
         rows = job.columns_of(name)
         mine = _with_declared(rows, declared[name].columns, mirror)
-        mine = _with_reused(mine, rows, declared[name], mirror)
+        mine = _with_reused(mine, job.lines[name], declared[name], mirror)
         seen = merged_columns(seen, mine)
     _refuse_lost_key(job, keys)
     without = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
@@ -414,7 +414,7 @@ def _with_declared(
 
 
 def _with_reused(
-    found: dict[str, str], rows: Mapping[str, str], declared: Shown, mirror: Mirror | None
+    found: dict[str, str], lines: Iterable[Line], declared: Shown, mirror: Mirror | None
 ) -> dict[str, str]:
     """Columns that can hold the values that statements put under a name which rows show for another column.
 
@@ -422,12 +422,18 @@ def _with_reused(
     columns of text: a connector may send other types otherwise, as in `_with_declared`.
     """
     known = {one.name: one.type for one in mirror.sent} if mirror else {}
-    for taken in declared.reused:
+    lows = [one.order_low or "" for one in lines if one.columns]
+    first = "" if known else min(lows, default="")
+    typed = {name for one in lines for name, logical in one.columns.items() if logical != "unknown"}
+    for order, taken in declared.reused:
         before = {**known, **found}
         for name, old in taken.items():
             logical = before.get(old, "unknown") if old else declared.columns.get(name, "unknown")
-            if rows.get(name, "unknown") != "unknown" and (old or types.delta(logical) == "STRING"):
-                found = found | {name: types.common(before[name], logical)}
+            text = types.delta(logical) == "STRING"
+            if order <= first or name not in typed or logical == "unknown" or not (old or text):
+                continue
+            if types.delta(before[name]) != "STRING":  # which holds any value
+                found = found | {name: "string" if text else types.common(before[name], logical)}
     return found
 
 

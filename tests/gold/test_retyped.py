@@ -185,3 +185,44 @@ def test_a_name_that_a_column_of_a_table_created_again_takes_holds_its_values(
     assert "" == depot.why_spark
     found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m")
     assert [{"n": 1234567}] == found
+
+
+@pytest.mark.parametrize("cut", ["after", "before"])
+def test_a_number_without_its_digits_keeps_its_fraction_under_the_name_of_a_whole_number(
+    tmp_path: Path, cut: str
+) -> None:
+    """DECIMAL without its digits agrees with whole numbers, but they do not hold its values."""
+    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    swap = "ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v"
+    if cut != "before":
+        depot.say(
+            **row,
+            data=[{"id": "1", "v": "2.25", "n": "7"}],
+            mysqlType={"id": "int", "v": "decimal", "n": "int"},
+        )
+    depot.ddl(swap)
+    if cut != "after":
+        depot.say(
+            **row,
+            data=[{"id": "2", "v": "8", "n": "3.5"}],
+            mysqlType={"id": "int", "v": "int", "n": "decimal"},
+        )
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    found = lake.ask_mirror(
+        "mirrors/yard/depot", "SELECT CAST(n AS VARCHAR) AS n FROM {mirror} AS m ORDER BY id"
+    )
+    assert ["2.25" if cut == "after" else "3.5"] == [one["n"] for one in found]
+    assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
+
+
+def test_names_exchanged_before_the_first_row_widen_nothing(tmp_path: Path) -> None:
+    """Each name has one type in all rows."""
+    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot.ddl("ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v")
+    members = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    texts = {"id": "int", "v": "varchar", "n": "int"}
+    depot.say(**members, data=[{"id": "1", "v": "text", "n": "7"}], mysqlType=texts)
+    assert ("done", "") == depot.run(checked=True)
+    assert [{"n": 7}] == depot.lake().ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m")
