@@ -20,6 +20,7 @@ from ingest.bronze.positions import Positions
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SetupError, StoppedError, counted
 from ingest.gold import complete_until, feeds, rebuild
+from ingest.gold.batch import Left
 from ingest.gold.completed import Progress, progress
 from ingest.gold.misfits import COUNTED
 from ingest.gold.results import Folded
@@ -96,9 +97,8 @@ def run(
         SetupError: the lake cannot be written.
     """
     warm = warm if warm is not None else Warm()
-    lake = Lake(spark, pipeline, kept=warm.kept)
+    lake = Lake(spark, pipeline, kept=warm.kept, select=select, stop=stop)
     result = Result(pipeline.name, lake.run, str(pipeline.file))
-    lake.select, lake.stop = select, stop
     pace(spark, 0)  # reads to find out what there is to do
     emitter = Emitter(lake)
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
@@ -243,7 +243,6 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         warm.decisions = version
         warm.decided = None  # a rebuild by another process gives a mirror its next generation
         warm.resting = {}
-    lake.paused = pauses.paused(lake)
     if last <= now.complete and not lake.select and now.lagging <= warm.resting.keys():
         return list(warm.resting.values())
     with paced(lake.spark, 0, lake.snapshot(BOOKS.name).size or 0):
@@ -252,17 +251,18 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         warm.tables, warm.resting = len(books.lanes), {}
     if warm.decided is None:
         warm.decided = _decided(lake, last)
-    found = []
+    found, paused = [], pauses.paused(lake)
+    asleep = {path: one for path, one in warm.resting.items() if one.waits and not lake.select}
     for view, lagging in targets.shared(lake, now.lagging | warm.resting.keys()):
-        asleep = {path: one for path, one in warm.resting.items() if one.waits and not lake.select}
+        mine = {path: one for path, one in asleep.items() if path in lagging}
+        left = Left(now.lagging & lagging, mine, paused)
         found += apply(
             view,
             books,
             warm.decided,
             lambda mirror, step: tell(f"gold {mirror}", step),
+            left=left,
             again=rebuild.again,
-            lagging=now.lagging & lagging,
-            asleep={path: one for path, one in asleep.items() if path in lagging},
         )
     _follow(lake, warm.decided, found, tell)
     if not lake.select:

@@ -6,7 +6,7 @@ A mirror that is paused, held or damaged has its result already here; the others
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from ingest.config import matches
@@ -22,6 +22,26 @@ from ingest.lake import faults, mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What earlier batches and the operator have left: mirrors by path, and how far the others are.
+
+    Args:
+        lagging: mirrors that have not folded all batches that the books sum up.
+        asleep: those that wait for a decision, each with its last result.
+        paused: those that are left as they are.
+        settled: the last batch that all existing mirrors have folded, so that it is not looked at again.
+    """
+
+    lagging: Collection[str] = ()
+    asleep: Mapping[str, Folded] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+    settled: int = 0
+
+
+NOTHING_LEFT = Left()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +83,20 @@ class Batch:
                     yield Decision(FOLDED, path, value, one.batch, "folded")
 
 
-def plan_batch(
-    lake: Lake,
-    books: Books,
-    decided: Mapping[str, Mirror],
-    *,
-    lagging: Collection[str],
-    asleep: Mapping[str, Folded],
-    settled: int,
-) -> Batch:
+def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], left: Left) -> Batch:
     """Plan every mirror that has new batches, and those that lag; the arguments are those of `ingest.gold.stage.apply`."""
-    resting = lake.paused | asleep.keys()
-    books = caught_up(lake, books, decided, lagging, resting)
+    resting = left.paused | left.asleep.keys()
+    books = caught_up(lake, books, decided, left.lagging, resting)
     ledger = ledgers.of_batch(lake, books, jobs(lake.pipeline, books), decided)
     books = stated(lake.pipeline, books, ledger.statements)
     chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
     names = {job.path: str(job.table) for job in chosen} | {
-        path: one.name for path, one in decided.items() if path in lagging and not lake.select
+        path: one.name for path, one in decided.items() if path in left.lagging and not lake.select
     }
     awake = [job for job in chosen if job.path not in resting]
-    made = [_planned(lake, books, ledger, job, decided.get(job.path), settled) for job in awake]
+    made = [_planned(lake, books, ledger, job, decided.get(job.path), left.settled) for job in awake]
     paused = [
-        Folded(names[path], path, "paused", message=pauses.PAUSED) for path in lake.paused & names.keys()
+        Folded(names[path], path, "paused", message=pauses.PAUSED) for path in left.paused & names.keys()
     ]
     return Batch(
         books,
@@ -92,7 +104,7 @@ def plan_batch(
         [one for one in made if isinstance(one, Plan)],
         [
             *paused,
-            *(one for path, one in asleep.items() if path not in lake.paused),
+            *(one for path, one in left.asleep.items() if path not in left.paused),
             *(one for one in made if isinstance(one, Folded)),
         ],
     )

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from ingest.config import TableRule
 from ingest.errors import IngestError
 from ingest.gold import tables
+from ingest.gold.batch import Left
 from ingest.gold.completed import STAGE
 from ingest.gold.results import Folded
 from ingest.gold.stage import apply
@@ -107,11 +108,9 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     result = Rebuilt(mirror.name, "failed", applied)
     with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
         decided = {mirror.path: mirror}
-        shadow.paused = _paths(lake, books) - {mirror.path}
+        left = Left(paused=_paths(lake, books) - {mirror.path}, settled=applied)
         upto = replace(books, last=applied, lines=[line for line in books.lines if line.batch <= applied])
-        folded = [
-            one for one in apply(shadow, upto, decided, tell, settled=applied) if one.path == mirror.path
-        ]
+        folded = [one for one in apply(shadow, upto, decided, tell, left=left) if one.path == mirror.path]
         if [one.state for one in folded] != ["done"]:
             result.state, result.message = _why(folded)
             return result
@@ -145,8 +144,8 @@ def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mi
     books = open_books(lake, 0, last)
     with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
         decided = {mirror.path: mirror}
-        shadow.paused = _paths(lake, books) - {mirror.path}
-        found = [one for one in apply(shadow, books, decided, tell, settled=last) if one.path == mirror.path]
+        left = Left(paused=_paths(lake, books) - {mirror.path}, settled=last)
+        found = [one for one in apply(shadow, books, decided, tell, left=left) if one.path == mirror.path]
         if [one.state for one in found] != ["done"]:
             state, message = _why(found)
             return Folded(mirror.name, mirror.path, state, message=message), mirror

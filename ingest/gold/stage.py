@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from ingest.errors import HeldError, StoreError, counted
 from ingest.gold import apply_spark, collision, keyless, misfits
-from ingest.gold.batch import Batch, plan_batch
+from ingest.gold.batch import NOTHING_LEFT, Batch, Left, plan_batch
 from ingest.gold.planner import FoldPlan, fold_plan
 from ingest.gold.results import Folded, MirrorCommit
 from ingest.gold.schema import RETYPED, Plan, is_recomputed, recomputed
@@ -39,9 +38,7 @@ def apply(
     decided: dict[str, Mirror],
     tell: Tell = lambda _mirror, _step: None,
     *,
-    lagging: Collection[str] = (),
-    asleep: Mapping[str, Folded] = MappingProxyType({}),
-    settled: int = 0,
+    left: Left = NOTHING_LEFT,
     again: Again | None = None,
 ) -> list[Folded]:
     """Fold every mirror that has new batches, and those that lag: plan all of them, record the plan, execute it.
@@ -51,12 +48,10 @@ def apply(
         books: the work list.
         decided: each mirror's schema as last decided; new decisions are added.
         tell: called with the mirror and the step that it begins.
-        settled: the last batch that all existing mirrors have folded, so that it is not looked at again.
-        lagging: paths of mirrors that have not folded all batches that the books sum up.
-        asleep: those of them that wait for a decision, each with its last result.
+        left: the mirrors that lag, wait for a decision or are paused.
         again: folds a mirror again after its key has changed; without it such a mirror is held.
     """
-    batch = plan_batch(lake, books, decided, lagging=lagging, asleep=asleep, settled=settled)
+    batch = plan_batch(lake, books, decided, left)
     decisions.append(lake, list(batch.records(decided)))
     decided |= batch.renewed(decided)
     done = _Stage(lake, batch, decided, tell, again).fold(batch.plans)

@@ -45,7 +45,6 @@ class Lake(Tables):
     pipeline: Pipeline
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     select: str = ""  # a pattern: only mirrors that fit it are folded
-    paused: frozenset[str] = frozenset()  # paths of mirrors that the operator has paused
     stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
     shadow: str = ""  # the folder that a rebuild writes to, before its tables are compared and published
     shadowed: tuple[str, ...] = ()  # the tables in that folder: their names, or prefixes of names

@@ -10,8 +10,10 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
 from ingest.gold.work import Books, History, incomplete
+from ingest.lake import decisions, mirrors, pauses
 from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.mirrors import Column, Mirror
+from tests.shops import Shops
 
 
 def test_a_damaged_log_does_not_keep_the_other_mirrors_from_their_batches() -> None:
@@ -33,3 +35,18 @@ def test_a_damaged_log_does_not_keep_the_other_mirrors_from_their_batches() -> N
         pipeline=pipeline, snapshot=snapshot, writer=lambda *parts: "/".join(map(str, ("yard", *parts)))
     )
     assert {"mirrors/yard/depot": 2} == incomplete(lake, books, known, known.keys(), ())
+
+
+def test_a_paused_mirror_waits_and_catches_up(tmp_path: Path) -> None:
+    """What came meanwhile is folded by the first run after the pause, and nothing of it before."""
+    mine = Shops(tmp_path, TableRule(match="shop_1.item"))
+    assert ("done", "") == mine.say(1, "INSERT", 1, "a").run()
+    [mirror] = mirrors.known(mine.lake).values()
+    pauses.decide(mine.lake, mirror, decisions.PAUSE, "")
+    for key in (2, 3):
+        assert ("paused", pauses.PAUSED) == mine.say(1, "INSERT", key, "b").run()
+    assert ("paused", pauses.PAUSED) == mine.run(), "without anything new"
+    assert {1: "a"} == mine.rows(mirror.path)
+    pauses.decide(mine.lake, mirror, decisions.RESUME, "")
+    assert ("done", "") == mine.run()
+    assert {1: "a", 2: "b", 3: "b"} == mine.rows(mirror.path)
