@@ -43,6 +43,8 @@ FILES = 16  # with this many a mirror is written whole, so that appended files s
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
 ROWS_AT_MOST = 512 << 20  # bytes that a mirror's rows take in memory, whatever their files take
 SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and rows of a sample
+LARGE = 64 << 10  # bytes of a column's usual value: a dictionary of such values would be a copy of them
+GROUP_BYTES = 128 << 20  # of a row group in memory, which is held until it is written
 READ = 16 << 10  # rows that are read at once of a large mirror's file
 _COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
 _PARQUET = ds.ParquetFileFormat(
@@ -202,15 +204,17 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
     ids = zip(*(groups[name].to_pylist() for name in names), strict=True)
     places = {one: rows.values for one, rows in zip(ids, groups["%row_list"], strict=True)}
     for lane in lanes:
-        own = found.take(places.get((lane.source, *lane.table), pa.array([], pa.int64())))
-        batch = own["batch"]
+        rows = places.get((lane.source, *lane.table), pa.array([], pa.int64()))
+        batch, place = found["batch"].take(rows), found["order_key"].take(rows)
         asked = pc.greater_equal(batch, lane.from_batch)
         if lane.late_from:
-            asked = pc.or_(asked, pc.greater_equal(own["order_key"], lane.late_from))
-        own = own.filter(pc.and_(asked, pc.less_equal(batch, lane.last)))
-        place = own["order_key"]
+            asked = pc.or_(asked, pc.greater_equal(place, lane.late_from))
+        asked = pc.and_(asked, pc.less_equal(batch, lane.last))
+        rows, place = rows.filter(asked.combine_chunks()), place.filter(asked)
         if not pc.all(pc.less_equal(place[:-1], place[1:]), min_count=0).as_py():
-            own = own.sort_by("order_key")
+            rows = rows.take(pc.sort_indices(place))
+        # images may be large, and are copied only if they must
+        own = found if rows.equals(pa.array(np.arange(found.num_rows))) else found.take(rows)
         yield lane.id, stamped(own, lane.stamps)
 
 
@@ -340,10 +344,14 @@ def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
     file = stores.at(work.folder).create(f"{work.folder}/{name}")
     # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
     ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
+    short = [name for name in rows.column_names if rows[name].nbytes <= LARGE * rows.num_rows]
+    groups = 1 + rows.nbytes // GROUP_BYTES
     pq.write_table(
         rows,
         file,
+        row_group_size=min(1 << 20, -(-rows.num_rows // groups)),
         compression="zstd",
+        use_dictionary=short,
         write_statistics=ended,
         store_decimal_as_integer=True,
     )

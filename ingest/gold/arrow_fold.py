@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -49,6 +49,7 @@ AT_ONCE, READ_AT_ONCE = (
 )  # the fewest changes whose images are read as columns, and the most at once
 PLACE, _AT = "%place", "%at"  # of the change that an outcome is from, and its number
 TYPES = "types"  # which only steps of a whole history need
+_CELLS = 16 << 20  # bytes of changes that are Python's at a time
 _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
@@ -400,12 +401,12 @@ def events_of(rows: pa.Table, lane: LaneWork, logical: Mapping[str, str]) -> lis
 def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     """Each change, as `ingest.fold` takes it."""
     shard: Image = dict([lane.shard]) if lane.shard else {}
-    columns = (rows[name].to_pylist() for name in ("op", "partial", "after", "before"))
+    cells = _cells(rows, "op", "partial", "after", "before")
     kinds = rows[TYPES].to_pylist() if TYPES in rows.schema.names else repeat(None)
     times = (
         rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() if lane.stamps.soft else repeat(None)
     )
-    for op, partial, after, before, kinds_of_row, at in zip(*columns, kinds, times, strict=False):
+    for (op, partial, after, before), kinds_of_row, at in zip(cells, kinds, times, strict=False):
         new, old = _image(after, shard), _image(before, shard)
         yield Change(
             op=Op(op),
@@ -415,6 +416,13 @@ def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
             types=types_of(kinds_of_row),
             event_time=at,
         )
+
+
+def _cells(rows: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Some cells of each row; where they are large, few of them are Python's at a time."""
+    size = max(1, _CELLS * rows.num_rows // max(1, rows.nbytes))
+    for page in rows.select(names).to_batches(max_chunksize=size):
+        yield from zip(*(column.to_pylist() for column in page.columns), strict=True)
 
 
 def _image(text: str | None, shard: Image) -> Image | None:
@@ -428,9 +436,8 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
     last: dict[Key, tuple[Texts, Image | None, str]] = {}
     shard: Image = dict([lane.shard]) if lane.shard else {}
     wanted = set(keys)
-    columns = (rows[name].to_pylist() for name in ("op", "after", "before", "order_key"))
     texts: Texts
-    for op, after, before, place in zip(*columns, strict=True):
+    for op, after, before, place in _cells(rows, "op", "after", "before", "order_key"):
         gone = op == "delete"
         first, second = (before, after) if gone else (after, before)
         image = _image(first, shard)
@@ -673,7 +680,9 @@ def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Mer
     differs = reduce(
         pc.or_, (_differs(matched[name], put[name]) for name in matched.schema.names), none
     ).combine_chunks()
-    put, changed = put.filter(differs), at.filter(differs)
+    changed = at
+    if differs.true_count < len(differs):  # else a copy would be the same
+        put, changed = put.filter(differs), at.filter(differs)
     if clears:
         stays = matched.filter(pc.invert(differs))
     else:
