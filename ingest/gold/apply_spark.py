@@ -222,7 +222,7 @@ def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shap
 def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> int:
     """Write what does not fit to `rejects`, guarded, before the merge that omits it."""
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
-    found = [misfits.changes(changes, mirror, one) for one, _ in work]
+    found = [misfits.changes(changes, mirror, one, steps) for one, steps in work]
     for gathered, (one, _) in zip(_gathered(lake, session, mirror, work, tolerant=True), work, strict=True):
         cells = misfits.cells(judged(gathered.outcomes, mirror), changes, mirror, one, batch)
         if cells is not None:

@@ -21,7 +21,7 @@ from ingest.config.conditions import columns as columns_of
 from ingest.gold.cast import cast, matches
 from ingest.gold.fold import GONE, LEFT_OUT, MISFIT, key_cells, key_name, value_name
 from ingest.gold.gather import of_lane
-from ingest.gold.lane import Lane
+from ingest.gold.lane import Lane, Steps
 from ingest.lake import exact
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts
@@ -119,11 +119,18 @@ def can_misfit(logical: str) -> bool:
     return bool(types.family(logical)) and types.delta(logical) != "STRING"
 
 
-def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
-    """A lane's new changes without a usable key, as rows of `rejects` with their messages' positions."""
-    new = of_lane(table, lane).where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
-    if lane.eras:  # changes under an older key were folded by that key
-        new = new.where(F.col("order_key") > lane.eras[-1].place)
+def changes(table: DataFrame, mirror: Mirror, lane: Lane, steps: Steps) -> DataFrame:
+    """A lane's new changes without a usable key, as rows of `rejects` with their messages' positions.
+
+    Changes under an older key were folded by that key, and of rows that were all removed since nothing is missing.
+    """
+    mine = of_lane(table, lane)
+    begins = [*(one.place for one in lane.eras[-1:]), *(str(step.order) for step in steps.incarnations)]
+    if lane.truncates_ever:
+        last = mine.where(F.col("op") == "truncate").agg(F.max("order_key").alias("place")).first()
+        begins += [last["place"]] if last and last["place"] else []
+    new = mine.where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
+    new = new.where(F.col("order_key") > max(begins)) if begins else new
     parsed, fits, raw = key_cells(new, mirror)
     bad = parsed.where(~F.coalesce(fits, F.lit(False)))
     names = ", ".join(f"{one.name} ({one.type})" for one in mirror.key_columns)

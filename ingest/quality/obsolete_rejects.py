@@ -1,4 +1,4 @@
-"""Close obsolete rejects: the row is deleted, its cell has another value now, or the mirror has another key."""
+"""Close obsolete rejects: the row is gone, its cell has another value now, or the mirror has another key."""
 
 from __future__ import annotations
 
@@ -14,28 +14,42 @@ from ingest.lake.schemas import REJECTS
 from ingest.quality.arrow_rows import cell_rejects, mirror_rows
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cells import Compared
-from ingest.quality.subjects import GOLD, CheckedMirror
+from ingest.quality.subjects import GOLD, CheckedMirror, StepsOf
 
 WHY = "the row has gone or has another value since"
 REKEYED = "the table's changes were all applied again under another key since"
+EMPTIED = "the table was emptied or created again since"
 
 
-def close(lake: Lake, chosen: Sequence[CheckedMirror], compared: Mapping[str, Compared]) -> None:
+def close(
+    lake: Lake, chosen: Sequence[CheckedMirror], compared: Mapping[str, Compared], steps: StepsOf
+) -> None:
     """Close the rejects of some mirrors whose values would no longer be in the mirror, or are in it now."""
     writers = lake.snapshot(REJECTS.name).transactions
-    over: list[dict[str, Any]] = []
-    otherwise: list[dict[str, Any]] = []
     for subject in chosen:
         head = f"{lake.pipeline.name}/{GOLD}/{subject.path}/"
         if subject.exists and subject.keyed and any(writer.startswith(head) for writer in writers):
-            over += _over(lake, subject, compared.get(subject.path, Compared()))
-            otherwise += _of_another_key(lake, subject)
-    for found, why in ((over, WHY), (otherwise, REKEYED)):
-        if found:
-            rejects.dismiss(lake, found, why)
+            refused = _refused(lake, subject)
+            for over, why in (
+                (_over(lake, subject, compared.get(subject.path, Compared())), WHY),
+                (_of_another_key(subject, refused), REKEYED),
+                (_cleared(lake, subject, refused, steps), EMPTIED),
+            ):
+                if over:
+                    rejects.dismiss(lake, over, why)
 
 
-def _of_another_key(lake: Lake, subject: CheckedMirror) -> list[dict[str, Any]]:
+def _refused(lake: Lake, subject: CheckedMirror) -> list[dict[str, Any]]:
+    """The changes of a mirror that were not applied."""
+    return lake.ask(f"SELECT * {_of_refused(lake, subject)}")
+
+
+def _of_refused(lake: Lake, subject: CheckedMirror) -> str:
+    mine = f"{duck.of_table(subject.table)} AND kind = 'change'"
+    return f"FROM ({rejects.open_sql(lake)}) AS o WHERE {mine}"
+
+
+def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Changes refused under a key that the mirror has never had, as far as its history goes now.
 
     A key that the pipeline file names anew holds for all changes, which were folded again.
@@ -44,9 +58,26 @@ def _of_another_key(lake: Lake, subject: CheckedMirror) -> list[dict[str, Any]]:
     assert mirror is not None
     if any(len(some) > 1 for *_, some in mirror.eras):
         return []  # changes of an earlier key are not judged by the present one
-    mine = f"{duck.of_table(mirror.table)} AND kind = 'change'"
-    found = lake.ask(f"SELECT * FROM ({rejects.open_sql(lake)}) AS o WHERE {mine}")
-    return [row for row in found if row["key"] and json.loads(row["key"]).keys() != set(mirror.keys)]
+    return [row for row in refused if row["key"] and json.loads(row["key"]).keys() != set(mirror.keys)]
+
+
+def _cleared(
+    lake: Lake, subject: CheckedMirror, refused: Sequence[dict[str, Any]], steps: StepsOf
+) -> list[dict[str, Any]]:
+    """Changes whose row would be gone, for the table was emptied or created again after them."""
+    mirror, found = subject.mirror, set[tuple[Any, ...]]()
+    assert mirror is not None
+    for lane in subject.lanes if refused else ():
+        mine = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
+        taken = steps(mirror, lane.source, lane.table, subject.applied)
+        places = [str(step.order) for step, _ in taken if step.action == "new_incarnation"]
+        [last] = lake.ask(f"SELECT max(order_key) AS place {mine} AND op = 'truncate'")
+        cleared = max([*places, last["place"] or ""], default="")
+        names = ", ".join(map(duck.name, rejects.PLACE))
+        older = f"""SELECT DISTINCT {names} {mine} AND op <> 'truncate' AND order_key < {duck.text(cleared)}
+            AND ({names}) IN (SELECT {names} {_of_refused(lake, subject)})"""
+        found |= {tuple(row.values()) for row in (lake.ask(older) if cleared else ())}
+    return [row for row in refused if tuple(row[one] for one in rejects.PLACE) in found]
 
 
 def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ def check(
             for subject, one in cells.compare(lake, found.subjects, found.since, asked):
                 compared[subject.path] = one
                 found.metrics.extend(cells.metrics(lake, subject, one))
-            obsolete_rejects.close(lake, found.subjects, compared)
+            obsolete_rejects.close(lake, found.subjects, compared, steps)
         sound = [one for one in found.subjects if not one.damage]
         found.metrics.extend(counts.rejects(lake, sound, found.since))
         found.metrics.extend(

@@ -38,8 +38,8 @@ class Yard:
     warm: Warm = field(default_factory=Warm)
     files: int = 0
 
-    def run(self, *rows: dict[str, str | None]) -> Result:
-        """The next batch, of these rows."""
+    def run(self, *rows: dict[str, str | None] | str) -> Result:
+        """The next batch, of these rows and statements."""
         file = self.folder / "x.yaml"
         if not file.exists() or self.key not in file.read_text():
             file.write_text(FILE.replace("KEY", self.key))
@@ -49,14 +49,11 @@ class Yard:
         (self.folder / f"in-{self.files}.jsonl").write_text("".join(f"{one}\n" for one in lines))
         return run(self.spark, load(file), warm=self.warm)
 
-    def _message(self, row: dict[str, str | None], at: int) -> str:
-        place = {
-            "database": "yard",
-            "table": "box",
-            "es": 1714521600000 + at,
-            "ts": 1714521600000 + at,
-            "id": at,
-        }
+    def _message(self, row: dict[str, str | None] | str, at: int) -> str:
+        moment = 1714521600000 + at
+        place = {"database": "yard", "table": "box", "es": moment, "ts": moment, "id": at}
+        if isinstance(row, str):
+            return json.dumps({**place, "isDdl": True, "type": "DDL", "sql": row})
         members = {"data": [row], "mysqlType": dict.fromkeys(row, "int"), "old": None, "pkNames": ["id"]}
         return json.dumps({**place, **members, "isDdl": False, "type": "INSERT", "sql": ""})
 
@@ -108,3 +105,22 @@ def test_a_reject_that_is_dismissed(yard: Yard) -> None:
     after = yard.run({"id": "5", "no": "10"})
     assert ([], []) == (said(after.failures), said(after.warnings))
     assert [1, 2, 3, 5] == yard.ids()
+
+
+EMPTYING = [
+    ["TRUNCATE TABLE box"],
+    ["DROP TABLE box", "CREATE TABLE box (id INT, no INT PRIMARY KEY)"],
+]
+
+
+@pytest.mark.parametrize("statements", EMPTYING, ids=["truncate", "create"])
+def test_a_table_that_is_empty_since_lacks_nothing(yard: Yard, statements: list[str]) -> None:
+    """Whatever was refused before: the source has none of these rows any more."""
+    after = yard.run(*statements, {"id": "5", "no": "10"})
+    assert ([], []) == (said(after.failures), said(after.warnings))
+    assert [5] == yard.ids()
+    assert (0, []) == yard.type("rejects")
+    within = yard.run({"id": "6", "no": None}, *statements, {"id": "7", "no": "11"})
+    assert ([], []) == (within.failures, within.warnings)
+    assert [7] == yard.ids()
+    assert 0 == yard.type("quality")[0]
