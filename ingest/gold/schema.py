@@ -28,6 +28,7 @@ from ingest.lake.mirrors import Column, Era, Mirror, grown, is_full_row
 from ingest.lake.names import column_name, folded
 from ingest.lake.statements import Statement
 
+_EXACT = ("integer", "decimal")
 REKEYED = "its key has changed"
 RESHAPED = "the rules of its tables: entry have changed"
 RENAMED = "its shard_column names the source, too, where the pipeline has several"
@@ -432,7 +433,8 @@ def _with_reused(
             text = types.delta(logical) == "STRING"
             if order <= first or name not in typed or logical == "unknown" or not (old or text):
                 continue
-            if types.delta(before[name]) != "STRING":  # which holds any value
+            digitless = before[name] == "decimal"  # the mirror may know its digits
+            if types.delta(before[name]) != "STRING" or (digitless and types.family(logical) not in _EXACT):
                 found = found | {name: "string" if text else types.common(before[name], logical)}
     return found
 

@@ -226,3 +226,22 @@ def test_names_exchanged_before_the_first_row_widen_nothing(tmp_path: Path) -> N
     depot.say(**members, data=[{"id": "1", "v": "text", "n": "7"}], mysqlType=texts)
     assert ("done", "") == depot.run(checked=True)
     assert [{"n": 7}] == depot.lake().ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m")
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_time_comes_under_the_name_of_a_number_without_its_digits(tmp_path: Path, cut: bool) -> None:
+    """The mirror knows the digits, and its column holds no times."""
+    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n DECIMAL(10,2), v DATETIME)")
+    for key in ("1", "2"):
+        if cut and key == "2":
+            assert ("done", "") == depot.run(checked=True)
+        cells = {"id": key, "n": "7.25", "v": "2024-02-11 06:00:00"}
+        depot.say(**row, data=[cells], mysqlType={"id": "int", "n": "decimal", "v": "datetime"})
+    depot.ddl("ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v")
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    found = lake.ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m ORDER BY id")
+    assert ["2024-02-11 06:00:00"] * 2 == [one["n"] for one in found]
+    assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
