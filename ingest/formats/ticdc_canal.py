@@ -11,18 +11,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 import msgspec
 from msgspec import Raw
 
 from ingest import values
-from ingest.change import Change, Hints, Message, Op
+from ingest.change import Change, ChangeColumns, Hints, Message, Op
 from ingest.decoding.flat_frames import MARKS, CanalDialect, mysql_names
 from ingest.decoding.flat_messages import NOWHERE, CanalPosition, Found, content, glimpse, position_of, read
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.formats.canal import TEXT_MAKERS, changes
+from ingest.formats.canal import TEXT_MAKERS, changes, changes_as_columns
 
 ABOUT = About(
     title="Canal-JSON, TiDB TiCDC",
@@ -75,6 +76,12 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         if values.member_text(extension, "onlyHandleKey") == "true":
             return [msgspec.structs.replace(change, partial=True) for change in found]
     return found
+
+
+def parse_many(sent: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
+    """The changes of the first messages as columns, up to one that may not hold its whole row."""
+    whole = takewhile(lambda value: value is None or b"onlyHandleKey" not in value, sent)
+    return changes_as_columns(list(whole), hints, DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:
