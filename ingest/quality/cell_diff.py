@@ -36,6 +36,7 @@ class KeyHistory:
         whole: no older changes were left out of ``rows``.
         linked: nor were changes of other keys, which rows inherit from.
         rereads: the source sends no inserts, only rows that it reads.
+        begins: the order key after which no change of them was left out.
     """
 
     rows: Iterable[Row] = ()
@@ -44,6 +45,7 @@ class KeyHistory:
     whole: bool = True
     linked: bool = True
     rereads: bool = False
+    begins: str = ""
 
     @property
     def events(self) -> Iterator[Placed | SchemaStep]:
@@ -107,7 +109,8 @@ def expected(
     """The rows that the mirror must have for the chosen keys."""
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns}, soft=mirror.soft)
     events = list(history.events)
-    clears = (event.order for event in events if _clears(event))
+    begins = order_of(history.begins) if history.begins else None
+    clears = (event.order for event in events if _clears(event) and (begins is None or event.order > begins))
     sent = _Sent(history, min(clears, default=None))
     inserts = _inserts(history, mirror)
     for step in steps(table, events):

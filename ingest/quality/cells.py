@@ -391,7 +391,10 @@ class _Reading:
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
         """The changes as input of the fold."""
-        return KeyHistory(rows, self.steps, self.shard, self.whole and not self.above, linked, self.rereads)
+        folded = "" if self.whole or self.low else self.lane.folded_high or ""
+        begins = max(self.above, self.low, folded)
+        whole = self.whole and not self.above
+        return KeyHistory(rows, self.steps, self.shard, whole, linked, self.rereads, begins)
 
     def where(self, dialect: Dialect) -> str:
         """The condition of a separate scan."""

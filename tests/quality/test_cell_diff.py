@@ -169,6 +169,17 @@ def test_nothing_from_before_a_truncate_is_unknown() -> None:
     assert ["1 n holds '3', the changes give NULL"] == found(history, [["1", "z", "3"]], closed=False)
 
 
+def test_rows_between_a_truncate_and_the_changes_that_were_read_are_unknown() -> None:
+    """After a changed key only later changes are read: a row may have come after the table was created and before."""
+    created = [SchemaStep(place(2), "new_incarnation")]
+    story = [row(6, "update", 1, partial=True, a="z")]
+    later = KeyHistory(story, created, whole=False, begins=place(4))
+    assert {(1,)} == expected(later, MIRROR).partly
+    assert [] == found(later, [["1", "z", "3"]], closed=False)
+    all_since = KeyHistory(story, created, whole=False, begins=place(1))
+    assert ["1 n holds '3', the changes give NULL"] == found(all_since, [["1", "z", "3"]], closed=False)
+
+
 def test_keys_are_typed() -> None:
     """Two spellings of one instant are one key."""
     columns = (Column("id", "id", "timestamp"), Column("a", "a", "string"))
