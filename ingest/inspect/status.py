@@ -9,7 +9,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.errors import command, counted
-from ingest.gold import approval
+from ingest.gold import approval, completed
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
 from ingest.inspect.causes import of_state, resolving_command
@@ -158,10 +158,15 @@ def status(lake: Tables) -> dict[str, Any]:
     lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines)
     logged = approval.listed(lake)
     gone = dict(_departed(lake, {one.statement.id: one.statement for one in logged}.values()))
-    rows = []
+    folded = completed.progress(lake)
+    behind = {lake.path(path) for path in folded.lagging}
+    rows, waits = [], 0
     for entry in entries:
         name = entry["table"]
         said = entry["message"] or gone.get(name, "")
+        if entry["state"] == "ok" and entry["path"] in behind:
+            said = f"later batches wait: `{command('run', lake.pipeline.file)}` folds them"
+            waits += 1
         rows.append(_row(entry | {"message": said}, lanes.get(name, {}), complete.get(name, Complete())))
     waiting = _open_rejects(lake)
     statements = len({one.statement.id for one in logged if one.pending})
@@ -173,9 +178,10 @@ def status(lake: Tables) -> dict[str, Any]:
             f"{counted(failing, 'check')} failed or could not be judged: {command('report', lake.pipeline.file)}"
         )
     bad = [row for row in rows if row["state"] != "ok"]
+    done, decoded = min(folded.complete, lake.decoded()), lake.decoded()
     headline = (
-        f"{lake.pipeline.name}: {len(rows) - len(bad)} of {len(rows)} mirrors are up to date with batch "
-        f"{lake.decoded()}."
+        f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {len(rows)} mirrors are up to date with batch {done}"
+        + (f"; decoded is batch {decoded}." if decoded > done else ".")
     )
     return {
         "pipeline": lake.pipeline.name,

@@ -52,7 +52,7 @@ def _of_refused(lake: Lake, subject: CheckedMirror) -> str:
 def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Changes refused under a key that the mirror has never had, as far as its history goes now.
 
-    A key that the pipeline file names anew holds for all changes, which were folded again.
+    Another key in the pipeline file holds for all changes, which were folded again.
     """
     mirror = subject.mirror
     assert mirror is not None

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from ingest.cli import alerts
+from ingest.gold import completed
+from ingest.gold.completed import Progress
 from ingest.inspect import causes, status
 from ingest.inspect.causes import ERROR, WARN
 from ingest.quality import report
@@ -92,7 +94,20 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
     )
     monkeypatch.setattr(made, "_run", lambda *_given, **_more: None)  # landed and decoded; not folded
     made.take([change("INSERT", "bins", 2, {"id": "2", "word": "y"})])
-    assert f"ingest run {made.file}" == status.status(made.reader)["next"]
+    said = status.status(made.reader)
+    assert f"ingest run {made.file}" == said["next"]
+    assert "depot: 1 of 1 mirrors are up to date with batch 1; decoded is batch 2." == said["headline"]
+
+
+def test_a_mirror_that_lags_is_not_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was held, and was folded again as far as it had come, was counted as if it had the last batch."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    lagging = Progress(1, frozenset({"mirrors/depot/bins"}))
+    monkeypatch.setattr(completed, "progress", lambda _lake: lagging)
+    said = status.status(made.reader)
+    assert "depot: 0 of 1 mirrors are up to date with batch 1." == said["headline"]
+    assert ["later batches wait: `ingest run " in one["message"] for one in said["tables"]] == [True]
 
 
 @pytest.mark.parametrize(("unit", "said"), [(1000, False), (1, True)], ids=["milliseconds", "seconds"])
