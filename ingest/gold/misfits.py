@@ -160,7 +160,8 @@ class Outgrown(Exception):
 
 
 def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lane]) -> None:
-    """Request wider columns if new integers exceed a declared range: many sources do not send UNSIGNED.
+    """Request wider columns if new integers exceed a declared range, or DECIMAL cells have a fraction: many sources send
+    neither UNSIGNED nor the digits of a DECIMAL.
 
     A type from the pipeline file is binding, and a frozen mirror keeps its columns: there such cells are rejected.
 
@@ -175,7 +176,7 @@ def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lan
     wider = {one.name: one.type for one in narrow}
     for lane in lanes:
         new = of_lane(table, lane).where((F.col("batch") >= lane.first) & F.col("after").isNotNull())
-        cells = image("after", list(wider))
+        cells, kinds = image("after", list(wider)), image("types", list(wider))
         numbers = {
             name: F.when(cells[name].rlike(r"^-?[0-9]{1,38}\z"), cells[name].try_cast("decimal(38,0)"))
             for name in wider
@@ -185,9 +186,16 @@ def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lan
             for i, value in enumerate(numbers.values())
             for end in (F.min, F.max)
         ]
+        ends += [
+            F.max((kinds[name] == "decimal") & cells[name].rlike(r"\.[0-9]*[1-9]")).alias(f"{i}fraction")
+            for i, name in enumerate(numbers)
+        ]
         row = new.agg(*ends).first()
         assert row is not None
         for i, name in enumerate(numbers):
+            if row[f"{i}fraction"]:
+                wider[name] = "decimal"
+                continue
             for text in (row[f"{i}min"], row[f"{i}max"]):
                 wider[name] = types.common(wider[name], types.integer(int(text or 0)))
     columns = tuple(replace(one, type=wider.get(one.name, one.type)) for one in mirror.columns)

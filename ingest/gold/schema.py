@@ -429,13 +429,16 @@ def _with_reused(
     for order, taken in declared.reused:
         before = {**known, **found}
         for name, old in taken.items():
-            logical = before.get(old, "unknown") if old else declared.columns.get(name, "unknown")
-            text = types.delta(logical) == "STRING"
-            if order <= first or name not in typed or logical == "unknown" or not (old or text):
-                continue
-            digitless = before[name] == "decimal"  # the mirror may know its digits
-            if types.delta(before[name]) != "STRING" or (digitless and types.family(logical) not in _EXACT):
-                found = found | {name: "string" if text else types.common(before[name], logical)}
+            column = types.common(known.get(name, "unknown"), before.get(name, "unknown"))
+            for logical in [known.get(old), found.get(old)] if old else [declared.columns.get(name)]:
+                text = types.delta(logical or "unknown") == "STRING"
+                if order <= first or name not in typed or logical in (None, "unknown") or not (old or text):
+                    continue
+                # the mirror may know its digits; a whole number has none
+                digitless = before[name] == "decimal"
+                lost = types.family(column) == "integer" if text else types.family(logical) not in _EXACT
+                if types.delta(before[name]) != "STRING" or (digitless and lost):
+                    found = found | {name: "string" if text else types.common(before[name], logical)}
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ from ingest.run import Warm
 from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot, no_spark
 from tests.scenarios.crashing import AFTER, Point, killed_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AT = Order(0, 1, (3,), 0, (1,), 0)
 
@@ -187,34 +190,44 @@ def test_a_name_that_a_column_of_a_table_created_again_takes_holds_its_values(
     assert [{"n": 1234567}] == found
 
 
-@pytest.mark.parametrize("cut", ["after", "before"])
+def exchanged(depot: Depot, cut: str) -> list[str]:
+    """Names exchanged between a DECIMAL, sent without its digits, and a whole number: the DECIMAL's values under its new name."""
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    before = {"id": "1", "v": "2.25", "n": "7"}, {"id": "int", "v": "decimal", "n": "int"}
+    after = {"id": "2", "v": "8", "n": "3.5"}, {"id": "int", "v": "int", "n": "decimal"}
+    if cut != "before":
+        depot.say(**row, data=[before[0]], mysqlType=before[1])
+    if cut == "between":
+        assert ("done", "") == depot.run(checked=True)
+    depot.ddl("ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v")
+    if cut != "after":
+        depot.say(**row, data=[after[0]], mysqlType=after[1])
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
+    return [
+        one["n"]
+        for one in lake.ask_mirror(
+            "mirrors/yard/depot", "SELECT CAST(n AS VARCHAR) AS n FROM {mirror} ORDER BY id"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"), [("after", ["2.25"]), ("before", ["3.5"]), ("between", ["2.25", "3.5"])]
+)
 def test_a_number_without_its_digits_keeps_its_fraction_under_the_name_of_a_whole_number(
-    tmp_path: Path, cut: str
+    tmp_path: Path, cut: str, expected: list[str]
 ) -> None:
     """DECIMAL without its digits agrees with whole numbers, but they do not hold its values."""
     depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
-    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
-    swap = "ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v"
-    if cut != "before":
-        depot.say(
-            **row,
-            data=[{"id": "1", "v": "2.25", "n": "7"}],
-            mysqlType={"id": "int", "v": "decimal", "n": "int"},
-        )
-    depot.ddl(swap)
-    if cut != "after":
-        depot.say(
-            **row,
-            data=[{"id": "2", "v": "8", "n": "3.5"}],
-            mysqlType={"id": "int", "v": "int", "n": "decimal"},
-        )
-    assert ("done", "") == depot.run(checked=True)
-    lake = depot.lake()
-    found = lake.ask_mirror(
-        "mirrors/yard/depot", "SELECT CAST(n AS VARCHAR) AS n FROM {mirror} AS m ORDER BY id"
-    )
-    assert ["2.25" if cut == "after" else "3.5"] == [one["n"] for one in found]
-    assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
+    assert expected == exchanged(depot, cut)
+
+
+@pytest.mark.spark
+def test_rows_of_both_kinds_under_one_name_in_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """The books join their types to that of whole numbers: only the cells tell that some have a fraction."""
+    assert ["2.25", "3.5"] == exchanged(Depot(spark, tmp_path, Warm(), TableRule("yard.*")), "")
 
 
 def test_names_exchanged_before_the_first_row_widen_nothing(tmp_path: Path) -> None:
