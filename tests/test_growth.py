@@ -17,7 +17,7 @@ WRITTEN_BY_OPERATORS = {
     "source.topic_pattern": "the pipeline file",
     "'.*' if part == '*' else part": "a pattern of the pipeline file for names of tables",
     "text": "a pattern of the pipeline file, which is compiled to see if it is one",
-    "_glob(pattern)": "a glob of the pipeline file's `table` option",
+    "f'(.*/)?{glob}'": "a glob of the pipeline file's `table` option",
 }
 MADE_OF_OTHERS = {
     "f'^(?:{pattern})\\\\z'": "types.PATTERNS, tried below",
