@@ -247,8 +247,7 @@ def _decided(
     rule = job.rule
     seen: dict[str, str] = {}
     for name in job.lines:
-        rows = job.columns_of(name)
-        mine = _with_declared(rows, declared[name].columns, mirror)
+        mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
         mine = _with_reused(mine, job.lines[name], declared[name], mirror)
         seen = merged_columns(seen, mine)
     _refuse_lost_key(job, keys)

@@ -155,16 +155,16 @@ def status(lake: Tables) -> dict[str, Any]:
     """The health of a lake: one line per mirror, the problems in words, the next command."""
     entries = tables(lake)
     lines = completeness.reached(lake)
-    lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines)
+    folded = completed.progress(lake)
+    lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines, folded)
     logged = approval.listed(lake)
     gone = dict(_departed(lake, {one.statement.id: one.statement for one in logged}.values()))
-    folded = completed.progress(lake)
-    behind = {lake.path(path) for path in folded.lagging}
+    lagging = {lake.path(path) for path in folded.lagging}
     rows, waits = [], 0
     for entry in entries:
         name = entry["table"]
         said = entry["message"] or gone.get(name, "")
-        if entry["state"] == "ok" and entry["path"] in behind:
+        if entry["state"] == "ok" and entry["path"] in lagging:
             said = f"later batches wait: `{command('run', lake.pipeline.file)}` folds them"
             waits += 1
         rows.append(_row(entry | {"message": said}, lanes.get(name, {}), complete.get(name, Complete())))
@@ -178,7 +178,8 @@ def status(lake: Tables) -> dict[str, Any]:
             f"{counted(failing, 'check')} failed or could not be judged: {command('report', lake.pipeline.file)}"
         )
     bad = [row for row in rows if row["state"] != "ok"]
-    done, decoded = min(folded.complete, lake.decoded()), lake.decoded()
+    decoded = lake.decoded()
+    done = min(folded.complete, decoded)
     headline = (
         f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {len(rows)} mirrors are up to date with batch {done}"
         + (f"; decoded is batch {decoded}." if decoded > done else ".")

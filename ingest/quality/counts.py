@@ -108,7 +108,8 @@ def _rejected(lake: Lake, since: int) -> list[Any]:
     if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
         return []
     names = ", ".join(map(duck.name, ("kind", *TableId._fields, "column")))
-    why = "first(regexp_replace(detail, '^no |; row [0-9]+$', CASE WHEN detail LIKE 'no %' THEN 'not a ' ELSE '' END))"
+    said = "regexp_replace(detail, '^no ', 'not a ')"  # as older versions wrote it
+    why = f"first(regexp_replace({said}, '; row [0-9]+$', ''))"
     return lake.ask(
         f"SELECT {names}, count(*) AS n, {why} AS why, first(raw) AS raw, array_agg(DISTINCT key) AS keys "
         f"FROM ({open_sql(lake)}) WHERE kind IN ({', '.join(map(duck.text, REFUSED))}) AND batch > {since} "

@@ -18,7 +18,7 @@ from ingest.errors import IngestError, command
 from ingest.lake import duck
 from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
-from ingest.lake.rejects import open_sql
+from ingest.lake.rejects import refused_sql
 from ingest.lake.schemas import CHECKS as TABLE
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import (
@@ -93,8 +93,7 @@ def _left(lake: Lake, subject: CheckedMirror, row: Row, since: int) -> Row | Non
     A refused change is one until its reject is closed.
     """
     if row["check"] == "refused_changes":
-        mine = f"kind = 'change' AND {duck.of_table(subject.table)}"
-        [left] = lake.ask(f"SELECT count(*) AS n FROM ({open_sql(lake)}) AS o WHERE {mine}")
+        [left] = lake.ask(f"SELECT count(*) AS n {refused_sql(lake, subject.table)}")
         return row if left["n"] else None
     ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:

@@ -220,9 +220,8 @@ class KeyDatabase:
                 *lane.table,
                 one.above(i, lane),
                 one.subject.applied,
-                lane.key_changes_ever
-                if lane.floor
-                else lane.key_changes,  # older changes are read, too, then
+                # above a floor older changes are read, too
+                lane.key_changes_ever if lane.floor else lane.key_changes,
                 lane.floor,
             )
             for one, i, lane in lanes

@@ -29,7 +29,7 @@ def close(
     for subject in chosen:
         head = f"{lake.pipeline.name}/{GOLD}/{subject.path}/"
         if subject.exists and subject.keyed and any(writer.startswith(head) for writer in writers):
-            refused = _refused(lake, subject)
+            refused = lake.ask(f"SELECT * {rejects.refused_sql(lake, subject.table)}")
             for over, why in (
                 (_over(lake, subject, compared.get(subject.path, Compared())), WHY),
                 (_of_another_key(subject, refused), REKEYED),
@@ -37,16 +37,6 @@ def close(
             ):
                 if over:
                     rejects.dismiss(lake, over, why)
-
-
-def _refused(lake: Lake, subject: CheckedMirror) -> list[dict[str, Any]]:
-    """The changes of a mirror that were not applied."""
-    return lake.ask(f"SELECT * {_of_refused(lake, subject)}")
-
-
-def _of_refused(lake: Lake, subject: CheckedMirror) -> str:
-    mine = f"{duck.of_table(subject.table)} AND kind = 'change'"
-    return f"FROM ({rejects.open_sql(lake)}) AS o WHERE {mine}"
 
 
 def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -75,7 +65,7 @@ def _cleared(
         cleared = max([*places, last["place"] or ""], default="")
         names = ", ".join(map(duck.name, rejects.PLACE))
         older = f"""SELECT DISTINCT {names} {mine} AND op <> 'truncate' AND order_key < {duck.text(cleared)}
-            AND ({names}) IN (SELECT {names} {_of_refused(lake, subject)})"""
+            AND ({names}) IN (SELECT {names} {rejects.refused_sql(lake, subject.table)})"""
         found |= {tuple(row.values()) for row in (lake.ask(older) if cleared else ())}
     return [row for row in refused if tuple(row[one] for one in rejects.PLACE) in found]
 
