@@ -26,6 +26,7 @@ from ingest.change import TableId
 from ingest.ddl import COMPUTED, COPIED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.lake.names import folded
 from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, leaves_open, renamed_into
 from ingest.lake.statements import Statement, touched
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
@@ -128,7 +129,7 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
 
 def _phrase(effect: Effect, subject: Subject) -> str:
     """What an effect does to the mirror, in words; `steps` and `shown` do exactly that."""
-    column, drops = effect.column, subject.policy == "evolve"
+    column, drops = effect.column, drops_column(effect, subject)
     match effect.action:
         case "add_column":
             filled = f"; existing rows get {effect.default!r}" if effect.default is not None else ""
@@ -297,14 +298,15 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
         since: the last batch that the mirror has folded.
     """
     found = Shown()
-    drops, left, vacant = subject.policy == "evolve", set[str](), set[str]()
+    left, vacant = set[str](), set[str]()
     for statement, effects in rings(applied(statements, subject)):
         if statement.batch > since and (taken := _taken(effects, vacant)):
             found.reused.append((statement.order, taken))
         vacant = _vacant(found, effects, vacant)
         if len(effects) > 1:
             _exchange(found, effects, subject)
-            found.again |= {str(one.to) for one in effects if drops and statement.batch > since}
+            if subject.policy == "evolve" and statement.batch > since:
+                found.again |= {str(one.to) for one in effects}
             continue
         (effect,) = effects
         name = effect.column or ""
@@ -326,12 +328,29 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
                 _note(found, str(effect.to), found.comments.get(name))
                 found.keys = tuple(str(effect.to) if key == name else key for key in found.keys)
         _come_again(found, left, effect, new=statement.batch > since)
-        if drops and effect.action in ("drop_column", "rename_column"):
-            left.add(name)
-            found.again.discard(name)
-            found.columns.pop(name, None)
-            found.gone[name] = statement.order
+        former = {*vacant, *subject.known, *subject.names} if effect.action == "create_table" else vacant
+        lost = _respelt(effect, former if statement.batch > since else vacant)
+        if effect.action in ("drop_column", "rename_column") and subject.policy == "evolve":
+            lost.add(name)
+        for one in lost:
+            left.add(one)
+            found.again.discard(one)
+            found.columns.pop(one, None)
+            found.gone[one] = statement.order
     return found
+
+
+def drops_column(effect: Effect, subject: Subject) -> bool:
+    """True if rows lose the column that an effect drops or renames: a new name in another letter case replaces it."""
+    respelt = effect.action == "rename_column" and folded(effect.column or "") == folded(str(effect.to))
+    return subject.policy == "evolve" or respelt
+
+
+def _respelt(effect: Effect, vacant: Collection[str]) -> set[str]:
+    """Names of former columns that an effect gives again in another letter case: a mirror cannot have both."""
+    made = _made_by(effect)
+    spellings = {folded(one) for one in made}
+    return {one for one in vacant if folded(one) in spellings} - made
 
 
 def _taken(effects: Sequence[Effect], vacant: Collection[str]) -> dict[str, str]:
@@ -398,7 +417,7 @@ def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[Schem
     statements = list(statements)
     found: list[tuple[SchemaStep, int]] = []
     taken: dict[str, list[SchemaStep]] = {}
-    walk = _Walk(subject.table, subject, drops=subject.policy == "evolve" or subject.keyless)
+    walk = _Walk(subject.table, subject)
     for statement, effects in rings(applied(statements, subject)):
         made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
         mine = list(made)
@@ -430,7 +449,6 @@ class _Walk:
 
     table: TableId
     subject: Subject
-    drops: bool
     stale: set[str] = field(default_factory=set)
     types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
     charset: str = UNSAID  # of new columns
@@ -469,9 +487,9 @@ class _Walk:
                 yield from self._revive(to, order)
                 self.made.add(to)
                 yield SchemaStep(order, "rename_column", name, to)
-                yield from self._leave(name, order)
+                yield from self._leave(effect, order)
             case "drop_column":
-                yield from self._leave(name, order)
+                yield from self._leave(effect, order)
         self._declare(effect)
 
     def _declare(self, effect: Effect) -> None:
@@ -557,8 +575,9 @@ class _Walk:
             self.stale.discard(name)
             yield SchemaStep(order, "drop_column", name)
 
-    def _leave(self, name: str, order: Any) -> Iterator[SchemaStep]:
+    def _leave(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+        name = effect.column or ""
         self.stale.add(name)
         self.made.discard(name)
-        if self.drops:
+        if self.subject.keyless or drops_column(effect, self.subject):
             yield SchemaStep(order, "drop_column", name)

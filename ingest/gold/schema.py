@@ -267,7 +267,7 @@ def _decided(
         have = {one.name for one in mirror.columns} | rule.declared.keys() | {*rule.include}
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
-    if rule.on_schema_change == "evolve" and not rule.shard_column and not job.merged:
+    if not rule.shard_column and not job.merged:
         gone = _not_again(job, {name: one.gone for name, one in declared.items()})
         seen = {name: logical for name, logical in seen.items() if name not in gone}
         again = {

@@ -117,6 +117,14 @@ def test_a_name_that_comes_again_starts_empty() -> None:
     assert expected == steps(history, subject())
 
 
+def test_columns_whose_names_differ_in_letter_case_alone_stand_side_by_side() -> None:
+    """PostgreSQL and Oracle have both: the second one must not remove the first."""
+    found = shown([said('ALTER TABLE depot ADD COLUMN "Site" TEXT')], subject())
+    assert ({}, "string") == (found.gone, found.columns["Site"])
+    again = shown([said("ALTER TABLE depot DROP COLUMN site, ADD COLUMN `Site` TEXT")], subject())
+    assert ["site"] == list(again.gone)
+
+
 def test_a_plain_create_begins_a_table() -> None:
     """CREATE TABLE succeeds only where no such table stands; with IF NOT EXISTS, and repeated, it proves nothing."""
     create, drop = "CREATE TABLE depot (no INT PRIMARY KEY)", "DROP TABLE depot"
