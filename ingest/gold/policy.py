@@ -332,11 +332,11 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
         lost = _respelt(effect, former if statement.batch > since else vacant)
         if effect.action in ("drop_column", "rename_column") and subject.policy == "evolve":
             lost.add(name)
-        for one in lost:
-            left.add(one)
-            found.again.discard(one)
-            found.columns.pop(one, None)
-            found.gone[one] = statement.order
+        for past in lost:
+            left.add(past)
+            found.again.discard(past)
+            found.columns.pop(past, None)
+            found.gone[past] = statement.order
     return found
 
 
