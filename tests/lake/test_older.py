@@ -154,6 +154,7 @@ def test_a_missing_column_is_added(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_spark_rebuilds_and_maintains_a_lake_of_an_older_version(
     spark: SparkSession, unpacked: Callable[..., Path]
 ) -> None:
