@@ -74,7 +74,13 @@ class SchemaStep(NamedTuple):
         """How values change in a row whose message names the column's type ``sent``."""
         if self.computed:
             return UNKNOWN
-        return conversion(self.old or sent or "unknown", self.type, self.declared, mysql=self.mysql)
+        old, new = self.old or sent or "unknown", self.type
+        if types.base(sent) == "timestamp" and types.base(old) in ("date", "datetime"):
+            # the messages write such columns as instants, whose days depend on a zone
+            if types.base(new) not in (types.base(old), "datetime"):
+                return UNKNOWN
+            old = new = sent
+        return conversion(old, new, self.declared, mysql=self.mysql)
 
     def converted(self, text: str | None, sent: str = "") -> str | None:
         """A value of a retyped column after the statement."""

@@ -15,6 +15,7 @@ from typing import Any
 from ingest.change import Change, TableId
 from ingest.ddl.effect_model import UNREAD, ColumnDefinition, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
+from ingest.values import boolean_text
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
 UNPLACED = "the message has no position"  # note of a TRUNCATE whose rows are unknown
@@ -89,7 +90,13 @@ def _with_statement(effect: Effect, found: Ddl) -> Effect:
         return effect
     written = {one.name: one for one in said.columns}
     columns = tuple(
-        replace(its, name=one.name, type=one.type, charset=one.charset or its.charset)
+        replace(
+            its,
+            name=one.name,
+            type=one.type,
+            charset=one.charset or its.charset,
+            default=_default(its, one.type),
+        )
         if (its := written.get(one.name))
         else one
         for one in effect.columns
@@ -105,11 +112,20 @@ def _typed(found: Ddl, table: TableId, structure: Mapping[str, Any], keys: tuple
         if effect.action == "add_primary_key":
             return replace(effect, keys=keys or effect.keys)
         if effect.column and effect.type is not None:
+            logical = columns.get(effect.column, effect.type)
             return replace(
                 effect,
-                type=columns.get(effect.column, effect.type),
+                type=logical,
                 charset=effect.charset or sets.get(effect.column),
+                default=_default(effect, logical),
             )
         return effect
 
     return replace(found, effects=tuple(typed(one) if one.table == table else one for one in found.effects))
+
+
+def _default(said: Effect | ColumnDefinition, logical: str | None) -> str | None:
+    """A statement's default as a value of the type that the messages give the column."""
+    if logical != "boolean" or said.default is None or said.default not in ("0", "1"):
+        return said.default
+    return boolean_text(said.default)

@@ -170,7 +170,9 @@ def _logical(found: Mapping[str, Any], source: Image) -> str:
         arguments = f"({length},{scale})" if scale is not None else f"({length})"
         unsigned = rest.lower().startswith(("unsigned", "zerofill"))
         name = f"{head}{arguments} {rest}" if unsigned else name + arguments
-    return _TYPE_NAMES.get(source.get("connector") or "", types.mysql)(name)
+    logical = _TYPE_NAMES.get(source.get("connector") or "", types.mysql)(name)
+    # of one bit the connector sends true and false, whatever the statement calls it
+    return "boolean" if logical == "bit" and str(length or 1) == "1" else logical
 
 
 _TYPE_NAMES = {"postgresql": types.postgres, "oracle": types.oracle, "sqlserver": types.sqlserver}

@@ -101,6 +101,8 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     )
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
+    elif before.exists:
+        changed += retyped.unfit_defaults(mirror, work)
     found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
     why = found.why_spark or _why_not_read(lake, mirror, work)
     why = why or commits.why_no_commits(lake.pipeline.lake)

@@ -22,6 +22,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, REJECTS
 from ingest.values.conversions import in_words
+from ingest.values.typed_values import misfits, value_of
 
 ACTION, REASON = "retype_column", "values-not-known"
 _SETTING = ("read", "insert", "update")
@@ -141,6 +142,22 @@ def _texts(mirror: Mirror) -> set[str]:
     return {one.name for one in mirror.columns if one.delta == "STRING"}
 
 
+def unfit_defaults(mirror: Mirror, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
+    """The new steps that add a column with a default which is not a value of the column's type in the mirror."""
+    kinds = {one.name: one.type for one in mirror.columns if one.name not in mirror.keys}
+    found = []
+    for lane, steps in work:
+        for step in steps.fills:
+            if step.action != "add_column" or step.default is None:
+                continue
+            kind = kinds.get(step.column, "unknown")
+            try:
+                value_of(kind, step.default)
+            except ValueError:
+                found.append(Retyped(lane, step._replace(type=kind), OPEN))
+    return found
+
+
 def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> int:
     """Write what cannot be known to `rejects`, guarded; returns the number of columns."""
     texts = _texts(mirror)
@@ -163,7 +180,6 @@ def is_open(step: SchemaStep, does: int, keys: Collection[str], texts: Collectio
 
 def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:
     step = one.step
-    new = in_words(step.declared or step.type)
     values = {
         "stage": "gold",
         "kind": "cell",
@@ -174,9 +190,16 @@ def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:
         "table": mirror.table.table,
         "column": step.column,
         "reason": REASON,
-        "detail": (
-            f"no message says how the source has converted existing rows to {new}: here they have their old values, "
-            f"or what MySQL makes of these, until {mirror.name} is loaded again; dismiss this then"
-        ),
+        "detail": f"{_what(step)}, until {mirror.name} is loaded again; dismiss this then",
     }
     return tuple(values.get(name) for name in REJECTS.arrow.names)
+
+
+def _what(step: SchemaStep) -> str:
+    if step.action == ACTION:
+        return (
+            f"no message says how the source has converted existing rows to {in_words(step.declared or step.type)}: "
+            "here they have their old values, or what MySQL makes of these"
+        )
+    form, _ = misfits(step.type)
+    return f"existing rows have the default {step.default!r}, which is {form}: here they have NULL"

@@ -153,3 +153,22 @@ def test_a_schema_change_that_says_nothing_is_unknown(structure: str | None) -> 
     """As ``none`` it would be passed over, whatever it did to the rows."""
     change = Change(op=Op.DDL, table=TableId("shop", None, "orders"), structure=structure)
     assert ("unknown", ()) == (of_change(change).kind, of_change(change).effects)
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("CREATE TABLE orders (id INT PRIMARY KEY, n BIT(1) DEFAULT b'1')", "true"),
+        ("ALTER TABLE orders ADD COLUMN n BIT(1) DEFAULT b'1'", "true"),
+        ("ALTER TABLE orders ADD COLUMN n BIT(1) NOT NULL", "false"),
+        ("ALTER TABLE orders ADD COLUMN n BIT(1)", None),
+    ],
+)
+def test_a_default_has_the_type_of_the_structure(statement: str, expected: str | None) -> None:
+    """Debezium sends BIT(1) as true and false: rows that had the default 1 had NULL in the mirror."""
+    kind = statement.split(maxsplit=1)[0]
+    structure = json.dumps({"type": kind, "keys": ["id"], "columns": {"id": "int32", "n": "boolean"}})
+    change = Change(op=Op.DDL, table=TableId("shop", None, "orders"), ddl=statement, structure=structure)
+    [effect] = of_change(change).effects
+    column = effect if kind == "ALTER" else next(one for one in effect.columns if one.name == "n")
+    assert ("boolean", expected) == (column.type, column.default)

@@ -144,7 +144,8 @@ def test_structure_of_a_schema_change():
     """Types read from the statement alone miss what the connector already resolved."""
     column = {"name": "id", "typeName": "INT UNSIGNED", "typeExpression": "INT UNSIGNED", "length": 10}
     price = {"name": "price", "typeName": "DECIMAL", "typeExpression": "DECIMAL", "length": 12, "scale": 2}
-    table = {"primaryKeyColumnNames": ["id"], "columns": [column, price]}
+    bits = [{"name": f"bit{n}", "typeName": "BIT", "typeExpression": "BIT", "length": n} for n in (1, 8)]
+    table = {"primaryKeyColumnNames": ["id"], "columns": [column, price, *bits]}
     value = {
         "source": SOURCE,
         "databaseName": "shop",
@@ -159,7 +160,7 @@ def test_structure_of_a_schema_change():
     assert {
         "type": "CREATE",
         "keys": ["id"],
-        "columns": {"id": "uint32", "price": "decimal(12,2)"},
+        "columns": {"id": "uint32", "price": "decimal(12,2)", "bit1": "boolean", "bit8": "bit"},
     } == json.loads(made.structure)
     assert {"type": "DROP", "keys": [], "columns": {}} == json.loads(dropped.structure)
     assert (0, 1) == (made.row, dropped.row)

@@ -274,3 +274,40 @@ def test_a_time_comes_under_the_name_of_a_number_without_its_digits(tmp_path: Pa
     found = lake.ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m ORDER BY id")
     assert ["2024-02-11 06:00:00"] * 2 == [one["n"] for one in found]
     assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
+
+
+@pytest.mark.spark
+def test_a_default_that_is_no_value_of_the_column(spark: SparkSession, tmp_path: Path) -> None:
+    """Existing rows had NULL, and nothing said so."""
+    rule = TableRule("yard.*", columns={"at": "timestamp", "flag": "boolean"})
+    depot = Depot(spark, tmp_path, Warm(), rule)
+    depot.row(id="1")
+    assert ("done", "") == depot.run()
+    depot.ddl("ALTER TABLE depot ADD COLUMN at DATE DEFAULT '2024-02-15', ADD COLUMN n INT DEFAULT 3")
+    depot.ddl("ALTER TABLE depot ADD COLUMN flag TINYINT(1) DEFAULT 1")
+    depot.row(id="2", at=None, n=None, flag=None)
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    found = lake.ask_mirror("mirrors/yard/depot", 'SELECT n, "at", flag FROM {mirror} AS m ORDER BY id')
+    assert [(3, None, None), (None, None, None)] == [tuple(row.values()) for row in found]
+    rejects = lake.ask('SELECT "column", reason, detail FROM {rejects} ORDER BY "column"')
+    assert [("at", "values-not-known"), ("flag", "values-not-known")] == [
+        (row["column"], row["reason"]) for row in rejects
+    ]
+    assert rejects[0]["detail"].startswith("existing rows have the default '2024-02-15', which is not")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("date", "datetime", ("2024-05-15T00:00:00Z", True)),
+        ("datetime", "datetime", ("2024-05-15T00:00:00Z", True)),
+        ("datetime", "date", ("2024-05-15T00:00:00Z", False)),
+        ("date", "string", ("2024-05-15T00:00:00Z", False)),
+    ],
+)
+def test_a_date_that_the_messages_write_as_an_instant(old: str, new: str, expected: tuple[str, bool]) -> None:
+    """Its text became one of neither type."""
+    step = SchemaStep(AT, "retype_column", "v", old=old, type=new, declared=new.upper())
+    text = "2024-05-15T00:00:00Z"
+    assert expected == (step.converted(text, "timestamp"), step.conversion("timestamp").certain)
