@@ -175,11 +175,6 @@ def declared_types(raw: Bytes) -> dict[str, str]:
     return {column: name or "" for column, name in values.image(listed).items()}
 
 
-def joined(notes: list[str | None]) -> str | None:
-    """Several remarks as one note, each once; None without any."""
-    return "; ".join(dict.fromkeys(filter(None, notes))) or None
-
-
 class CanalPosition(msgspec.Struct, frozen=True, gc=False):
     """A message's place: the sequence, the vendor's own text of it, and what is wrong with it."""
 

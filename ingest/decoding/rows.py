@@ -8,7 +8,7 @@ its own shape shows.  What fits no form of its type keeps its text, and gold the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -61,58 +61,59 @@ def plan_of_declared(declared: Declared, options: Options, whole: int | None = N
 def _declared_plan(
     declared: Declared, zone: str, binary: str | None, units: str | None, whole: int | None
 ) -> RowPlan:
-    known = typed(declared)
-    chosen = converters(known, zone, binary, units, whole)
-    return RowPlan(known, chosen, firm_columns(known), bits=bit_columns(known))
+    return plan({}, declared, zone, binary, units, whole)
 
 
-def typed(declared: Declared) -> dict[str, str]:
-    """The declared logical types, without the fraction digits that say nothing here."""
-    return {column: without_digits(logical) for column, logical in declared}
-
-
-def firm_columns(declared: Mapping[str, str]) -> frozenset[str]:
-    """Columns whose declared type holds no large object; a ``string`` may be one."""
-    return frozenset(c for c, kind in declared.items() if kind != "string" and kind not in types.LOB)
-
-
-def bit_columns(known: Mapping[str, str]) -> tuple[str, ...]:
-    """The BIT columns among typed ones."""
-    return tuple(column for column, logical in known.items() if types.base(logical) == "bit")
-
-
-def large(name: str) -> bool:
-    """True for an OMS type name of the family whose unchanged value is sent as NULL."""
-    return name.partition("(")[0].strip().lower() in types.OMS_LOB
-
-
-def converters(
-    known: Mapping[str, str],
+def plan(
+    sent: Mapping[str, str],
+    declared: Declared,
     zone: str,
     binary: str | None = None,
     units: str | None = None,
     whole: int | None = None,
-) -> tuple[tuple[str, Convert], ...]:
-    """The function for each column whose text may differ from its type's canonical text.
+    *,
+    large: Collection[str] = (),
+    own: Mapping[str, Convert] | None = None,
+) -> RowPlan:
+    """The plan of rows of some types.
 
     Args:
-        known: logical type per column.
+        sent: logical type per column, as the message says.
+        declared: the same as the pipeline file says, which wins.
         zone: IANA zone of texts that name none, and of instants declared zone-less.
         binary: the vendor's encoding of bytes, base64 by default.
         units: ``millis``, ``micros`` or ``nanos`` for whole-number times.
         whole: what such a number counts without ``units``, in ticks a second; None: it is not a time.
+        large: columns sent with a type that may hold a large object.
+        own: the dialect's own conversions, by logical type.
     """
+    known = {**sent, **{column: without_digits(logical) for column, logical in declared}}
     unit = TICKS.get(units or "", whole)
     functions: dict[str, Convert] = {
         **_PLAIN,
         "datetime": partial(datetime_text, zone=zone, unit=unit),
         "timestamp": partial(instant_text, zone=zone, unit=unit),
         "time": partial(clock_text, unit=unit),
+        **(own or {}),
     }
     if binary is not None and binary != "base64":
         functions["binary"] = partial(base64_from, binary)
-    chosen = ((column, functions.get(types.base(logical))) for column, logical in known.items())
-    return tuple((column, function) for column, function in chosen if function is not None)
+    converts = ((column, functions.get(types.base(logical))) for column, logical in known.items())
+    firm = {column for column, kind in sent.items() if kind != "unknown" and column not in large}
+    # a ``string`` that the pipeline file declares may be a large object
+    firm |= {c for c, kind in declared if c not in sent and kind != "string" and kind not in types.LOB}
+    return RowPlan(
+        known,
+        tuple((column, function) for column, function in converts if function is not None),
+        frozenset(firm),
+        tuple(sent),
+        tuple(column for column, logical in known.items() if types.base(logical) == "bit"),
+    )
+
+
+def large(name: str) -> bool:
+    """True for an OMS type name of the family whose unchanged value is sent as NULL."""
+    return name.partition("(")[0].strip().lower() in types.OMS_LOB
 
 
 def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -> list[str]:
@@ -350,8 +351,8 @@ def present(known: Mapping[str, str], row: Image) -> Mapping[str, str]:
 
 
 def noted(*parts: str | None) -> str | None:
-    """Several remarks as one note, or None."""
-    return "; ".join(filter(None, parts)) or None
+    """Several remarks as one note, each once; None without any."""
+    return "; ".join(dict.fromkeys(filter(None, parts))) or None
 
 
 def listed(remark: str, names: list[str]) -> str | None:

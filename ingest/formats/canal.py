@@ -30,7 +30,7 @@ from ingest.change import NO_TABLE, Change, ChangeColumns, Hints, Image, Message
 from ingest.decoding import converters, flat_messages
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan, Frame, frame_of, nowhere
 from ingest.decoding.flat_messages import CanalPosition, Found, Rows
-from ingest.decoding.rows import drop_unchanged, emptied
+from ingest.decoding.rows import drop_unchanged, emptied, noted
 from ingest.errors import Undecodable
 from ingest.fold import may_change_key
 from ingest.formats import About, SharedEvidence
@@ -145,7 +145,7 @@ def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: s
         table = hints.table_of(topic) or TableId(found.database or None, None, None)
         odd = _odd_name(table.table or "")
     if note or odd or place.note:
-        note = flat_messages.joined([note, place.note, odd])
+        note = noted(note, place.note, odd)
     transaction = found.gtid or None if dialect.gtid_is_transaction else None
     return Head(table, place, _event_time(found.es), transaction, note)
 
@@ -282,7 +282,7 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
         remarks += _odd(before, image, keys)
     note = head.note or plan.note
     if note or remarks:
-        note = flat_messages.joined([head.note, plan.note, *remarks])
+        note = noted(head.note, plan.note, *remarks)
     return Change(
         op=op,
         table=head.table,

@@ -273,16 +273,9 @@ def _plan(
     columns: Columns, _oracle: bool, declared: rows.Declared, zone: str, binary: str | None
 ) -> rows.RowPlan:
     sent = {name: types.streamx(kind) for name, kind in columns}
-    known = {**sent, **rows.typed(declared)}
-    chosen = dict(rows.converters(known, zone, binary, "millis"))
-    for name, logical in known.items():
-        if types.base(logical) in _PART_OF_WALL_TEXT:
-            part = _PART_OF_WALL_TEXT[types.base(logical)]
-            chosen[name] = partial(_of_milliseconds, part=part, zone=zone)
-    return rows.RowPlan(known, tuple(chosen.items()), frozenset(known), tuple(sent), rows.bit_columns(known))
-
-
-_PART_OF_WALL_TEXT = {"date": slice(10), "time": slice(11, None)}
+    parts = {"date": slice(10), "time": slice(11, None)}  # of the text of a date and time
+    own = {kind: partial(_of_milliseconds, part=part, zone=zone) for kind, part in parts.items()}
+    return rows.plan(sent, declared, zone, binary, "millis", own=own)
 
 
 def _of_milliseconds(value: str, part: slice, zone: str) -> str:

@@ -77,14 +77,12 @@ def _plan(
     columns: Columns, oracle: bool, declared: rows.Declared, zone: str, binary: str | None
 ) -> rows.RowPlan:
     sent = {name: types.with_zeros(types.oms(kind, oracle), kind) for name, kind in columns}
-    known = {**sent, **rows.typed(declared)}
-    chosen = dict(rows.converters(known, zone, binary, whole=SECONDS))
-    for name, logical in known.items():
-        if types.base(logical) in ("timestamp", "datetime"):
-            chosen[name] = partial(_moment_text, zone=zone, instant=types.base(logical) == "timestamp")
-    firm = {name for name, kind in columns if not rows.large(kind) and sent[name] != "unknown"}
-    firm |= rows.firm_columns({name: kind for name, kind in declared if name not in sent})
-    return rows.RowPlan(known, tuple(chosen.items()), frozenset(firm), tuple(sent), rows.bit_columns(known))
+    own = {
+        kind: partial(_moment_text, zone=zone, instant=kind == "timestamp")
+        for kind in ("timestamp", "datetime")
+    }
+    large = {name for name, kind in columns if rows.large(kind)}
+    return rows.plan(sent, declared, zone, binary, whole=SECONDS, large=large, own=own)
 
 
 def _moment_text(value: str, zone: str, instant: bool) -> str:

@@ -21,7 +21,7 @@ from ingest.decoding import connect, json_values
 from ingest.decoding.connect import ConnectPlan, Field, Meaning
 from ingest.decoding.declared_values import Reading
 from ingest.decoding.json_values import Values, text, texts
-from ingest.decoding.rows import drop_unchanged, named_table
+from ingest.decoding.rows import drop_unchanged, named_table, noted
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import integer, micros_of
@@ -92,7 +92,6 @@ def event(schema: bytes, found: Values, message: Message, hints: Hints, note: st
 
     gone = len(drop_unchanged(before, after, hides)) if op is Op.UPDATE else 0
     sequence, unread = _sequence(source)
-    notes = [note, unread, f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None]
     return Change(
         op=op,
         table=table,
@@ -105,7 +104,9 @@ def event(schema: bytes, found: Values, message: Message, hints: Hints, note: st
         sequence=sequence,
         position=source.get("pos"),
         event_time=_micros(source.get("ts_ms")),
-        note="; ".join(filter(None, notes)) or None,
+        note=noted(
+            note, unread, f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None
+        ),
     )
 
 

@@ -195,8 +195,5 @@ def _plan(
     listed = values.members(light) if light not in (b"", b"null") else {}
     names = {column: values.bare_image(entry).get("schemaType") or "" for column, entry in listed.items()}
     sent = {column: types.with_zeros(types.oms(name, oracle_mode), name) for column, name in names.items()}
-    known = {**sent, **rows.typed(declared)}
-    firm = {column for column, name in names.items() if not rows.large(name) and sent[column] != "unknown"}
-    firm |= rows.firm_columns({column: kind for column, kind in declared if column not in names})
-    chosen = rows.converters(known, zone, binary, units, SECONDS)
-    return rows.RowPlan(known, chosen, frozenset(firm), tuple(sent), rows.bit_columns(known))
+    large = {column for column, name in names.items() if rows.large(name)}
+    return rows.plan(sent, declared, zone, binary, units, SECONDS, large=large)
