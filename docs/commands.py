@@ -14,11 +14,10 @@ PAGE = Path(__file__).parent / "commands.md"
 _HEAD = """\
 # Commands
 
-Written by `python -m docs.commands` from the commands' own help. `--debug` and `--quiet` may be anywhere. With
-`--output json` stdout holds nothing but JSON. Exit codes: 0 done, 1 finished, but something failed or waits for a
-person, 2 could not start.
+Written by `python -m docs.commands` from the commands' own help. `--debug`, `--quiet` and `--jars-dir` (the folder
+of the jars) may be anywhere. With `--output json` stdout holds nothing but JSON. Exit codes: 0 done, 1 finished, but
+something failed or waits for the operator, 2 could not start.
 """
-_EVERYWHERE = ("--help", "--jars-dir")
 _USUAL = "How results are printed."  # the help of --output with most verbs, which take table or json
 
 
@@ -61,7 +60,7 @@ def _arguments(verb: Any) -> Iterator[str]:
 
 def _options(verb: Any) -> Iterator[str]:
     for one in verb.params:
-        if one.param_type_name != "option" or one.opts[0] in _EVERYWHERE:
+        if one.param_type_name != "option" or one.opts[0] == "--help":
             continue
         told = " ".join((one.help or "").split())
         if told and told != _USUAL:

@@ -119,7 +119,7 @@ def session(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
     from ingest.cli.spark import session_for
 
     active = SparkSession.getActiveSession()
-    return session_for([pipeline], None) if active is None else nullcontext(active)
+    return session_for([pipeline]) if active is None else nullcontext(active)
 
 
 def run_pipeline(

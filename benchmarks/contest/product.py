@@ -49,7 +49,7 @@ def opened(folder: Path, script: Script, idle: bool) -> Iterator[Fold]:
     spark = getattr(_STACK, "spark", None)
     if spark is None:
         spark = _STACK.spark = _STACK.enter_context(  # type: ignore[attr-defined]
-            session_for([pipeline], None, script.options.get("profile", "tick"))
+            session_for([pipeline], script.options.get("profile", "tick"))
         )
     warm = Warm()
     stages = script.options.get("stages", ["bronze", "silver", "gold"])

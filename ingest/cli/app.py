@@ -13,6 +13,8 @@ import importlib
 import os
 import sys
 import threading
+from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -61,7 +63,7 @@ VERBS = {
 
 UNCOLLECTED = 50_000
 """New objects between two searches for cycles; with Python's 700, a tenth of a short verb's time is spent on them."""
-EVERYWHERE = ("--debug", "--quiet")  # accepted before and after the verb
+EVERYWHERE = ("--debug", "--quiet", "--jars-dir")  # accepted before and after the verb
 
 
 class Verbs(TyperGroup):
@@ -89,8 +91,13 @@ class Verbs(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the options that hold for every verb before the verb, wherever they stand."""
         end = args.index("--") if "--" in args else len(args)
-        found = [arg for arg in args[:end] if arg in EVERYWHERE]
-        rest = [arg for arg in args[:end] if arg not in EVERYWHERE]
+        found: list[str] = []
+        rest: list[str] = []
+        given = iter(args[:end])
+        for arg in given:
+            (found if arg.partition("=")[0] in EVERYWHERE else rest).append(arg)
+            if arg == "--jars-dir":
+                found += islice(given, 1)  # its value
         return super().parse_args(ctx, found + rest + args[end:])
 
     def invoke(self, ctx: Any) -> Any:
@@ -152,12 +159,18 @@ def everywhere(
         bool, typer.Option("--debug", help="Show the traceback of an unexpected failure.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
+    jars_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, or go, instead of the cache."),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Land change messages of many database replication products in exact Delta mirrors."""
     output.be_quiet(quiet)
+    if jars_dir is not None:
+        os.environ["INGEST_JARS_DIR"] = str(jars_dir)
 
 
 def main() -> None:

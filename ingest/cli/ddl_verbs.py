@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, Reason, looked_at, opened
+from ingest.cli.spark import PipelineFile, Reason, looked_at, opened
 from ingest.errors import command
 
 if TYPE_CHECKING:
@@ -34,12 +34,11 @@ def listing(
     pending: Annotated[bool, typer.Option("--pending", help="Only what waits for a decision.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="At most so many statements, the newest.")] = 0,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Every statement that the sources sent, with what it comes to in each mirror."""
     from ingest.gold.approval import listed
 
-    with looked_at(file, jars_dir) as lake:
+    with looked_at(file) as lake:
         found = [one for one in listed(lake) if one.pending or not pending][-limit:]
     output.answer(output_as, [one.described() for one in found], lambda: _show(file, found))
 
@@ -67,27 +66,25 @@ def _show(file: Path, found: list[Listed]) -> None:
 @ledger.command()
 def approve(
     file: PipelineFile, statement: Id, reason: Reason = "",
-    output_as: Output = "table", jars_dir: JarsDir = None,
+    output_as: Output = "table",
 ) -> None:  # fmt: skip
     """Let a statement do what the list says; the next run catches up."""
-    _settle(file, statement, "approve", reason, output_as, jars_dir)
+    _settle(file, statement, "approve", reason, output_as)
 
 
 @ledger.command()
 def dismiss(
     file: PipelineFile, statement: Id, reason: Reason,
-    output_as: Output = "table", jars_dir: JarsDir = None,
+    output_as: Output = "table",
 ) -> None:  # fmt: skip
     """Pass over a statement: it does nothing to any mirror, and the next run catches up."""
-    _settle(file, statement, "dismiss", reason, output_as, jars_dir)
+    _settle(file, statement, "dismiss", reason, output_as)
 
 
-def _settle(
-    file: Path, statement: str, verb: str, reason: str, output_as: str, jars_dir: Path | None
-) -> None:
+def _settle(file: Path, statement: str, verb: str, reason: str, output_as: str) -> None:
     from ingest.gold.approval import approve_or_dismiss
 
-    with opened(file, jars_dir, deferred=True) as lake:
+    with opened(file, deferred=True) as lake:
         found = approve_or_dismiss(lake, statement, verb, reason)
 
     def show() -> None:

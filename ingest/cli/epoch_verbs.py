@@ -13,7 +13,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.repair_verbs import fail_unless_done, fold_again, printed
-from ingest.cli.spark import JarsDir, PipelineFile, Reason, SourceName, locked, opened, source_named
+from ingest.cli.spark import PipelineFile, Reason, SourceName, locked, opened, source_named
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ def epoch(
     withdraw: Annotated[bool, typer.Option("--withdraw", help="There was no such epoch after all.")] = False,
     reason: Reason = "",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Begin a new epoch of a source whose positions started again; without options, list its epochs."""
     from ingest.config import load
@@ -53,7 +52,7 @@ def epoch(
     if places and from_batch is not None:
         raise ConfigError(["--from and --from-batch both say where the epoch begins: give one of them"])
     if not (places or from_batch or resnapshot or complete or withdraw):
-        with opened(file, jars_dir, deferred=True) as lake:
+        with opened(file, deferred=True) as lake:
             rows = _listed(lake, source)
         shown = [
             row | {"resnapshot": ", ".join(f"{name} ({state})" for name, state in row["resnapshot"].items())}
@@ -62,7 +61,7 @@ def epoch(
         columns = ("epoch", "from", "batch", "resnapshot")
         output.answer(output_as, rows, lambda: output.listing(shown, columns))
         return
-    with locked(file, jars_dir, f"epoch of {source}") as lake:
+    with locked(file, f"epoch of {source}") as lake:
         from ingest.silver.rebuild import refuse_trimmed
 
         start = _start(lake, source, places or [], from_batch)

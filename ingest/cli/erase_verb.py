@@ -10,7 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, MirrorName, PipelineFile, locked
+from ingest.cli.spark import MirrorName, PipelineFile, locked
 from ingest.errors import IngestError, counted
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def erase(
         ),
     ] = None,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Remove rows from mirrors, histories, silver, rejects, checks and raw messages for good; print a certificate."""
     if verify:
@@ -70,7 +69,7 @@ def erase(
         raise typer.BadParameter("give one row's key, or --where", param_hint="KEY")
     if table and not (reason or dry_run):
         raise typer.BadParameter("say why: the certificate holds it", param_hint="--reason")
-    with locked(file, jars_dir, "erase") as lake:
+    with locked(file, "erase") as lake:
         from ingest.erase.remove import erase as carry_out
 
         found = _begun(lake) if resume else _planned(lake, table, key or [], where, reason, now=now)

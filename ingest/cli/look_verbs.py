@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.live_status import Watched
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, MirrorName, PipelineFile, looked_at, opened
+from ingest.cli.spark import MirrorName, PipelineFile, looked_at, opened
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def tables(
     table: Annotated[
         str, typer.Option(help="Only this one, with what became of the cells sent for each column.")
     ] = "",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Every mirror, history table and change feed: its name, path, keys, columns, rows, batch and state."""
     from ingest.cli import catalog_sql
@@ -43,7 +42,7 @@ def tables(
 
     if table and output_as == "sql":
         raise ConfigError(["--table has no meaning with --output sql: a catalog wants every mirror"])
-    with looked_at(file, jars_dir) as lake:
+    with looked_at(file) as lake:
         if output_as == "sql":
             output.text(catalog_sql.sql(dialect, catalog_sql.registered(lake)))
             return
@@ -51,7 +50,7 @@ def tables(
     if table:
         from ingest.gold import fidelity
 
-        with opened(file, jars_dir, to_look=True) as spark_lake:
+        with opened(file, to_look=True) as spark_lake:
             rows = [{**looking.named(rows, table), "fidelity": fidelity.described(spark_lake, table)}]
 
     def show() -> None:
@@ -80,7 +79,6 @@ def status(
         Literal["table", "json", "prom"],
         typer.Option("--output", "-o", help="table, json, or prom for Prometheus' node exporter."),
     ] = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Lag and health of every mirror, what waits for the operator, and the next command to type."""
     from ingest.cli import live_status
@@ -89,7 +87,7 @@ def status(
 
     if watch is not None and output_as == "prom":
         raise ConfigError(["--watch has no meaning with --output prom: a collector wants one whole file"])
-    with looked_at(file, jars_dir) as lake:
+    with looked_at(file) as lake:
         if watch is not None:
             live_status.watch(lambda: looking.status(lake), watch, output_as)
             return
@@ -105,7 +103,6 @@ def alerts(
     file: PipelineFile,
     test: Annotated[bool, typer.Option("--test", help="Send a sample to each target.")] = False,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """What is wrong now, by cause, as `alerts:` of the pipeline file has it sent after each run."""
     from ingest.cli import alerts as alerting
@@ -117,7 +114,7 @@ def alerts(
         if any(one["error"] for one in sent):
             raise typer.Exit(1)
         return
-    with looked_at(file, jars_dir) as lake:
+    with looked_at(file) as lake:
         rows = alerting.listed(lake)
     output.listing(rows, ("cause", "severity", "since", "sent", "text"), output_as)
 
@@ -134,10 +131,9 @@ def sql(
     engine: Annotated[
         Literal["duckdb", "spark"], typer.Option(help="Whose SQL it is: Spark's takes longer to start.")
     ] = "duckdb",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Query mirrors and product tables by name."""
-    columns, rows, lagging = _asked(file, query, limit, as_of_batch, engine, jars_dir)
+    columns, rows, lagging = _asked(file, query, limit, as_of_batch, engine)
     for text in lagging:
         output.warning(text)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -147,13 +143,13 @@ def sql(
 
 
 def _asked(
-    file: Path, text: str, limit: int, batch: int | None, engine: str, jars_dir: Path | None
+    file: Path, text: str, limit: int, batch: int | None, engine: str
 ) -> tuple[list[str], list[list[Any]], list[str]]:
     """A query's columns and rows, and which mirrors lack some of the batch."""
     if engine == "duckdb":
         from ingest.lake.tables import LakeReader
 
-        with looked_at(file, jars_dir) as lake:
+        with looked_at(file) as lake:
             if not isinstance(lake, LakeReader):  # only Spark reaches the store, so the query is Spark's, too
                 from ingest.cli import spark_query
 
@@ -163,7 +159,7 @@ def _asked(
             return query(lake, text, limit, batch)
     from ingest.cli import spark_query
 
-    with opened(file, jars_dir, to_look=True) as spark_lake:
+    with opened(file, to_look=True) as spark_lake:
         return spark_query.query(spark_lake, text, limit, batch)
 
 
@@ -183,7 +179,6 @@ def explain(
         list[str], typer.Argument(help="The key's values in the key's order; -- before a negative one.")
     ],
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """A row's whole life: each raw message, its change, what the fold did with it and why."""
     from ingest.gold import explain as explaining
@@ -191,11 +186,11 @@ def explain(
     from ingest.lake.delta import UnreadableError
 
     try:
-        with looked_at(file, jars_dir) as lake:
+        with looked_at(file) as lake:
             story = explaining.explain(lake, table, explaining.masked_key(lake, table, key))
     except UnreadableError as error:
         output.note(str(error))
-        with opened(file, jars_dir, to_look=True) as spark_lake:
+        with opened(file, to_look=True) as spark_lake:
             story = explaining.explain(spark_lake, table, explaining.masked_key(spark_lake, table, key))
     output.answer(output_as, story, "\n".join(telling.lines(story)))
     if not story.equal:

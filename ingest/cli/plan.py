@@ -11,7 +11,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFiles, session_for
+from ingest.cli.spark import PipelineFiles, session_for
 
 app = typer.Typer()
 _SHOWN = 20  # files of one source; --output json lists all
@@ -25,7 +25,6 @@ def plan(
         int, typer.Option(min=0, help="So many messages of each source are decoded to name tables.")
     ] = 200,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Say what a run would read, create, add, hold or refuse, and why; it writes nothing."""
     from ingest.cli import dry_run
@@ -36,7 +35,7 @@ def plan(
     asking = [one for one, why in zip(pipelines, reasons, strict=True) if why]
     for why in dict.fromkeys(filter(None, reasons)):
         output.note(f"{why} Spark is started, which takes a while.")
-    with session_for(asking, jars_dir) if asking else contextlib.nullcontext() as spark:
+    with session_for(asking) if asking else contextlib.nullcontext() as spark:
         found = [dry_run.foresee(one, spark if one in asking else None, sample) for one in pipelines]
     output.answer(output_as, found, lambda: _show(found, sample))
     if any(one["problems"] for one in found):

@@ -10,7 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, PipelineFiles, Reason, all_looked_at, locked
+from ingest.cli.spark import PipelineFile, PipelineFiles, Reason, all_looked_at, locked
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def quality(
     ] = "",
     reason: Reason = "",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Check every mirror now, against everything that its changes say, and keep the results."""
     if sum(map(bool, (last, deep, accept))) > 1:
@@ -53,11 +52,15 @@ def quality(
             ]
         )
     if accept:
-        faults = _accepted(file, jars_dir, accept, reason)
+        with locked(file, f"acceptance of {accept}", deferred=True) as lake:
+            from ingest.lake.decisions import user
+            from ingest.quality import lasting
+
+            faults = lasting.accept(lake, accept, f"accepted by {user()}{reason and f' ({reason})'}")
         said = "\n".join(f"accepted: {fault}" for fault in faults)
         output.answer(output_as, {"accepted": accept, "faults": faults}, said)
         return
-    checked = _kept(file, jars_dir) if last else _checked(file, jars_dir, deep)
+    checked = _kept(file) if last else _checked(file, deep)
     wrong = {one.metric.severity for one in checked.of("error", "fail", "warn")}
     found = {"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]}
     output.answer(output_as, found, lambda: _print(checked, every))
@@ -65,31 +68,22 @@ def quality(
         raise typer.Exit(1)
 
 
-def _checked(file: Path, jars_dir: Path | None, deep: str) -> Checked:
+def _checked(file: Path, deep: str) -> Checked:
     from ingest.cli.progress import ProgressLine
 
-    with locked(file, jars_dir, "checks") as lake, ProgressLine(lake.spark, lake.pipeline.name) as progress:
+    with locked(file, "checks") as lake, ProgressLine(lake.spark, lake.pipeline.name) as progress:
         from ingest.gold.steps import steps_of
         from ingest.quality.stage import check
 
         return check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)
 
 
-def _accepted(file: Path, jars_dir: Path | None, subject: str, reason: str) -> list[str]:
-    """Accept the lasting faults of a mirror or source, and return them."""
-    with locked(file, jars_dir, f"acceptance of {subject}", deferred=True) as lake:
-        from ingest.lake.decisions import user
-        from ingest.quality import lasting
-
-        return lasting.accept(lake, subject, f"accepted by {user()}{reason and f' ({reason})'}")
-
-
-def _kept(file: Path, jars_dir: Path | None) -> Checked:
+def _kept(file: Path) -> Checked:
     """The newest results of each mirror and source; the age of the newest change is as of now."""
     from ingest.quality.catalogue import Checked, CheckResult, Metric
     from ingest.quality.report_data import gather
 
-    with all_looked_at([file], jars_dir) as (lake,):
+    with all_looked_at([file]) as (lake,):
         facts = gather(lake, trend=1)
     checks: list[tuple[str | None, str | None, CheckFact]] = [
         (one.name, None, it) for one in facts.tables for it in one.checks
@@ -150,12 +144,11 @@ def report(
         Path, typer.Option("--out", help="The page; for several pipelines a folder, one page each.")
     ] = Path("report.html"),
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Write the quality report: one HTML page that needs no network."""
     if len(files) > 1 and out.suffix:
         raise ConfigError([f"--out {out} is one page; give a folder for the {len(files)} pipelines' pages"])
-    with all_looked_at(files, jars_dir) as lakes:
+    with all_looked_at(files) as lakes:
         found = [
             _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
         ]

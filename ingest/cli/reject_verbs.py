@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, locked, looked_at, opened
+from ingest.cli.spark import PipelineFile, locked, looked_at, opened
 from ingest.errors import IngestError, counted
 
 _SHOWN = 40  # characters of a cell's text in the list
@@ -35,12 +35,11 @@ def listing(
     limit: Annotated[int, typer.Option(min=0, help="At most so many rows.")] = 0,
     every: Annotated[bool, typer.Option("--all", help="Those replayed or dismissed, too.")] = False,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """What is open: grouped by reason, table and column, or (json) one by one."""
     from ingest.lake import rejects
 
-    with looked_at(file, jars_dir) as lake:
+    with looked_at(file) as lake:
         rows = rejects.listed(lake, every=every)
     rows = rows[:limit] if limit else rows
 
@@ -66,13 +65,13 @@ def _example(row: Mapping[str, Any]) -> str:
 
 
 @group.command()
-def show(file: PipelineFile, which: Which, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
     """One reject: the bytes as they came, and the decoder's complaint."""
     from ingest.change import TableId
     from ingest.lake import rejects
     from ingest.lake.raw import raw
 
-    with looked_at(file, jars_dir) as lake:
+    with looked_at(file) as lake:
         row = rejects.chosen(rejects.listed(lake), which, file)
         bytes_of = list(raw(lake, [row], TableId.of(row)).values())
     found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
@@ -90,12 +89,11 @@ def dismiss(
     which: Which,
     reason: Annotated[str, typer.Option(help="Why it may be left out, for the record.")],
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Close a reject without decoding it; the decision is kept with its reason."""
     if not reason.strip():
         raise IngestError("Say with --reason why the reject may be left out.")
-    with locked(file, jars_dir, "rejects dismiss", deferred=True) as lake:
+    with locked(file, "rejects dismiss", deferred=True) as lake:
         from ingest.lake import decisions, rejects
 
         row = rejects.chosen(rejects.listed(lake), which, file)
@@ -111,12 +109,11 @@ def replay(
     file: PipelineFile,
     reason: Annotated[str, typer.Option(help="Only rejects of this reason code.")] = "",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Decode rejected messages again, with today's parsers and options, and fold them at their places."""
     from ingest.cli.run_verbs import describe, end
 
-    with opened(file, jars_dir, deferred=True) as lake:
+    with opened(file, deferred=True) as lake:
         from ingest import run as running
         from ingest.lake import decisions, lock
         from ingest.lake.decisions import REPLAYED, Decision

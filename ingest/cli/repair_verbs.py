@@ -10,7 +10,6 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import (
-    JarsDir,
     MirrorName,
     PipelineFile,
     Reason,
@@ -46,12 +45,11 @@ def rebuild(
     ] = "mirrors",
     dry_run: DryRun = False,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Rebuild a layer from the one before it, show what differs, and put it in place in one commit."""
     if layer == "silver" and tables:
         raise IngestError("Silver is rebuilt whole: leave the tables out.")
-    with locked(file, jars_dir, f"rebuild of {layer}") as lake:
+    with locked(file, f"rebuild of {layer}") as lake:
         rows = _silver(lake, dry_run) if layer == "silver" else fold_again(lake, tables or [], dry_run)
     printed(rows, output_as)
     if layer == "silver" and not dry_run and any(row["missing"] or row["surplus"] for row in rows):
@@ -68,10 +66,9 @@ def backfill(
         bool, typer.Option("--accept", help="Leave them as they were decoded, and no longer warn of it.")
     ] = False,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Decode the last batches again with today's parsers and options, show what changes, and fold the mirrors again."""
-    with locked(file, jars_dir, "backfill", deferred=accept) as lake:
+    with locked(file, "backfill", deferred=accept) as lake:
         from ingest.lake import decoded_with
 
         if accept:
@@ -189,11 +186,11 @@ def _shown(one: dict[str, Any]) -> str:
 
 
 @app.command(rich_help_panel=_PANEL)
-def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+def retry(file: PipelineFile, output_as: Output = "table") -> None:
     """Fold the mirrors that failed or are held, now and without reading anything new."""
     from ingest.cli.run_verbs import describe, end
 
-    with opened(file, jars_dir, deferred=True) as lake:
+    with opened(file, deferred=True) as lake:
         from ingest import run as running
         from ingest.gold import completed
         from ingest.inspect import status
@@ -224,10 +221,9 @@ def pause(
     table: MirrorName,
     reason: Reason = "",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Leave a mirror as it is until `resume`; its changes wait in silver."""
-    _decide(file, table, "pause", reason, output_as, jars_dir)
+    _decide(file, table, "pause", reason, output_as)
     output.follow("resume", file, table)
 
 
@@ -237,15 +233,14 @@ def resume(
     table: MirrorName,
     reason: Reason = "",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """End a mirror's pause; the next run folds all that has waited."""
-    _decide(file, table, "resume", reason, output_as, jars_dir)
+    _decide(file, table, "resume", reason, output_as)
     output.follow("run", file)
 
 
-def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars_dir: Path | None) -> None:
-    with opened(file, jars_dir, deferred=True) as lake:
+def _decide(file: Path, table: str, kind: str, reason: str, output_as: str) -> None:
+    with opened(file, deferred=True) as lake:
         from ingest.lake import decisions, lock, mirrors, pauses
 
         known: dict[str, Mirror] = {one.name: one for one in mirrors.known(lake).values()}
@@ -268,13 +263,12 @@ def accept_gap(
         str, typer.Argument(metavar="TOPIC[/PARTITION]", help="One partition, or all of a topic.")
     ],
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Accept that messages of a partition are lost; the next run goes on with the oldest that is there."""
     from ingest.config import load
 
     named = source_named(load(file), source, "kafka")
-    with opened(file, jars_dir) as lake:
+    with opened(file) as lake:
         from ingest.bronze import kafka, kafka_look
         from ingest.bronze.land import last_batch
         from ingest.bronze.positions import Positions

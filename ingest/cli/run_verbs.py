@@ -16,7 +16,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFiles, session_for, usable
+from ingest.cli.spark import PipelineFiles, session_for, usable
 from ingest.cli.stopping import StopRequest
 from ingest.errors import ConfigError, IngestError, LockedError, unexpected
 from ingest.result import STAGES
@@ -45,7 +45,6 @@ def run(
     ] = "",
     select: Annotated[str, typer.Option(help="Fold only mirrors that fit this pattern, e.g. 'shop.*'.")] = "",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Land what is new, decode it, fold it into the mirrors, check them."""
     from ingest.config import load
@@ -68,7 +67,7 @@ def run(
         if threading.current_thread() is threading.main_thread():
             _listen(stop)
 
-    with session_for(pipelines, jars_dir, profile, begun=listen) as spark:
+    with session_for(pipelines, profile, begun=listen) as spark:
         code = Ticks(spark, pipelines, stages, select, pause, stop, output_as).run()
     if code:
         raise typer.Exit(code)

@@ -16,10 +16,6 @@ app = typer.Typer()
 jars_app = typer.Typer(no_args_is_help=True)
 app.add_typer(jars_app, name="jars", help="Get the pinned jars.")
 
-JarsDir = Annotated[
-    Path | None,
-    typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, or go, instead of the cache."),
-]
 Settings = Annotated[
     str,
     typer.Option(envvar="INGEST_IVY_SETTINGS", help="Your own repository: its URL, or an Ivy settings file."),
@@ -32,13 +28,11 @@ def doctor(
         Path | None, typer.Argument(help="A pipeline file, to check its paths and services too.")
     ] = None,
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Check Python, Java, jars, paths and services; exit 1 if anything has to be repaired."""
     from ingest.cli.doctor import examine
     from ingest.config import load
 
-    _use(jars_dir)
     rows = list(examine(load(file) if file else None))
     columns = ("check", "state", "found", "to repair it")
     found = [asdict(row) for row in rows]
@@ -50,7 +44,6 @@ def doctor(
 @jars_app.command("fetch")
 def jars_fetch(
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
     settings: Settings = "",
     *,
     archive: Annotated[
@@ -60,7 +53,6 @@ def jars_fetch(
     """Get the pinned jars once, each checked by its SHA-256."""
     from ingest.spark import jars
 
-    _use(jars_dir)
     paths = jars.fetch(settings=settings, say=output.note)
     if archive:
         from ingest.spark.session import prepare
@@ -70,10 +62,3 @@ def jars_fetch(
                 "this Java cannot keep a class archive: starts take some seconds longer, nothing else"
             )
     output.listing([{"file": str(path)} for path in paths], ("file",), output_as)
-
-
-def _use(jars_dir: Path | None) -> None:
-    from ingest.spark import jars
-
-    if jars_dir:
-        os.environ[jars.FOLDER_VARIABLE] = str(jars_dir)

@@ -27,15 +27,11 @@ PipelineFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pi
 MirrorName = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")]
 SourceName = Annotated[str, typer.Argument(help="The source's name.")]
 Reason = Annotated[str, typer.Option(help="Why, for the record.")]
-JarsDir = Annotated[
-    Path | None, typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, instead of the cache.")
-]
 
 
 @contextlib.contextmanager
 def session_for(
     pipelines: list[Pipeline],
-    jars_dir: Path | None,
     profile: Profile = "tick",
     *,
     begun: Callable[[], None] | None = None,
@@ -46,8 +42,6 @@ def session_for(
     With ``begun``, which is called once the session has started, or ``deferred`` it starts on this machine when it is first
     needed; without either it starts at once.
     """
-    if jars_dir is not None:
-        os.environ["INGEST_JARS_DIR"] = str(jars_dir)
     os.environ["TZ"] = "UTC"  # Spark hands instants to Python in the process' own zone
     time.tzset()
     from pyspark import SparkContext
@@ -101,14 +95,14 @@ def usable(spark: SparkSession) -> bool:
 
 
 @contextlib.contextmanager
-def looked_at(file: Path, jars_dir: Path | None) -> Iterator[Tables]:
+def looked_at(file: Path) -> Iterator[Tables]:
     """The lake of a pipeline file, for questions that need no Spark; raises as `all_looked_at`."""
-    with all_looked_at([file], jars_dir) as lakes:
+    with all_looked_at([file]) as lakes:
         yield lakes[0]
 
 
 @contextlib.contextmanager
-def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tables]]:
+def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
     """The lakes of several pipeline files; one that only Spark reaches starts it.
 
     Raises:
@@ -130,7 +124,7 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
         why = [str(error)]
     if why:
         output.note(f"{why[0]} Spark is asked, which takes a while to start.")
-        with all_opened(files, jars_dir, to_look=True) as lakes:
+        with all_opened(files, to_look=True) as lakes:
             yield [*lakes]
         return
     yield [*readers]
@@ -164,22 +158,20 @@ def _no_lake(pipeline: Pipeline) -> IngestError:
 
 
 @contextlib.contextmanager
-def opened(
-    file: Path, jars_dir: Path | None, *, deferred: bool = False, to_look: bool = False
-) -> Iterator[Lake]:
+def opened(file: Path, *, deferred: bool = False, to_look: bool = False) -> Iterator[Lake]:
     """The lake of a pipeline file; an `IngestError` if it does not exist yet.
 
     ``deferred`` starts Spark when something first needs it: a decision is a row that Arrow writes. ``to_look`` is that
     of `ingest.config.load`.
     """
-    with all_opened([file], jars_dir, deferred=deferred, to_look=to_look) as lakes:
+    with all_opened([file], deferred=deferred, to_look=to_look) as lakes:
         yield lakes[0]
 
 
 @contextlib.contextmanager
-def locked(file: Path, jars_dir: Path | None, purpose: str, *, deferred: bool = False) -> Iterator[Lake]:
+def locked(file: Path, purpose: str, *, deferred: bool = False) -> Iterator[Lake]:
     """As `opened`, with the lake's lock held for a purpose that others who wait for it are shown."""
-    with opened(file, jars_dir, deferred=deferred) as lake:
+    with opened(file, deferred=deferred) as lake:
         from ingest.lake import lock
 
         with lock.held(lake.pipeline.lake, purpose):
@@ -187,12 +179,10 @@ def locked(file: Path, jars_dir: Path | None, purpose: str, *, deferred: bool = 
 
 
 @contextlib.contextmanager
-def all_opened(
-    files: list[Path], jars_dir: Path | None, *, deferred: bool = False, to_look: bool = False
-) -> Iterator[list[Lake]]:
+def all_opened(files: list[Path], *, deferred: bool = False, to_look: bool = False) -> Iterator[list[Lake]]:
     """The lakes of several pipeline files, in one session; an `IngestError` if one of them does not exist yet."""
     pipelines = _with_lakes(files, to_look=to_look)
-    with session_for(pipelines, jars_dir, deferred=deferred) as spark:
+    with session_for(pipelines, deferred=deferred) as spark:
         from ingest.lake import identity
         from ingest.lake.lake import Lake
 

@@ -11,7 +11,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, locked
+from ingest.cli.spark import PipelineFile, locked
 from ingest.errors import counted
 
 if TYPE_CHECKING:
@@ -49,14 +49,13 @@ def maintain(
     ] = False,
     reason: Annotated[str, typer.Option(help="Why keys are dropped, for the records.")] = "",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Compact small files, remove unreferenced ones and apply retention; table contents do not change."""
     from ingest.cli.progress import ProgressLine
 
     before = _day(drop_bronze)
     with (
-        locked(file, jars_dir, "maintenance") as lake,
+        locked(file, "maintenance") as lake,
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
         from ingest.erase import late

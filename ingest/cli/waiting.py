@@ -11,7 +11,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFile, looked_at
+from ingest.cli.spark import PipelineFile, looked_at
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def wait(
     timeout: Annotated[str, typer.Option(help="The longest wait: 30s, 10m, 1h; 0s looks once.")] = "1h",
     every: Annotated[str, typer.Option(help="The pause between two looks.")] = "10s",
     output_as: Output = "table",
-    jars_dir: JarsDir = None,
 ) -> None:
     """Wait until mirrors hold every change of before a moment: 0 they do, 1 the operator is needed, 3 not yet."""
     from ingest.gold.complete_until import of_all
@@ -42,7 +41,7 @@ def wait(
     wanted = _moment(until)
     ends = time.monotonic() + output.seconds("--timeout", timeout)
     pause = max(0.1, output.seconds("--every", every))
-    with looked_at(file, jars_dir) as lake:
+    with looked_at(file) as lake:
         while True:
             chosen = _chosen(looking.complete(lake), tables)
             one = of_all(chosen)

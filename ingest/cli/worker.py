@@ -99,7 +99,7 @@ class Worker:
 
             readable = list(self._pipelines()) or [load(self._files[0])]  # which says what is wrong with it
             # Spark's start takes Ctrl-C for itself, so signals are listened to again after it
-            session = session_for(readable, None, begun=self.listen)
+            session = session_for(readable, begun=self.listen)
             self._spark = self._ends.enter_context(session)
         return self._spark
 

@@ -132,6 +132,18 @@ def test_debug_shows_the_traceback_wherever_it_stands(monkeypatch: pytest.Monkey
         assert isinstance(runner.invoke(app, arguments).exception, RuntimeError)
 
 
+@pytest.mark.parametrize(
+    "words", [["--jars-dir", "/x", "formats"], ["formats", "--jars-dir", "/x"], ["formats", "--jars-dir=/x"]]
+)
+def test_the_folder_of_the_jars_is_set_wherever_it_stands(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """A verb would look into the cache, or take the folder for its own argument."""
+    monkeypatch.setenv("INGEST_JARS_DIR", "/other")
+    done = runner.invoke(app, words)
+    assert (0, "/x") == (done.exit_code, os.environ["INGEST_JARS_DIR"])
+
+
 def test_quiet_leaves_out_warnings_and_keeps_errors(tmp_path: Path) -> None:
     """Cron mails whatever is printed."""
     file = tmp_path / "p.yaml"

@@ -32,7 +32,7 @@ def test_only_a_loop_asks_for_the_second_compiler(
     """A single run would end before it has paid; a loop without it lands half as much for good."""
     asked: list[str] = []
 
-    def refuse(_pipelines: Any, _jars: Any, profile: str = "tick", **_: Any) -> Any:
+    def refuse(_pipelines: Any, profile: str = "tick", **_: Any) -> Any:
         asked.append(profile)
         raise SetupError("no Spark here")
 

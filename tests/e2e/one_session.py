@@ -36,7 +36,7 @@ def told(spark: SparkSession, file: str, words: list[str]) -> str:
 
 def main(file: str, verbs: str) -> None:
     """Open the session as `run` would, and lend it to each verb."""
-    with session_for([load(file)], None) as spark:
+    with session_for([load(file)]) as spark:
         spark.conf.set("spark.ingest.profile", "")  # a verb stops only a session that was started for it
         found = [told(spark, file, words) for words in json.loads(verbs)]
         spark.stop()

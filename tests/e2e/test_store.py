@@ -40,7 +40,7 @@ from ingest.config import load
 from ingest.lake.hadoop import HadoopStore, small_files
 
 winners = []
-with session_for([load(sys.argv[1])], None), ThreadPoolExecutor(2) as pool:
+with session_for([load(sys.argv[1])]), ThreadPoolExecutor(2) as pool:
     for n in range(20):
         lake = f"s3a://race/{n}"
         clients = [HadoopStore(lake), HadoopStore(lake) if n % 2 else small_files(lake)]

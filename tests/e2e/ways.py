@@ -29,7 +29,7 @@ def main(files: list[str]) -> None:
     """Run all batches."""
     pipelines = [load(file) for file in files]
     found: dict[str, Any] = {}
-    with session_for(pipelines[:1], None) as spark:
+    with session_for(pipelines[:1]) as spark:
         for batch, (tasks, budget) in enumerate(zip(BY_TASKS, BUDGETS, strict=True), 1):
             land.LITTLE = messages.FEW = 0 if tasks else 4 << 20
             apply_arrow.FEW = 0 if tasks else 50_000
