@@ -154,7 +154,7 @@ def alerts(pipeline: Pipeline) -> list[dict[str, Any]]:
     from ingest.cli.alerts import listed
     from ingest.cli.spark import looked_at
 
-    with looked_at(pipeline.file, None) as lake:
+    with looked_at(pipeline.file) as lake:
         return listed(lake)
 
 

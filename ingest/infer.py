@@ -150,7 +150,9 @@ def _type(column: SeenColumn) -> tuple[str | None, str]:
     if len(kinds) == 1 and kinds != {"text"}:
         kind = next(iter(kinds))
         return kind, f"{all_} are of the form of a {kind}"
-    return "string", _why_text(column)
+    mixed = "".join(f"; {count:,} look like {kind}" for kind, count in column.kinds.items() if kind != "text")
+    text = f"{column.kinds.get('text', 0):,} of {column.count:,} are texts, at most {counted(column.length, 'character')}"
+    return "string", text + mixed
 
 
 def _integer(column: SeenColumn, all_: str) -> tuple[str, str]:
@@ -186,9 +188,3 @@ def _maybe_moment(column: SeenColumn) -> str:
     return (
         "; maybe a moment since 1970: then declare timestamp" if seconds and column.whole in (10, 13) else ""
     )
-
-
-def _why_text(column: SeenColumn) -> str:
-    mixed = {kind: count for kind, count in column.kinds.items() if kind != "text"}
-    text = f"{column.kinds.get('text', 0):,} of {column.count:,} are texts, at most {counted(column.length, 'character')}"
-    return text + "".join(f"; {count:,} look like {kind}" for kind, count in mixed.items())

@@ -175,7 +175,8 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     try:
         files, others, away = listing(source)
     except Exception as error:  # each store's client has its own errors, also for a store that is down
-        return FilePlan(alarms=(_unlisted(source, error),))
+        text = f"cannot be listed ({type(error).__name__}: {first_line(error)[:300]}): nothing of it was read now; repair that."
+        return FilePlan(alarms=(Alarm(source.name, source.path, f"{shown(source.path)} {text}"),))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
@@ -186,7 +187,8 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         for path in sorted(away)
     ]  # fmt: skip
     alarms += _vanished(source, files, known)
-    for file in _ordered(source, files):
+    by_time = source.order_files_by == "mtime"
+    for file in sorted(files, key=lambda file: (file.mtime if by_time else 0, natural(file.path))):
         state = known.get(file.path)
         try:
             found = _look(source, file, state)
@@ -212,21 +214,9 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings))
 
 
-def _unlisted(source: Source, error: Exception) -> Alarm:
-    why = first_line(error)
-    text = f"cannot be listed ({type(error).__name__}: {why[:300]}): nothing of it was read now; repair that."
-    return Alarm(source.name, source.path, f"{shown(source.path)} {text}")
-
-
 def shown(path: str) -> str:
     """A path for display; undecodable bytes and line breaks are escaped."""
     return path.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
-
-
-def _ordered(source: Source, files: list[Found]) -> list[Found]:
-    if source.order_files_by == "mtime":
-        return sorted(files, key=lambda file: (file.mtime, natural(file.path)))
-    return sorted(files, key=lambda file: natural(file.path))
 
 
 def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -> Iterator[Alarm]:
@@ -241,7 +231,9 @@ def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -
 
 def _look(source: Source, file: Found, state: FileState | None) -> Piece | Fault | None:
     """The unread end of a file; None if there is nothing to read."""
-    if not _is_text(file.path):
+    try:
+        file.path.encode()
+    except UnicodeEncodeError:
         return Fault("has a name that is not UTF-8: rename it")
     packed = _compressed(file.path)
     if state is None or (state.position == 0 and (file.size, file.mtime) != (state.size, state.mtime)):
@@ -258,14 +250,6 @@ def _look(source: Source, file: Found, state: FileState | None) -> Piece | Fault
         return _piece(source, file, state.position)
     state.mtime = file.mtime  # only touched: this session does not compare it again
     return None
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _finished(source: Source, file: Found) -> bool:

@@ -204,14 +204,10 @@ def failed(looks: Iterable[Look], error: Exception) -> list[tuple[str, str]]:
     sources = [one.source for one in looks if one.plan.spans]
     if "kafka" not in str(error):
         return []
-    text = f"reading failed ({_reason(error, sources)}): nothing was landed; run again."
-    return [(source.name, text) for source in sources]
-
-
-def _reason(error: Exception, sources: Iterable[Source]) -> str:
     lines = str(error).splitlines()
     causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
-    text = (causes or lines)[-1]
+    reason = (causes or lines)[-1]
     for source in sources:
-        text = struck(text, source)
-    return text[:300].rstrip(".")
+        reason = struck(reason, source)
+    text = f"reading failed ({reason[:300].rstrip('.')}): nothing was landed; run again."
+    return [(source.name, text) for source in sources]

@@ -20,7 +20,6 @@ from ingest.bronze.positions import receipts as receipts_of
 from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read
 from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
-from ingest.config import Source
 from ingest.errors import IngestError
 from ingest.lake import identity, sealing, stores
 from ingest.lake.datafiles import Added
@@ -74,7 +73,10 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         if not source.enabled:
             continue
         if source.kind == "kafka":
-            looks.append(_look(lake, source, positions, landed))
+            look = kafka.look(lake, source, positions.places.get(source.name, {}))
+            landed.alarms.extend((source.name, text) for text in look.alarms())
+            landed.warnings.extend(f"source {source.name}: {text}" for text in look.plan.warnings)
+            looks.append(look)
         for one in files.parts(lake.pipeline, source):
             planned = files.plan(one, rank, files.known_of(one, positions.files.get(source.name, {})), cores)
             work.extend(planned.ranges)
@@ -179,13 +181,6 @@ def _expected(work: list[Range], looks: list[Look]) -> int:
     """The approximate number of messages of a batch; those in files are assumed to be short."""
     offsets = sum(span.end - span.start for one in looks for span in one.plan.spans)
     return offsets + sum(one.weight for one in work) // _SHORT
-
-
-def _look(lake: Lake, source: Source, positions: Positions, landed: Landed) -> Look:
-    found = kafka.look(lake, source, positions.places.get(source.name, {}))
-    landed.alarms.extend((source.name, text) for text in found.alarms())
-    landed.warnings.extend(f"source {source.name}: {text}" for text in found.plan.warnings)
-    return found
 
 
 def _note_receipts(positions: Positions, landed: Landed, batch: int, receipts: Receipts) -> None:

@@ -83,7 +83,7 @@ def of_topics(lake: Lake | None, look: Look, count: int) -> Sample:
         rows = frame.where("kind = 'message'").select(*_INPUT).limit(count).collect()
     except kafka.READ_ERRORS as error:
         return Sample(faults=[text for _, text in kafka.failed([look], error)] or [str(error).split("\n")[0]])
-    return Sample([_plain(row) for row in rows])
+    return Sample([(*row[:-1], row[-1] and [header.asDict() for header in row[-1]]) for row in rows])
 
 
 def landed(lake: Tables, source: str, batches: tuple[int, int], count: int) -> Iterator[tuple[int, Row]]:
@@ -100,8 +100,3 @@ def landed(lake: Tables, source: str, batches: tuple[int, int], count: int) -> I
             continue
         sent = opener.open(row["batch"], place, row["value"])._asdict() if sealed else {}
         yield row["batch"], tuple((row | sent)[name] for name in _INPUT)
-
-
-def _plain(row: Sequence[Any]) -> Row:
-    *values, headers = row
-    return *values, None if headers is None else [header.asDict() for header in headers]

@@ -104,7 +104,9 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
         hashed.left = True
         # a compressed file that ends inside its data may still be growing
         if work.finished or not isinstance(error, EOFError):
-            fault, damage = _sentence(work, error), _is_damage(error)
+            fault = _sentence(work, error)
+            # the content is at fault, not the access: reading it again does not help
+            damage = not isinstance(error, MemoryError) and getattr(error, "errno", None) is None
     return Receipt(
         work.file,
         begin,
@@ -125,11 +127,6 @@ def headers(record: Record) -> Headers | None:
     """The headers of a record from a file: the length of one that was too large to keep."""
     _, value, length = record
     return [{"key": OVERSIZE, "value": str(length).encode()}] if value is None else None
-
-
-def _is_damage(error: Exception) -> bool:
-    """True if the content is at fault, so that reading it again does not help; False if the access is."""
-    return not isinstance(error, MemoryError) and getattr(error, "errno", None) is None
 
 
 def _sentence(work: Range, error: Exception) -> str:

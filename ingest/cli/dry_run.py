@@ -101,13 +101,18 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
     sources = Sources()
     if lake is not None and last > known.last and count:
-        sources.messages += _undecoded(lake, (known.last + 1, last), count)
+        sources.messages += [
+            (batch, source.name, *row)
+            for source in pipeline.sources
+            for batch, row in unread.landed(lake, source.name, (known.last + 1, last), count)
+        ]
     _look(pipeline, lake, last, count, sources)
     decoded = silver.decode(pipeline, sources.messages)
     for one in sources.described:
         _add_sample(one, decoded, sum(_is_of(one, *message[1:3]) for message in sources.messages))
-    if lake is not None:
-        _add_outdated(sources.described, lake, known.last)
+    for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
+        one = next(one for one in sources.described if one["source"] == outdated.source)
+        one["warnings"].append(outdated.sentence(pipeline, known.last))
     tables = [
         one
         for view, mine in seen
@@ -171,20 +176,6 @@ def _warnings(
 
 
 # --- sources ------------------------------------------------------------------------------------
-
-
-def _undecoded(lake: Lake | LakeReader, batches: tuple[int, int], count: int) -> Iterator[tuple[Any, ...]]:
-    """A sample of what is landed and waits to be decoded."""
-    for source in lake.pipeline.sources:
-        for batch, row in unread.landed(lake, source.name, batches, count):
-            yield batch, source.name, *row
-
-
-def _add_outdated(described: Iterable[dict[str, Any]], lake: Tables, last: int) -> None:
-    """Warn of batches that were decoded with other settings than their source has now."""
-    for outdated in decoded_with.outdated(lake, last):
-        source = next(one for one in described if one["source"] == outdated.source)
-        source["warnings"].append(outdated.sentence(lake.pipeline, last))
 
 
 def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, found: Sources) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -104,15 +104,11 @@ def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
     if rows or not summarised:
         parts.append(output.drawn(shown, rows))
     if summarised:
-        parts.append(line(_summary(well)))
+        slowest = max(well, key=lambda one: one["lag_seconds"] or 0)
+        lag = f"; {slowest['table']} lags most, by {slowest['lag']}" if slowest["lag"] else ""
+        parts.append(line(f"{len(well)} mirrors are ok{lag} (`ingest tables` lists them)"))
     return Group(*parts)
 
 
 def _is_well(one: Mapping[str, Any]) -> bool:
     return one["state"] == "ok" and not one["message"]
-
-
-def _summary(well: Sequence[Mapping[str, Any]]) -> str:
-    slowest = max(well, key=lambda one: one["lag_seconds"] or 0)
-    lag = f"; {slowest['table']} lags most, by {slowest['lag']}" if slowest["lag"] else ""
-    return f"{len(well)} mirrors are ok{lag} (`ingest tables` lists them)"

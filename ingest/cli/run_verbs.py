@@ -51,7 +51,9 @@ def run(
     from ingest.lake import identity
 
     stages = _stages(stage)
-    pause = _pause(every)
+    pause = output.seconds("--every", every) if every else None
+    if pause is not None and pause < _SHORTEST:
+        raise ConfigError([f"--every: {every!r} leaves no pause; write at least 100ms"])
     pipelines = [load(file) for file in files]
     identity.refuse_shared(pipelines)
     _look_before(pipelines, patient=pause is not None)
@@ -81,15 +83,6 @@ def _stages(text: str) -> list[str]:
         if one not in STAGES:
             raise ConfigError([f"there is no stage {one!r}{nearest(one, STAGES)}"])
     return wanted
-
-
-def _pause(every: str) -> float | None:
-    if not every:
-        return None
-    seconds = output.seconds("--every", every)
-    if seconds < _SHORTEST:
-        raise ConfigError([f"--every: {every!r} leaves no pause; write at least 100ms"])
-    return seconds
 
 
 def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:

@@ -166,7 +166,7 @@ def reconcile(
     options = ReconcileOptions(
         pace, parallel or chosen.database.connections, chunk_rows, sample=sample, wait=wait, settled=settled
     )
-    with looked_at(file, None) as lake:
+    with looked_at(file) as lake:
         wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
         if due:
             wanted = waiting.due(lake, chosen, wanted)
@@ -216,7 +216,8 @@ class _Comparisons:
             _keep(self.lake, mirror.table, one)
             if self.repairs and one.differences:
                 self._repair(one, mirror)
-            self.code = _worse(self.code, 1 if one.differs else 3 if one.waiting else 0)
+            codes = self.code, 1 if one.differs else 3 if one.waiting else 0
+            self.code = next((code for code in (2, 1, 3) if code in codes), 0)  # the worst comes first
 
     def _list(self, one: Reconciled) -> None:
         from ingest.source.reconciled import listed
@@ -244,11 +245,6 @@ class _Comparisons:
         for row in self.rows:
             output.line(_sentence(row))
         _advise(self.lake, self.done, repaired=self.repairs)
-
-
-def _worse(one: int, other: int) -> int:
-    """The exit code of two: a table that could not be compared, then one that differs, then rows on their way."""
-    return next((code for code in (2, 1, 3) if code in (one, other)), 0)
 
 
 def _summary(one: Reconciled) -> dict[str, Any]:

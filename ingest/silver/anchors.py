@@ -56,7 +56,9 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
     """
 
     def run(batches: Batches) -> Batches:
-        for page, changes in _decoded(how, _marked(how.opener.batches(batches), marked)):
+        for page, changes in _decoded(
+            how, (one.filter(_holding(one, marked)) for one in how.opener.batches(batches))
+        ):
             found = [
                 {**spot._asdict(), "second": change.sequence[0]}
                 for spot, one in zip(_spots(page), changes, strict=True)
@@ -66,10 +68,6 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
             yield pa.RecordBatch.from_pylist(found, _EVENT)
 
     return run
-
-
-def _marked(batches: Batches, marked: Mapping[str, Sequence[str]]) -> Batches:
-    return (batch.filter(_holding(batch, marked)) for batch in batches)
 
 
 def _holding(batch: pa.RecordBatch, marked: Mapping[str, Sequence[str]]) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,10 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
 
 def _sort(page: pa.RecordBatch, found: Foretold) -> None:
     """Keep the DDL, rejects and book lines of one page of rows."""
-    for row in _without_changes(page):
+    for at, kind in enumerate(page.column("kind").to_pylist()):
+        if kind == "change":
+            continue
+        row = page.slice(at, 1).to_pylist()[0]
         payload = json.loads(row["payload"])
         if row["kind"] == "book":
             found.lines.append(Line.from_json(row["payload"]))
@@ -87,8 +90,3 @@ def _sort(page: pa.RecordBatch, found: Foretold) -> None:
             found.statements.append(
                 statement | {"class": parsed["kind"], "effects": json.dumps(parsed["effects"])}
             )
-
-
-def _without_changes(page: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    kinds = page.column("kind").to_pylist()
-    yield from (page.slice(i, 1).to_pylist()[0] for i, kind in enumerate(kinds) if kind != "change")

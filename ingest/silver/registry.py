@@ -43,7 +43,10 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
     sources = [source for source in lake.pipeline.sources if source.registry]
     if not sources:
         return {}
-    known = _stored(lake)
+    known: dict[str, dict[int, str]] = {}
+    if lake.exists(SCHEMAS.name):
+        for name, number, text in lake.read(SCHEMAS.name).select("source", "id", "schema").collect():
+            known.setdefault(name, {})[number] = text
     found = _framed(messages, [source.name for source in sources], opener)
     texts: dict[str, dict[int, str]] = {}
     for source in sources:
@@ -53,14 +56,6 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
         lake.append_unguarded(rows, SCHEMAS)
         texts[source.name] = {**have, **fresh}
     return texts
-
-
-def _stored(lake: Lake) -> dict[str, dict[int, str]]:
-    found: dict[str, dict[int, str]] = {}
-    if lake.exists(SCHEMAS.name):
-        for source, number, text in lake.read(SCHEMAS.name).select("source", "id", "schema").collect():
-            found.setdefault(source, {})[number] = text
-    return found
 
 
 def _framed(messages: Messages, sources: list[str], opener: Opener) -> dict[str, set[int]]:

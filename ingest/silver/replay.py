@@ -96,7 +96,9 @@ def decoded(
             lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch))
         )
     lines = [(one.batch, one.line()) for one in wanted] + [(one.old, one.refusals()) for one in refused]
-    parts.append(_book_rows(lake, lines))
+    rows = [("book", batch, line.source, line.to_json()) for batch, line in lines]
+    books = lake.spark.createDataFrame(rows, "kind STRING, batch BIGINT, source STRING, payload STRING")
+    parts.append(books.coalesce(1))
     return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
 
 
@@ -121,13 +123,6 @@ def _refusals(replays: DataFrame, *, hide: bool) -> DataFrame:
         F.lit(0).alias("row"),
         (hidden if hide else F.get_json_object(F.col("value").cast("string"), "$.reject")).alias("payload"),
     ).distinct()
-
-
-def _book_rows(lake: Lake, lines: Sequence[tuple[int, Line]]) -> DataFrame:
-    rows = [("book", batch, line.source, line.to_json()) for batch, line in lines]
-    return lake.spark.createDataFrame(
-        rows, "kind STRING, batch BIGINT, source STRING, payload STRING"
-    ).coalesce(1)
 
 
 def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, str], int]:

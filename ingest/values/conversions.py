@@ -175,12 +175,9 @@ def _of_unknown(new: str, declared: str) -> Conversion:
     if after in ("whole", "exact"):
         rule = conversion("string", new, declared)
         plain = _DIGITS if after == "whole" else NUMBER
-        return replace(rule, convert=_where(plain, rule.of), doubts=lambda text: not plain.fullmatch(text))
+        convert: Convert = lambda text: rule.of(text) if plain.fullmatch(text) else text  # noqa: E731
+        return replace(rule, convert=convert, doubts=lambda text: not plain.fullmatch(text))
     return UNKNOWN if after in ("single", "double") else KEEP
-
-
-def _where(plain: re.Pattern[str], convert: Convert) -> Convert:
-    return lambda text: convert(text) if plain.fullmatch(text) else text
 
 
 _DIGITS = re.compile(r"-?[0-9]{1,40}")
