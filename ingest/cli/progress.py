@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PLAIN_EVERY = 10.0  # seconds between signs of life in a log
+_NOTE_EVERY = 5.0
 
 
 class ProgressLine:
@@ -90,3 +91,19 @@ class ProgressLine:
         except Exception:  # the session may end under us; progress must never end a run
             return ""
         return f" ({done}/{total} tasks)" if total else ""
+
+
+class SpacedNotes:
+    """Notes of threads at work, at most one in a few seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        """Print a note, unless the last one is too new."""
+        with self._lock:
+            if time.monotonic() - self._last < _NOTE_EVERY:
+                return
+            self._last = time.monotonic()
+        output.note(text)

@@ -1,11 +1,9 @@
-"""The verbs that read the source database itself: ``snapshot`` and ``reconcile``."""
+"""The verb ``reconcile``: mirrors compared with their tables in the source database, row by row."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import threading
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +14,8 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFile, looked_at
+from ingest.cli.progress import SpacedNotes
+from ingest.cli.spark import OfSource, Parallel, PipelineFile, looked_at
 from ingest.errors import IngestError, command, counted
 
 if TYPE_CHECKING:
@@ -25,92 +24,11 @@ if TYPE_CHECKING:
     from ingest.lake.mirrors import Mirror
     from ingest.lake.tables import Tables
     from ingest.source.reconciled import Reconciled, ReconcileOptions, RowDifference
-    from ingest.source.snapshot import SnapshotProgress
 
 app = typer.Typer()
-_PANEL = "Run"
-_TELL_SECONDS = 5.0
-Parallel = Annotated[
-    int | None,
-    typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
-]
-OfSource = Annotated[str, typer.Option(help="The source, where several have a `database:`.")]
 
 
-class _ProgressLine:
-    """A line of progress now and then."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-        self.lock = threading.Lock()
-
-    def say(self, text: str) -> None:
-        """Print a line, unless the last one is too new."""
-        with self.lock:
-            if time.monotonic() - self.last < _TELL_SECONDS:
-                return
-            self.last = time.monotonic()
-        output.note(text)
-
-    def __call__(self, progress: SnapshotProgress) -> None:
-        """Say how far a table has been read."""
-        self.say(
-            f"{progress.table}: {progress.done} of {progress.chunks} chunks, {progress.rows:,} rows, "
-            f"{progress.rate:,.0f} rows/s, {progress.left:.0f} s left"
-        )
-
-    def compared(self, progress: Reconciled) -> None:
-        """Say how far a table has been compared."""
-        self.say(
-            f"{progress.table}: {counted(progress.ranges, 'range')}, {progress.rows:,} of about "
-            f"{progress.mirror_rows:,} rows compared, {progress.equal:,} ranges equal"
-        )
-
-
-@app.command(rich_help_panel=_PANEL)
-def snapshot(
-    file: PipelineFile,
-    tables: Annotated[
-        list[str],
-        typer.Argument(metavar="TABLE...", help="Source tables, named as `ingest tables` prints them."),
-    ],
-    where: Annotated[
-        str,
-        typer.Option(
-            help="Only rows that fit this condition, in the database's SQL; then nothing is removed."
-        ),
-    ] = "",
-    parallel: Parallel = None,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one chunk.")] = 50_000,
-    source: OfSource = "",
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Read although nothing of the stream has been decoded yet.")
-    ] = False,
-    output_as: Output = "table",
-) -> None:
-    """Read whole tables from the source database while its stream goes on; the next run lands the rows."""
-    from ingest.config import load
-    from ingest.source import snapshot as reading
-
-    pipeline = load(file)
-    chosen = reading.source_of(pipeline, source)
-    assert chosen.database is not None
-    parallel = parallel or chosen.database.connections
-    tell, done = _ProgressLine(), []
-    for table in tables:
-        one = reading.snapshot(
-            pipeline, chosen, table, where=where, parallel=parallel, size=chunk_rows, alone=alone, tell=tell
-        )
-        row = {name: getattr(one, name) for name in ("rows", "chunks", "resumed", "seconds", "folder")}
-        warnings = list(dict.fromkeys(one.warnings))
-        done.append({"table": table, **row, "seconds": round(one.seconds, 1), "warnings": warnings})
-        for text in warnings:
-            output.warning(text)
-    output.listing(done, ("table", "rows", "chunks", "resumed", "seconds", "folder"), output_as)
-    output.follow("run", file)
-
-
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel="Run")
 def reconcile(
     file: PipelineFile,
     tables: Annotated[
@@ -190,7 +108,7 @@ class _Comparisons:
     done: list[Reconciled] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     code: int = 0
-    progress: _ProgressLine = field(default_factory=_ProgressLine)
+    notes: SpacedNotes = field(default_factory=SpacedNotes)
 
     def compare(self, table: TableId) -> None:
         """Compare a table with each of its mirrors; one that cannot be compared is an error of its own."""
@@ -204,8 +122,9 @@ class _Comparisons:
         for view in comparing.views_of(self.lake, self.source, table):
             try:
                 one = comparing.reconcile(
-                    view, self.source, table, self.options, passed=passed, tell=self.progress.compared
-                )
+                    view, self.source, table, self.options, passed=passed,
+                    tell=lambda progress: self.notes.say(_so_far(progress)),
+                )  # fmt: skip
             except IngestError as error:
                 output.error(str(error) if str(table) in str(error) else f"{table}: {error}")
                 self.code = 2
@@ -245,6 +164,14 @@ class _Comparisons:
         for row in self.rows:
             output.line(_sentence(row))
         _advise(self.lake, self.done, repaired=self.repairs)
+
+
+def _so_far(progress: Reconciled) -> str:
+    """How far a table has been compared."""
+    return (
+        f"{progress.table}: {counted(progress.ranges, 'range')}, {progress.rows:,} of about "
+        f"{progress.mirror_rows:,} rows compared, {progress.equal:,} ranges equal"
+    )
 
 
 def _summary(one: Reconciled) -> dict[str, Any]:
