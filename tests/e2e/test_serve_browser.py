@@ -13,7 +13,8 @@ from ingest.lake import mirrors
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
-from ingest.serve.work import ACTIONS, JobRunner
+from ingest.serve.jobs import ACTIONS
+from ingest.serve.work import JobRunner
 from tests.e2e import chromium
 from tests.e2e.test_report_browser import _CONTRASTS, SIZES, VIEWS
 from tests.e2e.test_serve_session import Hands

@@ -14,10 +14,11 @@ import pytest
 
 from ingest.inspect import due
 from ingest.lake.tables import LakeReader
-from ingest.serve import work as working
+from ingest.serve import comparisons as comparing
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
+from ingest.serve.jobs import ServiceJob
 from ingest.serve.work import JobRunner
 from tests.serve.conftest import Client
 from tests.serve.test_work import STAND_IN, asked
@@ -67,9 +68,9 @@ def start(bins: Bins) -> Iterator[Starting]:
         one.close()
 
 
-def ended(work: JobRunner) -> working.ServiceJob:
+def ended(work: JobRunner) -> ServiceJob:
     """The first comparison, when it is over."""
-    found: working.ServiceJob = until(lambda: next((one for one in work.of("shop") if one.is_over), None))
+    found: ServiceJob = until(lambda: next((one for one in work.of("shop") if one.is_over), None))
     return found
 
 
@@ -79,15 +80,15 @@ def test_what_is_due_is_compared_and_shown(bins: Bins, start: Starting) -> None:
     job = ended(work)
     assert ("done", 0, "") == (job.state, job.code, job.user), job.text
     assert f"ingest reconcile --due --source=shop {bins.file}" == job.typed
-    lake = LakeReader(work._fleet.members["shop"].pipeline)  # type: ignore[arg-type] # it is there
+    lake = LakeReader(work.fleet.members["shop"].pipeline)  # type: ignore[arg-type] # it is there
     assert [("reconcile", "pass")] == [
         (row["check"], row["state"]) for row in lake.ask('SELECT "check", state FROM {checks}')
     ]
     (waiting,) = work.comparisons("shop")
     assert ("shop", True) == (waiting.source, 3400 < (waiting.seconds or 0) <= 3600)
-    time.sleep(3 * working.LOOK)
+    time.sleep(3 * comparing.LOOK)
     assert 1 == len(work.of("shop"))
-    client = Client(Service(work._fleet, AccessGuard(Address("127.0.0.1", 8765), "ada"), work))
+    client = Client(Service(work.fleet, AccessGuard(Address("127.0.0.1", 8765), "ada"), work))
     page = client.get("/pipeline?pipeline=shop").text
     assert re.search(r"Next comparison of shop with its database: in (5[89]|60) minutes", page), page
     assert "ingest reconcile --due" in page
@@ -123,9 +124,9 @@ def test_the_end_does_not_wait_for_a_comparison(bins: Bins, start: Starting) -> 
     """It only reads, and may take hours; and it must not go on when the service is gone."""
     work = start(verbs=(sys.executable, "-c", SLEEPER))
     until(lambda: (one := work.comparisons("shop")[0].job) and one.step == "bins: 1 range")
-    assert work._comparing is not None
+    assert work.compared.process is not None
     assert work.running("shop") is None, "the next run does not wait for it"
-    began, process = time.monotonic(), psutil.Process(work._comparing.pid)
+    began, process = time.monotonic(), psutil.Process(work.compared.process.pid)
     work.close()
     assert time.monotonic() - began < PATIENCE  # it would sleep for ten minutes
     assert not process.is_running()
@@ -137,7 +138,7 @@ def test_what_has_no_schedule_is_not_compared(bins: Bins, start: Starting) -> No
     bins.file.write_text(bins.file.read_text("utf-8").replace("reconcile_every: 1h, ", ""), "utf-8")
     work = start()
     assert [] == work.comparisons("shop")
-    time.sleep(3 * working.LOOK)
+    time.sleep(3 * comparing.LOOK)
     assert [] == work.of("shop")
 
 
@@ -145,7 +146,7 @@ def test_a_service_that_only_looks_compares_nothing(bins: Bins, start: Starting)
     """The service with the schedules does it already."""
     work = start(schedules=False)
     assert [] == work.comparisons("shop")
-    time.sleep(3 * working.LOOK)
+    time.sleep(3 * comparing.LOOK)
     assert [] == work.of("shop")
 
 
@@ -153,7 +154,7 @@ def test_a_source_without_a_table_waits_for_one(bins: Bins) -> None:
     """The first comparison of an empty lake would be an error a minute."""
     bins.file.write_text(bins.file.read_text("utf-8").replace("name: shop", "name: shed"), "utf-8")
     work = JobRunner(Fleet([bins.file]))
-    pipeline = work._fleet.members["shop"].pipeline
+    pipeline = work.fleet.members["shop"].pipeline
     assert pipeline is not None
     assert due.next_due(LakeReader(pipeline), pipeline.sources[0]) is None
     assert [None] == [one.seconds for one in work.comparisons("shop")]

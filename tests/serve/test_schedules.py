@@ -16,7 +16,8 @@ from ingest.errors import IngestError
 from ingest.lake import decisions
 from ingest.serve import work as working
 from ingest.serve.fleet import Fleet
-from ingest.serve.work import JobRunner, words_of
+from ingest.serve.jobs import COMPARE, ServiceJob, words_of
+from ingest.serve.work import JobRunner
 from tests.lakes import change, touch
 from tests.serve.test_work import STAND_IN, asked
 from tests.timing import until
@@ -84,7 +85,7 @@ def test_a_comparison_leaves_the_process_of_runs_alone(own: Path) -> None:
     try:
         first = work.ask("retry", "depot", {}, "ada")
         until(lambda: first.is_over)
-        work._compare(working.ServiceJob("depot", (working.COMPARE,), state="runs"))
+        work.compared.compare(ServiceJob("depot", (COMPARE,), state="runs"))
         second = work.ask("retry", "depot", {}, "ada")
         until(lambda: second.is_over)
         assert not (own.parent / "ended").exists()
@@ -99,8 +100,8 @@ def test_people_come_before_schedules(own: Path) -> None:
     work._threads[0].start()
     try:
         for name in ("1", "2"):
-            with work._change:
-                work._add(working.ServiceJob("depot", ("run", str(own)), id=name), work._runs)
+            with work.change:
+                work.add(ServiceJob("depot", ("run", str(own)), id=name), work._runs)
             until(lambda: work.running("depot"))
         work.ask("retry", "depot", {}, "ada")
         (own.parent / "hold").unlink()

@@ -24,7 +24,8 @@ from ingest.serve import work as working
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
-from ingest.serve.work import JobRunner, words_of
+from ingest.serve.jobs import ACTIONS, words_of
+from ingest.serve.work import JobRunner
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Answer, Client
 from tests.serve.test_pages import PAGES
@@ -104,7 +105,7 @@ def test_every_action_is_understood_by_the_command_line(own: Path) -> None:
 
     group = typer.main.get_command(app)
     given = {"statement": "x", "number": "1", "table": "t", "reason": "r"}
-    for do in working.ACTIONS:
+    for do in ACTIONS:
         words = words_of(do, own, given)
         verb: Any = group
         context = typer.Context(group)
@@ -112,7 +113,7 @@ def test_every_action_is_understood_by_the_command_line(own: Path) -> None:
             verb, words = verb.get_command(context, words[0]), words[1:]
         made = verb.make_context(do, list(words))
         assert own in (made.params.get("file"), *made.params.get("files", ()))
-        assert "r" in made.params.values() or not working.ACTIONS[do][2]
+        assert "r" in made.params.values() or not ACTIONS[do][2]
 
 
 def test_a_form_sent_twice_is_done_once(acting: Client, own: Path) -> None:
