@@ -717,7 +717,7 @@ class PipelineKeys(_Keys):
     )
     horizon_days: Count = key("days for which time travel is promised", 7)
     rewrite_budget: SizeOrNone = key(
-        "the most bytes of a mirror that a batch writes anew; a larger one gets deletion vectors; 0 folds all by Spark",
+        "the most bytes of a mirror that a batch rewrites; a larger one gets deletion vectors; 0 folds all by Spark",
         None,
     )
     writer: Annotated[str, *choice("arrow", "spark")] = key(

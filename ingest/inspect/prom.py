@@ -70,7 +70,7 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
             [({**labels, "kind": kind}, count) for kind, count in kinds.items()],
         ),
         "statements_pending": (
-            "DDL statements that wait for a person.",
+            "DDL statements that wait for a decision.",
             [(labels, found["pending_statements"])],
         ),
         "last_run_timestamp_seconds": (
