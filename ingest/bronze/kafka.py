@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -93,7 +94,7 @@ def write_messages(
 def reached_offsets(found: Look) -> list[dict[str, Any]]:
     """A receipt for each span of a plan, in the form of a report: where it ends, with or without messages."""
     receipts = [
-        KafkaReceipt(span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])
+        KafkaReceipt(*span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])
         for span in found.plan.spans
     ]
     return [{**_row(one), "source": found.source.name} for one in receipts]
@@ -152,7 +153,7 @@ def _counting(
             yield pa.RecordBatch.from_arrays([kinds, *batch.columns], schema=_ARROW)
         if seen:
             receipts = [
-                KafkaReceipt(place, first, last + 1, count, cluster, topics[place.topic])
+                KafkaReceipt(*place, first, last + 1, count, cluster, topics[place.topic])
                 for place, (first, last, count) in seen.items()
             ]
             yield pa.RecordBatch.from_pylist(list(map(_row, receipts)), _ARROW)
@@ -188,10 +189,10 @@ def _row(receipt: KafkaReceipt) -> dict[str, Any]:
     """A receipt as a row of bronze."""
     return {
         "kind": "receipt",
-        "topic": receipt.place.topic,
-        "partition": receipt.place.partition,
+        "topic": receipt.topic,
+        "partition": receipt.partition,
         "offset": receipt.start,
-        "value": receipt.to_json(),
+        "value": msgspec.json.encode(receipt),
     }
 
 

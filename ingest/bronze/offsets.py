@@ -8,11 +8,12 @@ that partition is read until the operator accepts the loss.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ingest.config import Source
 
@@ -29,45 +30,25 @@ class Place(NamedTuple):
         return f"{self.topic}/{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaReceipt:
+class KafkaReceipt(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
     """What was read of one partition: offsets ``[start, end)``, and how many messages were there.
 
     Aborted transactions, their marks and compaction leave offsets without a message.  The plan's own receipt
     gives the whole range and counts nothing; each reading task adds one with the count of its share.
     """
 
-    place: Place
+    topic: str
+    partition: int
     start: int
     end: int
     count: int
     cluster: str
     topic_id: str
 
-    def to_json(self) -> bytes:
-        """The receipt in the form of bronze's ``value``."""
-        members = {
-            "topic": self.place.topic,
-            "partition": self.place.partition,
-            "from": self.start,
-            "to": self.end,
-            "count": self.count,
-            "cluster": self.cluster,
-            "topic_id": self.topic_id,
-        }
-        return json.dumps(members, separators=(",", ":")).encode()
-
-    @classmethod
-    def from_members(cls, found: Mapping[str, Any]) -> KafkaReceipt:
-        """Read a receipt from its JSON object; members of later versions are ignored."""
-        return cls(
-            Place(found["topic"], found["partition"]),
-            found["from"],
-            found["to"],
-            found["count"],
-            found["cluster"],
-            found["topic_id"],
-        )
+    @property
+    def place(self) -> Place:
+        """The partition."""
+        return Place(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)

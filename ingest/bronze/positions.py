@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.lake.schemas import BRONZE
@@ -46,7 +48,7 @@ class Positions:
             receipt = Receipt.from_json(value)
             self.files.setdefault(source, {}).setdefault(receipt.file, FileState()).add(receipt)
             return receipt
-        read = KafkaReceipt.from_members(members)
+        read = msgspec.convert(members, KafkaReceipt)
         known = self.places.setdefault(source, {})
         before = known.get(read.place)
         known[read.place] = before.after(read, batch) if before else reached(read, batch)

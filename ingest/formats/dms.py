@@ -16,12 +16,12 @@ configurable name. Quirks:
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 from msgspec import Raw
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import values
@@ -171,9 +171,7 @@ def _structure(control: bytes, kind: str) -> str | None:
         keys = [str(name) for name in (definition or {}).get("primary-key") or ()]
     except (TypeError, AttributeError):
         return None
-    return json.dumps(
-        {"type": action, "keys": keys, "columns": columns}, ensure_ascii=False, separators=(",", ":")
-    )
+    return encode({"type": action, "keys": keys, "columns": columns}).decode()
 
 
 def _logical(column: Mapping[str, object]) -> str:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from msgspec import Raw
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import types, values
@@ -206,6 +207,4 @@ def _structure(definition: bytes, action: str) -> str | None:
         )
     except (KeyError, TypeError, AttributeError):
         return None
-    return json.dumps(
-        {"type": action, "keys": keys, "columns": columns} | sets, ensure_ascii=False, separators=(",", ":")
-    )
+    return encode({"type": action, "keys": keys, "columns": columns} | sets).decode()

@@ -175,19 +175,18 @@ async def _made(service: Service, make: Callable[[], Any], *, slow: bool = False
         with service.fleet.one_look():
             return make()
 
-    try:
-        return await _thread(made, limiter=limiter)
-    except IngestError:
-        raise
-    except Exception:
+    again = True
+    while True:
+        try:
+            return await _thread(made, limiter=limiter)
+        except IngestError:
+            raise
+        except Exception as error:
+            if not again:
+                text = f"The lake cannot be read right now ({faults.said(error)}). If it is being written, try again."
+                raise HTTPException(503, text) from error
+        again = False
         await asyncio.sleep(0.2)
-    try:
-        return await _thread(made, limiter=limiter)
-    except IngestError:
-        raise
-    except Exception as error:
-        text = f"The lake cannot be read right now ({faults.said(error)}). If it is being written, try again."
-        raise HTTPException(503, text) from error
 
 
 async def _drawn(service: Service, request: Request, view: View) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from ingest.bronze.offsets import (
     plan,
     reached,
 )
+from ingest.bronze.positions import Positions
 from ingest.config.model import Source
 
 SOURCE = Source("beds", "kafka", "canal", topics=("soil",))
@@ -169,7 +171,16 @@ def test_accepted_gap_of_an_empty_partition_is_written_down():
 
 def receipt(end, topic_id="t1"):
     """A receipt that ends at an offset."""
-    return KafkaReceipt(A, 0, end, 0, "c1", topic_id)
+    return KafkaReceipt(*A, 0, end, 0, "c1", topic_id)
+
+
+def test_receipts_are_read_in_the_form_that_lakes_hold():
+    """The next run would read every topic again, or not start."""
+    written = b'{"topic":"soil","partition":0,"from":0,"to":9,"count":0,"cluster":"c1","topic_id":"t1"}'
+    assert written == msgspec.json.encode(receipt(9))
+    positions = Positions()
+    assert receipt(9) == positions.add("s", 1, written[:-1] + b',"later":1}')
+    assert {"s": {A: at(9)}} == positions.places
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
