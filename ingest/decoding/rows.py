@@ -352,7 +352,7 @@ def present(known: Mapping[str, str], row: Image) -> Mapping[str, str]:
 
 def noted(*parts: str | None) -> str | None:
     """Several remarks as one note, each once; None without any."""
-    return "; ".join(dict.fromkeys(filter(None, parts))) or None
+    return "; ".join(dict.fromkeys(filter(None, parts))) if any(parts) else None  # mostly there are none
 
 
 def listed(remark: str, names: list[str]) -> str | None:
