@@ -218,7 +218,7 @@ class _Standing:
 
     def typed(self, one: MirrorColumn) -> Column:
         """The value as a column's."""
-        return converted(self.value, self.delta, one.delta) if self.delta else cast(self.value, one.type)
+        return converted(self.value, self.delta, one.type) if self.delta else cast(self.value, one.type)
 
 
 def _standing(values: dict[str, _Standing], columns: dict[str, MirrorColumn], name: str) -> _Standing | None:

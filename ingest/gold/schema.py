@@ -424,7 +424,8 @@ def _with_reused(
     known = {one.name: one.type for one in mirror.sent} if mirror else {}
     lows = [one.order_low or "" for one in lines if one.columns]
     first = "" if known else min(lows, default="")
-    typed = {name for one in lines for name, logical in one.columns.items() if logical != "unknown"}
+    shown = (known, *(one.columns for one in lines))
+    typed = {name for one in shown for name, logical in one.items() if logical != "unknown"}
     for order, taken in declared.reused:
         before = {**known, **found}
         for name, old in taken.items():

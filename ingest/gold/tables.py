@@ -152,11 +152,11 @@ def reshape(
     carried = _carried(mirror, [] if mirror.keys else [*going, *old], steps)
     columns: list[Column] = []
     for one in mirror.columns:
-        value = converted(F.col(quoted(one.column)), have[one.column], one.delta)
+        value = converted(F.col(quoted(one.column)), have[one.column], one.type)
         if one.name in again:
             value = F.lit(None).cast(one.delta)
         for origin in carried.get(one.name, ()):
-            value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.delta))
+            value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.type))
         columns.append(value.alias(one.column, metadata=_metadata(one)))
     staying = [F.col(quoted(name)) for name in gone if name not in going]
     staying += [F.col(quoted(name)).alias(name + WAS) for name in old if mirror.keys]

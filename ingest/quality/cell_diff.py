@@ -228,7 +228,7 @@ class Inserts:
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
-    _read: dict[Key, tuple[Image, Order]] = field(default_factory=dict)
+    _read: dict[Key, tuple[Image, Order, int]] = field(default_factory=dict)  # with the number of changes before it
     _differ: dict[Key, _Readings] = field(default_factory=dict)
     _changes: list[tuple[int, ...]] = field(default_factory=list)  # the arrival of each
     _loaded: set[Key] = field(default_factory=set)  # keys that were read
@@ -297,13 +297,14 @@ class Inserts:
             self._same = True
         self._loaded.add(key)
         if key in self._read:
-            before, at = self._read[key]
+            before, at, changes = self._read[key]
             if all(before[name] == sent[name] for name in before.keys() & sent.keys()):
                 self._same = True
             else:
                 first, last = sorted((at.arrival, order.arrival))
-                self._differ[key] = _Readings(sent, first, last, at.sequence[:-1] != order.sequence[:-1])
-        self._read[key] = sent, order
+                apart = at.sequence[:-1] != order.sequence[:-1] or changes < len(self._changes)
+                self._differ[key] = _Readings(sent, first, last, apart)
+        self._read[key] = sent, order, len(self._changes)
 
 
 class _Readings(NamedTuple):
@@ -312,7 +313,7 @@ class _Readings(NamedTuple):
     sent: Image  # the last one
     first: tuple[int, ...]  # arrivals
     last: tuple[int, ...]
-    apart: bool  # they have other positions in the log, whatever number the row has there
+    apart: bool  # they have other positions in the log, whatever number the row has there, or changes between them
 
     def holds(self, arrivals: Sequence[tuple[int, ...]]) -> bool:
         """True if one of the sorted arrivals lies between the two readings."""

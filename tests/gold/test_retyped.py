@@ -149,7 +149,7 @@ def test_a_column_in_another_letter_case_replaces_the_old_one(
     assert "n" not in found[0]
 
 
-@pytest.mark.parametrize("cut", [(), (2,), (2, 3), (2, 4)])
+@pytest.mark.parametrize("cut", [(), (2,), (3,), (2, 3), (2, 4)])
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize(
     ("statements", "expected"),

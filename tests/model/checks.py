@@ -77,7 +77,7 @@ class Capture:
         return [
             TableRule(f"h{one.number}.{table}{end}", keys=() if self.keyed else keys, columns=columns)
             for one in made
-            for table, keys in one.keys.items()
+            for table, keys in {**{there.name: () for there in one.source.known()}, **one.keys}.items()
             for end in ("", "_*")  # and what it is renamed to
         ]
 

@@ -281,6 +281,11 @@ def test_a_change_of_another_row_between_two_readings_shows_two_loads(placed: Ca
         rows = placed(first, 1), change | {"order_key": place}, placed(again, 9), placed(other, 10)
         found = expected(KeyHistory(rows), MIRROR)
         assert ({}, {(1,)}) == (found.twice, found.reread)
+    late = row(5, "delete", 3) | {"order_key": order_key(Order(0, 1, (5,), 0, (2, 0, 0, 0), 0))}
+    positions = [one | {"order_key": order_key(Order(0, 1, (at,), 0, (1, 0, 0, at), 0))}
+                 for one, at in ((first, 1), (again, 9), (other, 10))]  # fmt: skip
+    assert [] == twice(positions[0], late, *positions[1:])  # it came last, and its place is between them
+    assert [1] == twice(*positions)
 
 
 def test_two_positions_in_the_log_show_two_loads() -> None:
