@@ -427,7 +427,7 @@ def _with_reused(
     shown = (known, *(one.columns for one in lines))
     typed = {name for one in shown for name, logical in one.items() if logical != "unknown"}
     for order, taken in declared.reused:
-        before = {**known, **found}
+        before = known | {name: logical for name, logical in found.items() if logical != "unknown"}
         for name, old in taken.items():
             column = types.common(known.get(name, "unknown"), before.get(name, "unknown"))
             for logical in [known.get(old), found.get(old)] if old else [declared.columns.get(name)]:

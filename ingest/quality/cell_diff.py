@@ -228,7 +228,9 @@ class Inserts:
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
-    _read: dict[Key, tuple[Image, Order, int]] = field(default_factory=dict)  # with the number of changes before it
+    _read: dict[Key, tuple[Image, Order, int]] = field(
+        default_factory=dict
+    )  # with the number of changes before it
     _differ: dict[Key, _Readings] = field(default_factory=dict)
     _changes: list[tuple[int, ...]] = field(default_factory=list)  # the arrival of each
     _loaded: set[Key] = field(default_factory=set)  # keys that were read

@@ -188,6 +188,26 @@ def test_a_name_that_another_column_takes_holds_its_values_without_rows_of_it(
     assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
 
 
+@pytest.mark.parametrize("cut", ["none", "before", "alone"])
+@pytest.mark.parametrize("budget", [4 << 20, pytest.param(0, marks=[pytest.mark.spark, pytest.mark.e2e])])
+def test_bytes_and_a_text_exchange_their_names(request: Any, tmp_path: Path, budget: int, cut: str) -> None:
+    """Without a later row nothing said that the name of bytes has texts now, and Spark wrote bytes as text."""
+    session = Deferred(no_spark, "local[1]") if budget else request.getfixturevalue("spark")
+    depot = Depot(session, tmp_path, Warm(), TableRule("yard.*"), budget=budget)
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    types = {"id": "int", "v": "varchar(9)", "n": "varbinary(6)"}
+    depot.say(**row, data=[{"id": "1", "v": "a", "n": "Af8="}], mysqlType=types)
+    if cut == "before":
+        depot.run()
+    depot.say(**row, data=[{"id": "2", "v": "b", "n": None}], mysqlType=types)
+    if cut == "alone":
+        depot.run()
+    depot.ddl("ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v")
+    assert ("done", "") == depot.run(checked=True)
+    found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT v, n FROM {mirror} AS m ORDER BY id")
+    assert [("Af8=", "a"), (None, "b")] == [tuple(one.values()) for one in found]
+
+
 @pytest.mark.parametrize("second", ["decimal(10,2)", "bigint"])
 def test_a_name_that_a_column_of_a_table_created_again_takes_holds_its_values(
     tmp_path: Path, second: str
