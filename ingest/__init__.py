@@ -9,18 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ingest.api import (
-        alerts,
-        decode,
-        detect,
-        fold_changes,
-        load,
-        read,
-        run_pipeline,
-        send_alerts,
-        session,
-    )
-    from ingest.config import Pipeline
+    from ingest.api import alerts, decode, detect, fold_changes, read, run_pipeline, send_alerts, session
+    from ingest.config import Pipeline, load
     from ingest.errors import ConfigError, HeldError, IngestError, LockedError, SetupError
     from ingest.result import Result
 
@@ -43,13 +33,7 @@ __all__ = [
     "session",
 ]
 
-_MODULES = {
-    **dict.fromkeys(
-        ["ConfigError", "HeldError", "IngestError", "LockedError", "SetupError"], "ingest.errors"
-    ),
-    "Pipeline": "ingest.config",
-    "Result": "ingest.run",
-}
+_MODULES = {"Pipeline": "ingest.config", "load": "ingest.config", "Result": "ingest.result"}
 
 
 def __getattr__(name: str) -> Any:
@@ -57,4 +41,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ingest' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_MODULES.get(name, "ingest.api")), name)
+    module = "ingest.errors" if name.endswith("Error") else _MODULES.get(name, "ingest.api")
+    return getattr(import_module(module), name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import Hints, Message, TableHints
-from ingest.config import Pipeline, load
+from ingest.config import Pipeline
 from ingest.errors import IngestError, LockedError
 from ingest.result import STAGES
 
@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ingest.result import Result
-
-__all__ = [
-    "alerts",
-    "decode",
-    "detect",
-    "fold_changes",
-    "load",
-    "read",
-    "run_pipeline",
-    "send_alerts",
-    "session",
-]
 
 
 def decode(

@@ -42,22 +42,12 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
-    """A file that has changed unexpectedly; the text says what to do."""
-
-    source: str
-    file: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Fault:
     """Why nothing of a file is read now."""
 
     text: str
-    holds: bool = (
-        False  # files after it wait where arrival orders the source: it will be read, unlike a changed one
-    )
+    # files after it wait where arrival orders the source: it will be read, unlike a changed one
+    holds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +65,7 @@ class FilePlan:
     """What would be read from one source now, and its alarms."""
 
     ranges: tuple[Range, ...] = ()
-    alarms: tuple[Alarm, ...] = ()
+    alarms: tuple[str, ...] = ()  # files that have changed unexpectedly; each says what to do
     warnings: tuple[str, ...] = ()
 
 
@@ -176,17 +166,17 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         files, others, away = listing(source)
     except Exception as error:  # each store's client has its own errors, also for a store that is down
         text = f"cannot be listed ({type(error).__name__}: {first_line(error)[:300]}): nothing of it was read now; repair that."
-        return FilePlan(alarms=(Alarm(source.name, source.path, f"{shown(source.path)} {text}"),))
+        return FilePlan(alarms=(f"{shown(source.path)} {text}",))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
     waiting = ""  # the file that could not be read, if arrival orders the source
     alarms = [
-        Alarm(source.name, path, f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
-              "nothing of it was read; move the file here, or name its own folder in `path:`.")
+        f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
+        "nothing of it was read; move the file here, or name its own folder in `path:`."
         for path in sorted(away)
-    ]  # fmt: skip
-    alarms += _vanished(source, files, known)
+    ]
+    alarms += _vanished(files, known)
     by_time = source.order_files_by == "mtime"
     for file in sorted(files, key=lambda file: (file.mtime if by_time else 0, natural(file.path))):
         state = known.get(file.path)
@@ -196,13 +186,13 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
             text = f"cannot be read ({error.strerror or error}): nothing of it was read now; repair that"
             found = Fault(text, holds=True)
         if isinstance(found, Fault):
-            alarms.append(Alarm(source.name, file.path, f"{shown(file.path)} {found.text}."))
+            alarms.append(f"{shown(file.path)} {found.text}.")
             if source.by_arrival and found.holds:
                 waiting = waiting or file.path
             continue
         if waiting and (found is not None or (state is not None and state.holes())):
             text = f"later files wait for {shown(waiting)}, because arrival orders {source.format}"
-            alarms.append(Alarm(source.name, waiting, f"source {source.name}: {text}."))
+            alarms.append(f"source {source.name}: {text}.")
             break
         if state is not None:
             work.extend(Piece(file, start, end, False) for start, end in state.holes())
@@ -219,14 +209,14 @@ def shown(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -> Iterator[Alarm]:
+def _vanished(files: list[Found], known: dict[str, FileState]) -> Iterator[str]:
     present = {file.path for file in files}
     for path, state in known.items():
         if path in present or state.damage:  # removing a damaged file is one way to fix it
             continue
         if state.holes() or state.unread(_compressed(path)):
             what = f"vanished when {state.position} of its bytes were read, and more were there: put it back"
-            yield Alarm(source.name, path, f"{shown(path)} {what}.")
+            yield f"{shown(path)} {what}."
 
 
 def _look(source: Source, file: Found, state: FileState | None) -> Piece | Fault | None:

@@ -80,7 +80,7 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         for one in files.parts(lake.pipeline, source):
             planned = files.plan(one, rank, files.known_of(one, positions.files.get(source.name, {})), cores)
             work.extend(planned.ranges)
-            landed.alarms.extend((alarm.source, alarm.text) for alarm in planned.alarms)
+            landed.alarms.extend((source.name, text) for text in planned.alarms)
             landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
     if not work and not any(one.plan.due for one in looks):
         return landed

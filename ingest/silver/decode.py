@@ -60,10 +60,11 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     batches = pending(lake, last, since)
     if not batches:
         return Decoded()
-    counts = landed_counts(lake, batches)
-    identity.refuse_missing_sources(lake, {source for _, source in counts.landed})
-    decoded_with.note(lake, {source for _, source in counts.landed}, batches[0])
-    _write_changes(lake, batches, counts, cores)
+    landed, moved = landed_counts(lake, batches)
+    identity.refuse_missing_sources(lake, {source for _, source in landed})
+    decoded_with.note(lake, {source for _, source in landed}, batches[0])
+    landed = {**landed, **replay.landed(moved, batches)}
+    _write_changes(lake, batches, moved, sum(landed.values()), cores)
     span = (batches[0], batches[-1])
     pages = lake.pages(CHANGES, sheet.SCHEMA, "book", span)
     lines = merged(Line.from_json(text) for page in pages for text in page.column("payload").to_pylist())
@@ -72,7 +73,7 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     if any(line.rejected for line in lines):
         _append(lake, REJECTS, "reject", _reject_rows, span)
     lake.append(_book_rows(lines), BOOKS, STAGE, batches[-1])
-    return Decoded(batches, lines, _unbalanced(counts, batches, lines))
+    return Decoded(batches, lines, _unbalanced(landed, lines))
 
 
 def _append(
@@ -93,7 +94,9 @@ def _append(
         lake.append(pa.concat_tables(pages), schema, STAGE, last)
 
 
-def _write_changes(lake: Lake, batches: tuple[int, ...], counts: LandedCounts, cores: int) -> None:
+def _write_changes(
+    lake: Lake, batches: tuple[int, ...], replayed: list[Moved], count: int, cores: int
+) -> None:
     """Write all pending batches in one commit; a rerun after a kill continues after the last written one."""
     done = lake.progress(STAGE, CHANGES.name)
     todo = [batch for batch in batches if batch > done]
@@ -102,7 +105,7 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], counts: LandedCounts, c
     span = (todo[0], todo[-1])
     sealing.refuse_unreadable(lake, sealing.opener(lake), span, new=True)
     cleared = clearings(epochs.read(lake), todo)
-    moved = replay.touching(counts.moved, todo)
+    moved = replay.touching(replayed, todo)
     messages = of_batches(lake, span, cores)
     if messages.pieces is not None and not moved and lake.writes(CHANGES):
         layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
@@ -118,7 +121,6 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], counts: LandedCounts, c
         changes = lifted(frame, lifting(lake, messages))
     if cleared.num_rows:
         changes = changes.unionByName(lake.spark.createDataFrame(cleared, CHANGES.columns).coalesce(1))
-    count = sum(counts.landed.values()) + sum(replay.landed(counts.moved, batches).values())
     with paced(lake.spark, count):
         lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, span[1])
 
@@ -214,21 +216,19 @@ def _book_cell(line: Line, name: str) -> object:
     return value
 
 
-def _unbalanced(counts: LandedCounts, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
+def _unbalanced(landed: Mapping[tuple[int, str], int], lines: list[Line]) -> list[str]:
     """Compare the books with bronze's receipts, which are counted before anything is decoded."""
-    landed = counts.landed | replay.landed(counts.moved, batches)
-    booked: dict[tuple[int, str], int] = {}
+    booked: Counter[tuple[int, str]] = Counter()
     faults = []
     for line in lines:
-        place = (line.batch, line.source)
-        booked[place] = booked.get(place, 0) + line.messages
+        booked[line.batch, line.source] += line.messages
         if not line.balanced:
             faults.append(f"batch {line.batch}, {line.source} {line.table_id}: the line does not add up")
     for place in sorted(landed.keys() | booked.keys()):
-        if landed.get(place, 0) != booked.get(place, 0):
+        if landed.get(place, 0) != booked[place]:
             faults.append(
                 f"batch {place[0]}, source {place[1]}: {landed.get(place, 0)} messages landed, "
-                f"{booked.get(place, 0)} are in the books"
+                f"{booked[place]} are in the books"
             )
     return faults
 
@@ -271,30 +271,20 @@ def _truncate(one: Resnapshot, epoch: int) -> Iterator[tuple[object, ...]]:
 _WANTED = BRONZE.part("batch", "source", "topic", "partition", "value")
 
 
-@dataclass(frozen=True, slots=True)
-class LandedCounts:
-    """Bronze's own counts."""
-
-    landed: dict[tuple[int, str], int] = field(default_factory=dict)  # (batch, source) -> messages
-    moved: list[Moved] = field(default_factory=list)  # all replays of the lake, summed
-
-
 def landed_with(value: Column) -> Column:
     """The number of messages that landed with a receipt."""
     return F.get_json_object(value.cast("string"), "$.count").cast("bigint")
 
 
-def landed_counts(lake: Lake, batches: Sequence[int]) -> LandedCounts:
-    """Read the receipts of some batches, and all replays."""
-    found = LandedCounts()
+def landed_counts(lake: Lake, batches: Sequence[int]) -> tuple[dict[tuple[int, str], int], list[Moved]]:
+    """The messages of some batches by batch and source, from the receipts; and all replays of the lake, summed."""
+    landed: Counter[tuple[int, str]] = Counter()
     for page in lake.pages(BRONZE, _WANTED, "receipt", (batches[0], batches[-1])):
         for row in page.to_pylist():
-            place = (row["batch"], row["source"])
-            found.landed[place] = found.landed.get(place, 0) + (json.loads(row["value"]).get("count") or 0)
+            landed[row["batch"], row["source"]] += json.loads(row["value"]).get("count") or 0
     moved: Counter[tuple[int, int, str, str, int]] = Counter()
     for page in lake.pages(BRONZE, _WANTED, REPLAY, (0, lake.progress("bronze", BRONZE.name))):
         for row in page.to_pylist():
             old = json.loads(row["value"])["batch"]
             moved[row["batch"], old, row["source"], row["topic"], row["partition"]] += 1
-    found.moved.extend(Moved(*place, count) for place, count in moved.items())
-    return found
+    return landed, [Moved(*place, count) for place, count in moved.items()]

@@ -30,7 +30,7 @@ class Feed:
     def run(self) -> list[bytes | None]:
         """The values of one run."""
         planned = self.plan()
-        self.alarms = [alarm.text for alarm in planned.alarms]
+        self.alarms = list(planned.alarms)
         values: list[bytes | None] = []
         for one in planned.ranges:
             reader = read(one)

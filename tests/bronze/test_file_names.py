@@ -83,8 +83,9 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     assert {str(folder / "real/c.jsonl"), str(folder / "within.jsonl")} == {
         each.file for each in found.ranges
     }
-    assert [str(folder / "a.jsonl"), str(folder / "below/b.jsonl")] == [alarm.file for alarm in found.alarms]
-    assert f"leads to {outside}/secret.jsonl, out of the source's folder" in found.alarms[0].text
+    away = [str(folder / "a.jsonl"), str(folder / "below/b.jsonl")]
+    assert away == [text.partition(" leads to ")[0] for text in found.alarms]
+    assert f"leads to {outside}/secret.jsonl, out of the source's folder" in found.alarms[0]
 
 
 @pytest.mark.parametrize("path", ["linked/*.jsonl", "linked/secret.jsonl", "one.jsonl"])

@@ -143,7 +143,7 @@ def test_a_damaged_file_is_an_alarm_until_it_is_mended_or_gone(tmp_path: Path) -
     assert [b"x"] == feed.run()
     assert "longer than the file" in feed.alarms[0]
     assert ((), 1) == (feed.plan().ranges, len(feed.plan().alarms))
-    assert "still damaged" in feed.plan().alarms[0].text
+    assert "still damaged" in feed.plan().alarms[0]
     feed.write("a.bin", good + (7).to_bytes(4, "big") + b"yyyyyyy", 50)
     assert [b"yyyyyyy"] == feed.run()
     assert () == feed.plan().alarms
@@ -230,9 +230,9 @@ def test_a_store_that_cannot_be_listed_is_an_alarm(tmp_path: Path) -> None:
     """One store that is down, or lacks its package, would end the run for every other source."""
     found = plan(Source("s", "files", "canal", path="nosuchstore://bucket/*.jsonl"), 0, {}, 1)
     assert ((), ()) == (found.ranges, found.warnings)
-    assert ["s"] == [alarm.source for alarm in found.alarms]
+    [alarm] = found.alarms
     told = "nosuchstore://bucket/*.jsonl cannot be listed (ValueError: Protocol not known: nosuchstore"
-    assert told in found.alarms[0].text
+    assert told in alarm
 
 
 def test_what_is_no_file_is_told(feed: Feed) -> None:
