@@ -15,7 +15,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.progress import SpacedNotes
-from ingest.cli.spark import OfSource, Parallel, PipelineFile, looked_at
+from ingest.cli.spark import COST, OfSource, Parallel, PipelineFile, looked_at
 from ingest.errors import IngestError, command, counted
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ingest.source.reconciled import Reconciled, ReconcileOptions, RowDifference
 
 app = typer.Typer()
+_WHAT, _WHEN = "What is compared", "When a difference counts"
 
 
 @app.command(rich_help_panel="Run")
@@ -39,7 +40,10 @@ def reconcile(
         ),
     ] = None,
     sample: Annotated[
-        bool, typer.Option("--sample/--full", help="Compare one range of twenty, drawn at random.")
+        bool,
+        typer.Option(
+            "--sample/--full", rich_help_panel=_WHAT, help="Compare one range of twenty, drawn at random."
+        ),
     ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Read the rows that differ again; the next run lands them.")
@@ -47,22 +51,35 @@ def reconcile(
     settled: Annotated[
         bool,
         typer.Option(
-            "--settled", help="Judge at once: the stream has delivered everything that the source holds."
+            "--settled",
+            rich_help_panel=_WHEN,
+            help="Judge at once: the stream has delivered everything that the source holds.",
         ),
     ] = False,
     wait: Annotated[
-        int, typer.Option(min=0, help="Seconds to wait for the stream to pass the first look.")
+        int,
+        typer.Option(
+            min=0, rich_help_panel=_WHEN, help="Seconds to wait for the stream to pass the first look."
+        ),
     ] = 0,
     due: Annotated[
         bool,
-        typer.Option("--due", help="Only tables whose last comparison is older than `reconcile_every:`."),
+        typer.Option(
+            "--due",
+            rich_help_panel=_WHAT,
+            help="Only tables whose last comparison is older than `reconcile_every:`.",
+        ),
     ] = False,
     parallel: Parallel = None,
     rows_per_second: Annotated[
         int | None,
-        typer.Option(min=0, help="The most rows that the source reads in a second; else `rows_per_second:`."),
+        typer.Option(
+            min=0,
+            rich_help_panel=COST,
+            help="The most rows that the source reads in a second; else `rows_per_second:`.",
+        ),
     ] = None,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one range.")] = 50_000,
+    chunk_rows: Annotated[int, typer.Option(min=1, rich_help_panel=COST, help="Rows of one range.")] = 50_000,
     most: Annotated[int, typer.Option(min=0, help="Rows of each kind that are listed.")] = 20,
     source: OfSource = "",
     output_as: Output = "table",

@@ -9,7 +9,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.progress import SpacedNotes
-from ingest.cli.spark import OfSource, Parallel, PipelineFile
+from ingest.cli.spark import COST, OfSource, Parallel, PipelineFile
 
 if TYPE_CHECKING:
     from ingest.source.snapshot import SnapshotProgress
@@ -31,7 +31,7 @@ def snapshot(
         ),
     ] = "",
     parallel: Parallel = None,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one chunk.")] = 50_000,
+    chunk_rows: Annotated[int, typer.Option(min=1, rich_help_panel=COST, help="Rows of one chunk.")] = 50_000,
     source: OfSource = "",
     alone: Annotated[
         bool, typer.Option("--alone", help="Read although nothing of the stream has been decoded yet.")

@@ -26,10 +26,16 @@ PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline
 PipelineFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")]
 MirrorName = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")]
 SourceName = Annotated[str, typer.Argument(help="The source's name.")]
+COST = "What it costs the source"
 OfSource = Annotated[str, typer.Option(help="The source, where several have a `database:`.")]
 Parallel = Annotated[
     int | None,
-    typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
+    typer.Option(
+        min=1,
+        max=64,
+        rich_help_panel=COST,
+        help="The most connections that read at once; else `connections:`.",
+    ),
 ]
 Reason = Annotated[str, typer.Option(help="Why, for the record.")]
 
