@@ -108,16 +108,12 @@ class Verbs(TyperGroup):
             output.error(str(error))
             raise typer.Exit(error.exit_code) from None
         except Exception as error:
-            if _is_control(error) or ctx.params.get("debug"):
+            # exits, wrong usage and a closed pipe are the command-line library's own
+            ours = type(error).__module__.split(".")[0] in ("typer", "click")
+            if ours or isinstance(error, BrokenPipeError | EOFError) or ctx.params.get("debug"):
                 raise
             output.error(_unexpected(error))
             raise typer.Exit(2) from None
-
-
-def _is_control(error: Exception) -> bool:
-    """True for what the command-line library itself handles: exits, wrong usage, a closed pipe."""
-    ours = type(error).__module__.split(".")[0] in ("typer", "click")
-    return ours or isinstance(error, BrokenPipeError | EOFError)
 
 
 def _unexpected(error: Exception) -> str:

@@ -43,30 +43,26 @@ def plan(
 
 
 def _show(plans: list[dict[str, Any]], sample: int) -> None:
-    for one in plans:
-        _show_one(one, sample)
-
-
-def _show_one(found: dict[str, Any], sample: int) -> None:
-    output.line(_headline(found))
-    rows = [row for source in found["sources"] for row in _reads(source)]
-    if rows:
-        output.table(("source", "reads", "from", "to", "size"), rows)
-    if found["tables"]:
-        columns = ("table", "action", "changes", "key", "columns", "why")
-        output.table(columns, [_table(one) for one in found["tables"]])
-    if any(one["from_a_sample"] for one in found["tables"]):
-        output.line(
-            f"Tables, columns and counts marked ~ are from a sample of at most {sample} messages of each "
-            "source: the rest may show more."
-        )
-    for source in found["sources"]:
-        for text in source["warnings"]:
-            output.warning(f"source {source['source']}: {text}")
-    for text in found["warnings"]:
-        output.warning(text)
-    for text in found["problems"]:
-        output.error(text)
+    for found in plans:
+        output.line(_headline(found))
+        rows = [row for source in found["sources"] for row in _reads(source)]
+        if rows:
+            output.table(("source", "reads", "from", "to", "size"), rows)
+        if found["tables"]:
+            columns = ("table", "action", "changes", "key", "columns", "why")
+            output.table(columns, [_table(one) for one in found["tables"]])
+        if any(one["from_a_sample"] for one in found["tables"]):
+            output.line(
+                f"Tables, columns and counts marked ~ are from a sample of at most {sample} messages of each "
+                "source: the rest may show more."
+            )
+        for source in found["sources"]:
+            for text in source["warnings"]:
+                output.warning(f"source {source['source']}: {text}")
+        for text in found["warnings"]:
+            output.warning(text)
+        for text in found["problems"]:
+            output.error(text)
 
 
 def _headline(found: dict[str, Any]) -> str:

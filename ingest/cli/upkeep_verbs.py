@@ -53,7 +53,8 @@ def maintain(
     """Compact small files, remove unreferenced ones and apply retention; table contents do not change."""
     from ingest.cli.progress import ProgressLine
 
-    before = _day(drop_bronze)
+    age = output.seconds("--drop-bronze-after", drop_bronze) if drop_bronze else 0
+    before = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age)).date() if drop_bronze else None
     with (
         locked(file, "maintenance") as lake,
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
@@ -100,13 +101,6 @@ def _show(done: Sequence[Kept]) -> None:
     output.table(columns, [row for row in rows if any(row[1:])])
     if not any(any(row[1:]) or one.refused for row, one in zip(rows, done, strict=True)):
         output.line("every table is in shape")
-
-
-def _day(age: str) -> dt.date | None:
-    if not age:
-        return None
-    seconds = output.seconds("--drop-bronze-after", age)
-    return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)).date()
 
 
 def _keep_keys(lake: Lake, days: list[str], reason: str, *, rewrap: bool) -> list[str]:

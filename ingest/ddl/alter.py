@@ -91,19 +91,12 @@ def _one_by_one(renames: list[Effect]) -> list[Effect]:
         free = [old for old, one in waiting.items() if str(one.to).casefold() not in waiting.keys() - {old}]
         for old in free:
             found.append(waiting.pop(old))
-        if not free:
-            found += _exchanged(waiting)
+        if not free:  # a ring of columns, each of which takes the next one's name
+            old = next(iter(waiting))
+            while old in waiting:
+                found.append(replace(waiting.pop(old), note=EXCHANGED))
+                old = str(found[-1].to).casefold()
     return found
-
-
-def _exchanged(waiting: dict[str, Effect]) -> list[Effect]:
-    """One ring of columns, each of which takes the next one's name."""
-    old = next(iter(waiting))
-    ring: list[Effect] = []
-    while old in waiting:
-        ring.append(replace(waiting.pop(old), note=EXCHANGED))
-        old = str(ring[-1].to).casefold()
-    return ring
 
 
 def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:

@@ -308,7 +308,8 @@ def literal_default(items: Sequence[Token], logical: str | None, dialect: Dialec
         raise Unread("DEFAULT without a value")
     items = _unwrapped(items)
     if dialect == "postgres":
-        items = _without_cast(items)
+        cast = [i for i, token in enumerate(items) if token.kind == "symbol" and token.text == "::"]
+        items = _unwrapped(items[: cast[0]]) if cast and cast[0] else items
     if len(items) == 1 and items[0].word == "NULL":
         return None, True, None
     if len(items) == 2 and items[0].word in ("DATE", "TIMESTAMP", "TIME") and items[1].kind == "string":
@@ -334,13 +335,6 @@ def _unwrapped(items: Sequence[Token]) -> Sequence[Token]:
         if not cursor.done or not inside:
             break
         items = inside
-    return items
-
-
-def _without_cast(items: Sequence[Token]) -> Sequence[Token]:
-    for i, token in enumerate(items):
-        if i and token.kind == "symbol" and token.text == "::":
-            return _unwrapped(items[:i])
     return items
 
 

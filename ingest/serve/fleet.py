@@ -305,7 +305,9 @@ class Fleet:
             trouble = Trouble("none", text, command("run", member.file))
             return PipelineState(name, member, "none", "Not run yet", [trouble])
         except Exception as error:
-            trouble = Trouble("bad", _said(error), command("validate", member.file))
+            text = f"{faults.fault(error) or f'{type(error).__name__}: {first_line(error)}'}."
+            text = str(error) if isinstance(error, IngestError) else text
+            trouble = Trouble("bad", text, command("validate", member.file))
             return PipelineState(name, member, "bad", "Cannot be read", [trouble])
         troubles = sorted(
             _troubles(member, wrong, {one["table"] for one in found["tables"]}),
@@ -433,9 +435,3 @@ def _troubles(member: Member, wrong: Iterable[Cause], tables: set[str]) -> Itera
         page = verb or ("table" if table in tables else "")
         light = "bad" if one.severity == causes.ERROR else "warn"
         yield Trouble(light, text, one.command, page, table if page == "table" else "")
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, IngestError):
-        return str(error)
-    return f"{faults.fault(error) or f'{type(error).__name__}: {first_line(error)}'}."

@@ -230,11 +230,12 @@ def table(fleet: Fleet, asked: Query) -> View:
     own = decisions.read(lake).newest(PAUSE, decisions.RESUME)
     row = made.rows[0] if made.rows else None
     paused: Decision | None = own.get(row.fact.path) if row else None
+    quoted = ".".join(duck.name(part) for part in row.fact.id if part is not None) if row else ""
     return View("table.html.j2", table, {
         "pipeline": name, "table": table, "entry": entry, "facts": facts, "page": made, "now": facts.now,
         "row": row, "problems": _problems(made, entry), "spent": _spent(row.fact.batches if row else ()), "paused": paused if paused and paused.kind == PAUSE else None,
         "file": lake.pipeline.file,
-        "all_rows": link("sql", pipeline=name, q=f"SELECT * FROM {_quoted(row.fact.id)} LIMIT 100" if row else ""),
+        "all_rows": link("sql", pipeline=name, q=quoted and f"SELECT * FROM {quoted} LIMIT 100"),
     })  # fmt: skip
 
 
@@ -261,10 +262,6 @@ def _spent(batches: Sequence[BatchFact]) -> dict[str, Any]:
             "Written": [one.counts.get("rewritten_bytes", 0) for one in ordered],
         },
     }  # fmt: skip
-
-
-def _quoted(table: TableId) -> str:
-    return ".".join(duck.name(part) for part in table if part is not None)
 
 
 def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:

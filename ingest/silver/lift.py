@@ -250,8 +250,12 @@ class Deck:
             taken, refused = self._weeded(bronze, batches, taken, refused)
             written = self._written(bronze, batches, taken)
         self._book(bronze, written)
-        self._book_refused(bronze, batches, refused)
-        self._book_replaced(bronze, batches)
+        for each in refused:
+            line = self._line_of(bronze, batches, each.at, NO_TABLE)
+            line.messages += 1
+            line.rejected += 1
+        for at, one in self.replaced.items():  # rows that messages no longer hold
+            self._line_of(bronze, batches, at, one.table).erased += one.erased
         if written.rows:
             yield written.page
         if refused:
@@ -479,22 +483,11 @@ class Deck:
         for place, count in written.erased.items():
             self._line(place).erased += count
 
-    def _book_replaced(self, bronze: pa.RecordBatch, batches: pa.Array) -> None:
-        """Count the rows that messages no longer hold."""
-        for at, one in self.replaced.items():
-            self._line_of(bronze, batches, at, one.table).erased += one.erased
-
     def _count_servers(
         self, line: Line, bronze: pa.RecordBatch, rows: Sequence[Change], at: Sequence[int]
     ) -> None:
         if self.order_by == "sequence" and any(change.servers for change in rows):
             tally.count_servers(line, self.epoch, rows, bronze["offset"].take(pa.array(at)).to_pylist())
-
-    def _book_refused(self, bronze: pa.RecordBatch, batches: pa.Array, refused: list[Refused]) -> None:
-        for each in refused:
-            line = self._line_of(bronze, batches, each.at, NO_TABLE)
-            line.messages += 1
-            line.rejected += 1
 
     def _line_of(self, bronze: pa.RecordBatch, batches: pa.Array, at: int, table: TableId) -> Line:
         columns = (batches, bronze["topic"], bronze["partition"])

@@ -69,7 +69,7 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
     elif delta == "STRING" and logical == "time":
         text = _bare_here(name)
     elif delta == "STRING" and column.type == "decimal":  # without a scale vendors write zeros as they like
-        source, text = _bare(dialect, source), _bare_here(_led(name))
+        source, text = _bare(dialect, source), _bare_here(f"regexp_replace({name}, '^(-?)[.]', '\\10.')")
     elif delta == "STRING" and column.declared.lower() == "json":
         source, text = _dense(source), _dense(name)
     elif delta == "STRING":
@@ -112,11 +112,6 @@ def _bare(dialect: SourceDialect, text: str) -> str:
 def _bare_here(text: str) -> str:
     """The same in DuckDB."""
     return f"CASE WHEN {text} LIKE '%.%' THEN rtrim(rtrim({text}, '0'), '.') ELSE {text} END"
-
-
-def _led(text: str) -> str:
-    """A number's text with a digit before its point."""
-    return f"regexp_replace({text}, '^(-?)[.]', '\\10.')"
 
 
 def _dense(text: str) -> str:
