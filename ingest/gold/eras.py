@@ -133,7 +133,7 @@ def eras(
         result = _named(found, statements, keyless=keyless)
     else:
         result = _stated(statements)
-    result = _distinct(result)
+    result = _exchanged(_distinct(result), statements)
     if len(result) > MANY:
         names = sorted({f"({', '.join(one.keys)})" for one in result})
         raise HeldError(
@@ -153,6 +153,18 @@ def _distinct(result: Iterable[Era]) -> list[Era]:
     for one in result:
         if not found or not same(found[-1].keys, one.keys):
             found.append(one)
+    return found
+
+
+def _exchanged(result: Sequence[Era], statements: Iterable[Statement]) -> list[Era]:
+    """The eras, with one more for each statement after which columns of the key have each other's names."""
+    found = list(result)
+    for place, effects in statements:
+        before = [one for one in found if one.place < place]
+        keys = before[-1].keys if before else ()
+        after = _after((one for one in effects if one.action == "rename_column"), keys)
+        if after != keys and same(after, keys) and not any(one.place == place for one in found):
+            found.insert(len(before), Era(place, keys))
     return found
 
 

@@ -65,9 +65,12 @@ def endings(
     """
     created = (str(step.order) for step in steps if step.action == "new_incarnation")
     cleared = max([*created, *truncates], default="")
-    for era, after in pairwise(eras):
+    types = [
+        _key_types(logical, era.keys, [step for step in steps if end and str(step.order) >= end])
+        for era, end in zip(eras, [*(one.place for one in eras[1:]), ""], strict=True)
+    ]
+    for (era, after), (keys, next_keys) in zip(pairwise(eras), pairwise(types), strict=True):
         if after.place > cleared:
-            keys, next_keys = (_key_types(logical, one.keys, steps) for one in (era, after))
             found = Ending(era.place, after.place, keys, next_keys, ())
             own = (step.after(era.place) for step in steps if found.has(str(step.order)))
             yield found._replace(steps=tuple(own))
@@ -111,10 +114,13 @@ def rebased(
 def _key_types(
     logical: Mapping[str, str], keys: tuple[str, ...], steps: Sequence[SchemaStep]
 ) -> dict[str, str]:
-    """The types of an earlier key's columns, which may have other names by now."""
+    """The types of a key's columns, to which the steps after it may have given other names.
+
+    Such a name may belong to another column by now, of another type.
+    """
     known = dict(logical)
     for step in reversed(steps):
-        if step.action == "rename_column" and step.column not in known and step.to in known:
+        if step.action == "rename_column" and step.to in known:
             known[step.column] = known[step.to]
     return {key: known.get(key, "unknown") for key in keys}
 

@@ -508,12 +508,13 @@ def _eras(
     logged, lines = list(logged), job.lines[name]
     statements = policy.by_statement(logged, subject)
     exists = mirror is not None and bool(mirror.columns)
+    own = tuple(key for key in mirror.keys if key != job.rule.shard_column) if mirror else ()
     if mirror is not None and exists and not _is_news(job, mirror, lines, logged, subject, applied):
-        return mirror.eras_of(*name) or ((Era("", mirror.keys),) if mirror.keys else ())
+        return mirror.eras_of(*name) or ((Era("", own),) if own else ())
     keyless = exists and mirror is not None and not mirror.keys
     found = evidence_of_lines(lines)
-    if asked is None and mirror is not None and mirror.keys:
-        found = replace(found, runs=(Run(mirror.keys, "", ""), *found.runs))
+    if asked is None and own:
+        found = replace(found, runs=(Run(own, "", ""), *found.runs))
     lane_eras = _lane_eras(job, found, statements, keyless=keyless)
     # a line says neither in which order its changes name several keys, nor that others name none
     mixed = eras.overlap(found) or any(eras.rekeys(run.keys, statements) for run in found.runs)

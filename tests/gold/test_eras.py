@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,6 +19,9 @@ from ingest.gold.work import Job
 from ingest.lake.books import Line
 from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
+from ingest.run import Warm
+from ingest.spark.deferred import Deferred
+from tests.gold.depot import Depot, no_spark
 
 ITEM = TableId("shop", None, "item")
 CHANGED = "ALTER TABLE item DROP PRIMARY KEY, ADD PRIMARY KEY (id, day)"
@@ -98,6 +103,11 @@ def told(
             [run(1, 4, "a"), run(6, 9, "b")],
             {5: "ALTER TABLE item RENAME COLUMN a TO b, RENAME COLUMN b TO a"},
             [("", "a"), (at(5), "b")],
+        ),
+        (
+            [run(1, 9, "a", "b")],
+            {5: "ALTER TABLE item RENAME COLUMN a TO b, RENAME COLUMN b TO a"},
+            [("", "a b"), (at(5), "a b")],
         ),
         ([run(5, 9)], {}, []),
         (
@@ -205,3 +215,40 @@ def test_a_batch_of_several_keys_is_looked_up() -> None:
         ], (number, spans, said)
         several += len(found) > 1
     assert several > 900
+
+
+@pytest.mark.parametrize("cuts", [(), (3,), (3, 4), (2, 4)])
+@pytest.mark.parametrize(
+    ("pk", "kinds"), [("id", "INT NOT NULL, k DATETIME"), ("id, k", "INT NOT NULL, k VARCHAR(9)")]
+)
+def test_columns_of_a_key_exchange_their_names(
+    pk: str, kinds: str, cuts: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Rows that are older than the statement were gone, for their key was read by the other column's type."""
+    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    row = {
+        "isDdl": False,
+        "type": "INSERT",
+        "pkNames": None,
+        "mysqlType": None,
+        "sql": "",
+    }  # neither key nor types
+    moments = [f"2024-05-0{day} 00:00:00" if pk == "id" else f"v{day}" for day in range(5)]
+    said: list[Callable[[], object]] = [
+        lambda: depot.ddl(f"CREATE TABLE depot (id {kinds}, PRIMARY KEY ({pk}))"),
+        lambda: depot.say(**row, data=[{"id": "1", "k": moments[1]}]),
+        lambda: depot.say(**row, data=[{"id": "2", "k": moments[2]}]),
+        lambda: depot.ddl("ALTER TABLE depot RENAME COLUMN id TO k, RENAME COLUMN k TO id"),
+        lambda: depot.say(**{**row, "type": "DELETE"}, data=[{"k": "2", "id": moments[2]}]),
+        lambda: depot.say(**row, data=[{"k": "3", "id": moments[3]}]),
+    ]
+    for number, one in enumerate(said):
+        if number in cuts:
+            assert ("done", "") == depot.run(checked=True)
+        one()
+    assert ("done", "") == depot.run(checked=True)
+    found = depot.lake().ask_mirror(
+        "mirrors/yard/depot",
+        "SELECT CAST(k AS VARCHAR) AS k, CAST(id AS VARCHAR) AS id FROM {mirror} ORDER BY k",
+    )
+    assert [("1", moments[1]), ("3", moments[3])] == [tuple(one.values()) for one in found]

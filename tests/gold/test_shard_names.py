@@ -148,3 +148,12 @@ def test_a_key_without_its_shard_is_answered_with_the_shards(tmp_path: Path, oth
         with pytest.raises(IngestError) as caught:
             asked()
         assert said == str(caught.value)
+
+
+def test_one_of_the_tables_is_created_again(tmp_path: Path) -> None:
+    """The statement names no key: the mirror was held as if the tables had different keys."""
+    shops = filled(tmp_path)
+    shops.ddl("CREATE TABLE IF NOT EXISTS item LIKE former").say(1, "UPDATE", 1, "d").say(2, "UPDATE", 3, "e")
+    assert ("done", "") == shops.run()
+    assert ("done", "") == shops.say(1, "DELETE", 2).run()
+    assert {1: "d", 3: "e"} == shops.rows()
