@@ -20,6 +20,7 @@ from ingest.inspect import status
 from ingest.lake import histories, mirrors
 from ingest.lake.delta import type_of_log
 from ingest.lake.duck import name as double
+from ingest.lake.duck import text as single
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded, literal, quoted
 from ingest.lake.tables import Tables
@@ -164,11 +165,6 @@ def _duckdb(one: Registered, schema: str, name: str) -> Iterator[str]:
     yield f"COMMENT ON VIEW {view} IS {single(_title(one))};"
     for each in one.fields:
         yield f"COMMENT ON COLUMN {view}.{double(each.name)} IS {single(_source_of(each))};"
-
-
-def single(text: str) -> str:
-    """A text in single quotes, where a backslash is only a backslash."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 # --- Trino --------------------------------------------------------------------------------------

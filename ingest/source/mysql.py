@@ -25,6 +25,7 @@ from pymysql.cursors import SSCursor
 
 from ingest import types
 from ingest.change import TableId
+from ingest.lake.names import quoted as name_of
 from ingest.source.database import (
     CONNECT_SECONDS,
     READ_SECONDS,
@@ -192,10 +193,6 @@ def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
 
 def number(text: str) -> str:
     return f"CAST(CONV(LEFT(MD5({text}), 15), 16, 10) AS UNSIGNED)"
-
-
-def name_of(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:

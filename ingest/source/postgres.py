@@ -19,6 +19,7 @@ import psycopg
 
 from ingest import types
 from ingest.change import TableId
+from ingest.lake.duck import name as name_of
 from ingest.source.database import (
     CONNECT_SECONDS,
     READ_SECONDS,
@@ -182,10 +183,6 @@ def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
 
 def number(text: str) -> str:
     return f"('x0' || left(md5({text}), 15))::bit(64)::bigint"
-
-
-def name_of(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
