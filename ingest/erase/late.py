@@ -22,7 +22,7 @@ from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.lake.starts import parted
 from ingest.lake.tables import Row
 from ingest.silver.decode import lifting
-from ingest.silver.lift import INPUT, Deck
+from ingest.silver.lift import INPUT, SourceDecoder
 from ingest.silver.messages import of_batches
 
 _COLUMNS = BRONZE.part(*INPUT)
@@ -80,10 +80,10 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     ranks = {source.name: rank for rank, source in enumerate(lake.pipeline.sources)}
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
     for name, epoch, mine in parted(page, how.starts):
-        deck = Deck(replace(how, epochs={name: epoch}), ranks[name], name)
-        for at, numbers in deck.stopped_rows(mine).items():
+        decoder = SourceDecoder(replace(how, epochs={name: epoch}), ranks[name], name)
+        for at, numbers in decoder.stopped_rows(mine).items():
             row: Row = mine.slice(at, 1).to_pylist()[0]
-            new = replacement(deck, how.barriers, row, {*numbers})
+            new = replacement(decoder, how.barriers, row, {*numbers})
             if new is not None:
                 at_place = (*(row[each] for each in PLACE), row["batch"])
                 yield message_row(

@@ -18,7 +18,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import Row
-from ingest.silver.lift import Deck, Lifting
+from ingest.silver.lift import Lifting, SourceDecoder
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
 
@@ -54,10 +54,10 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
         and not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))
     ]
     secret = Barriers(erasure.secret)
-    decks = _decks(lake, secret, keys, {row["source"] for row in rows}, {row["batch"] for row in rows})
+    decoders = _decoders(lake, secret, keys, {row["source"] for row in rows}, {row["batch"] for row in rows})
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
-        if (new := replacement(decks[row["source"]], secret, row, numbers)) is not None:
+        if (new := replacement(decoders[row["source"]], secret, row, numbers)) is not None:
             found.append(message_row(keys, row, *new))
     return found
 
@@ -95,9 +95,9 @@ def _rows_at(lake: Lake, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterat
         )
 
 
-def _decks(
+def _decoders(
     lake: Lake, secret: Barriers, keys: Opener, sources: set[str], batches: set[int]
-) -> dict[str, Deck]:
+) -> dict[str, SourceDecoder]:
     """What decodes the messages of some sources."""
     messages = Messages(
         lake,
@@ -108,15 +108,15 @@ def _decks(
     pipeline = lake.pipeline
     how = Lifting(pipeline, schemas=schemas(lake, messages, keys) if sources else {}, barriers=secret)
     ranks = {source.name: rank for rank, source in enumerate(pipeline.sources)}
-    return {name: Deck(how, ranks[name], name) for name in sources}
+    return {name: SourceDecoder(how, ranks[name], name) for name in sources}
 
 
 def replacement(
-    deck: Deck, secret: Barriers, row: Row, numbers: set[int | None]
+    decoder: SourceDecoder, secret: Barriers, row: Row, numbers: set[int | None]
 ) -> tuple[bytes, bytes] | None:
     """The replacement of a message without the rows of some numbers, and its signature; None if it lacks them already.
 
-    ``deck`` decodes the message, ``secret`` signs the replacement, ``row`` is the message's row of bronze.
+    ``decoder`` decodes the message, ``secret`` signs the replacement, ``row`` is the message's row of bronze.
 
     Raises:
         IngestError: it does not hold these rows.
@@ -131,13 +131,13 @@ def replacement(
             return None
     else:
         key = None if row["key"] is None else bytes(row["key"])
-        found = deck.parsed(Message(value, key, row["topic"], headers))
+        found = decoder.parsed(Message(value, key, row["topic"], headers))
     going = [one for one in found if one.op in ROW_OPS and one.row in numbers]
     if {one.row for one in going} != numbers or len(going) != len(numbers):
         place = "/".join(str(row[name]) for name in PLACE)
         raise IngestError(
             f"The message at {place} is decoded otherwise today than when its changes were written: "
-            f"`{command('rebuild', deck.pipeline.file, '--layer', 'silver')}` first."
+            f"`{command('rebuild', decoder.pipeline.file, '--layer', 'silver')}` first."
         )
     kept = [one for one in found if one not in going]
     return secret.replacement(table or going[0].table, erased + len(going), kept)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from ingest.change import Change
 from ingest.config import Pipeline
 from ingest.lake.schemas import BRONZE
-from ingest.silver.lift import Batches, Deck, Lifting, Spot
+from ingest.silver.lift import Batches, Lifting, SourceDecoder, Spot
 
 FOUND = "number INT, batch BIGINT, `offset` BIGINT, sequence STRING"
 EVENT = "source STRING, topic STRING, `partition` INT, batch BIGINT, `offset` BIGINT, second BIGINT"
@@ -118,13 +118,13 @@ def _naming(batches: Batches, events: Sequence[Event]) -> Batches:
 def _decoded(how: Lifting, batches: Batches) -> Iterator[tuple[pa.RecordBatch, list[Sequence[Change]]]]:
     """Each source's messages with their changes; messages that cannot be decoded have none."""
     ranks = {source.name: rank for rank, source in enumerate(how.pipeline.sources)}
-    decks: dict[str, Deck] = {}
+    decoders: dict[str, SourceDecoder] = {}
     for batch in batches:
         for name in batch.column("source").unique().to_pylist():
             mine = batch.filter(pc.equal(batch.column("source"), name))
-            if name not in decks:
-                decks[name] = Deck(how, ranks[name], name)
-            taken, _ = decks[name].decoded(mine)
+            if name not in decoders:
+                decoders[name] = SourceDecoder(how, ranks[name], name)
+            taken, _ = decoders[name].decoded(mine)
             yield mine, [taken.get(at, ()) for at in range(mine.num_rows)]
 
 

@@ -52,7 +52,7 @@ class Lifting:
     """What the workers need; small, and without secrets other than the masks' and the data keys.
 
     ``anchors`` has the position of the row before each table event without one; None if it was not looked up.
-    ``starts`` says where each source's epochs begin, ``epochs`` which epoch a deck is in. ``batch`` replaces the number
+    ``starts`` says where each source's epochs begin, ``epochs`` which epoch a decoder is in. ``batch`` replaces the number
     of the bronze rows on a replay, whose rows keep the arrival of their own bytes. ``schemas`` has the schemas by id of
     each source with a registry. ``opener`` has the data keys of sealed messages, ``barriers`` say which rows were
     erased.
@@ -117,16 +117,16 @@ def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
 
     def run(batches: Batches) -> Batches:
         ranks = {source.name: rank for rank, source in enumerate(lifting.pipeline.sources)}
-        decks: dict[tuple[str, int], Deck] = {}
+        decoders: dict[tuple[str, int], SourceDecoder] = {}
         for batch in lifting.opener.batches(batches):
             for name, epoch, mine in parted(batch, lifting.starts):
-                if (name, epoch) not in decks:
+                if (name, epoch) not in decoders:
                     within = replace(lifting, epochs={name: epoch})
-                    decks[name, epoch] = Deck(within, ranks[name], name)
-                yield from decks[name, epoch].lift(mine)
-        for deck in decks.values():
-            if deck.lines:
-                yield deck.books()
+                    decoders[name, epoch] = SourceDecoder(within, ranks[name], name)
+                yield from decoders[name, epoch].lift(mine)
+        for decoder in decoders.values():
+            if decoder.lines:
+                yield decoder.books()
 
     return run
 
@@ -153,7 +153,7 @@ _ParseMany = Callable[[Sequence[bytes | None], Hints], ChangeColumns]
 _ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
 
 
-class Deck:
+class SourceDecoder:
     """One source's decoder: its parser, hints and audit counts."""
 
     def __init__(self, lifting: Lifting, rank: int, name: str) -> None:

@@ -19,7 +19,7 @@ from ingest.lake import sealing
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.books import merged
 from ingest.lake.envelope import NOT_SEALED
-from ingest.silver.lift import Deck
+from ingest.silver.lift import SourceDecoder
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.silver.test_lift import PARCELS, bronze, lifting
@@ -27,9 +27,9 @@ from tests.silver.test_lift import PARCELS, bronze, lifting
 SECRET = Barriers("a secret")
 
 
-def decoded(deck: Deck, messages: list[Message]) -> list[dict[str, Any]]:
+def decoded(decoder: SourceDecoder, messages: list[Message]) -> list[dict[str, Any]]:
     """The rows of some messages, by place."""
-    found = [row for page in deck.lift(bronze(messages)) for row in page.to_pylist()]
+    found = [row for page in decoder.lift(bronze(messages)) for row in page.to_pylist()]
     return sorted(found, key=lambda row: (row["offset"], row["row"]))
 
 
@@ -38,10 +38,10 @@ def test_a_message_loses_one_row_and_keeps_the_others(name: str) -> None:
     """A dialect whose rows are not found in it would keep them in bronze; one that loses others loses data."""
     messages = DIALECTS[name].write(history(3))
     how = replace(lifting(name), barriers=SECRET)
-    reader = Deck(how, 0, "s")
+    reader = SourceDecoder(how, 0, "s")
     parsed = [reader.parsed(replace_topic(one)) for one in messages]
     assert any(change.op in ROW_OPS and change.op is not Op.TRUNCATE for found in parsed for change in found)
-    before = decoded(Deck(how, 0, "s"), messages)
+    before = decoded(SourceDecoder(how, 0, "s"), messages)
     for at, found in enumerate(parsed):
         rows = [change for change in found if change.op in ROW_OPS and change.op is not Op.TRUNCATE]
         if not rows:
@@ -54,11 +54,11 @@ def test_a_message_loses_one_row_and_keeps_the_others(name: str) -> None:
         value, signature = new
         short = [*messages]
         short[at] = Message(value, None, messages[at].topic, ((HEADER, signature),))
-        deck = Deck(how, 0, "s")
+        decoder = SourceDecoder(how, 0, "s")
         assert [row for row in before if (row["offset"], row["row"]) != (at, rows[-1].row)] == decoded(
-            deck, short
+            decoder, short
         )
-        lines = merged(deck.lines.values())
+        lines = merged(decoder.lines.values())
         assert (len(messages), 1, True) == (
             sum(line.messages for line in lines), sum(line.erased for line in lines), all(line.balanced for line in lines)
         )  # fmt: skip
@@ -75,7 +75,7 @@ def test_the_values_of_an_erased_row_are_not_in_what_stands_for_it() -> None:
     """Bytes that hold them anywhere are not erased."""
     name = "canal"
     how = replace(lifting(name), barriers=SECRET)
-    deck = Deck(how, 0, "s")
+    decoder = SourceDecoder(how, 0, "s")
     text = (
         b'{"data":[{"id":"1","name":"stays"},{"id":"2","name":"planted"}],"database":"depot","table":"parcels",'
         b'"type":"INSERT","id":1,"es":1,"ts":1,"isDdl":false,"old":null,"pkNames":["id"],"sql":"",'
@@ -90,12 +90,12 @@ def test_the_values_of_an_erased_row_are_not_in_what_stands_for_it() -> None:
         "value": text,
         "headers": None,
     }
-    new = replacement(deck, SECRET, stored, {1})
+    new = replacement(decoder, SECRET, stored, {1})
     assert new is not None
     assert b"stays" in new[0]
     assert b"planted" not in new[0]
     again = replacement(
-        deck, SECRET, stored | {"value": new[0], "headers": [{"key": HEADER, "value": new[1]}]}, {0}
+        decoder, SECRET, stored | {"value": new[0], "headers": [{"key": HEADER, "value": new[1]}]}, {0}
     )
     assert again is not None
     assert b"stays" not in again[0]
@@ -104,9 +104,11 @@ def test_the_values_of_an_erased_row_are_not_in_what_stands_for_it() -> None:
 
 def test_a_message_that_is_decoded_otherwise_today_is_refused() -> None:
     """Rows are named by their number: of another decoding, it names another row."""
-    deck = Deck(replace(lifting("canal"), barriers=SECRET), 0, "s")
+    decoder = SourceDecoder(replace(lifting("canal"), barriers=SECRET), 0, "s")
     message = next(
-        one for one in DIALECTS["canal"].write(history(3)) if any(c.op is Op.INSERT for c in deck.parsed(one))
+        one
+        for one in DIALECTS["canal"].write(history(3))
+        if any(c.op is Op.INSERT for c in decoder.parsed(one))
     )
     stored = {
         "source": "s",
@@ -118,7 +120,7 @@ def test_a_message_that_is_decoded_otherwise_today_is_refused() -> None:
         "headers": None,
     }
     with pytest.raises(IngestError, match="rebuild"):
-        replacement(deck, SECRET, stored, {99})
+        replacement(decoder, SECRET, stored, {99})
 
 
 def test_a_stopped_change_is_counted_and_not_written() -> None:
@@ -126,7 +128,7 @@ def test_a_stopped_change_is_counted_and_not_written() -> None:
     name = "dts-canal"
     messages = DIALECTS[name].write(history(3))
     plain = lifting(name)
-    before = Deck(plain, 0, "s")
+    before = SourceDecoder(plain, 0, "s")
     rows = decoded(before, messages)
     mine = next(row for row in rows if row["op"] == "insert")
     keys = DIALECTS[name].hints.tables(PARCELS).keys
@@ -134,12 +136,12 @@ def test_a_stopped_change_is_counted_and_not_written() -> None:
     key = key_of_change(change_of(mine, keys), keys, dict(zip(keys, types, strict=True))).key
     stretch = {SECRET.digest(PARCELS, key): (("", mine["order_key"]),)}
     stopped = replace(SECRET, lanes={("s", PARCELS): (Barrier("s", PARCELS, keys, types, stretch),)})
-    deck = Deck(replace(plain, barriers=stopped), 0, "s")
-    left = decoded(deck, messages)
+    decoder = SourceDecoder(replace(plain, barriers=stopped), 0, "s")
+    left = decoded(decoder, messages)
     gone = [row for row in rows if row not in left]
     assert mine in gone
     assert all(row["order_key"] <= mine["order_key"] for row in gone)
-    was, now = merged(before.lines.values()), merged(deck.lines.values())
+    was, now = merged(before.lines.values()), merged(decoder.lines.values())
     total = {
         name: [sum(getattr(line, name) for line in lines) for lines in (was, now)]
         for name in ("messages", "changes", "erased")
@@ -156,7 +158,7 @@ def test_a_replayed_message_is_replaced_where_it_landed(monkeypatch: pytest.Monk
     how = lifting("dts-canal")
     monkeypatch.setattr(sealing, "opener", lambda _lake: NOT_SEALED)
     messages = DIALECTS["dts-canal"].write(history(3))
-    reader = Deck(how, 0, "s")
+    reader = SourceDecoder(how, 0, "s")
     at, change = next(
         (at, each[0]) for at, one in enumerate(messages) if (each := reader.parsed(one))[0].op is Op.INSERT
     )
@@ -193,15 +195,15 @@ def test_a_masked_key_is_stopped_by_its_mask() -> None:
     how = lifting("dts-canal", rule)
     how = replace(how, pipeline=replace(how.pipeline, mask_secret="a secret of sixteen characters"))
     messages = DIALECTS["dts-canal"].write(history(3))
-    rows = decoded(Deck(how, 0, "s"), messages)
+    rows = decoded(SourceDecoder(how, 0, "s"), messages)
     mine = next(row for row in rows if row["op"] == "insert")
     keys, types = rule.keys, tuple("string" for _ in rule.keys)
     key = key_of_change(change_of(mine, keys), keys, dict(zip(keys, types, strict=True))).key
     assert all(isinstance(cell, str) and len(cell) == 64 for cell in key)
     stretch = {SECRET.digest(PARCELS, key): (("", mine["order_key"]),)}
     stopped = replace(SECRET, lanes={("s", PARCELS): (Barrier("s", PARCELS, keys, types, stretch),)})
-    left = decoded(Deck(replace(how, barriers=stopped), 0, "s"), messages)
+    left = decoded(SourceDecoder(replace(how, barriers=stopped), 0, "s"), messages)
     gone = [row for row in rows if row not in left]
     assert mine in gone
-    found = Deck(replace(how, barriers=stopped), 0, "s").stopped_rows(bronze(messages))
+    found = SourceDecoder(replace(how, barriers=stopped), 0, "s").stopped_rows(bronze(messages))
     assert mine["row"] in found[mine["offset"]]  # what `ingest maintain` removes from late messages

@@ -29,7 +29,7 @@ from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
 from ingest.quality.statement_order import Arrived, unsure
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
-from ingest.silver.lift import Deck, Lifting, Spot
+from ingest.silver.lift import Lifting, SourceDecoder, Spot
 from ingest.types import delta
 from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.writing import Dialect
@@ -69,8 +69,8 @@ def silver(pipeline: Pipeline, batches: Batches) -> list[dict[str, Any]]:
     for number, messages in enumerate(batches, start=1):
         if messages:
             landed.append(bronze(number, messages))
-            deck = Deck(replace(how, anchors=_anchors(how, landed)), 0, SOURCE)
-            for page in deck.lift(landed[-1]):
+            decoder = SourceDecoder(replace(how, anchors=_anchors(how, landed)), 0, SOURCE)
+            for page in decoder.lift(landed[-1]):
                 found += page.select(_COLUMNS).to_pylist()
     return found
 

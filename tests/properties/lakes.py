@@ -1,7 +1,7 @@
 """Random histories through a real lake: written as silver writes them, folded by gold, read back.
 
 Many histories share a table, each under its own number in the key, so that a few batches carry them
-all.  Only decoding is left out: a deck with a parser that hands over changes made beforehand writes the
+all.  Only decoding is left out: a decoder with a parser that hands over changes made beforehand writes the
 rows and the book lines.
 """
 
@@ -30,7 +30,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, CHANGES, DDL
 from ingest.silver.decode import _book_rows, _ddl_rows
-from ingest.silver.lift import Deck, Lifting
+from ingest.silver.lift import Lifting, SourceDecoder
 from tests.properties.checks import Wrong, folded, shown
 from tests.properties.database import Key, Row
 from tests.properties.delivery import Batches, deliver, in_order, placed
@@ -139,14 +139,14 @@ def page(batch: int, places: Sequence[int]) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def deck(pipeline: Pipeline, epoch: int, messages: Sequence[Sent]) -> Deck:
-    """Silver's deck for one epoch, with a parser that looks a message up by its value."""
+def decoder(pipeline: Pipeline, epoch: int, messages: Sequence[Sent]) -> SourceDecoder:
+    """Silver's decoder for one epoch, with a parser that looks a message up by its value."""
 
     def parse(message: Message, _hints: object) -> Iterable[Change]:
         assert message.value is not None
         return messages[int(message.value)].changes
 
-    found = Deck(Lifting(pipeline, {SOURCE: epoch}), 0, SOURCE)
+    found = SourceDecoder(Lifting(pipeline, {SOURCE: epoch}), 0, SOURCE)
     found.parse = parse
     return found
 
@@ -157,7 +157,7 @@ def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
     pages: list[pa.RecordBatch] = []
     lines: list[Line] = []
     for epoch in sorted({sent.epoch for sent in messages}):
-        own = deck(lake.pipeline, epoch, messages)
+        own = decoder(lake.pipeline, epoch, messages)
         pages += own.lift(page(batch, [at for at, sent in enumerate(messages) if sent.epoch == epoch]))
         lines += own.lines.values()
     assert not any(line.rejected for line in lines)

@@ -48,8 +48,10 @@ def _rows(feed: lakes.Feed, batch: int, folder: Path) -> list[str]:
     messages = feed.batches[batch - 1] if batch <= len(feed.batches) else []
     pages: list[pa.RecordBatch] = []
     for epoch in sorted({sent.epoch for sent in messages}):
-        deck = lakes.deck(lakes.pipeline_of(folder), epoch, messages)
-        pages += deck.lift(lakes.page(batch, [at for at, sent in enumerate(messages) if sent.epoch == epoch]))
+        decoder = lakes.decoder(lakes.pipeline_of(folder), epoch, messages)
+        pages += decoder.lift(
+            lakes.page(batch, [at for at, sent in enumerate(messages) if sent.epoch == epoch])
+        )
     if not pages:
         return []
     rows = pa.Table.from_batches(pages)

@@ -21,7 +21,7 @@ from ingest.config.model import Source, TableRule
 from ingest.lake.books import Line, merged
 from ingest.order import Order, number_key, number_keys, order_key, order_keys
 from ingest.silver import lift as lifts
-from ingest.silver.lift import OVERSIZE, Deck, Lifting, lift
+from ingest.silver.lift import OVERSIZE, Lifting, SourceDecoder, lift
 from tests.formats.fuzzing import corpus, damaged
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
@@ -132,7 +132,7 @@ def lifted(
     how: Lifting, pages: Sequence[pa.RecordBatch], *, at_once: bool
 ) -> tuple[pa.Table, list[Line], int]:
     """Rows in their order, book lines, and the number of messages that were read as columns."""
-    mine, many = Deck(how, 0, "s"), 0
+    mine, many = SourceDecoder(how, 0, "s"), 0
 
     def counted(values: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
         nonlocal many
@@ -187,9 +187,9 @@ def in_partitions(page: pa.RecordBatch, count: int) -> pa.RecordBatch:
 # --- what becomes of a message ---------------------------------------------------------------------
 
 
-def deck(told: dict[bytes, list[Change]], *rules: TableRule) -> Deck:
-    """A deck whose parser looks a message up."""
-    made = Deck(lifting("dms", *(rules or (TableRule(),))), 0, "s")
+def decoder(told: dict[bytes, list[Change]], *rules: TableRule) -> SourceDecoder:
+    """A decoder whose parser looks a message up."""
+    made = SourceDecoder(lifting("dms", *(rules or (TableRule(),))), 0, "s")
     made.parse = lambda message, _hints: told[message.value or b""]
     return made
 
@@ -208,7 +208,7 @@ def test_messages_are_counted_by_the_strongest_thing_in_them():
         b"both": [change(Op.TRUNCATE), change(Op.DDL, ddl="TRUNCATE parcels", row=1)],
         b"marked row": [change(Op.BEGIN), change(Op.DELETE, before={"id": "1"})],
     }
-    mine = deck(told)
+    mine = decoder(told)
     (page,) = mine.lift(bronze([Message(value) for value in told]))
     assert [(0, "insert"), (4, "begin"), (4, "delete"), (3, "truncate"), (3, "ddl")] == [
         (row["offset"], row["op"]) for row in sorted(page.to_pylist(), key=lambda row: row["partition"])
@@ -228,7 +228,7 @@ def test_marks_say_how_far_the_source_is():
         b"2": [Change(op=Op.HEARTBEAT, event_time=9)],
         b"4": [Change(op=Op.COMMIT)],
     }
-    mine = deck(told)
+    mine = decoder(told)
     list(mine.lift(bronze([Message(str(at).encode()) for at in (0, 0, 2, 2, 4, 4)])))
     times = {line.table: (line.control, line.event_high) for line in merged(mine.lines.values())}
     assert (2, 9) == times[None]
@@ -245,7 +245,7 @@ def test_books_count_what_gold_asks_for():
         b"6": [change(Op.UPDATE, before={"v": "b"}, after={"v": "c"}, partial=True, event_time=5)],
         b"8": [change(Op.DELETE, keys=("id",), before={"id": "2", "w": None}, event_time=3)],
     }
-    mine = deck(told)
+    mine = decoder(told)
     list(mine.lift(bronze([Message(str(at).encode()) for at in (0, 0, 2, 2, 4, 4, 6, 6, 8, 8)])))
     (line, _) = merged(mine.lines.values())  # the even offsets' partition
     assert (5, 1, 3, 1) == (line.changes, line.inserts, line.updates, line.deletes)
@@ -261,7 +261,7 @@ def test_tables_left_out_are_counted_and_not_written():
         b"in": [change(Op.INSERT, after={"id": "1"})],
         b"out": [change(Op.INSERT, LOCKERS, after={"id": "1"})],
     }
-    mine = deck(told, TableRule(match="lockers", exclude=True), TableRule())
+    mine = decoder(told, TableRule(match="lockers", exclude=True), TableRule())
     pages = list(mine.lift(bronze([Message(value) for value in (b"in", b"out")])))
     assert ["parcels"] == [row["table"] for page in pages for row in page.to_pylist()]
     assert {"parcels": 0, "lockers": 1} == {line.table: line.routed_out for line in mine.lines.values()}
@@ -274,7 +274,7 @@ def test_what_cannot_be_written_is_set_aside_alone():
         b"bad": [change(Op.INSERT, after={"id": "\ud800"})],
         b"late": [change(Op.INSERT, after={"id": "1"}, event_time=2**70)],
     }
-    pages = list(deck(told).lift(bronze([Message(value) for value in told])))
+    pages = list(decoder(told).lift(bronze([Message(value) for value in told])))
     assert [("change", 0), ("reject", 1), ("reject", 2)] == [
         (row["kind"], row["offset"]) for page in pages for row in page.to_pylist()
     ]
@@ -283,7 +283,7 @@ def test_what_cannot_be_written_is_set_aside_alone():
 def test_a_record_too_large_to_land_is_told():
     """Its value is cut off: read as it stands it would be a lie."""
     cut = Message(b"good", headers=((OVERSIZE, b"99"),))
-    (page,) = deck({b"good": [change(Op.INSERT, after={"id": "1"})]}).lift(bronze([cut]))
+    (page,) = decoder({b"good": [change(Op.INSERT, after={"id": "1"})]}).lift(bronze([cut]))
     assert "record-too-large" == json.loads(page.to_pylist()[0]["payload"])["reason"]
 
 
