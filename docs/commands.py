@@ -25,12 +25,12 @@ def page() -> str:
     """The whole page."""
     group: Any = typer.main.get_command(app)
     verbs = {name: group.get_command(typer.Context(group), name) for name in VERBS}
-    rows = [f"| [`{name}`](#{name}) | {_told(verb)} |" for name, verb in verbs.items()]
+    rows = [f"| [`{name}`](#{name}) | {_help(verb)} |" for name, verb in verbs.items()]
     parts = [_HEAD, "| verb | does |\n|---|---|\n" + "\n".join(rows) + "\n"]
     return "\n".join([*parts, *(_section(name, verb) for name, verb in verbs.items())])
 
 
-def _told(verb: Any) -> str:
+def _help(verb: Any) -> str:
     return " ".join((verb.help or "").split())
 
 
@@ -39,7 +39,7 @@ def _section(name: str, verb: Any) -> str:
     shown = {f"{name} {inner}": one for inner, one in below.items() if not one.hidden}
     listing = next((one for one in below.values() if one.hidden), None)  # what the bare call does
     calls = ({name: listing} if listing else {}) | shown if below else {name: verb}
-    lines = [f"## {name}", "", _told(verb), ""]
+    lines = [f"## {name}", "", _help(verb), ""]
     for call, one in calls.items():
         lines += [f"`ingest {' '.join([call, *_arguments(one)])}`" + _own(verb, one), ""]
         if options := list(_options(one)):
@@ -48,7 +48,7 @@ def _section(name: str, verb: Any) -> str:
 
 
 def _own(verb: Any, one: Any) -> str:
-    return "" if one is verb else f": {_told(one)}"
+    return "" if one is verb else f": {_help(one)}"
 
 
 def _arguments(verb: Any) -> Iterator[str]:
@@ -62,10 +62,10 @@ def _options(verb: Any) -> Iterator[str]:
     for one in verb.params:
         if one.param_type_name != "option" or one.opts[0] == "--help":
             continue
-        told = " ".join((one.help or "").split())
-        if told and told != _USUAL:
+        shown = " ".join((one.help or "").split())
+        if shown and shown != _USUAL:
             names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-            yield f"| {names} | {told.replace('|', chr(92) + '|')} |"
+            yield f"| {names} | {shown.replace('|', chr(92) + '|')} |"
 
 
 if __name__ == "__main__":

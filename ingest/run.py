@@ -312,14 +312,14 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         result.failures.append(f"nothing was checked, because {error}")
         return
     result.checks = checked.counts()
-    failures, warnings = quality.complaints(checked, set(_told(result)))
+    failures, warnings = quality.complaints(checked, set(_reported(result)))
     result.failures.extend(failures)
     result.warnings.extend(warnings)
     if not result.incomplete:
         warm.checked = last
 
 
-def _told(result: Result) -> Iterator[tuple[str, str]]:
+def _reported(result: Result) -> Iterator[tuple[str, str]]:
     """Checks, with mirror or source, whose problem the run has already reported."""
     yield from (("reject_rate", source) for source in result.rejecting)
     for one in result.mirrors:

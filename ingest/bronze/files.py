@@ -168,7 +168,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         text = f"cannot be listed ({type(error).__name__}: {first_line(error)[:300]}): nothing of it was read now; repair that."
         return FilePlan(alarms=(f"{shown(source.path)} {text}",))
     warnings = [] if files else [f"{source.path} matches no file yet."]
-    warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
+    warnings += [f"{shown(path)} is not a file that can be read again: passed over." for path in others]
     work: list[Piece] = []
     waiting = ""  # the file that could not be read, if arrival orders the source
     alarms = [

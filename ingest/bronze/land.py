@@ -51,7 +51,6 @@ class Landed:
 
     batch: int | None = None
     messages: int = 0
-    by_source: dict[str, int] = field(default_factory=dict)
     alarms: list[tuple[str, str]] = field(default_factory=list)  # source, text
     warnings: list[str] = field(default_factory=list)
 
@@ -187,7 +186,6 @@ def _note_receipts(positions: Positions, landed: Landed, batch: int, receipts: R
     for source, _, value in receipts:
         receipt = positions.add(source, batch, value)
         landed.messages += receipt.count
-        landed.by_source[source] = landed.by_source.get(source, 0) + receipt.count
         if isinstance(receipt, Receipt) and receipt.fault:
             landed.alarms.append((source, receipt.fault))
     positions.batch = batch

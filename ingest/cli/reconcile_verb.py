@@ -311,7 +311,7 @@ def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
     failing = [key_json(one.keys, each.key) for each in (*one.differences, *one.not_judged)[:FAILING_KEYS]]
     row = (
         uuid.uuid4().hex, batch, one.mirror, RECONCILED, None, KNOWN[RECONCILED].severity if state == FAIL else WARN, state,
-        observed, repr(limit), _told(one)[:MAX_DETAIL], dt.datetime.now(dt.UTC),
+        observed, repr(limit), _outcome(one)[:MAX_DETAIL], dt.datetime.now(dt.UTC),
         json.dumps(failing, ensure_ascii=False) if failing else None, None,
     )  # fmt: skip
     try:
@@ -320,7 +320,7 @@ def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
         output.warning(str(error))
 
 
-def _told(one: Reconciled) -> str:
+def _outcome(one: Reconciled) -> str:
     """The outcome in one sentence."""
     from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS
 

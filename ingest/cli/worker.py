@@ -164,7 +164,7 @@ def _verb(words: list[str], user: str) -> dict[str, Any]:
 def main() -> None:
     """The process."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what else is printed is no answer
+    os.dup2(2, 1)  # whatever else is printed is not an answer
     worker = Worker([Path(word) for word in sys.argv[1:]], answers)
     worker.listen()
     threading.Thread(target=worker.read, args=(sys.stdin,), daemon=True).start()

@@ -397,13 +397,13 @@ def without_literals(change: Change) -> Change:
         return change
     dialect = change.dialect if change.dialect in ("oracle", "postgres") else "mysql"
     try:
-        text = _told(change.ddl, tokens(change.ddl, dialect))
+        text = _without_literals(change.ddl, tokens(change.ddl, dialect))
     except Unread:
         text = f"({NOT_SHOWN})"
     return msgspec.structs.replace(change, ddl=text)
 
 
-def _told(statement: str, found: Sequence[Token]) -> str:
+def _without_literals(statement: str, found: Sequence[Token]) -> str:
     parts: list[str] = []
     end = 0
     length = False  # inside the brackets after a word, which hold a type's length

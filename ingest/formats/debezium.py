@@ -145,7 +145,7 @@ def wrapped_row(
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
     absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
     return Change(
-        op=_told(op, missing, before),
+        op=_operation(op, missing, before),
         table=table,
         keys=declared.keys or tuple(key or ()),
         before=before,
@@ -162,7 +162,7 @@ def wrapped_row(
     )
 
 
-def _told(op: Op, missing: Sequence[str], before: Image | None) -> Op:
+def _operation(op: Op, missing: Sequence[str], before: Image | None) -> Op:
     """The operation: a row whose key has changed is not known whole where nothing names the old key."""
     return UPDATE if op is INSERT and missing and before is None else op
 
@@ -238,7 +238,7 @@ def flat_row(
     missing = _drop_unavailable(row, options)
     clocks = {name: meta.get("source_" + name) for name in debezium_events.CLOCKS}
     return Change(
-        op=_told(op, missing, None),
+        op=_operation(op, missing, None),
         table=table,
         keys=declared.keys or tuple(key or ()),
         before=row if op is DELETE else None,

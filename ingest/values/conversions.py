@@ -157,7 +157,7 @@ def _zero_filled(rule: Conversion, width: int) -> Conversion:
 
 
 def _of_others(old: str, new: str, declared: str) -> Conversion:
-    """Of other databases only what all do: none converts what does not fit, and CHAR is filled up with blanks."""
+    """Of other databases only what all do: none converts what does not fit, and CHAR is filled up with spaces."""
     before, after = _group(old), _group(new)
     if (before, after) not in _SHARED and before != after:
         return UNKNOWN
@@ -451,8 +451,8 @@ def _limited(rule: Conversion, old: str, new: str, declared: str) -> Conversion:
     name, given = size["name"], int(size["size"] or 0)
     most = _MOST.get(name) or given or (1 if name.startswith(("char", "nchar", "binary")) else 0)
     padded = group == "binary" and name == "binary"
-    blanks = group == "text" and bool(_CHAR.match(name))
-    if not most or (rule == KEEP and not padded and not blanks and _width(old, name) <= most):
+    is_char = group == "text" and bool(_CHAR.match(name))
+    if not most or (rule == KEEP and not padded and not is_char and _width(old, name) <= most):
         return rule
 
     def cut(text: str) -> str:
