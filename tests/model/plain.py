@@ -256,6 +256,8 @@ def _live(
     inserts = Inserts(rereads)
     for step in steps(state, events):
         inserts.take(step)
+        if step.effect == "cleared":  # rows of earlier keys are gone, too
+            mirror.twice.clear()
         if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
             mirror.loud.add(step.why)
     mirror.rows = {key: row.values for key, row in state.rows.items()}
