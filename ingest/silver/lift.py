@@ -159,7 +159,8 @@ class SourceDecoder:
     def __init__(self, lifting: Lifting, rank: int, name: str) -> None:
         source = lifting.pipeline.sources[rank]
         self.name = name
-        self.parse = formats.load(source.format).parse
+        module = formats.load(source.format)
+        self.parse = module.parse
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = lifting.epochs.get(name, 0)
@@ -170,17 +171,14 @@ class SourceDecoder:
         self.pipeline = lifting.pipeline
         self.masks = Masks(self.pipeline) if self.pipeline.masks else None
         self.lines: dict[LineKey, Line] = {}
-        self.anchors = lifting.anchors if formats.load(source.format).ABOUT.event_marks else None
-        self.left: dict[tuple[str, int], Change] | None = (
-            {} if formats.load(source.format).ABOUT.split_moves else None
-        )  # by topic and partition, the delete that came last, if no other row came after it
+        self.anchors = lifting.anchors if module.ABOUT.event_marks else None
+        # by topic and partition, the delete that came last, if no other row came after it
+        self.left: dict[tuple[str, int], Change] | None = {} if module.ABOUT.split_moves else None
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
         plain = self.masks is None and not self.stopped and self.left is None
-        self.parse_many: _ParseMany | None = (
-            getattr(formats.load(source.format), "parse_many", None) if plain else None
-        )
+        self.parse_many: _ParseMany | None = getattr(module, "parse_many", None) if plain else None
         self.pause = FEW  # messages that are read one by one before many are tried again
 
     def lift(self, bronze: pa.RecordBatch) -> Batches:

@@ -181,11 +181,9 @@ def appoint(
 def _appointed(lake: Lake, rows: Sequence[dict[str, object]], batch: int) -> DataFrame:
     now = lake.now()
     same = {"kind": REPLAY, "batch": batch, "ingested_at": now, "day": now.date()}
-    made = [same | {name: row[name] for name in PLACE} | {"value": _pointer(row)} for row in rows]
+    made = []
+    for row in rows:
+        reject = {name: row[name] for name in ("reason", "detail", "decoder")}
+        value = json.dumps({"batch": row["batch"], "reject": reject}, ensure_ascii=False).encode()
+        made.append(same | {name: row[name] for name in PLACE} | {"value": value})
     return lake.spark.createDataFrame(made, lake.read(BRONZE.name).schema).coalesce(1)
-
-
-def _pointer(row: dict[str, object]) -> bytes:
-    """The place of the bytes, and why they were rejected."""
-    reject = {name: row[name] for name in ("reason", "detail", "decoder")}
-    return json.dumps({"batch": row["batch"], "reject": reject}, ensure_ascii=False).encode()
