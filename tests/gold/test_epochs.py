@@ -39,7 +39,7 @@ def cells(depot: Depot) -> Cells:
 
 def decided(depot: Depot, names: list[str], *, complete: bool = False, withdraw: bool = False) -> list[Any]:
     """Decide on the epoch that begins with the second file, and carry it out."""
-    from ingest.cli.epoch_verbs import carry_out, decide
+    from ingest.cli.epoch_verb import carry_out, decide
     from ingest.lake import epochs
 
     lake = depot.lake()

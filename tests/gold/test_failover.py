@@ -98,7 +98,7 @@ class Yard(Depot):
 @pytest.mark.spark
 def test_from_failover_to_decision(spark: SparkSession, tmp_path: Path) -> None:
     """Without the hold, the new server's rows would lose against older ones, and nobody would know."""
-    from ingest.cli.epoch_verbs import carry_out, decide
+    from ingest.cli.epoch_verb import carry_out, decide
     from ingest.lake import epochs
     from ingest.run import Warm
 

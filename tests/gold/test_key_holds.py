@@ -50,7 +50,7 @@ def cells(depot: Depot, *names: str) -> list[tuple[Any, ...]]:
 
 def test_rows_without_the_new_key_are_read_again(depot: Depot) -> None:
     """Numbers that the source gives its rows by itself are told by no statement: only a new read has them."""
-    from ingest.cli.epoch_verbs import carry_out, decide
+    from ingest.cli.epoch_verb import carry_out, decide
     from ingest.lake import epochs
 
     say(depot, ["id"], id="1", n="1")

@@ -330,12 +330,12 @@ def test_maintain_drops_and_rewraps_keys(tmp_path: Path, monkeypatch: pytest.Mon
     depot.key("one", file="former")
     depot.says(SEALED.replace("'}", "', previous_master_key: '${file:former}', keep_days: 3}"))
     lake = depot.lake(SimpleNamespace())
-    monkeypatch.setattr("ingest.cli.upkeep_verbs.locked", lambda *_given: nullcontext(lake))
+    monkeypatch.setattr("ingest.cli.maintain_verb.locked", lambda *_given: nullcontext(lake))
     monkeypatch.setattr(
         "ingest.cli.progress.ProgressLine", lambda *_given: nullcontext(SimpleNamespace(tell=print))
     )
     monkeypatch.setattr("ingest.lake.maintenance.maintain", lambda *_given, **_named: [Kept("bronze")])
-    monkeypatch.setattr("ingest.cli.upkeep_verbs._tables", lambda _lake: [])
+    monkeypatch.setattr("ingest.cli.maintain_verb._tables", lambda _lake: [])
     words = ["maintain", str(depot.file), "--rewrap-keys", "--drop-key", "2026-03-15", "--reason", "asked"]
     clock(4)
     found = CliRunner().invoke(app, [*words, "-o", "json"])

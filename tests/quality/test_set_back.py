@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.cli import epoch_verbs
+from ingest.cli import epoch_verb
 from ingest.config.model import TableRule
 from ingest.gold import evidence
 from ingest.lake import commits, duck, epochs
@@ -285,7 +285,7 @@ def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     places = re.findall(r"--from ([^ `]+)", told.detail)
     lake = Lake(spark, numbered.pipeline)
     start = epochs.at_places(lake, "s", places)
-    epoch_verbs.decide(lake, "s", start, [], "", complete=False, withdraw=False)
-    epoch_verbs.carry_out(lake, "s", start)
+    epoch_verb.decide(lake, "s", start, [], "", complete=False, withdraw=False)
+    epoch_verb.carry_out(lake, "s", start)
     assert {1: "c", 2: "new"} == numbered.rows("mirrors/shop_1/item")
     assert [] == [one for one in order_metrics(numbered.lake, 0) if one.check == "positions_started_again"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.cli import epoch_verbs
+from ingest.cli import epoch_verb
 from ingest.config.model import TableRule
 from ingest.lake import epochs, mirrors
 from ingest.lake.lake import Lake
@@ -119,7 +119,7 @@ def test_the_epoch_that_the_check_names_ends_with_the_loaded_rows(
         else epochs.at_places(lake, "s", re.findall("--from ([^ `]+)", told.detail))
     )
     for complete in (False, True):
-        epoch_verbs.decide(
+        epoch_verb.decide(
             lake,
             "s",
             start,
@@ -128,7 +128,7 @@ def test_the_epoch_that_the_check_names_ends_with_the_loaded_rows(
             complete=complete,
             withdraw=False,
         )
-        epoch_verbs.carry_out(lake, "s", start)
+        epoch_verb.carry_out(lake, "s", start)
     [mirror] = mirrors.known(lake).values()
     assert {2: "b", 7: "c"} == mine.rows(mirror.path)
     assert [] == mine.batch(mine.row("INSERT", 8, "d"))

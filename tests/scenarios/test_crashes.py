@@ -217,7 +217,7 @@ def mirrors(lake: Lake, _newest: int) -> None:
 
 def epoch(lake: Lake, newest: int) -> None:
     """An epoch that begins with a batch: what it holds is newer than all before it anyway."""
-    from ingest.cli.epoch_verbs import carry_out, decide
+    from ingest.cli.epoch_verb import carry_out, decide
     from ingest.lake import epochs
 
     start = epochs.with_batch(newest, newest)

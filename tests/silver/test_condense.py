@@ -193,7 +193,7 @@ def test_a_change_that_asks_for_what_is_gone_holds_its_mirror(spark: SparkSessio
 
 def test_maintenance_condenses_where_the_pipeline_file_says_so(spark: SparkSession, tmp_path: Path) -> None:
     """Changes dropped that nobody said may go, or kept although somebody did."""
-    from ingest.cli.upkeep_verbs import _condense
+    from ingest.cli.maintain_verb import _condense
     from ingest.lake.lake import Lake
     from ingest.run import run
 

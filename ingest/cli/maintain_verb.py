@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from ingest.lake.maintenance import Kept
 
 app = typer.Typer()
-_PANEL = "Repair"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel="Repair")
 def maintain(
     file: PipelineFile,
     drop_bronze: Annotated[
