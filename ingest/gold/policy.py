@@ -328,8 +328,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
                 _note(found, str(effect.to), found.comments.get(name))
                 found.keys = tuple(str(effect.to) if key == name else key for key in found.keys)
         _come_again(found, left, effect, new=statement.batch > since)
-        former = {*vacant, *subject.known, *subject.names} if effect.action == "create_table" else vacant
-        lost = _respelt(effect, former if statement.batch > since else vacant)
+        lost = _respelt(effect, vacant, subject)
         if effect.action in ("drop_column", "rename_column") and subject.policy == "evolve":
             lost.add(name)
         for past in lost:
@@ -346,11 +345,17 @@ def drops_column(effect: Effect, subject: Subject) -> bool:
     return subject.policy == "evolve" or respelt
 
 
-def _respelt(effect: Effect, vacant: Collection[str]) -> set[str]:
+def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:
     """Names of former columns that an effect gives again in another letter case: a mirror cannot have both."""
-    made = _made_by(effect)
+    made, seen = _made_by(effect), subject.names | subject.known.keys()
     spellings = {folded(one) for one in made}
-    return {one for one in vacant if folded(one) in spellings} - made
+    lost = {one for one in vacant if folded(one) in spellings}
+    if (
+        effect.action == "create_table"
+    ):  # rows that spell names otherwise than statements never show the new name
+        shown = {folded(one) for one in made & seen}
+        lost |= {one for one in seen if folded(one) in shown}
+    return lost - made
 
 
 def _taken(effects: Sequence[Effect], vacant: Collection[str]) -> dict[str, str]:

@@ -123,6 +123,8 @@ def test_columns_whose_names_differ_in_letter_case_alone_stand_side_by_side() ->
     assert ({}, "string") == (found.gone, found.columns["Site"])
     again = shown([said("ALTER TABLE depot DROP COLUMN site, ADD COLUMN `Site` TEXT")], subject())
     assert ["site"] == list(again.gone)
+    created = said("CREATE TABLE depot (NO INT PRIMARY KEY, SITE TEXT)")
+    assert {} == shown([created], subject()).gone  # rows go on to spell their columns otherwise
 
 
 def test_a_plain_create_begins_a_table() -> None:
