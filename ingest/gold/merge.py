@@ -178,53 +178,45 @@ def _fills(
     that of a column that is about to be dropped.
     """
     columns = {one.name: one for one in mirror.columns}
-    values: dict[str, _Standing] = {}
+    values: dict[str, _Values] = {}
     for one in mirror.columns:
         if (was := one.column + tables.WAS) in leaving:  # the name's old column, which had another type
-            values[one.name] = _Standing(F.col(f"t.{quoted(was)}"), leaving[was])
+            values[one.name] = ((F.col(f"t.{quoted(was)}"), leaving[was]),)
     for name in {step.column for step in steps} - columns.keys():
         if (column := column_name(name, set())) in leaving:
-            values[name] = _Standing(F.col(f"t.{quoted(column)}"), leaving[column])
+            values[name] = ((F.col(f"t.{quoted(column)}"), leaving[column]),)
     for step in steps:
         name = step.to or step.column
         # if a type changes values, no row is only filled
         if step.action in ("new_incarnation", "retype_column"):
             continue
         if step.action == "drop_column":  # the name is reused for another column
-            values[name] = _Standing(F.lit(None).cast("string"))
+            values[name] = ((F.lit(None).cast("string"), ""),)
             continue
         added = step.action == "add_column"
-        filling = _Standing(F.lit(step.default)) if added else _standing(values, columns, step.column)
-        if filling is None:
-            continue
-        if name in columns:
-            one, old = columns[name], _standing(values, columns, name)
-            assert old is not None
-            filling = _Standing(F.coalesce(old.typed(one), filling.typed(one)), one.delta)
-        values[name] = filling
+        filling = ((F.lit(step.default), ""),) if added else _existing(values, columns, step.column)
+        if filling:
+            values[name] = (*_existing(values, columns, name), *filling) if name in columns else filling
     return {
-        quoted(columns[name].column): value.typed(columns[name])
-        for name, value in values.items()
+        quoted(columns[name].column): F.coalesce(*(_typed(value, columns[name]) for value in found))
+        for name, found in values.items()
         if name in columns
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """An existing row's value under one name, with its Delta type; without a type it is canonical text."""
-
-    value: Column
-    delta: str = ""
-
-    def typed(self, one: MirrorColumn) -> Column:
-        """The value as a column's."""
-        return converted(self.value, self.delta, one.type) if self.delta else cast(self.value, one.type)
+_Value = tuple[Column, str]  # with its Delta type; without one it is canonical text
+_Values = tuple[_Value, ...]  # of an existing row under one name: the first that is not NULL
 
 
-def _standing(values: dict[str, _Standing], columns: dict[str, MirrorColumn], name: str) -> _Standing | None:
+def _typed(value: _Value, one: MirrorColumn) -> Column:
+    """The value as a column's; until all steps are done, it may go to columns of other types."""
+    found, delta = value
+    return converted(found, delta, one.type) if delta else cast(found, one.type)
+
+
+def _existing(values: Mapping[str, _Values], columns: Mapping[str, MirrorColumn], name: str) -> _Values:
     one = columns.get(name)
-    mine = _Standing(F.col(f"t.{quoted(one.column)}"), one.delta) if one else None
-    return values.get(name, mine)
+    return values.get(name, ((F.col(f"t.{quoted(one.column)}"), one.delta),) if one else ())
 
 
 def _new_value(index: int, column: str, shape: Shape) -> str:

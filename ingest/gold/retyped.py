@@ -147,14 +147,18 @@ def unfit_defaults(mirror: Mirror, work: Iterable[tuple[Lane, Steps]]) -> list[R
     kinds = {one.name: one.type for one in mirror.columns if one.name not in mirror.keys}
     found = []
     for lane, steps in work:
-        for step in steps.fills:
+        for at, step in enumerate(steps.fills):
             if step.action != "add_column" or step.default is None:
                 continue
-            kind = kinds.get(step.column, "unknown")
+            name = step.column
+            for later in steps.fills[at + 1 :]:
+                if later.action == "rename_column" and later.column == name:
+                    name = later.to
+            kind = kinds.get(name, "unknown")
             try:
                 value_of(kind, step.default)
             except ValueError:
-                found.append(Retyped(lane, step._replace(type=kind), OPEN))
+                found.append(Retyped(lane, step._replace(column=name, type=kind), OPEN))
     return found
 
 

@@ -304,12 +304,17 @@ def test_a_default_that_is_no_value_of_the_column(spark: SparkSession, tmp_path:
     depot.row(id="1")
     assert ("done", "") == depot.run()
     depot.ddl("ALTER TABLE depot ADD COLUMN at DATE DEFAULT '2024-02-15', ADD COLUMN n INT DEFAULT 3")
-    depot.ddl("ALTER TABLE depot ADD COLUMN flag TINYINT(1) DEFAULT 1")
-    depot.row(id="2", at=None, n=None, flag=None)
+    cells = {"id": "2", "at": None, "n": None, "flag": None, "mark": "y"}
+    texts = {"id": "int", "at": "date", "n": "int", "flag": "tinyint", "mark": "varchar"}
+    depot.ddl(
+        "ALTER TABLE depot ADD COLUMN mark TINYINT(1) DEFAULT 1, ADD COLUMN flag VARCHAR(9) DEFAULT 'x'"
+    )
+    depot.ddl("ALTER TABLE depot RENAME COLUMN mark TO flag, RENAME COLUMN flag TO mark")
+    depot.say(isDdl=False, type="INSERT", data=[cells], mysqlType=texts, pkNames=["id"], sql="")
     assert ("done", "") == depot.run(checked=True)
     lake = depot.lake()
-    found = lake.ask_mirror("mirrors/yard/depot", 'SELECT n, "at", flag FROM {mirror} AS m ORDER BY id')
-    assert [(3, None, None), (None, None, None)] == [tuple(row.values()) for row in found]
+    found = lake.ask_mirror("mirrors/yard/depot", 'SELECT n, "at", flag, mark FROM {mirror} ORDER BY id')
+    assert [(3, None, None, "x"), (None, None, None, "y")] == [tuple(row.values()) for row in found]
     rejects = lake.ask('SELECT "column", reason, detail FROM {rejects} ORDER BY "column"')
     assert [("at", "values-not-known"), ("flag", "values-not-known")] == [
         (row["column"], row["reason"]) for row in rejects
