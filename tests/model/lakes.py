@@ -142,6 +142,8 @@ def _text(cell: Any) -> str | None:
     """A cell as canonical text."""
     if isinstance(cell, Decimal):  # a column that was made again keeps its old type, of more digits
         return re.sub(r"\.0+$", "", f"{cell:f}")
+    if isinstance(cell, float):
+        return str(cell).removesuffix(".0")
     if isinstance(cell, bytes):
         return b64encode(cell).decode()
     if isinstance(cell, dt.datetime):
