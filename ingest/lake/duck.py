@@ -81,6 +81,11 @@ def member(image: str, column: str) -> str:
     return f"json_extract_string({image}, {_pointer(column)})"
 
 
+def cells(names: Iterable[str], first: str = "after", second: str = "before") -> list[str]:
+    """Key cells of a change in `changes`, each from one image or else from the other."""
+    return [f"coalesce({member(first, one)}, {member(second, one)})" for one in names]
+
+
 def has_member(image: str, column: str) -> str:
     """The condition that an image has a column, even if it is NULL there."""
     return f"json_exists({image}, {_pointer(column)})"
@@ -107,7 +112,9 @@ def listed(rows: Iterable[Iterable[str | int | None]]) -> str:
 def of_table(table: TableId) -> str:
     """The condition that a row of a product table is of one source table, in whatever source."""
     parts = table._asdict().items()
-    return " AND ".join(f"{name(column)} IS NOT DISTINCT FROM {value(part)}" for column, part in parts)
+    return " AND ".join(
+        f"{name(column)} {'IS NULL' if part is None else f'= {text(part)}'}" for column, part in parts
+    )
 
 
 def of_lane(source: str, table: TableId) -> str:

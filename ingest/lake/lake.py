@@ -22,9 +22,8 @@ from ingest.errors import IngestError
 from ingest.lake import commits, delta, duck, log, stores
 from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, arrow_schema, fitted, table_of, written
-from ingest.lake.delta import UnreadableError, metadata_of
+from ingest.lake.delta import NO_TABLE, Snapshot, UnreadableError, metadata_of
 from ingest.lake.images import image_sql
-from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 NOTHING: Mapping[str, object] = MappingProxyType({})
 BatchSpan = tuple[int, int]
 """The first and the last batch of a range."""
+Tell = Callable[[str, str], None]
+"""Called with what is being worked on, and the step that begins."""
 
 
 @dataclass(slots=True)
@@ -115,8 +116,11 @@ class Lake(Tables):
         if self.is_local:
             with suppress(UnreadableError):
                 return super(Lake, self).ask_mirror(name, query)
-        found = self._asked(query, lambda _name, _kind: self.read(name))
-        return [row.asDict(recursive=True) for row in found.collect()]
+        return [row.asDict(recursive=True) for row in self.mirror_frame(name, query).collect()]
+
+    def mirror_frame(self, name: str, query: str) -> DataFrame:
+        """The rows of a query as in `Tables.ask_mirror`, run by Spark."""
+        return self._asked(query, lambda _name, _kind: self.read(name))
 
     def frame(self, query: str) -> DataFrame:
         """The rows of a query as in `Tables.ask`, in DuckDB's SQL, run by Spark."""

@@ -15,16 +15,6 @@ from pyspark.sql import SparkSession
 from ingest.lake.delta import NO_TABLE, Snapshot, metadata_of
 from ingest.spark.session import activate
 
-__all__ = [
-    "NO_TABLE",
-    "Snapshot",
-    "actions",
-    "checkpoint",
-    "commit_metadata",
-    "metadata_of",
-    "snapshot",
-]
-
 
 def snapshot(spark: SparkSession, path: str) -> Snapshot:
     """The newest state of the Delta table at ``path``; `NO_TABLE` if there is none."""

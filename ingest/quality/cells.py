@@ -36,15 +36,7 @@ from ingest.lake.mirrors import Column, Mirror, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.quality import keyless_diff, reloads
-from ingest.quality.arrow_rows import (
-    Dialect,
-    Read,
-    by_delta,
-    by_spark,
-    cell_rejects,
-    changes_since,
-    mirror_rows,
-)
+from ingest.quality.arrow_rows import Read, by_delta, by_spark, cell_rejects, changes_since, mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected, inserted_twice
 from ingest.quality.key_checks import damage_noted
@@ -357,9 +349,8 @@ class KeySample:
         added, counts = np.unique(np.concatenate(self.added), return_counts=True)
         always = np.concatenate([first[must], second[must], added[(counts > 1) & (added > 0)]])
         marks = np.union1d(np.unique(marks)[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
-        marks = marks[
-            marks < self.space
-        ]  # of the other keys of a changed key, changes may have been left out
+        # of the other keys of a changed key, changes may have been left out
+        marks = marks[marks < self.space]
         kept = pa.array(np.isin(first, marks) | np.isin(second, marks))
         table = pa.Table.from_batches(self.rows).filter(kept)
         return [*truncates, *table.to_pylist()], marks, touched
@@ -396,11 +387,12 @@ class _Reading:
         whole = self.whole and not self.above
         return KeyHistory(rows, self.steps, self.shard, whole, linked, self.rereads, begins)
 
-    def where(self, dialect: Dialect) -> str:
+    @property
+    def where(self) -> str:
         """The condition of a separate scan."""
-        lane = dialect.same(("kind", *_NAMED), ("change", self.lane.source, *self.lane.table))
-        later = f" AND {dialect.quoted('order_key')} >= {dialect.literal(self.low)}" if self.low else ""
-        return f"{lane} AND {dialect.quoted('batch')} <= {self.applied}{later}"
+        later = f" AND order_key >= {duck.text(self.low)}" if self.low else ""
+        lane = duck.of_lane(self.lane.source, self.lane.table)
+        return f"kind = 'change' AND {lane} AND batch <= {self.applied}{later}"
 
     def take(self, rows: pa.RecordBatch) -> int:
         """Add changes; returns their number."""
@@ -536,15 +528,8 @@ class _Check:
         low = (lane.order_low or "") if late and not whole else ""
         applied, own = self.subject.applied, tuple(step for step, _ in steps)
         stamps = stamps_of(mirror, lane.source, lane.table)
-        about = next(
-            (
-                formats.load(each.format).ABOUT
-                for each in self.lake.pipeline.sources
-                if each.name == lane.source
-            ),
-            None,
-        )
-        rereads = about is not None and "insert" not in about.operations
+        own_formats = (one.format for one in self.lake.pipeline.sources if one.name == lane.source)
+        rereads = any("insert" not in formats.load(one).ABOUT.operations for one in own_formats)
         return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins, rereads)
 
     def run(self) -> Compared:
@@ -581,9 +566,7 @@ class _Check:
                 met = self._inserted_again(one)
                 read = sum(row["op"] == "read" and row["batch"] > self.since for row in met)
                 again, texts = inserted_twice(
-                    one.history(met, linked=False),
-                    self.mirror,
-                    others=read < min(one.lane.reads, ALWAYS),
+                    one.history(met, linked=False), self.mirror, others=read < min(one.lane.reads, ALWAYS)
                 )
                 self.found.texts |= texts
                 self.found.twice |= again.twice.keys()
@@ -619,11 +602,9 @@ class _Check:
     def _inserted_again(self, one: _Reading) -> list[dict[str, Any]]:
         """All changes of keys that new batches insert or read and earlier ones had, if there are such keys."""
         named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
-        sides = [
-            [f"coalesce({duck.member(first, name)}, {duck.member(second, name)})" for name in named]
-            for first, second in (("after", "before"), ("before", "after"))
-        ]
-        own, left = (f"[{', '.join(side)}]" for side in sides)
+        own, left = (
+            f"[{', '.join(side)}]" for side in (duck.cells(named), duck.cells(named, "before", "after"))
+        )
         return self.lake.ask(
             f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, {own} AS own_key, {left} AS left_key
                 FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} AND batch <= {one.applied}),

@@ -49,7 +49,7 @@ class OrderedLane:
     def cells(self, first: str, second: str) -> list[str]:
         """Each key cell in SQL, from one image or else from the other."""
         names = [one.name for one in self.subject.mirror.key_columns] if self.subject.mirror else []
-        return [f"coalesce({duck.member(first, one)}, {duck.member(second, one)})" for one in names]
+        return duck.cells(names, first, second)
 
     def metric(self, check: str, n: int, detail: str, failing: tuple[str, ...] = ()) -> Metric:
         """What a check has counted in this lane, in words."""

@@ -131,7 +131,7 @@ def _mirrors(
         mirror = found[name] = Mirror(loud=set(loud.get(str(name), ())))
         if lake.exists(path := mirror_path(name)):
             mirror.keys, columns = known[path].keys, known[path].columns
-            for page in read(lake, path, [one.column for one in columns], lambda _: "true"):
+            for page in read(lake, path, [one.column for one in columns], "true"):
                 for row in zip(*[column.to_pylist() for column in page.columns], strict=True):
                     cells = zip(columns, map(_text, row), strict=True)
                     mirror.rows[len(mirror.rows)] = {one.name: cell for one, cell in cells}
