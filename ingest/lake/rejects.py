@@ -68,9 +68,9 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     return _without(found, older, _NAME[:-1])
 
 
-def refused_sql(lake: Tables, table: TableId) -> str:
-    """The open rejects of a mirror's changes that were not applied, to follow a SELECT."""
-    return f"FROM ({open_sql(lake)}) AS o WHERE {duck.of_table(table)} AND kind = 'change'"
+def refused_sql(lake: Tables) -> str:
+    """The open rejects of changes that were not applied, to follow a SELECT; more conditions may follow."""
+    return f"FROM ({open_sql(lake)}) AS o WHERE kind = 'change'"
 
 
 def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:

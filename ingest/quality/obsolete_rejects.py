@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ingest.change import TableId
 from ingest.config import conditions
 from ingest.lake import decisions, duck, rejects
 from ingest.lake.decisions import DISMISS_REJECT
@@ -26,17 +27,22 @@ def close(
 ) -> None:
     """Close the rejects of some mirrors whose values would no longer be in the mirror, or are in it now."""
     writers = lake.snapshot(REJECTS.name).transactions
-    for subject in chosen:
-        head = f"{lake.pipeline.name}/{GOLD}/{subject.path}/"
-        if subject.exists and subject.keyed and any(writer.startswith(head) for writer in writers):
-            refused = lake.ask(f"SELECT * {rejects.refused_sql(lake, subject.table)}")
-            for over, why in (
-                (_over(lake, subject, compared.get(subject.path, Compared())), WHY),
-                (_of_another_key(subject, refused), REKEYED),
-                (_cleared(lake, subject, refused, steps), EMPTIED),
-            ):
-                if over:
-                    rejects.dismiss(lake, over, why)
+
+    def has_rejects(one: CheckedMirror) -> bool:
+        head = f"{lake.pipeline.name}/{GOLD}/{one.path}/"
+        return one.exists and one.keyed and any(writer.startswith(head) for writer in writers)
+
+    asked = [one for one in chosen if has_rejects(one)]
+    every = lake.ask(f"SELECT * {rejects.refused_sql(lake)}") if asked else []
+    for subject in asked:
+        refused = [row for row in every if TableId.of(row) == subject.table]
+        for over, why in (
+            (_over(lake, subject, compared.get(subject.path, Compared())), WHY),
+            (_of_another_key(subject, refused), REKEYED),
+            (_cleared(lake, subject, refused, steps), EMPTIED),
+        ):
+            if over:
+                rejects.dismiss(lake, over, why)
 
 
 def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -65,7 +71,7 @@ def _cleared(
         cleared = max([*places, last["place"] or ""], default="")
         names = ", ".join(map(duck.name, rejects.PLACE))
         older = f"""SELECT DISTINCT {names} {mine} AND op <> 'truncate' AND order_key < {duck.text(cleared)}
-            AND ({names}) IN (SELECT {names} {rejects.refused_sql(lake, subject.table)})"""
+            AND ({names}) IN (SELECT {names} {rejects.refused_sql(lake)} AND {duck.of_table(subject.table)})"""
         found |= {tuple(row.values()) for row in (lake.ask(older) if cleared else ())}
     return [row for row in refused if tuple(row[one] for one in rejects.PLACE) in found]
 
