@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -36,13 +36,10 @@ from ingest.lake import commits, delta, stores
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES, CPU
 from ingest.spark.deferred import cores
-
-if TYPE_CHECKING:
-    from ingest.gold.stage import Tell
 
 Given = TypeVar("Given")
 Report = TypeVar("Report")
@@ -117,7 +114,7 @@ def _open(lake: Lake, fold: FoldPlan, opened: Fragments) -> _Target | str:
     if rows is None or (rows * len(mirror.columns) > CELLS_AT_MOST and not fold.marks):
         return f"its {size} bytes hold too many rows to hold at once"
     try:
-        kept = _kept(folder, before)
+        kept = delta.kept_rows(folder, before.version) if any(one.vector for one in before.files) else {}
         if why := _many_later(lake, [one for one in lanes if one.late_from], opened):
             return why
     except Exception as error:  # whatever one mirror meets, the others go on
@@ -242,13 +239,6 @@ def _field(one: Column) -> dict[str, Any]:
     }
 
 
-def _kept(folder: str, before: Snapshot) -> dict[str, pa.BooleanArray]:
-    """By file name, the rows that deletion vectors leave."""
-    if not any(one.vector for one in before.files):
-        return {}
-    return delta.kept_rows(folder, before.version)
-
-
 def changes_files(lake: Lake, lanes: Sequence[LaneWork]) -> list[str]:
     """The files of ``changes`` that may contain what the folds of some lanes read."""
     folder = lake.path(CHANGES.name)
@@ -321,7 +311,7 @@ def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterat
             if work.path not in refused
         ]
         made: dict[str, list[Written]] = {}
-        for each in _reports(lake, partial(_merge_part, most), todo, Written):
+        for each in _reports(lake, lambda one: [arrow_parts.merged(*one, most)], todo, Written):
             made.setdefault(each.path, []).append(each)
         for work in works:
             parts = made.get(work.path, [])
@@ -361,11 +351,6 @@ def _fold_some(files: Sequence[str], works: Sequence[Work]) -> Iterator[Written]
     except StoreError as error:
         return (Written(work.path, failed=str(error)) for work in works)
     return (make(work, rows) for work in works)
-
-
-def _merge_part(most: int, todo: tuple[Work, Sequence[Dealt], int]) -> Iterator[Written]:
-    work, found, part = todo
-    yield arrow_parts.merged(work, found, part, most)
 
 
 def _reports(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.fold import SchemaStep
@@ -26,8 +26,9 @@ from ingest.gold.shaped import judged, shaped
 from ingest.gold.work import Books
 from ingest.lake import condensed, conditions, histories
 from ingest.lake.delta import Snapshot
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
+from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
 from ingest.spark.pace import SMALL, narrow, pace
 from ingest.spark.session import new_session
@@ -35,7 +36,6 @@ from ingest.spark.settings import USER_METADATA, is_set
 
 if TYPE_CHECKING:
     from ingest.gold.batch import Batch
-    from ingest.gold.stage import Tell
 
 # A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
 # The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
@@ -53,35 +53,33 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
         _finish(lake, mirror, before)
         return
     result.why_spark = fold.why_spark
-    session = _session(lake, books, work, before)
+    lake = _with_session(lake, books, work, before)
     if mirror.keys and goes_on(work):
-        narrow(session, _changes(work), extent(before))
+        narrow(lake.spark, _changes(work), extent(before))
     for one, _ in work:
         if one.folded_high is None and condensed.ever(lake):
             keys = tuple(key for key in mirror.keys if key != plan.job.rule.shard_column)
             condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
     guard = merging.Guard(fold.writer, books.last, lake.metadata(books.last, landed=True))
     if again:
-        tables.allow_zoneless(lake, session, mirror, [one.delta for one in mirror.columns])
-    forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
+        tables.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
+    forgotten.refuse(lake, mirror, [one for one, _ in work])
     if not fresh and not again:
         tell(mirror.name, "schema")
         fills = [] if plan.job.merged else [step for _, steps in work for step in steps.fills]
-        _prepare(lake, session, plan, before, fills)
+        _prepare(lake, plan, before, fills)
     if open_columns := retyped.keep(lake, mirror, fold.retyped, books.last):
         result.counts[misfits.COUNTED] = open_columns
     tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
-        result.counts = dict(
-            Counter(result.counts) + Counter(_merge(lake, session, plan, work, guard, fresh=fresh))
-        )
+        result.counts = dict(Counter(result.counts) + Counter(_merge(lake, plan, work, guard, fresh=fresh)))
     else:
-        result.counts.update(keyless.fold(lake, session, plan, work, guard, again=again))
+        result.counts.update(keyless.fold(lake, plan, work, guard, again=again))
     after = lake.snapshot(mirror.path)
     if after.version > before.version:
         result.counts.update(_counts(lake, mirror, after.version))
-    guard.take_off(session)
-    if mirror.keys and tables.drop_columns(lake, session, mirror, after.columns):
+    guard.take_off(lake.spark)
+    if mirror.keys and tables.drop_columns(lake, mirror, after.columns):
         after = lake.snapshot(mirror.path)
     result.version, result.size = after.version, after.size or 0
 
@@ -99,57 +97,53 @@ def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
     again = before.exists and tables.is_replaced(table, before.types)
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
-    session = _session(lake, books, work, before)
+    lake = _with_session(lake, books, work, before)
     tell(plan.mirror.name, "history")
     if again:
-        tables.allow_zoneless(lake, session, table, [one.delta for one in table.columns])
+        tables.allow_zoneless(lake, table, [one.delta for one in table.columns])
     else:
-        _prepare(lake, session, replace(plan, mirror=table), before, [])
+        _prepare(lake, replace(plan, mirror=table), before, [])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
-    history.fold(lake, session, plan.mirror, work, guard, again=again)
+    history.fold(lake, plan.mirror, work, guard, again=again)
 
 
-def _own_session(lake: Lake) -> SparkSession:
-    """A session of the mirror's own: MERGE takes its identifier from the session's settings."""
+def _own_session(lake: Lake) -> Lake:
+    """The lake through a session of the mirror's own: MERGE takes its identifier from the session's settings."""
     session = new_session(lake.spark)
     session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
     session.conf.set(USER_METADATA, lake.metadata())  # all its commits are marked as ours
-    return session
+    return replace(lake, spark=session)
 
 
-def _session(lake: Lake, books: Books, work: Work, before: Snapshot) -> SparkSession:
-    """A mirror's own session, with settings for the sizes of its batch and table."""
-    session = _own_session(lake)
-    pace(session, books.changes, extent(before))
+def _with_session(lake: Lake, books: Books, work: Work, before: Snapshot) -> Lake:
+    """The lake through a mirror's own session, with settings for the sizes of its batch and table."""
+    lake = _own_session(lake)
+    pace(lake.spark, books.changes, extent(before))
     small = extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
-    if before.exists and small and not is_set(session, _VECTORS):
-        session.conf.set(_VECTORS, "false")
-    return session
+    if before.exists and small and not is_set(lake.spark, _VECTORS):
+        lake.spark.conf.set(_VECTORS, "false")
+    return lake
 
 
 def _changes(work: Work) -> int:
     return sum(one.changes for one, _ in work)
 
 
-def _prepare(
-    lake: Lake, session: SparkSession, plan: Plan, before: Snapshot, steps: list[SchemaStep]
-) -> None:
+def _prepare(lake: Lake, plan: Plan, before: Snapshot, steps: list[SchemaStep]) -> None:
     """Do everything that must precede the guarded commit; all of it is safe to repeat."""
     mirror = plan.mirror
     if before.exists:
-        tables.add_columns(lake, session, mirror, before.columns)
-        tables.reshape(lake, session, mirror, before.columns, steps)
+        tables.add_columns(lake, mirror, before.columns)
+        tables.reshape(lake, mirror, before.columns, steps)
         return
-    tables.create(lake, session, mirror, _made(lake, plan))
+    tables.create(lake, mirror, _made(lake, plan))
 
 
 def _made(lake: Lake, plan: Plan) -> tables.Made:
     return tables.Made.of(lake.pipeline, plan.job.rule)
 
 
-def _merge(
-    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool
-) -> dict[str, int]:
+def _merge(lake: Lake, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool) -> dict[str, int]:
     """Fold, and count the cells and changes that did not fit.
 
     A ``fresh`` mirror has no table yet: one commit creates it with its first rows, and there are no rows to merge with.
@@ -157,28 +151,27 @@ def _merge(
     mirror = plan.mirror
 
     def fold(tolerant: bool) -> None:
-        gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
+        gathered = _gathered(lake, mirror, work, tolerant=tolerant)
         folded, shape = _together(gathered, mirror)
         if plan.job.merged:
             names = [lane_name(plan.job.lanes, (one.source, one.table)) for one, _ in work]
             folded = one_of(gathered, names, mirror)
         source = shaped(merging.typed(folded, mirror, shape, tolerant), mirror)
         existing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
-        guard.set_on(session)
+        guard.set_on(lake.spark)
         if fresh:
-            tables.load(lake, session, mirror, source, _made(lake, plan))
+            tables.load(lake, mirror, source, _made(lake, plan))
         else:
             if plan.job.merged:  # every row has an outcome, or nothing has changed it
                 existing = []
             news = (
                 goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
             )
-            merging.merge(session, lake.path(mirror.path), mirror, source, shape, existing, news=news)
+            merging.merge(lake, mirror, source, shape, existing, news=news)
 
     def keep() -> int:
-        changes = session.read.format("delta").load(lake.path(CHANGES.name))
-        misfits.widen(changes, mirror, plan.job.rule, [one for one, _ in work])
-        return _keep_misfits(lake, session, mirror, work, guard.batch)
+        misfits.widen(lake.read(CHANGES.name), mirror, plan.job.rule, [one for one, _ in work])
+        return _keep_misfits(lake, mirror, work, guard.batch)
 
     try:
         return misfits.meeting(fold, keep)
@@ -189,16 +182,15 @@ def _merge(
 
 
 def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> merging.Standing:
-    shard = lane.shard
-    if shard is not None:
-        shard = next(one.column for one in mirror.columns if one.name == shard[0]), shard[1]
-    return merging.Standing(gathered.clears, steps.fills, shard)
+    mine = None
+    if lane.shard is not None:
+        [column] = [one.column for one in mirror.columns if one.name == lane.shard[0]]
+        mine = f"t.{quoted(column)} = {literal(lane.shard[1])}"
+    return merging.Standing(gathered.clears, steps.fills, mine)
 
 
-def _gathered(
-    lake: Lake, session: SparkSession, mirror: Mirror, work: Work, *, tolerant: bool
-) -> list[Gathered]:
-    changes = session.read.format("delta").load(lake.path(CHANGES.name))
+def _gathered(lake: Lake, mirror: Mirror, work: Work, *, tolerant: bool) -> list[Gathered]:
+    changes = lake.read(CHANGES.name)
     if rows_merged(work):
         return gather_merged(changes, mirror, work, tolerant)
     return [gather(changes, mirror, one, steps, tolerant) for one, steps in work]
@@ -219,15 +211,15 @@ def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shap
     return reduce(DataFrame.unionByName, frames), shape
 
 
-def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> int:
+def _keep_misfits(lake: Lake, mirror: Mirror, work: Work, batch: int) -> int:
     """Write what does not fit to `rejects`, guarded, before the merge that omits it."""
-    changes = session.read.format("delta").load(lake.path(CHANGES.name))
+    changes = lake.read(CHANGES.name)
     found = [misfits.changes(changes, mirror, one, steps) for one, steps in work]
-    for gathered, (one, _) in zip(_gathered(lake, session, mirror, work, tolerant=True), work, strict=True):
+    for gathered, (one, _) in zip(_gathered(lake, mirror, work, tolerant=True), work, strict=True):
         cells = misfits.cells(judged(gathered.outcomes, mirror), changes, mirror, one, batch)
         if cells is not None:
             found.append(cells)
-    return misfits.keep(replace(lake, spark=session), mirror, found, batch)
+    return misfits.keep(lake, mirror, found, batch)
 
 
 def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
@@ -235,9 +227,9 @@ def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
     new names.
     """
     if mirror.keys and before.exists and tables.left(mirror, before.columns):
-        session = _own_session(lake)
-        pace(session, 0, extent(before))
-        tables.drop_columns(lake, session, mirror, before.columns)
+        lake = _own_session(lake)
+        pace(lake.spark, 0, extent(before))
+        tables.drop_columns(lake, mirror, before.columns)
 
 
 def _counts(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -38,12 +38,12 @@ from ingest.order import Order, order_of
 Work = Sequence[tuple[Lane, Steps]]
 
 
-def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -> None:
+def fold(lake: Lake, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -> None:
     """Fold the new batches into the history table, whose columns are there already.
 
     If it is folded ``again``, ``work`` holds everything, and the table is replaced, columns included.
     """
-    changes = session.read.format("delta").load(lake.path(CHANGES.name))
+    changes = lake.read(CHANGES.name)
     found_states = [_states(lake, changes, mirror, *pair) for pair in work]
     source = _typed(reduce(DataFrame.unionByName, found_states), mirror)
     table = table_of(mirror)
@@ -53,9 +53,9 @@ def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: G
         names = [F.col(quoted(sent_name(i))).alias(one.column) for i, one in enumerate(table.columns)]
         guard.replace(source.where(~F.col(TAKEN)).select(*names), lake.path(table.path))
         return
-    guard.set_on(session)
+    guard.set_on(lake.spark)
     (
-        DeltaTable.forPath(session, lake.path(table.path))
+        DeltaTable.forPath(lake.spark, lake.path(table.path))
         .alias("t")
         .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {on}")
         .whenMatchedDelete()
@@ -72,21 +72,16 @@ def _states(lake: Lake, changes: DataFrame, mirror: Mirror, lane: Lane, applied:
     wanted = (keyed if everything else keyed.where(F.col("batch") >= lane.first)).select("key").distinct()
     rows = grouped(keyed, wanted, bool(lane.inherits_ever), (*ROW, "moment"))
     truncates = _moments(mine.where(F.col("op") == "truncate")) if lane.truncates_ever else {}
-    statements = _moments(_logged(lake, applied)) if applied.ever else {}
+    logged = F.col("order_key").isin(*(str(step.order) for step in applied.ever))
+    statements = _moments(lake.read(DDL.name).where(logged)) if applied.ever else {}
     beyond = Beyond(tuple(truncates), applied.ever)
     schema = _schema(mirror)
     run = partial(_run, mirror, beyond, {**statements, **truncates}, schema)
     return rows.mapInArrow(run, from_arrow_schema(schema))
 
 
-def _logged(lake: Lake, applied: Steps) -> DataFrame:
-    places = [str(step.order) for step in applied.ever]
-    found = lake.read(DDL.name).where(F.col("order_key").isin(*places))
-    return found.withColumn("moment", F.unix_micros("event_time"))
-
-
 def _moments(rows: DataFrame) -> dict[str, int | None]:
-    return {row["order_key"]: row["moment"] for row in rows.select("order_key", "moment").collect()}
+    return dict(map(tuple, rows.select("order_key", F.unix_micros("event_time")).collect()))
 
 
 def _schema(mirror: Mirror) -> pa.Schema:

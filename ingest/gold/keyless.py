@@ -14,13 +14,12 @@ one place for all its rows, it cannot be distinguished from a second equal row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -30,7 +29,7 @@ from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
 from ingest.gold.gather import clearing, history_of, of_lane
 from ingest.gold.keyless_arrow import ADDING, halves_of
-from ingest.gold.lane import Lane, Steps, change_of
+from ingest.gold.lane import Lane, Steps
 from ingest.gold.merge import Guard, compared
 from ingest.gold.past_keys import LaneEvent
 from ingest.gold.refold import ROW, batches_of
@@ -39,6 +38,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
+from ingest.lake.stamps import change_of
 from ingest.order import place_sql
 
 if TYPE_CHECKING:
@@ -51,37 +51,33 @@ COPIES, STANDING, NUMBER, PLACE = "%n", "%m", "%number", "%place"
 Work = Sequence[tuple[Lane, Steps]]
 
 
-def fold(
-    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, again: bool
-) -> dict[str, int]:
+def fold(lake: Lake, plan: Plan, work: Work, guard: Guard, *, again: bool) -> dict[str, int]:
     """Fold a mirror without key in one guarded commit; returns counts of what was not applied.
 
     If it is folded ``again``, ``work`` holds everything, and the table is replaced, columns included.
     """
     unfit = misfits.meeting(
-        lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant, again=again),
-        lambda: _keep_misfits(lake, session, plan, work, guard.batch),
+        lambda tolerant: _fold(lake, plan, work, guard, tolerant=tolerant, again=again),
+        lambda: _keep_misfits(lake, plan, work, guard.batch),
     )
     return not_applied(plan, work) | unfit
 
 
-def _fold(
-    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool, again: bool
-) -> None:
+def _fold(lake: Lake, plan: Plan, work: Work, guard: Guard, *, tolerant: bool, again: bool) -> None:
     mirror, appends = plan.mirror, _appends(plan)
-    floors = [clearing(of_lane(_changes(lake, session), one), one, steps) for one, steps in work]
+    floors = [clearing(of_lane(lake.read(CHANGES.name), one), one, steps) for one, steps in work]
     from_scratch = (
         again or any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
     )
     path = lake.path(mirror.path)
-    happened = _happened(lake, session, plan, work, [floor for floor, _ in floors], tolerant)
+    happened = _happened(lake, plan, work, [floor for floor, _ in floors], tolerant)
     if appends:
         first = min(one.first for one, _ in work)
         rows = happened if from_scratch else happened.where(F.col(BATCH) >= first)
     elif from_scratch:
         rows = _counted(happened, mirror).select("*", F.explode(F.array_repeat(F.lit(True), F.col(COPIES))))
     else:
-        _merge(session, path, mirror, happened, work, guard)
+        _merge(lake, mirror, happened, work, guard)
         return
     rows = rows.select(*[quoted(one.column) for one in mirror.columns])
     if again:
@@ -95,10 +91,6 @@ def _fold(
 
 def _appends(plan: Plan) -> bool:
     return plan.job.rule.no_key == "append"
-
-
-def _changes(lake: Lake, session: SparkSession) -> DataFrame:
-    return session.read.format("delta").load(lake.path(CHANGES.name))
 
 
 def _of_lanes(mirror: Mirror, work: Work) -> str:
@@ -128,13 +120,11 @@ def not_applied(plan: Plan, work: Work) -> dict[str, int]:
 # --- what happened --------------------------------------------------------------------------------
 
 
-def _happened(
-    lake: Lake, session: SparkSession, plan: Plan, work: Work, floors: Sequence[str | None], tolerant: bool
-) -> DataFrame:
+def _happened(lake: Lake, plan: Plan, work: Work, floors: Sequence[str | None], tolerant: bool) -> DataFrame:
     """Rows inserted (+1) or deleted (-1), typed, of all batches, without repetitions."""
     frames = []
     for (one, lane_steps), floor in zip(work, floors, strict=True):
-        mine, own = history_of(_changes(lake, session), plan.mirror, one, lane_steps)
+        mine, own = history_of(lake.read(CHANGES.name), plan.mirror, one, lane_steps)
         mine = mine.where(F.col("op") != "truncate")
         if floor is not None:
             mine = mine.where(F.col("order_key") > floor)
@@ -167,7 +157,7 @@ def _texts(mine: DataFrame, plan: Plan, steps: Sequence[SchemaStep]) -> DataFram
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
-        events = (LaneEvent(row["order_key"], row["batch"], change_of(row, ())) for row in rows)
+        events = (LaneEvent(row["order_key"], row["batch"], change_of(row)) for row in rows)
         halves = ((*half[:4], *half.texts) for half in halves_of(events, names, steps))
         return batches_of(halves, schema)
 
@@ -206,13 +196,11 @@ def _counted(happened: DataFrame, mirror: Mirror, first: int = 0) -> DataFrame:
     return counted.where(F.col(BATCH) >= first)
 
 
-def _merge(
-    session: SparkSession, path: str, mirror: Mirror, happened: DataFrame, work: Work, guard: Guard
-) -> None:
+def _merge(lake: Lake, mirror: Mirror, happened: DataFrame, work: Work, guard: Guard) -> None:
     """Set each touched content's number of rows; contents with the right number are not touched."""
     names = [quoted(one.column) for one in mirror.columns]
     wanted = _counted(happened, mirror, min(one.first for one, _ in work))
-    rows = session.read.format("delta").load(path)
+    rows = lake.read(mirror.path)
     existing = rows.groupBy(_content(mirror).alias("%s")).agg(F.count("*").alias(STANDING))
     joined = wanted.join(existing, F.col(CONTENT) == F.col("%s"), "left")
     n, m = F.col(COPIES), F.coalesce(STANDING, F.lit(0))
@@ -226,9 +214,9 @@ def _merge(
         f"{compared(f't.{name}', one)} <=> {compared(value, one)}"
         for (name, value), one in zip(pairs, mirror.columns, strict=True)
     )
-    guard.set_on(session)
+    guard.set_on(lake.spark)
     (
-        DeltaTable.forPath(session, path)
+        DeltaTable.forPath(lake.spark, lake.path(mirror.path))
         .alias("t")
         .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {equal}")
         .whenMatchedDelete()
@@ -237,15 +225,15 @@ def _merge(
     )
 
 
-def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, batch: int) -> int:
-    misfits.widen(_changes(lake, session), plan.mirror, plan.job.rule, [one for one, _ in work])
+def _keep_misfits(lake: Lake, plan: Plan, work: Work, batch: int) -> int:
+    misfits.widen(lake.read(CHANGES.name), plan.mirror, plan.job.rule, [one for one, _ in work])
     found = []
     for one, _ in work:
-        new = of_lane(_changes(lake, session), one).where(
+        new = of_lane(lake.read(CHANGES.name), one).where(
             (F.col("batch") >= one.first) & (F.col("op") != "truncate")
         )
         texts = _texts(new, plan, ()).where(F.col(ADDS) == 1).withColumn(GONE, F.lit(False))
-        cells = misfits.cells(texts, _changes(lake, session), plan.mirror, one, batch)
+        cells = misfits.cells(texts, lake.read(CHANGES.name), plan.mirror, one, batch)
         if cells is not None:
             found.append(cells)
-    return misfits.keep(replace(lake, spark=session), plan.mirror, found, batch)
+    return misfits.keep(lake, plan.mirror, found, batch)

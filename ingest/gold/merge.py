@@ -21,9 +21,10 @@ from ingest.gold.cast import cast, converted
 from ingest.gold.fold import GONE, MISFIT, UNFIT, has_name, key_name, sent_name, value_name
 from ingest.gold.lane import Shape
 from ingest.lake.exact import FLOATING
+from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import column_name, literal, quoted
+from ingest.lake.names import column_name, quoted
 from ingest.spark.settings import USER_METADATA
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
@@ -36,13 +37,7 @@ class Standing:
 
     clears: bool = False  # a truncate or a new incarnation: they are deleted
     steps: Sequence[SchemaStep] = ()  # new steps that fill columns
-    # the Delta column and value that distinguish the lane's rows from others'
-    shard: tuple[str, str] | None = None
-
-    @property
-    def condition(self) -> str | None:
-        """A SQL condition that holds only for the lane's rows; None if the mirror has one lane."""
-        return None if self.shard is None else f"t.{quoted(self.shard[0])} = {literal(self.shard[1])}"
+    condition: str | None = None  # in SQL, for the lane's rows only; None if the mirror has one lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +106,7 @@ def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
 
 
 def merge(
-    session: SparkSession,
-    path: str,
+    lake: Lake,
     mirror: Mirror,
     source: DataFrame,
     shape: Shape,
@@ -120,7 +114,7 @@ def merge(
     *,
     news: bool = False,
 ) -> None:
-    """MERGE typed outcomes into a mirror; the session carries the guard.
+    """MERGE typed outcomes into a mirror; the lake's session carries the guard.
 
     Rows without an outcome are deleted or filled in the same MERGE, lane by lane. A row is rewritten only if a column
     differs. If all outcomes are ``news`` the comparison is skipped: with deletion vectors the MERGE then reads only the
@@ -133,15 +127,20 @@ def merge(
         for i, one in enumerate(mirror.columns)
         if one.name not in mirror.keys
     ]
-    builder = DeltaTable.forPath(session, path).alias("t").merge(source.alias("s"), on)
+    builder = DeltaTable.forPath(lake.spark, lake.path(mirror.path)).alias("t").merge(source.alias("s"), on)
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         unseen = news and not shape.partials
         update: dict[str, Column | str] = {quoted(one.column): value for one, value in rest}
-        builder = builder.whenMatchedUpdate(condition=None if unseen else _differs(rest), set=update)
+        differs = " OR ".join(
+            f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
+            for one, value in rest
+        )
+        builder = builder.whenMatchedUpdate(condition=None if unseen else differs, set=update)
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
-    leaving = _leaving(session, path, mirror) if any(lane.steps for lane in existing) else {}
+    there = tables.column_types(lake.read(mirror.path).schema) if any(one.steps for one in existing) else {}
+    leaving = {name: there[name] for name in tables.left(mirror, there)}
     for lane in existing:
         if lane.clears:
             builder = builder.whenNotMatchedBySourceDelete(lane.condition)
@@ -150,23 +149,9 @@ def merge(
     builder.execute()
 
 
-def _differs(values: Sequence[tuple[MirrorColumn, str]]) -> str:
-    """SQL: does any column differ from the sent value?"""
-    return " OR ".join(
-        f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
-        for one, value in values
-    )
-
-
 def compared(value: str, one: MirrorColumn) -> str:
     """A value to compare: SQL treats 0.0 and -0.0 as the same number."""
     return f"CAST({value} AS STRING)" if one.delta in FLOATING else value
-
-
-def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]:
-    """The table's columns that no longer belong to the mirror, by Delta's names, with their Delta types."""
-    there = tables.column_types(session.read.format("delta").load(path).schema)
-    return {name: there[name] for name in tables.left(mirror, there)}
 
 
 def _fills(

@@ -8,7 +8,7 @@ that its rows have lost.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -26,14 +26,13 @@ from ingest.lake.commits import Staged
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.datafiles import table_of
 from ingest.lake.decisions import REBUILT, Decision
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, mirror_path
 from ingest.lake.schemas import REJECTS, RUNS
 from ingest.lake.staging import shadow_of
 from ingest.lake.tables import Row
 
-Tell = Callable[[str, str], None]
 _TABLE = ("kind", "database", "schema", "table", "key", "raw")
 _NAMED = {"cell": (*_TABLE, "column"), "change": (*_TABLE, "topic", "partition", "offset")}
 """What tells the rejects of a kind apart."""
@@ -219,10 +218,10 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
         if staged.fits(lake.path(mirror.path)):
             return staged
     if lake.snapshot(mirror.path).exists:
-        tables.allow_zoneless(lake, lake.spark, mirror, [one.delta for one in mirror.columns])
+        tables.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
     else:
         made = tables.Made.of(lake.pipeline, _rule(lake, mirror))
-        tables.create(lake, lake.spark, mirror, made)
+        tables.create(lake, mirror, made)
     return shadow.read(mirror.path)
 
 

@@ -20,13 +20,12 @@ from ingest.gold.results import Folded, MirrorCommit
 from ingest.gold.schema import RETYPED, Plan, is_recomputed, recomputed
 from ingest.gold.work import Books
 from ingest.lake import conditions, decisions, faults, mirrors
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.spark.deferred import has_started, start
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
 UNREAD = "statements_not_read"  # among a mirror's counts
-Tell = Callable[[str, str], None]
 Again = Callable[[Lake, Mirror, int, Tell], tuple[Folded, Mirror]]
 """Folds a mirror again from its first change up to a batch, and returns the mirror as decided then
 (`ingest.gold.rebuild`)."""

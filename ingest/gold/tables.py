@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -53,16 +53,16 @@ class Made:
         }
 
 
-def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> None:
+def create(lake: Lake, mirror: Mirror, made: Made) -> None:
     """Create the mirror's table without rows; keys come first, because Delta keeps statistics of the first columns."""
     columns = ", ".join(map(_defined, mirror.columns))
-    session.sql(
+    lake.spark.sql(
         f"CREATE TABLE IF NOT EXISTS {lake.named(mirror.path)} ({columns}) {_head(lake, mirror, made)}"
     )
 
 
-def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, made: Made) -> None:
-    """Create the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard.
+def load(lake: Lake, mirror: Mirror, source: DataFrame, made: Made) -> None:
+    """Create the mirror's table with typed outcomes as its first rows, in one commit; the lake's session carries the guard.
 
     There is no table to replace, but a plain CREATE fails on files that a failed or killed write has left there.
     """
@@ -71,7 +71,7 @@ def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, m
         for i, one in enumerate(mirror.columns)
     ]
     source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
-    session.sql(
+    lake.spark.sql(
         f"CREATE OR REPLACE TABLE {lake.named(mirror.path)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
     )
 
@@ -104,48 +104,39 @@ def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
     return f"USING delta COMMENT {literal(f'{what} {name}')} TBLPROPERTIES ({properties})"
 
 
-def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> None:
+def add_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:
     """Add the columns that the table lacks; idempotent."""
     missing = [one for one in mirror.columns if one.column not in present]
     if missing:
-        allow_zoneless(lake, session, mirror, [one.delta for one in missing])
+        allow_zoneless(lake, mirror, [one.delta for one in missing])
         columns = ", ".join(map(_defined, missing))
-        session.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
+        lake.spark.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
 
 
-def allow_zoneless(lake: Lake, session: SparkSession, mirror: Mirror, new: Sequence[str]) -> None:
+def allow_zoneless(lake: Lake, mirror: Mirror, new: Sequence[str]) -> None:
     """Enable TIMESTAMP_NTZ: a table created without it refuses a column of that type until the feature is on."""
     if "TIMESTAMP_NTZ" in new:
-        session.sql(
+        lake.spark.sql(
             f"ALTER TABLE {lake.named(mirror.path)} "
             "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
         )
 
 
-def reshape(
-    lake: Lake,
-    session: SparkSession,
-    mirror: Mirror,
-    present: tuple[str, ...],
-    steps: Sequence[SchemaStep] = (),
-) -> None:
+def reshape(lake: Lake, mirror: Mirror, present: tuple[str, ...], steps: Sequence[SchemaStep] = ()) -> None:
     """Rewrite the mirror if a type has changed or, without a key, a column is dropped; idempotent.
 
     With a key, columns are dropped after the MERGE, which carries their values on (`drop_columns`). Without a key, this
     function copies a dropped column's values to the column that it was renamed to. A column whose name was reused with
     another type is dropped, too; until the MERGE is done it has another name (`WAS`).
     """
-    path = lake.path(mirror.path)
-    frame = session.read.format("delta").load(path)
+    frame = lake.read(mirror.path)
     have = column_types(frame.schema)
     gone = left(mirror, present)
     going = [] if mirror.keys else gone
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
-        _comment(lake, session, mirror, frame.schema)
+        _comment(lake, mirror, frame.schema)
         return
-    allow_zoneless(
-        lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta]
-    )
+    allow_zoneless(lake, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta])
     again = {step.column for step in steps if step.action == "drop_column"}
     again &= {one.name for one in mirror.columns if have[one.column] != one.delta}
     old = [one.column for one in mirror.columns if one.name in again]
@@ -160,7 +151,7 @@ def reshape(
         columns.append(value.alias(one.column, metadata=_metadata(one)))
     staying = [F.col(quoted(name)) for name in gone if name not in going]
     staying += [F.col(quoted(name)).alias(name + WAS) for name in old if mirror.keys]
-    _rewrite(frame.select(*columns, *staying), path)
+    _rewrite(frame.select(*columns, *staying), lake.path(mirror.path))
 
 
 def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
@@ -187,13 +178,12 @@ def column_types(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString().upper() for field in schema.fields}
 
 
-def drop_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> bool:
+def drop_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> bool:
     """Rewrite the table without the columns that no longer belong to the mirror; False if there are none."""
     if not left(mirror, present):
         return False
-    path = lake.path(mirror.path)
-    frame = session.read.format("delta").load(path)
-    _rewrite(frame.select(*[quoted(one.column) for one in mirror.columns]), path)
+    frame = lake.read(mirror.path)
+    _rewrite(frame.select(*[quoted(one.column) for one in mirror.columns]), lake.path(mirror.path))
     return True
 
 
@@ -207,13 +197,13 @@ def _rewrite(frame: DataFrame, path: str) -> None:
     frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
-def _comment(lake: Lake, session: SparkSession, mirror: Mirror, schema: StructType) -> None:
+def _comment(lake: Lake, mirror: Mirror, schema: StructType) -> None:
     """Update the comments of existing columns to what the source has said since."""
     there = {field.name: field.metadata.get("comment") for field in schema.fields}
     for one in mirror.columns:
         if one.comment and there.get(one.column) != comment_of(one):
             comment = literal(comment_of(one))
-            session.sql(
+            lake.spark.sql(
                 f"ALTER TABLE {lake.named(mirror.path)} ALTER COLUMN {quoted(one.column)} COMMENT {comment}"
             )
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ingest.change import TableId
+from ingest.change import Change, Op, TableId
 from ingest.fold import DELETED
 from ingest.lake.mirrors import Mirror
+from ingest.values.remembered import remembered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,27 @@ def micros(moment: dt.datetime | int | None) -> int | None:
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def change_of(row: Mapping[str, Any], shard: tuple[str, str] | None = None) -> Change:
+    """A row of ``changes`` as the plain fold takes it, with the cell that distinguishes its lane's rows, if there is one."""
+    before, after = (json.loads(row[side]) if row[side] else None for side in ("before", "after"))
+    if shard is not None:
+        before, after = (one if one is None else {**one, shard[0]: shard[1]} for one in (before, after))
+    return Change(
+        op=Op(row["op"]),
+        before=before,
+        after=after,
+        partial=bool(row["partial"]),
+        types=types_of(row["types"]),
+        event_time=micros(row.get(TIME)),
+    )
+
+
+@remembered(1024)
+def types_of(text: str | None) -> Mapping[str, str]:
+    """The types of a message, cached: most messages of a table name the same ones."""
+    return json.loads(text) if text else {}
 
 
 def columns_for(stamps: Iterable[Stamps], columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ CALLS = {
         "ingest.gold.tables",
         "load",
         lambda *_given: "mirror",
-        lambda lake, _session, mirror, source, _made: (
+        lambda lake, mirror, source, _made: (
             source.where(~source[GONE]),
             lake.path(mirror.path),
             (),
@@ -87,7 +87,7 @@ CALLS = {
     "alter": Call(
         "ingest.gold.tables",
         "add_columns",
-        lambda _lake, _session, mirror, present: (
+        lambda _lake, mirror, present: (
             mirror.name if {one.column for one in mirror.columns} - set(present) else ""
         ),
     ),
