@@ -67,6 +67,8 @@ class Verdict:
 
     state: str
     does: tuple[str, ...] = ()
+    approvable: bool = True  # False if no message tells what it does
+    reload: bool = False  # it leaves rows out that the source must send again
 
 
 def concerns(statement: Statement, table: TableId) -> bool:
@@ -82,7 +84,16 @@ def judge(statement: Statement, subject: Subject) -> Verdict:
         does = ("nothing: the statement could not be read",)
     if statement.decided == DISMISS:
         return Verdict(DISMISSED, does)
-    return Verdict(_state(statement, effects, subject), does)
+    approvable = not any(one.action == "truncate_partition" for one in effects)
+    reload = any(_leaves_out(one, subject.table) for one in effects)
+    return Verdict(_state(statement, effects, subject), does, approvable, reload)
+
+
+def _leaves_out(effect: Effect, table: TableId) -> bool:
+    """True if rows of the table, or their new values, are in no message of it."""
+    if effect.action == "rename_table":
+        return effect.to == table
+    return effect.action == "add_column" and effect.note != UNREAD and leaves_open(effect, table)
 
 
 def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str:
@@ -269,9 +280,7 @@ def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str
     return found
 
 
-def rings(
-    effects: Iterable[tuple[Statement, Effect]],
-) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
+def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
     """Group effects: renames that exchange names form one group, every other effect is alone."""
     ring: list[Effect] = []
     for statement, effect in effects:
@@ -298,36 +307,45 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
         since: the last batch that the mirror has folded.
     """
     found = Shown()
-    left, vacant = set[str](), set[str]()
+    left: set[str] = set()
+    vacant: set[str] = set()  # names that columns have had, and no column has now
     for statement, effects in rings(applied(statements, subject)):
-        if statement.batch > since and (taken := _taken(effects, vacant)):
-            found.reused.append((statement.order, taken))
-        vacant = _vacant(found, effects, vacant)
+        new, effect = statement.batch > since, effects[0]
+        name, to = effect.column or "", str(effect.to)
         if len(effects) > 1:
-            _exchange(found, effects, subject)
-            if subject.policy == "evolve" and statement.batch > since:
-                found.again |= {str(one.to) for one in effects}
+            taken = {str(one.to): one.column or "" for one in effects}
+            _exchange(found, taken, subject)
+            found.again |= taken.keys() if subject.policy == "evolve" and new else set()
+            found.reused += [(statement.order, taken)] if new else []
             continue
-        (effect,) = effects
-        name = effect.column or ""
+        taken = {}
         match effect.action:
             case "create_table":
+                vacant = (vacant | found.columns.keys()) - {one.name for one in effect.columns}
                 found.keys = effect.keys or found.keys
                 for one in effect.columns:
-                    _declare(found, one.name, one.type or "unknown")
-                    _note(found, one.name, one.comment)
+                    _declare(found, one.name, one.type or "unknown", one.comment)
             case "add_column" | "modify_column":
-                _declare(found, name, effect.type or _type_of(found, name, subject))
-                _note(found, name, effect.comment)
+                if effect.action == "add_column" and name in vacant:
+                    taken = {name: ""}
+                    vacant.remove(name)
+                _declare(found, name, effect.type or _type_of(found, name, subject), effect.comment)
             case "add_primary_key":
                 found.keys = effect.keys or found.keys
-            case "comment_column":
-                _note(found, name, effect.comment)
+            case "comment_column" if effect.comment is not None:
+                found.comments[name] = effect.comment
             case "rename_column":
-                _declare(found, str(effect.to), _type_of(found, name, subject))
-                _note(found, str(effect.to), found.comments.get(name))
-                found.keys = tuple(str(effect.to) if key == name else key for key in found.keys)
-        _come_again(found, left, effect, new=statement.batch > since)
+                taken = {to: name} if to in vacant else {}
+                vacant = (vacant | {name}) - {to}
+                _declare(found, to, _type_of(found, name, subject), found.comments.get(name))
+                found.keys = tuple(to if key == name else key for key in found.keys)
+            case "drop_column":
+                vacant.add(name)
+        found.reused += [(statement.order, taken)] if new and taken else []
+        came = {"add_column": name, "rename_column": to}.get(effect.action)
+        if came in left:  # from here on the name belongs to another column
+            left.remove(came)
+            found.again |= {came} if new else set()
         lost = _respelt(effect, vacant, subject)
         if effect.action in ("drop_column", "rename_column") and subject.policy == "evolve":
             lost.add(name)
@@ -358,57 +376,17 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
     return lost - made
 
 
-def _taken(effects: Sequence[Effect], vacant: Collection[str]) -> dict[str, str]:
-    """The names that columns take from others, with the columns whose values come under them."""
-    if len(effects) > 1:
-        return {str(one.to): one.column or "" for one in effects}
-    (one,) = effects
-    if one.action == "rename_column" and one.to in vacant:
-        return {str(one.to): one.column or ""}
-    name = one.column or ""
-    return {name: ""} if one.action == "add_column" and name in vacant else {}
-
-
-def _vacant(found: Shown, effects: Sequence[Effect], before: set[str]) -> set[str]:
-    """The names that columns have had and no column has after a statement."""
-    if len(effects) > 1:
-        return before
-    (one,) = effects
-    names = {one.column or ""}
-    match one.action:
-        case "create_table":
-            return (before | found.columns.keys()) - {column.name for column in one.columns}
-        case "drop_column":
-            return before | names
-        case "rename_column":
-            return (before | names) - {str(one.to)}
-        case "add_column":
-            return before - names
-    return before
-
-
-def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:
+def _exchange(found: Shown, taken: Mapping[str, str], subject: Subject) -> None:
     """Columns that exchange names keep their types, comments and places in the key."""
-    names = {one.column or "": str(one.to) for one in ring}
+    names = {old: new for new, old in taken.items()}
     found.columns |= {new: _type_of(found, old, subject) for old, new in names.items()}
     found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
     found.keys = tuple(names.get(key, key) for key in found.keys)
 
 
-def _declare(found: Shown, name: str, logical: str) -> None:
+def _declare(found: Shown, name: str, logical: str, comment: str | None) -> None:
     found.columns[name] = logical
     found.gone.pop(name, None)
-
-
-def _come_again(found: Shown, left: set[str], effect: Effect, *, new: bool) -> None:
-    """From here on a dropped name belongs to another column; it counts as new only if the statement is new."""
-    came = {"add_column": effect.column, "rename_column": effect.to}.get(effect.action)
-    if came is not None and came in left:
-        left.remove(came)
-        found.again |= {came} if new else set()
-
-
-def _note(found: Shown, name: str, comment: str | None) -> None:
     if comment is not None:
         found.comments[name] = comment
 

@@ -6,26 +6,24 @@ applied statements have shown, as far as the policy accepts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, conditions
-from ingest.config.model import KEEP, TableRule
-from ingest.errors import HeldError, command
-from ingest.gold import eras, policy
+from ingest.config.model import TableRule
+from ingest.errors import HeldError
+from ingest.gold import eras, policy, rule_faults
 from ingest.gold.eras import Evidence, Run, evidence_of_lines
-from ingest.gold.lane import lane_name
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import APPLIED, HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
 from ingest.lake import histories
 from ingest.lake.books import Line, merged_columns
-from ingest.lake.conditions import ConditionError, refused, type_of
+from ingest.lake.conditions import type_of
 from ingest.lake.mirrors import Column, Era, Mirror, grown, is_full_row
-from ingest.lake.names import column_name, folded
 from ingest.lake.statements import Statement
 
 _EXACT = ("integer", "decimal")
@@ -81,7 +79,7 @@ def decide(
     Raises:
         HeldError: the mirror's schema cannot be decided; the text says what to write.
     """
-    _refuse_unordered(job)
+    rule_faults.refuse_unordered(job)
     before = mirror
     if mirror is not None and not mirror.is_sharded_by(job.rule.shard_column):
         mirror = replace(mirror, keys=tuple(key for key in mirror.keys if key != mirror.shard))
@@ -109,11 +107,11 @@ def decide(
         for name, subject in subjects.items()
     }
     keys = _keys(job, mirror, lanes)
-    _refuse_lossy(pipeline, job, keys)
+    rule_faults.refuse_lossy_key(pipeline, job, keys)
     decided, left_out = _decided(job, mirror, declared, keys, from_scratch)
-    _refuse_made(job, mirror, declared)
+    rule_faults.refuse_hidden_columns(job, mirror, declared)
     departed = {name: policy.departed(logged[name], subjects[name]) for name in subjects}
-    _refuse_condition(job, decided, departed)
+    rule_faults.refuse_unanswerable_rules(job, decided, departed)
     decided = recomputed(job.rule, decided)
     decided = replace(decided, names_sources=pipeline.names_sources if job.rule.shard_column else None)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
@@ -151,37 +149,6 @@ def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId
     )
 
 
-def _refuse_unordered(job: Job) -> None:
-    if job.differing:
-        listed = ", ".join(f"{name}:" for name in sorted(job.differing))
-        raise HeldError(
-            f"{job.table} is fed by tables whose entries in tables: have different rules for it ({listed}): "
-            "write the same rules into each of them, or another into:."
-        )
-    if job.merged and (job.rule.history or job.rule.soft or job.rule.no_key != "hold"):
-        what = "a history" if job.rule.history else "deleted rows" if job.rule.soft else "no key"
-        named = {lane_name(job.lanes, name) for name in job.lanes}
-        raise HeldError(
-            f"{job.table} is fed by {' and '.join(sorted(named))}, whose positions cannot be compared, and its rows have "
-            f"{what}: give their tables: entry a shard_column, or another into:."
-        )
-
-
-def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Collection[str]) -> None:
-    """Rows are identified by their key; without one by all their values, which also identify a repeated message."""
-    # no message contains it
-    named = {key: job.rule.mask_of(key) for key in keys if key != job.rule.shard_column}
-    if not keys and job.rule.no_key != "hold":
-        named = {name: "" if how == KEEP else how for name, how in job.rule.mask.items()}
-    for name, how in named.items():
-        if how not in ("", "hmac"):
-            what = f"the column {name} is part of the key" if keys else "it has no key"
-            raise HeldError(
-                f"{job.table}: {what}, and {how} gives different values one text: write `{name}: hmac` under mask: of its "
-                f"tables: entry, then `{command('rebuild', pipeline.file, '--layer', 'silver')}`."
-            )
-
-
 # --- holds --------------------------------------------------------------------------------------
 
 
@@ -195,17 +162,16 @@ def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: i
             if verdict.state == HELD and (
                 one.batch > applied or did == APPLIED
             ):  # or late rows tell otherwise
-                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict.does))
+                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict))
         if subject.policy == "freeze":
             yield from _unannounced(job, subject, job.lines[name], policy.shown(statements, subject))
 
 
-def _explained(job: Job, statement: Statement, does: Iterable[str]) -> str:
+def _explained(job: Job, statement: Statement, verdict: Verdict) -> str:
     text = " ".join(statement.text.split())
     shown = text if len(text) <= 200 else text[:199] + "…"
-    effects = " ".join(does)
-    verbs = "approve or dismiss" if "nothing: no message" not in effects else "dismiss"
-    way = ", and let the source send the table's rows again" if "load them again" in effects else ""
+    verbs = "approve or dismiss" if verdict.approvable else "dismiss"
+    way = ", and let the source send the table's rows again" if verdict.reload else ""
     return (
         f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `ingest ddl`, "
         f"then {verbs} it{way}; the changes of {job.table} from that batch on wait in silver."
@@ -250,7 +216,7 @@ def _decided(
         mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
         mine = _with_reused(mine, job.lines[name], declared[name], mirror)
         seen = merged_columns(seen, mine)
-    _refuse_lost_key(job, keys)
+    rule_faults.refuse_lost_key(job, keys)
     without = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
     seen = {name: logical for name, logical in seen.items() if name not in without}
     shown = bool(seen or (mirror and mirror.columns))
@@ -268,7 +234,7 @@ def _decided(
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
     if not rule.shard_column and not job.merged:
-        gone = _not_again(job, {name: one.gone for name, one in declared.items()})
+        gone = rule_faults.not_again(job, {name: one.gone for name, one in declared.items()})
         seen = {name: logical for name, logical in seen.items() if name not in gone}
         again = {
             name: one.columns[name]
@@ -278,81 +244,14 @@ def _decided(
         }
         seen |= again
         if mirror is not None:
-            mirror = _renewed(mirror, job, gone, again)
+            kept = (one for one in mirror.columns if one.name not in gone)
+            fresh = (_retyped(one, job, again) if one.name in again else one for one in kept)
+            mirror = replace(mirror, columns=tuple(fresh))  # a reused name may have any type
     comments = {column: text for one in declared.values() for column, text in one.comments.items()}
     found = grown(mirror, job.table, rule, keys, seen)
-    _refuse_names(job, found)
-    return _commented(found, comments), (*left_out, *without)
-
-
-def _refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
-    """A pattern never excludes the key; a key that is excluded by name is a mistake."""
-    for name in keys:
-        if name in job.rule.without:
-            raise HeldError(
-                f"{job.rule.places[name]} leaves out {name}, a column of the key of {job.table}, without which its rows "
-                "cannot be told apart: leave the key in, or give it another with `keys:`."
-            )
-
-
-def _refuse_condition(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mapping[str, str]]) -> None:
-    """Hold for a condition that no row can meet any more, or that fails on rows: it would empty or stop the mirror.
-
-    The same holds for a computed column.
-    """
-    rule = job.rule
-    rules: list[tuple[str, str, Callable[[str, Sequence[str]], str]]] = []
-    if rule.where:
-        rules.append((f"{rule.where_place} where:", rule.where, refused))
-    for name, one in rule.made.items():
-        expression = one.value if one.kind == "compute" else ""
-        what = "deletes: soft" if one.kind == "deletes" else f"columns: {name}"
-        rules.append((f"{rule.places[name]} {what}", expression, _untyped))
-    if not rules or not mirror.columns:
-        return
-    if not mirror.keys:
-        raise HeldError(f"{rules[0][0]} needs rows with a key: write `keys: [...]` for {job.table}.")
-    deltas, gone = {one.name: one.delta for one in mirror.columns}, _not_again(job, departed)
-    for what, expression, refusal in rules:
-        names = conditions.columns(expression) if expression else ()
-        for name in names:
-            if name not in deltas or name in gone:
-                why = "a statement has dropped or renamed" if name in gone else "the mirror does not have"
-                raise HeldError(
-                    f"{what} needs the column {name} of {job.table}, which {why}: correct the expression there."
-                )
-        if expression and (why := refusal(expression, [deltas[name] for name in names])):
-            raise HeldError(f"{what} cannot be asked of {job.table}: {why}.")
-
-
-def _untyped(expression: str, deltas: Sequence[str]) -> str:
-    """Why an expression gives no value for a column; empty if it does."""
-    try:
-        type_of(expression, deltas)
-    except ConditionError as error:
-        return str(error)
-    return ""
-
-
-def _refuse_made(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Shown]) -> None:
-    """Hold if the source has a column with the name of one that a rule makes: one of them would hide the other."""
-    if not job.rule.made:
-        return
-    sent = {one.name for one in mirror.sent} if mirror else set()
-    sent |= {column for name in job.lines for column in (*job.columns_of(name), *declared[name].columns)}
-    names = {folded(job.rule.names.get(name) or column_name(name, set())): name for name in sorted(sent)}
-    names |= {folded(name): name for name in sorted(sent)}
-    for name in job.rule.made:
-        if other := names.get(folded(name)):
-            by, way = "columns:", "give the rule another name"
-            if job.rule.made[name].kind == "deletes":
-                by, way = (
-                    "deletes: soft",
-                    "keep its deleted rows in a table of their own with `history: true` instead",
-                )
-            raise HeldError(
-                f"{job.rule.places[name]} {by} makes a column {name}, and {job.table} has a column {other} of its own: {way}."
-            )
+    rule_faults.refuse_ambiguous_names(job, found)
+    columns = (replace(one, comment=comments.get(one.name, one.comment)) for one in found.columns)
+    return replace(found, columns=tuple(columns)), (*left_out, *without)
 
 
 def recomputed(rule: TableRule, mirror: Mirror) -> Mirror:
@@ -367,21 +266,6 @@ def recomputed(rule: TableRule, mirror: Mirror) -> Mirror:
             logical = type_of(one.value, [deltas[column] for column in conditions.columns(one.value)])
         made.append(Column(name, name, logical, made=one))
     return replace(mirror, columns=(*mirror.sent, *made))
-
-
-def _refuse_names(job: Job, mirror: Mirror) -> None:
-    """Hold for two columns of one name: some readers would confuse their values."""
-    given = job.rule.names
-    for one in mirror.columns:
-        if one.name not in given:
-            continue
-        others = {folded(column_name(two.name, set())) for two in mirror.columns if two.name not in given}
-        others |= {folded(given[two.name]) for two in mirror.columns if two.name in given and two != one}
-        if folded(one.column) in others or column_name(one.column, set()) != one.column:
-            raise HeldError(
-                f"{job.rule.places[one.name]} renames {one.name} to {one.column}, which is the name of another column of "
-                f"{job.table} or one that Delta uses itself: choose another."
-            )
 
 
 def _with_declared(
@@ -442,32 +326,9 @@ def _with_reused(
     return found
 
 
-def _commented(mirror: Mirror, comments: dict[str, str]) -> Mirror:
-    """The mirror with the source's comments on its columns."""
-    columns = tuple(replace(one, comment=comments.get(one.name, one.comment)) for one in mirror.columns)
-    return replace(mirror, columns=columns)
-
-
 def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
     logical = job.rule.declared.get(column.name) or seen.get(column.name, "unknown")
     return column if logical == "unknown" else replace(column, type=logical)
-
-
-def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) -> Mirror:
-    """The mirror without dropped columns; a reused name may have any type."""
-    kept = (one for one in mirror.columns if one.name not in gone)
-    return replace(
-        mirror, columns=tuple(_retyped(one, job, again) if one.name in again else one for one in kept)
-    )
-
-
-def _not_again(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
-    found = set()
-    for name, places in gone.items():
-        for column, order in places.items():
-            if not any(column in line.columns and (line.order_low or "") > order for line in job.lines[name]):
-                found.add(column)
-    return found
 
 
 def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...]]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from ingest.config.model import TableRule
 from ingest.errors import HeldError
 from ingest.gold import collision
 from ingest.gold.explain import explain
-from ingest.gold.schema import _refuse_unordered
+from ingest.gold.rule_faults import refuse_unordered
 from ingest.gold.work import Books, History, jobs
 from ingest.lake import decisions, mirrors
 from ingest.lake.books import Line
@@ -134,7 +134,7 @@ def test_rows_without_a_key_stay_apart(tmp_path: Path, rule: TableRule) -> None:
     books.lines = [Line(2, "s", None, None, "shop_2", None, "item", changes=1)]
     [job] = jobs(replace(Shops(tmp_path, RULE).pipeline, tables=(rule,)), books)
     with pytest.raises(HeldError, match=r"shop_1.item and shop_2.item, whose positions cannot be compared"):
-        _refuse_unordered(job)
+        refuse_unordered(job)
 
 
 @pytest.mark.parametrize("said", [False, True], ids=["without messages", "with messages"])

@@ -13,7 +13,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import MadeColumn, TableRule
 from ingest.errors import HeldError
-from ingest.gold.schema import _refuse_unordered
+from ingest.gold.rule_faults import refuse_unordered
 from ingest.gold.work import Books, History, jobs
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Clusters, Mirror, _clusters, clusters, grown
@@ -85,7 +85,7 @@ def test_tables_with_other_rules_do_not_share_a_mirror(
     books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
     [job] = jobs(pipeline, books)
     with pytest.raises(HeldError, match=f"have different rules for it \\({named}\\)"):
-        _refuse_unordered(job)
+        refuse_unordered(job)
 
 
 def test_files_are_ordered_by_columns_that_the_mirror_has(tmp_path: Path) -> None:

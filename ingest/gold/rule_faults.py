@@ -1,0 +1,143 @@
+"""Hold a mirror whose entry in the pipeline file cannot be followed: its rules contradict its tables, rows or columns.
+
+Each function raises `HeldError` with what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from ingest.change import LaneId
+from ingest.config import Pipeline, conditions
+from ingest.config.model import KEEP
+from ingest.errors import HeldError, command
+from ingest.gold.lane import lane_name
+from ingest.gold.policy import Shown
+from ingest.gold.work import Job
+from ingest.lake.conditions import ConditionError, refused, type_of
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import column_name, folded
+
+
+def refuse_unordered(job: Job) -> None:
+    """Hold if several tables feed the mirror by different rules, or without an order between their rows that it needs."""
+    if job.differing:
+        listed = ", ".join(f"{name}:" for name in sorted(job.differing))
+        raise HeldError(
+            f"{job.table} is fed by tables whose entries in tables: have different rules for it ({listed}): "
+            "write the same rules into each of them, or another into:."
+        )
+    if job.merged and (job.rule.history or job.rule.soft or job.rule.no_key != "hold"):
+        what = "a history" if job.rule.history else "deleted rows" if job.rule.soft else "no key"
+        named = {lane_name(job.lanes, name) for name in job.lanes}
+        raise HeldError(
+            f"{job.table} is fed by {' and '.join(sorted(named))}, whose positions cannot be compared, and its rows have "
+            f"{what}: give their tables: entry a shard_column, or another into:."
+        )
+
+
+def refuse_lossy_key(pipeline: Pipeline, job: Job, keys: Collection[str]) -> None:
+    """Rows are identified by their key; without one by all their values, which also identify a repeated message."""
+    # no message contains it
+    named = {key: job.rule.mask_of(key) for key in keys if key != job.rule.shard_column}
+    if not keys and job.rule.no_key != "hold":
+        named = {name: "" if how == KEEP else how for name, how in job.rule.mask.items()}
+    for name, how in named.items():
+        if how not in ("", "hmac"):
+            what = f"the column {name} is part of the key" if keys else "it has no key"
+            raise HeldError(
+                f"{job.table}: {what}, and {how} gives different values one text: write `{name}: hmac` under mask: of its "
+                f"tables: entry, then `{command('rebuild', pipeline.file, '--layer', 'silver')}`."
+            )
+
+
+def refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
+    """A pattern never excludes the key; a key that is excluded by name is a mistake."""
+    for name in keys:
+        if name in job.rule.without:
+            raise HeldError(
+                f"{job.rule.places[name]} leaves out {name}, a column of the key of {job.table}, without which its rows "
+                "cannot be told apart: leave the key in, or give it another with `keys:`."
+            )
+
+
+def refuse_hidden_columns(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Shown]) -> None:
+    """Hold if the source has a column with the name of one that a rule makes: one of them would hide the other."""
+    if not job.rule.made:
+        return
+    sent = {one.name for one in mirror.sent} if mirror else set()
+    sent |= {column for name in job.lines for column in (*job.columns_of(name), *declared[name].columns)}
+    names = {folded(job.rule.names.get(name) or column_name(name, set())): name for name in sorted(sent)}
+    names |= {folded(name): name for name in sorted(sent)}
+    for name in job.rule.made:
+        if other := names.get(folded(name)):
+            by, way = "columns:", "give the rule another name"
+            if job.rule.made[name].kind == "deletes":
+                by = "deletes: soft"
+                way = "keep its deleted rows in a table of their own with `history: true` instead"
+            raise HeldError(
+                f"{job.rule.places[name]} {by} makes a column {name}, and {job.table} has a column {other} of its own: {way}."
+            )
+
+
+def refuse_ambiguous_names(job: Job, mirror: Mirror) -> None:
+    """Hold for two columns of one name: some readers would confuse their values."""
+    given = job.rule.names
+    for one in mirror.columns:
+        if one.name not in given:
+            continue
+        others = {folded(column_name(two.name, set())) for two in mirror.columns if two.name not in given}
+        others |= {folded(given[two.name]) for two in mirror.columns if two.name in given and two != one}
+        if folded(one.column) in others or column_name(one.column, set()) != one.column:
+            raise HeldError(
+                f"{job.rule.places[one.name]} renames {one.name} to {one.column}, which is the name of another column of "
+                f"{job.table} or one that Delta uses itself: choose another."
+            )
+
+
+def refuse_unanswerable_rules(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mapping[str, str]]) -> None:
+    """Hold for a condition that no row can meet any more, or that fails on rows: it would empty or stop the mirror.
+
+    The same holds for a computed column.
+    """
+    rule = job.rule
+    rules: list[tuple[str, str, Callable[[str, Sequence[str]], str]]] = []
+    if rule.where:
+        rules.append((f"{rule.where_place} where:", rule.where, refused))
+    for name, one in rule.made.items():
+        expression = one.value if one.kind == "compute" else ""
+        what = "deletes: soft" if one.kind == "deletes" else f"columns: {name}"
+        rules.append((f"{rule.places[name]} {what}", expression, _untyped))
+    if not rules or not mirror.columns:
+        return
+    if not mirror.keys:
+        raise HeldError(f"{rules[0][0]} needs rows with a key: write `keys: [...]` for {job.table}.")
+    deltas, gone = {one.name: one.delta for one in mirror.columns}, not_again(job, departed)
+    for what, expression, refusal in rules:
+        names = conditions.columns(expression) if expression else ()
+        for name in names:
+            if name not in deltas or name in gone:
+                why = "a statement has dropped or renamed" if name in gone else "the mirror does not have"
+                raise HeldError(
+                    f"{what} needs the column {name} of {job.table}, which {why}: correct the expression there."
+                )
+        if expression and (why := refusal(expression, [deltas[name] for name in names])):
+            raise HeldError(f"{what} cannot be asked of {job.table}: {why}.")
+
+
+def _untyped(expression: str, deltas: Sequence[str]) -> str:
+    """Why an expression gives no value for a column; empty if it does."""
+    try:
+        type_of(expression, deltas)
+    except ConditionError as error:
+        return str(error)
+    return ""
+
+
+def not_again(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
+    found = set()
+    for name, places in gone.items():
+        for column, order in places.items():
+            if not any(column in line.columns and (line.order_low or "") > order for line in job.lines[name]):
+                found.add(column)
+    return found
