@@ -70,17 +70,12 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
         rows += lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {old} AND {same}")
     keys = sealing.opener(lake)
     rows = [row for row in rows if not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))]
-    sealed = {
-        (*(row[each] for each in PLACE), row["batch"]): row["value"]
-        for row in rows
-        if keys.seals(row["batch"])
-    }
     rows = [opened(keys, row) for row in rows]
+    sealed = {(*(row[each] for each in PLACE), row["batch"]): row[SEALED] for row in rows if SEALED in row}
     how = lifting(lake, of_batches(lake, (batch, batch), 1))
-    ranks = {source.name: rank for rank, source in enumerate(lake.pipeline.sources)}
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
     for name, epoch, mine in parted(page, how.starts):
-        decoder = SourceDecoder(replace(how, epochs={name: epoch}), ranks[name], name)
+        decoder = SourceDecoder(replace(how, epochs={name: epoch}), name)
         for at, numbers in decoder.stopped_rows(mine).items():
             row: Row = mine.slice(at, 1).to_pylist()[0]
             new = replacement(decoder, how.barriers, row, {*numbers})

@@ -105,10 +105,8 @@ def _decoders(
             (F.col("kind") == "message") & F.col("batch").isin(sorted(batches))
         ),
     )
-    pipeline = lake.pipeline
-    how = Lifting(pipeline, schemas=schemas(lake, messages, keys) if sources else {}, barriers=secret)
-    ranks = {source.name: rank for rank, source in enumerate(pipeline.sources)}
-    return {name: SourceDecoder(how, ranks[name], name) for name in sources}
+    how = Lifting(lake.pipeline, schemas=schemas(lake, messages, keys) if sources else {}, barriers=secret)
+    return {name: SourceDecoder(how, name) for name in sources}
 
 
 def replacement(

@@ -117,13 +117,12 @@ def _naming(batches: Batches, events: Sequence[Event]) -> Batches:
 
 def _decoded(how: Lifting, batches: Batches) -> Iterator[tuple[pa.RecordBatch, list[Sequence[Change]]]]:
     """Each source's messages with their changes; messages that cannot be decoded have none."""
-    ranks = {source.name: rank for rank, source in enumerate(how.pipeline.sources)}
     decoders: dict[str, SourceDecoder] = {}
     for batch in batches:
         for name in batch.column("source").unique().to_pylist():
             mine = batch.filter(pc.equal(batch.column("source"), name))
             if name not in decoders:
-                decoders[name] = SourceDecoder(how, ranks[name], name)
+                decoders[name] = SourceDecoder(how, name)
             taken, _ = decoders[name].decoded(mine)
             yield mine, [taken.get(at, ()) for at in range(mine.num_rows)]
 

@@ -116,13 +116,12 @@ def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
     """The function that ``mapInArrow`` runs: batches of bronze columns `INPUT` to rows of ``changes``."""
 
     def run(batches: Batches) -> Batches:
-        ranks = {source.name: rank for rank, source in enumerate(lifting.pipeline.sources)}
         decoders: dict[tuple[str, int], SourceDecoder] = {}
         for batch in lifting.opener.batches(batches):
             for name, epoch, mine in parted(batch, lifting.starts):
                 if (name, epoch) not in decoders:
                     within = replace(lifting, epochs={name: epoch})
-                    decoders[name, epoch] = SourceDecoder(within, ranks[name], name)
+                    decoders[name, epoch] = SourceDecoder(within, name)
                 yield from decoders[name, epoch].lift(mine)
         for decoder in decoders.values():
             if decoder.lines:
@@ -156,15 +155,15 @@ _ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
 class SourceDecoder:
     """One source's decoder: its parser, hints and audit counts."""
 
-    def __init__(self, lifting: Lifting, rank: int, name: str) -> None:
-        source = lifting.pipeline.sources[rank]
+    def __init__(self, lifting: Lifting, name: str) -> None:
+        sources = enumerate(lifting.pipeline.sources)
+        self.rank, source = next((rank, one) for rank, one in sources if one.name == name)
         self.name = name
         module = formats.load(source.format)
         self.parse = module.parse
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = lifting.epochs.get(name, 0)
-        self.rank = rank
         self.counts_by_topic = source.kind == "kafka"
         self.batch = lifting.batch
         self.excluded: dict[TableId, bool] = {}

@@ -14,11 +14,11 @@ from ingest.erase.plan import ErasedChange, Erasure
 from ingest.erase.replacements import GONE, replaced, replacement
 from ingest.errors import IngestError
 from ingest.fold import key_of_change
-from ingest.gold.lane import change_of
 from ingest.lake import sealing
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.books import merged
 from ingest.lake.envelope import NOT_SEALED
+from ingest.lake.stamps import change_of
 from ingest.silver.lift import SourceDecoder
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
@@ -38,10 +38,10 @@ def test_a_message_loses_one_row_and_keeps_the_others(name: str) -> None:
     """A dialect whose rows are not found in it would keep them in bronze; one that loses others loses data."""
     messages = DIALECTS[name].write(history(3))
     how = replace(lifting(name), barriers=SECRET)
-    reader = SourceDecoder(how, 0, "s")
+    reader = SourceDecoder(how, "s")
     parsed = [reader.parsed(replace_topic(one)) for one in messages]
     assert any(change.op in ROW_OPS and change.op is not Op.TRUNCATE for found in parsed for change in found)
-    before = decoded(SourceDecoder(how, 0, "s"), messages)
+    before = decoded(SourceDecoder(how, "s"), messages)
     for at, found in enumerate(parsed):
         rows = [change for change in found if change.op in ROW_OPS and change.op is not Op.TRUNCATE]
         if not rows:
@@ -54,7 +54,7 @@ def test_a_message_loses_one_row_and_keeps_the_others(name: str) -> None:
         value, signature = new
         short = [*messages]
         short[at] = Message(value, None, messages[at].topic, ((HEADER, signature),))
-        decoder = SourceDecoder(how, 0, "s")
+        decoder = SourceDecoder(how, "s")
         assert [row for row in before if (row["offset"], row["row"]) != (at, rows[-1].row)] == decoded(
             decoder, short
         )
@@ -75,7 +75,7 @@ def test_the_values_of_an_erased_row_are_not_in_what_stands_for_it() -> None:
     """Bytes that hold them anywhere are not erased."""
     name = "canal"
     how = replace(lifting(name), barriers=SECRET)
-    decoder = SourceDecoder(how, 0, "s")
+    decoder = SourceDecoder(how, "s")
     text = (
         b'{"data":[{"id":"1","name":"stays"},{"id":"2","name":"planted"}],"database":"depot","table":"parcels",'
         b'"type":"INSERT","id":1,"es":1,"ts":1,"isDdl":false,"old":null,"pkNames":["id"],"sql":"",'
@@ -104,7 +104,7 @@ def test_the_values_of_an_erased_row_are_not_in_what_stands_for_it() -> None:
 
 def test_a_message_that_is_decoded_otherwise_today_is_refused() -> None:
     """Rows are named by their number: of another decoding, it names another row."""
-    decoder = SourceDecoder(replace(lifting("canal"), barriers=SECRET), 0, "s")
+    decoder = SourceDecoder(replace(lifting("canal"), barriers=SECRET), "s")
     message = next(
         one
         for one in DIALECTS["canal"].write(history(3))
@@ -128,15 +128,15 @@ def test_a_stopped_change_is_counted_and_not_written() -> None:
     name = "dts-canal"
     messages = DIALECTS[name].write(history(3))
     plain = lifting(name)
-    before = SourceDecoder(plain, 0, "s")
+    before = SourceDecoder(plain, "s")
     rows = decoded(before, messages)
     mine = next(row for row in rows if row["op"] == "insert")
     keys = DIALECTS[name].hints.tables(PARCELS).keys
     types = tuple("string" for _ in keys)
-    key = key_of_change(change_of(mine, keys), keys, dict(zip(keys, types, strict=True))).key
+    key = key_of_change(change_of(mine), keys, dict(zip(keys, types, strict=True))).key
     stretch = {SECRET.digest(PARCELS, key): (("", mine["order_key"]),)}
     stopped = replace(SECRET, lanes={("s", PARCELS): (Barrier("s", PARCELS, keys, types, stretch),)})
-    decoder = SourceDecoder(replace(plain, barriers=stopped), 0, "s")
+    decoder = SourceDecoder(replace(plain, barriers=stopped), "s")
     left = decoded(decoder, messages)
     gone = [row for row in rows if row not in left]
     assert mine in gone
@@ -158,7 +158,7 @@ def test_a_replayed_message_is_replaced_where_it_landed(monkeypatch: pytest.Monk
     how = lifting("dts-canal")
     monkeypatch.setattr(sealing, "opener", lambda _lake: NOT_SEALED)
     messages = DIALECTS["dts-canal"].write(history(3))
-    reader = SourceDecoder(how, 0, "s")
+    reader = SourceDecoder(how, "s")
     at, change = next(
         (at, each[0]) for at, one in enumerate(messages) if (each := reader.parsed(one))[0].op is Op.INSERT
     )
@@ -195,15 +195,15 @@ def test_a_masked_key_is_stopped_by_its_mask() -> None:
     how = lifting("dts-canal", rule)
     how = replace(how, pipeline=replace(how.pipeline, mask_secret="a secret of sixteen characters"))
     messages = DIALECTS["dts-canal"].write(history(3))
-    rows = decoded(SourceDecoder(how, 0, "s"), messages)
+    rows = decoded(SourceDecoder(how, "s"), messages)
     mine = next(row for row in rows if row["op"] == "insert")
     keys, types = rule.keys, tuple("string" for _ in rule.keys)
-    key = key_of_change(change_of(mine, keys), keys, dict(zip(keys, types, strict=True))).key
+    key = key_of_change(change_of(mine), keys, dict(zip(keys, types, strict=True))).key
     assert all(isinstance(cell, str) and len(cell) == 64 for cell in key)
     stretch = {SECRET.digest(PARCELS, key): (("", mine["order_key"]),)}
     stopped = replace(SECRET, lanes={("s", PARCELS): (Barrier("s", PARCELS, keys, types, stretch),)})
-    left = decoded(SourceDecoder(replace(how, barriers=stopped), 0, "s"), messages)
+    left = decoded(SourceDecoder(replace(how, barriers=stopped), "s"), messages)
     gone = [row for row in rows if row not in left]
     assert mine in gone
-    found = SourceDecoder(replace(how, barriers=stopped), 0, "s").stopped_rows(bronze(messages))
+    found = SourceDecoder(replace(how, barriers=stopped), "s").stopped_rows(bronze(messages))
     assert mine["row"] in found[mine["offset"]]  # what `ingest maintain` removes from late messages

@@ -19,11 +19,11 @@ from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change, steps
 from ingest.gold import eras, policy, retyped
 from ingest.gold.eras import Run, evidence
-from ingest.gold.lane import change_of
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.lake.books import merged_columns
 from ingest.lake.mirrors import Era
 from ingest.lake.resolve import SentColumn, resolved
+from ingest.lake.stamps import change_of
 from ingest.lake.statements import Statement, _effects
 from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
@@ -69,7 +69,7 @@ def silver(pipeline: Pipeline, batches: Batches) -> list[dict[str, Any]]:
     for number, messages in enumerate(batches, start=1):
         if messages:
             landed.append(bronze(number, messages))
-            decoder = SourceDecoder(replace(how, anchors=_anchors(how, landed)), 0, SOURCE)
+            decoder = SourceDecoder(replace(how, anchors=_anchors(how, landed)), SOURCE)
             for page in decoder.lift(landed[-1]):
                 found += page.select(_COLUMNS).to_pylist()
     return found
@@ -214,7 +214,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         rows = [row for row in changes if begin < row["order_key"] <= end]
         events: list[Placed | SchemaStep] = [
             *base,
-            *(Placed(order_of(row["order_key"]), change_of(row, era.keys)) for row in rows),
+            *(Placed(order_of(row["order_key"]), change_of(row)) for row in rows),
             *(step.after(begin).decoded() for step in found if begin < str(step.order) <= end),
         ]
         live = _live(mirror, era.keys, types, events, rereads=rereads)

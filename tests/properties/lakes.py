@@ -146,7 +146,7 @@ def decoder(pipeline: Pipeline, epoch: int, messages: Sequence[Sent]) -> SourceD
         assert message.value is not None
         return messages[int(message.value)].changes
 
-    found = SourceDecoder(Lifting(pipeline, {SOURCE: epoch}), 0, SOURCE)
+    found = SourceDecoder(Lifting(pipeline, {SOURCE: epoch}), SOURCE)
     found.parse = parse
     return found
 

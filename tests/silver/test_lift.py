@@ -132,7 +132,7 @@ def lifted(
     how: Lifting, pages: Sequence[pa.RecordBatch], *, at_once: bool
 ) -> tuple[pa.Table, list[Line], int]:
     """Rows in their order, book lines, and the number of messages that were read as columns."""
-    mine, many = SourceDecoder(how, 0, "s"), 0
+    mine, many = SourceDecoder(how, "s"), 0
 
     def counted(values: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
         nonlocal many
@@ -189,7 +189,7 @@ def in_partitions(page: pa.RecordBatch, count: int) -> pa.RecordBatch:
 
 def decoder(told: dict[bytes, list[Change]], *rules: TableRule) -> SourceDecoder:
     """A decoder whose parser looks a message up."""
-    made = SourceDecoder(lifting("dms", *(rules or (TableRule(),))), 0, "s")
+    made = SourceDecoder(lifting("dms", *(rules or (TableRule(),))), "s")
     made.parse = lambda message, _hints: told[message.value or b""]
     return made
 
