@@ -7,7 +7,7 @@ histories that SQL cannot fold (values inherited over a changed key) run through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
@@ -223,6 +223,21 @@ def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str,
         return Concerned(key)
     left = _key(keys, key_types, (before, after))
     return Concerned(key, left if left != key else None)
+
+
+def texts_of_key(keys: Sequence[str], *images: Image | None) -> tuple[str | None, ...]:
+    """A key's cells as texts, each from the first image that has its column.
+
+    Raises:
+        KeyCellError: no image has one.
+    """
+    texts = []
+    for name in keys:
+        image = next((one for one in images if one is not None and name in one), None)
+        if image is None:
+            raise KeyCellError(name, "is missing")
+        texts.append(image[name])
+    return tuple(texts)
 
 
 def may_change_key(before: Image, after: Image, keys: tuple[str, ...]) -> bool:

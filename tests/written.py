@@ -17,12 +17,12 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from ingest.change import TableId
 from ingest.config import load
 from ingest.fold import Placed, fold
-from ingest.gold.lane import change_of
 from ingest.lake.books import Line, merged
 from ingest.lake.decisions import SCHEMA
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.names import column_name, mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
+from ingest.lake.stamps import change_of
 from ingest.lake.tables import LakeReader
 from ingest.order import order_of
 from ingest.silver.lift import INPUT, Lifting, lift
@@ -208,7 +208,7 @@ class Written:
         if (path := self.lake / made.path) and not path.exists():
             self.decide(SCHEMA, made.path, made.to_value())
         rows = fold(
-            (Placed(order_of(row["order_key"]), change_of(row, keys)) for row in mine), keys,
+            (Placed(order_of(row["order_key"]), change_of(row)) for row in mine), keys,
             {one.name: one.type for one in columns},
         )  # fmt: skip
         cells = [

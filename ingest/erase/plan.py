@@ -32,6 +32,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import PLACE, key_of
+from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak, last_repeat, order_of, other_half, same_place
 
@@ -262,21 +263,22 @@ class _Found:
         for row in rows:
             place = {name: row[name] for name in ("batch", *PLACE, "row", "order_key")}
             self.changes.append(msgspec.convert(place | lane[1]._asdict(), ErasedChange))
-            self.cells.update(_cells(row))
+            images = (json.loads(row[side]) for side in ("before", "after") if row[side])
+            texts = (text for image in images for text in image.values())
+            self.cells.update(text for text in texts if text and len(text) >= _LONG)
 
 
 def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> None:
     """Refuse keys that had other rows, too, where a table cannot distinguish them."""
-    if several and lake.exists(histories.path_of(mirror)):
-        raise IngestError(
-            f"A key of these rows has had another row, too, and old states of the two in {mirror.name}'s history table "
-            "cannot be distinguished: end `history:` in the pipeline file and drop the table first."
-        )
-    if several and lake.exists(feeds.path_of(mirror)):
-        raise IngestError(
-            f"A key of these rows has had another row, too, and changes of the two in {mirror.name}'s change feed cannot be "
-            "distinguished: end `changes_of:` in the pipeline file and drop the table first."
-        )
+    for path, what, rule in (
+        (histories.path_of(mirror), "old states of the two in {}'s history table", "history:"),
+        (feeds.path_of(mirror), "changes of the two in {}'s change feed", "changes_of:"),
+    ):
+        if several and lake.exists(path):
+            raise IngestError(
+                f"A key of these rows has had another row, too, and {what.format(mirror.name)} cannot be distinguished: end "
+                f"`{rule}` in the pipeline file and drop the table first."
+            )
     if several and mirror.soft:
         raise IngestError(
             f"A key of these rows has had another row, too, and the deleted rows of the two that {mirror.name} keeps cannot "
@@ -375,7 +377,7 @@ def _of_lane(lake: Lake, mirror: Mirror, lane: LaneId, all_found: _Found) -> tup
                 found += evidence.at_places(lake, mirror, lane, halves, shard_cells)
             for row in found:
                 place = row["order_key"], row["batch"]
-                if place not in seen and (keys := evidence.keys_of(row, mirror.keys, types_of)):
+                if place not in seen and (keys := evidence.keys_of(change_of(row), mirror.keys, types_of)):
                     both = list(keys)
                     seen[place] = row, Spoken(row["order_key"], both[0], both[1] if both[1:] else None)
                     known |= {key: cells for key, cells in keys.items() if key not in known}
@@ -410,7 +412,7 @@ def _beside(lake: Lake, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> di
     for places in batched(sorted(deletes)):
         for row in evidence.at_places(lake, mirror, lane, places, dict([shard] if shard else [])):
             if (row["op"] == Op.DELETE) != deletes[same_place(row["order_key"])]:
-                found |= evidence.keys_of(row, mirror.keys, types_of)
+                found |= evidence.keys_of(change_of(row), mirror.keys, types_of)
     return found
 
 
@@ -459,12 +461,6 @@ def _barrier(
         tuple(one.type for _, one in columns),
         {digest: tuple(found) for digest, found in ends.items()},
     )
-
-
-def _cells(row: Row) -> Iterator[str]:
-    """The texts of a change's cells that are long enough to be looked for."""
-    images = (json.loads(row[name]) for name in ("before", "after") if row[name])
-    return (text for image in images for text in image.values() if text and len(text) >= _LONG)
 
 
 # --- what else names the rows --------------------------------------------------------------------

@@ -29,24 +29,21 @@ from ingest.fold import (
     Table,
     key_of_change,
     steps,
+    texts_of_key,
     typed,
 )
 from ingest.gold.collision import CollisionError
-from ingest.gold.lane import types_of
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.lake import conditions
 from ingest.lake.image_columns import texts_of
 from ingest.lake.mirrors import Era
-from ingest.lake.stamps import NO_STAMPS, TIME, Stamps
+from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, types_of
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 
 Rows = Mapping[LaneId, pa.Table]
 Texts = tuple[str | None, ...]
-AT_ONCE, READ_AT_ONCE = (
-    500,
-    50_000,
-)  # the fewest changes whose images are read as columns, and the most at once
+AT_ONCE, READ_AT_ONCE = 500, 50_000  # changes whose images are read as columns: at least, and at once
 PLACE, _AT = "%place", "%at"  # of the change that an outcome is from, and its number
 TYPES = "types"  # which only steps of a whole history need
 _CELLS = 16 << 20  # bytes of changes that are Python's at a time
@@ -127,9 +124,8 @@ class Work:
     reshaped: bool = False  # the table's columns or their metadata change: all its files are replaced
     again: bool = False  # its changes so far give all its rows, whatever the files hold
     appends: bool = False  # without a key: what is inserted is added
-    old: tuple[
-        tuple[str, str], ...
-    ] = ()  # columns that get another type, with theirs; empty if no value is kept
+    # columns that get another type, with theirs; empty if no value is kept
+    old: tuple[tuple[str, str], ...] = ()
     marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
 
     @property
@@ -444,24 +440,13 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
         if image is not None and wanted <= image.keys():  # the other image is not read: it adds nothing
             texts = tuple([image[name] for name in keys])
         else:
-            texts = _texts(keys, (image, _image(second, shard)))
+            texts = texts_of_key(keys, image, _image(second, shard))
         key = known.get(texts)
         if key is None:
             key = known[texts] = _key(keys, texts, key_types)
         last[key] = texts, None if gone else image or {}, place
     texts_of, images, places = map(list, zip(*last.values(), strict=True)) if last else ([], [], [])
     return Outcomes(texts_of, images, [True] * len(last), places)
-
-
-def _texts(keys: tuple[str, ...], images: tuple[Image | None, ...]) -> Texts:
-    """A key's cells, each from the first image that has its column."""
-    texts = []
-    for name in keys:
-        image = next((one for one in images if one is not None and name in one), None)
-        if image is None:
-            raise KeyCellError(name, "is missing")
-        texts.append(image[name])
-    return tuple(texts)
 
 
 def _key(keys: tuple[str, ...], texts: Texts, key_types: Mapping[str, str]) -> Key:
@@ -487,9 +472,9 @@ class _Events:
         before, after = change.before, change.after
         concerned = key_of_change(change, self.keys, self.key_types)
         images = (before, after) if change.op is Op.DELETE else (after, before)
-        self.texts.setdefault(concerned.key, _texts(self.keys, images))
+        self.texts.setdefault(concerned.key, texts_of_key(self.keys, *images))
         if concerned.left is not None:
-            self.texts.setdefault(concerned.left, _texts(self.keys, (before, after)))
+            self.texts.setdefault(concerned.left, texts_of_key(self.keys, before, after))
         self.found.append(Placed(order_of(place), change))
         return concerned
 

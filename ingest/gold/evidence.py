@@ -14,10 +14,9 @@ from itertools import islice
 from typing import Any
 
 from ingest import types
-from ingest.change import Image, LaneId, Op
+from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import IngestError, counted
-from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, typed
-from ingest.gold.lane import change_of
+from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, texts_of_key, typed
 from ingest.gold.steps import steps_of
 from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
@@ -25,7 +24,7 @@ from ingest.lake import rejects as rejected
 from ingest.lake.delta import UnreadableError
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
-from ingest.lake.stamps import NO_STAMPS, stamps_of
+from ingest.lake.stamps import NO_STAMPS, change_of, stamps_of
 from ingest.lake.tables import LakeReader, Tables
 from ingest.values.typed_values import value_of
 
@@ -132,7 +131,7 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
         asked |= new
         for row in candidates(lake, mirror, lane, [wanted[key] for key in new], shard):
             place = row["order_key"], row["batch"]
-            if place not in seen and (keys := keys_of(row, mirror.keys, types_of)):
+            if place not in seen and (keys := keys_of(change_of(row), mirror.keys, types_of)):
                 seen[place] = row, keys
         for _, keys in seen.values():
             if not wanted.keys().isdisjoint(keys):
@@ -192,23 +191,17 @@ def _likely(column: Column, text: str) -> str:
     return "true"
 
 
-def keys_of(row: Row, keys: tuple[str, ...], types_of: Mapping[str, str]) -> dict[Key, tuple[str, ...]]:
+def keys_of(change: Change, keys: tuple[str, ...], types_of: Mapping[str, str]) -> dict[Key, tuple[str, ...]]:
     """The keys that a change concerns, each with its texts; nothing if it has no usable one."""
-    change = change_of(row, keys)
     try:
         concerned = key_of_change(change, keys, types_of)
     except KeyCellError:
         return {}
-    images = (change.before, change.after) if change.op is Op.DELETE else (change.after, change.before)
-    found = {concerned.key: _texts_of(keys, images)}
+    before, after = change.before, change.after
+    sides = {concerned.key: (before, after) if change.op is Op.DELETE else (after, before)}
     if concerned.left is not None:
-        found[concerned.left] = _texts_of(keys, (change.before, change.after))
-    return found
-
-
-def _texts_of(keys: tuple[str, ...], images: Iterable[Image | None]) -> tuple[str, ...]:
-    there = [image for image in images if image is not None]
-    return tuple(str(next(image[name] for image in there if name in image)) for name in keys)
+        sides[concerned.left] = before, after
+    return {key: tuple(map(str, texts_of_key(keys, *images))) for key, images in sides.items()}
 
 
 def truncates(lake: Tables, lane: LaneId) -> list[Row]:

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from typing import Any
 
 from ingest.change import Image, LaneId
@@ -17,14 +18,13 @@ from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.completed import folded
-from ingest.gold.evidence import Present
-from ingest.gold.lane import change_of
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.raw import Raw, raw
 from ingest.lake.rejects import PLACE
+from ingest.lake.stamps import change_of
 from ingest.lake.tables import Tables
 from ingest.order import Order, order_of, same_place
 
@@ -152,7 +152,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         row.values if row else None,
         row.complete if row else True,
         there.rows,
-        _is_equal(None if out else row, there),
+        not there.rows if row is None or out else len(there.rows) == 1 and not there.differing,
         there.differing,
         left_out=mirror.where if out else "",
         waiting=waiting,
@@ -207,25 +207,17 @@ def _types(mirror: Mirror) -> dict[str, str]:
     return {one.name: one.type for one in mirror.columns}
 
 
-def _is_equal(row: Row | None, there: Present) -> bool:
-    if row is None:
-        return not there.rows
-    return len(there.rows) == 1 and not there.differing
-
-
 def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Happening]:
     """The key's changes and the table's own events in one lane, each once."""
     rows = evidence.rows_of(lake, mirror, lane, texts)
     if not rows:
         return []
     found = [
-        Happening(
-            Placed(order_of(row["order_key"]), change_of(row, mirror.keys)), row["batch"], row["op"], row
-        )
+        Happening(Placed(order_of(row["order_key"]), change_of(row)), row["batch"], row["op"], row)
         for row in rows
     ]
     for row in evidence.truncates(lake, lane):
-        event = Placed(order_of(row["order_key"]), change_of(row, mirror.keys))
+        event = Placed(order_of(row["order_key"]), change_of(row))
         found.append(Happening(event, row["batch"], "truncate", row))
     for step, row in evidence.schema_steps(lake, mirror, lane):
         event_step = step.decoded()
@@ -257,13 +249,8 @@ def tell(
         _event(before + 1 + i, one, done[id(one.event)], (late[i], ties.get(i, "")), raw, ends)
         for i, one in enumerate(ordered)
     )
-    return _relevant(events), table.row(key)
-
-
-def _relevant(events: tuple[StoryEvent, ...]) -> tuple[StoryEvent, ...]:
-    """Leave out the table's events before the row's first change: they had no effect on it."""
-    own = [event.number for event in events if event.effects]
-    return tuple(event for event in events if own and event.number >= own[0])
+    # the table's events before the row's first change had no effect on it
+    return tuple(dropwhile(lambda event: not event.effects, events)), table.row(key)
 
 
 _RESETS = frozenset({"set", "delete", "cleared"})
@@ -300,26 +287,22 @@ def _event(
         batch=one.batch,
         op=one.op,
         source=record.get("source", ""),
-        topic=record.get("topic"),
-        partition=record.get("partition"),
-        offset=record.get("offset"),
-        row=record.get("row"),
-        sequence=record.get("sequence"),
+        **{name: record.get(name) for name in _AS_RECORDED},
         event_time=None if moment is None else moment.isoformat() + "Z",
         before=change.before if change else None,
         after=change.after if change else None,
         partial=bool(change and change.partial),
-        note=record.get("note"),
-        statement=record.get("statement"),
-        effects=tuple(_effect(step, ends.get((number, step.key))) for step in done),
+        effects=tuple(
+            StoryEffect(tuple(map(str, one.key)), one.effect, one.why, one.row, ends.get((number, one.key)))
+            for one in done
+        ),
         late=bool(remarks[0]),
         remarks=tuple(filter(None, remarks)),
         raw=raw.get(tuple(record.get(name) for name in PLACE)),
     )
 
 
-def _effect(step: Step, end: int | None) -> StoryEffect:
-    return StoryEffect(tuple(map(str, step.key)), step.effect, step.why, step.row, end)
+_AS_RECORDED = ("topic", "partition", "offset", "row", "sequence", "note", "statement")
 
 
 def _late(ordered: Sequence[Happening]) -> list[str]:
@@ -350,15 +333,11 @@ def _ties(ordered: Sequence[Happening], before: int) -> dict[int, str]:
     for members in groups.values():
         first = members[0]
         for i in members[1:]:
-            if _says_the_same(ordered[first], ordered[i]):
+            left, right = ordered[first].record, ordered[i].record
+            if all(left.get(name) == right.get(name) for name in ("op", "before", "after", "partial")):
                 found[i] = f"duplicate: the same change as event {before + first + 1}, delivered again"
             else:
                 found[i] = (
                     f"ambiguous: the source gives event {before + first + 1} the same place; arrival decided"
                 )
     return found
-
-
-def _says_the_same(left: Happening, right: Happening) -> bool:
-    names = ("op", "before", "after", "partial")
-    return all(left.record.get(name) == right.record.get(name) for name in names)

@@ -8,7 +8,6 @@ twice. Only files that one of two versions lacks are compared, by DuckDB, which 
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.feeds import DELETE, INSERT, STAGE, UPDATE, schema_of, version
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.stamps import change_of
 from ingest.lake.tables import scan
 
 AT_ONCE = 50_000  # rows in memory
@@ -169,16 +169,13 @@ class _Causes:
                 self._read(lake, mirror, lane, wanted)
 
     def _read(self, lake: Lake, mirror: Mirror, lane: LaneId, wanted: str) -> None:
-        shard = dict([found]) if (found := mirrors.shard_of(lake.pipeline, mirror, lane)) else {}
+        shard = mirrors.shard_of(lake.pipeline, mirror, lane)
         rows = lake.ask(
             'SELECT op, partial, types, before, after, "transaction", event_time FROM {changes.change} '
             f"WHERE {wanted} ORDER BY order_key"
         )
         for row in rows:
-            for image in ("before", "after") if shard else ():
-                if row[image] is not None:
-                    row[image] = json.dumps({**shard, **json.loads(row[image])}, ensure_ascii=False)
-            for key in evidence.keys_of(row, self._keys, self._types):
+            for key in evidence.keys_of(change_of(row, shard), self._keys, self._types):
                 self._found[key] = row["transaction"], row["event_time"]
 
     def of(self, texts: Sequence[str | None]) -> Cause:

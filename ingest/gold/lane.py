@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ingest.change import Change, LaneId, Op, TableId
+from ingest.change import LaneId, TableId
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Era
 from ingest.lake.names import column_name
-from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, micros
-from ingest.values.remembered import remembered
+from ingest.lake.stamps import NO_STAMPS, Stamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +103,3 @@ def lane_name(lanes: Collection[LaneId], one: LaneId) -> str:
     """One of some lanes for display: the table, with its source where that tells it from another."""
     source, table = one
     return str(table) if len({name for name, _ in lanes}) == 1 else f"{source}:{table}"
-
-
-def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
-    """A row of ``changes`` as the plain fold takes it."""
-    return Change(
-        op=Op(row["op"]),
-        keys=keys,
-        before=json.loads(row["before"]) if row["before"] else None,
-        after=json.loads(row["after"]) if row["after"] else None,
-        partial=bool(row["partial"]),
-        types=types_of(row["types"]),
-        event_time=micros(row.get(TIME)),
-    )
-
-
-@remembered(1024)
-def types_of(text: str | None) -> Mapping[str, str]:
-    """The types of a message, cached: most messages of a table name the same ones."""
-    return json.loads(text) if text else {}

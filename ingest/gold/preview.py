@@ -17,7 +17,6 @@ from ingest.errors import HeldError
 from ingest.fold import Placed, fold
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
-from ingest.gold.lane import change_of
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
 from ingest.gold.schema import Plan, decide
@@ -27,6 +26,7 @@ from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import resolved
+from ingest.lake.stamps import change_of
 from ingest.lake.tables import Tables
 from ingest.order import order_of
 
@@ -144,12 +144,6 @@ def foresee(
     return found
 
 
-def _why_again(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> str:
-    """Why Spark folds a mirror again from its first change; empty if Arrow does."""
-    work = whole_of(pipeline, books, ledger, plan)
-    return marking(pipeline, FoldPlan(plan, books, NO_TABLE, "", work)).why_spark
-
-
 def _foreseen(
     pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job,
     sent: Mapping[LaneId, Sequence[Mapping[str, Any]]],
@@ -173,7 +167,8 @@ def _foreseen(
     except HeldError as error:
         return replace(found, action=HOLD, why=str(error))
     if plan.whole:
-        return replace(found, why_spark=_why_again(pipeline, books, ledger, plan))
+        again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan))
+        return replace(found, why_spark=marking(pipeline, again).why_spark)
     work = work_of(pipeline, books, ledger, plan, before, applied)
     way = marking(pipeline, FoldPlan(plan, books, before, "", work))
     return replace(
@@ -197,9 +192,7 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     types = {one.name: one.type for one in mirror.columns}
     keys = tuple(one for one in mirror.keys if one != shard)
     for lane in plan.job.lines:
-        events = [
-            Placed(order_of(row["order_key"]), change_of(dict(row), keys)) for row in sent.get(lane, ())
-        ]
+        events = [Placed(order_of(row["order_key"]), change_of(row)) for row in sent.get(lane, ())]
         cells = dict([found]) if (found := mirrors.shard_of(pipeline, mirror, lane)) else {}
         rows = [{**row.values, **cells} for row in fold(events, keys, types).values()]
         try:

@@ -20,17 +20,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.change import Change, Image, Op
-from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, steps
+from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, steps, texts_of_key
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
-from ingest.gold.lane import change_of
 from ingest.lake.datafiles import table_of
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts
 from ingest.lake.mirrors import Mirror
-from ingest.lake.stamps import TIME
+from ingest.lake.stamps import TIME, change_of
 from ingest.order import order_of
 
+Texts = tuple[str | None, ...]
 ROW = ("order_key", "op", "partial", "before", "after", "types")
 
 
@@ -189,7 +189,7 @@ def states(
     others: list[Placed | SchemaStep],
     *,
     soft: bool = False,
-) -> Iterator[tuple[list[str | None], Row | None]]:
+) -> Iterator[tuple[Texts, Row | None]]:
     """The end state of every key of one group: its texts, and its row if it exists, or is kept."""
     table = Table(keys, types, soft=soft)
     events, texts = of_group(rows, table)
@@ -199,21 +199,14 @@ def states(
         yield text, table.row(key)
 
 
-def of_group(
-    rows: list[dict[str, Any]], table: Table
-) -> tuple[Iterable[Placed], dict[Key, list[str | None]]]:
+def of_group(rows: list[dict[str, Any]], table: Table) -> tuple[Iterable[Placed], dict[Key, Texts]]:
     """The changes of one group, each once, and the texts of the group's own keys: a change may name others, too."""
     events: dict[str, Placed] = {}
-    texts: dict[Key, list[str | None]] = {}
+    texts: dict[Key, Texts] = {}
     for row in rows:
-        change = change_of(row, table.keys)
+        change = change_of(row)
         events[row["order_key"]] = Placed(order_of(row["order_key"]), change)
         images = (change.after, change.before) if row["half"] == 0 else (change.before, change.after)
         with suppress(KeyCellError):
-            texts.setdefault(table.key(*images), [_first_cell(column, images) for column in table.keys])
+            texts.setdefault(table.key(*images), texts_of_key(table.keys, *images))
     return events.values(), texts
-
-
-def _first_cell(column: str, images: tuple[Image | None, ...]) -> str | None:
-    """A column's text in the first image that has it."""
-    return next(image[column] for image in images if image is not None and column in image)

@@ -22,10 +22,10 @@ from ingest.change import LaneId
 from ingest.errors import HeldError
 from ingest.fold import Placed, Row, SchemaStep, copies
 from ingest.gold import past_keys, refold
-from ingest.gold.lane import change_of
 from ingest.gold.past_keys import Ending
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Era, Mirror
+from ingest.lake.stamps import change_of
 from ingest.order import order_of
 
 _LIVE = pa.schema([(name, pa.string()) for name in ("place", "after", "types", "key")])
@@ -104,7 +104,7 @@ def _live(ending: Ending, beyond: refold.Beyond, batches: Rows) -> Iterable[Row]
     keys, events = tuple(ending.keys), beyond.events
     if not keys:
         every = (row for rows in refold.groups(batches) for row in rows)
-        return copies([*(Placed(order_of(row["order_key"]), change_of(row, ())) for row in every), *events])
+        return copies([*(Placed(order_of(row["order_key"]), change_of(row)) for row in every), *events])
     ends = (refold.states(rows, keys, ending.keys, events) for rows in refold.groups(batches))
     return (row for states in ends for _, row in states if row is not None)
 

@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 from ingest.change import Op
 from ingest.fold import SchemaStep
 from ingest.gold.gather import of_lane
-from ingest.gold.lane import Lane, Steps, types_of
+from ingest.gold.lane import Lane, Steps
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, REJECTS
+from ingest.lake.stamps import types_of
 from ingest.values.conversions import in_words
 from ingest.values.typed_values import misfits, value_of
 

@@ -12,12 +12,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ingest.change import Change, Image, Op
+from ingest.change import Image, Op
 from ingest.config import conditions
-from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Step, Table, key_of_change, steps, typed
+from ingest.fold import (
+    Key,
+    KeyCellError,
+    Placed,
+    SchemaStep,
+    Step,
+    Table,
+    key_of_change,
+    steps,
+    texts_of_key,
+    typed,
+)
 from ingest.lake.conditions import met_by_texts, values_by_texts
 from ingest.lake.mirrors import Mirror
-from ingest.lake.stamps import TIME, micros
+from ingest.lake.stamps import change_of
 from ingest.order import Order, order_of
 from ingest.quality.cell_values import of_column, of_text, shown, text_of
 
@@ -204,7 +215,7 @@ def inserted_twice(
     for step in steps(table, history.events):
         inserts.take(step)
         if step.row is not None:
-            texts[step.key] = _texts(mirror.keys, (step.row,))
+            texts[step.key] = _texts(mirror.keys, step.row)
     return inserts, texts
 
 
@@ -354,7 +365,7 @@ class _Sent:
         if key not in self.texts:
             images = (change.after, change.before)
             older = key == left or change.op is Op.DELETE
-            self.texts[key] = _texts(table.keys, images[::-1] if older else images)
+            self.texts[key] = _texts(table.keys, *(images[::-1] if older else images))
         if step.row is None:
             self.columns.pop(key, None)
         elif change.partial and left is not None:
@@ -423,25 +434,6 @@ def key_of_row(row: Sequence[object], mirror: Mirror, types: Sequence[str]) -> K
     return tuple(by_name[name] for name in mirror.keys)
 
 
-def change_of(row: Row, shard: tuple[str, str] | None) -> Change:
-    """A row of `changes`, as input of the plain fold."""
-    return Change(
-        op=Op(row["op"]),
-        before=_image(row["before"], shard),
-        after=_image(row["after"], shard),
-        types=json.loads(row["types"] or "{}"),
-        partial=bool(row["partial"]),
-        event_time=micros(row.get(TIME)),
-    )
-
-
-def _image(text: str | None, shard: tuple[str, str] | None) -> Image | None:
-    if text is None:
-        return None
-    image: Image = json.loads(text)
-    return image if shard is None else {**image, shard[0]: shard[1]}
-
-
-def _texts(keys: Iterable[str], images: Sequence[Image | None]) -> tuple[str, ...]:
+def _texts(keys: Sequence[str], *images: Image | None) -> tuple[str, ...]:
     """A key's cells in the source's spelling."""
-    return tuple(str(next(image[key] for image in images if image and key in image)) for key in keys)
+    return tuple(map(str, texts_of_key(keys, *images)))

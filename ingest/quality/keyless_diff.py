@@ -14,8 +14,9 @@ from typing import Any
 from ingest.change import Image, Op
 from ingest.fold import Placed, SchemaStep, Table, steps
 from ingest.lake.mirrors import Mirror
+from ingest.lake.stamps import change_of
 from ingest.order import order_of, same_place
-from ingest.quality.cell_diff import KeyHistory, change_of
+from ingest.quality.cell_diff import KeyHistory
 from ingest.quality.cell_values import of_text, shown
 
 Content = tuple[object, ...]

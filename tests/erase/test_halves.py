@@ -15,6 +15,7 @@ from ingest.config import load
 from ingest.erase import plan as planning
 from ingest.gold import evidence
 from ingest.lake.lake import Lake
+from ingest.lake.stamps import change_of
 from ingest.run import Warm, run
 from ingest.spark.deferred import Deferred
 from tests.erase.test_special_lakes import decided
@@ -183,7 +184,7 @@ def test_debezium_names_the_key_that_a_row_leaves(tmp_path: Path) -> None:
     row = {"op": change.op, "partial": change.partial, "types": json.dumps(change.types)}
     row |= {name: json.dumps(getattr(change, name)) for name in ("before", "after")}
     row |= {"event_time": None, "note": None}
-    assert {(7,): ("7",), (1,): ("1",)} == evidence.keys_of(row, ("id",), {"id": "int64"})
+    assert {(7,): ("7",), (1,): ("1",)} == evidence.keys_of(change_of(row), ("id",), {"id": "int64"})
 
 
 def test_rows_whose_other_keys_cannot_be_known_are_said(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Placed, Table, steps
 from ingest.gold import arrow_files, arrow_fold
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
-from ingest.gold.lane import Lane, Shape, Steps, change_of
+from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.planner import HISTORY_AT_MOST, _judged, late_from, refolds
 from ingest.gold.schema import recomputed
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CPU
-from ingest.lake.stamps import stamps_of
+from ingest.lake.stamps import change_of, stamps_of
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 from tests.lake.test_vectors import read
@@ -286,7 +286,7 @@ def _live_and_dead(feed: lakes.Feed, work: Work, folder: Path) -> tuple[lakes.Ty
     table = Table(feed.keys, {key: kinds[key] for key in feed.keys})
     by_place = {row["order_key"]: row for row in _all_changes(folder)}
     times = {order_of(place): row["event_time"] for place, row in by_place.items()}
-    events = [Placed(order_of(place), change_of(row, feed.keys)) for place, row in by_place.items()]
+    events = [Placed(order_of(place), change_of(row)) for place, row in by_place.items()]
     there, dead, ended = dict[Any, Any](), dict[Any, Any](), dict[Any, Any]()
     for step in steps(table, events):
         for key in there.keys() - table.rows.keys():
@@ -323,7 +323,7 @@ def _last_changes(feed: lakes.Feed, work: Work, folder: Path) -> dict[Any, Any]:
     table, found = Table(feed.keys, kinds), dict[Any, Any]()
     by_place = {row["order_key"]: row for row in rows}
     places = {order_of(place): row for place, row in by_place.items()}
-    events = [Placed(order_of(row["order_key"]), change_of(row, feed.keys)) for row in by_place.values()]
+    events = [Placed(order_of(row["order_key"]), change_of(row)) for row in by_place.values()]
     for step in steps(table, events):
         if step.row is not None and step.effect != "nothing":
             found[step.key] = places[step.event.order]

@@ -11,10 +11,11 @@ from ingest.change import Op
 from ingest.fold import Key, KeyCellError, key_of_change
 from ingest.lake import duck
 from ingest.lake.lake import Lake
+from ingest.lake.stamps import change_of
 from ingest.order import is_weak, same_place
 from ingest.quality import many_keys
 from ingest.quality.arrow_rows import mirror_rows
-from ingest.quality.cell_diff import change_of, key_of_row
+from ingest.quality.cell_diff import key_of_row
 from ingest.quality.key_sides import Side
 
 Numbers = dict[str, int]
@@ -96,7 +97,7 @@ def _states(lake: Lake, one: Side) -> dict[Key, KeyState]:
         for row in sorted(rows, key=lambda row: str(row["order_key"])):
             if row["op"] == Op.TRUNCATE or row["order_key"] <= one.above(i, lane):
                 continue
-            change = change_of({**row, "types": None}, None)
+            change = change_of({**row, "types": None})
             try:
                 concerned = key_of_change(
                     change, tuple(name for name, _ in one.signature), dict(one.signature)
