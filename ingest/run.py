@@ -31,7 +31,7 @@ from ingest.lake import commits, decisions, decoded_with, faults, identity, lock
 from ingest.lake.envelope import SealError
 from ingest.lake.feeds import wanted
 from ingest.lake.identity import Seen
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.lineage import Emitter, WrittenTable
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
@@ -43,7 +43,6 @@ from ingest.spark.pace import FEW, pace, paced
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
 PUT = ("inserted", "updated")  # counts of a mirror's commit: the rows that it wrote
-Tell = Callable[[str, str], None]
 """Called with the current task and the step that begins: ``("gold shop.orders", "merge")``."""
 
 

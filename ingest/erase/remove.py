@@ -23,7 +23,7 @@ from ingest.gold import feeds as filling
 from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, staging
 from ingest.lake.barriers import HEADER, Barrier
 from ingest.lake.decisions import ALERT, ERASE, ERASED, Decision
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.maintenance import cleaning_session, run_vacuum
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
@@ -34,7 +34,6 @@ from ingest.quality.catalogue import LAST_RUN
 from ingest.spark.settings import USER_METADATA
 
 LOG = "_delta_log"
-Tell = Callable[[str, str], None]
 _SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",  # rows leave the files at once
@@ -126,9 +125,7 @@ class Removal:
         return cls(lake, cleaning_session(lake, _SETTINGS))
 
     def steps(
-        self,
-        parts: Sequence[tuple[Erasure, Mirror]],
-        messages: Sequence[tuple[Any, ...]],
+        self, parts: Sequence[tuple[Erasure, Mirror]], messages: Sequence[tuple[Any, ...]]
     ) -> Iterator[Step]:
         """The steps of an erasure, each by the table that it changes."""
         yield BRONZE.name, lambda: self.messages(messages)

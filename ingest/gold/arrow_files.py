@@ -69,9 +69,7 @@ class Written:
     stats: str = ""
     replaces: bool = False  # the table's other files are removed, except marked ones
     vectors: dict[str, dict[str, Any]] = field(default_factory=dict)  # of marked files
-    gone: dict[str, bytes] = field(
-        default_factory=dict
-    )  # what the vectors have to say, where parts share the files
+    gone: dict[str, bytes] = field(default_factory=dict)  # what the vectors say, where parts share the files
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -116,9 +114,8 @@ def _write_merged(work: Work, merged: Merged, gone: Gone) -> Written:
     changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
         return Written(work.path, counts=counts)
-    few = (
-        len(work.files) == len(work.marked) if work.marked else work.size > SMALL and len(work.files) < FILES
-    )
+    files = len(work.files)
+    few = files == len(work.marked) if work.marked else work.size > SMALL and files < FILES
     if not changed and few:
         result, made = merged.new, Written(work.path, counts=counts)
     else:

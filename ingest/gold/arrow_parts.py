@@ -78,11 +78,7 @@ def fragment(file: str) -> ds.ParquetFileFragment:
     return found
 
 
-def pieces(
-    files: Sequence[str],
-    lanes: Sequence[LaneWork],
-    opened: Fragments = fragment,
-) -> list[RowGroup]:
+def pieces(files: Sequence[str], lanes: Sequence[LaneWork], opened: Fragments = fragment) -> list[RowGroup]:
     """The row groups that may hold changes of some lanes; ``opened`` is `fragment`, or keeps what it returns."""
     found = []
     for file in files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import LaneId
@@ -16,16 +16,14 @@ from ingest.gold.refold import json_key, keyed_rows
 from ingest.gold.rekeyed import rebased
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, shard_of
+from ingest.lake.names import of_table
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import stamps_of
 
 
 def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
     """The rows of one source table in any product table."""
-    wanted: Column = F.col("source") == lane[0]
-    for name, part in zip(("database", "schema", "table"), lane[1], strict=True):
-        wanted &= F.col(name).eqNullSafe(F.lit(part))
-    return frame.where(wanted)
+    return frame.where(F.col("source") == lane[0]).where(of_table(lane[1]))
 
 
 def rows_under_last_key(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[evidence.Row]:

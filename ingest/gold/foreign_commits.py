@@ -52,19 +52,13 @@ def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
         metadata = metadata_of(actions)
         if "batch" in metadata:
             return metadata
-        if "run" not in metadata and any(map(_changes_rows, actions)):
+        # OPTIMIZE and VACUUM move rows without changing them
+        files = (action.get(kind, {}) for action in actions for kind in ("add", "remove"))
+        if "run" not in metadata and any(one.get("dataChange", False) for one in files):
+            info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+            what = info.get("operation", "an unknown operation")
             raise HeldError(
-                f"version {number} of {mirror.name} was not written by this pipeline ({_operation(actions)}), so what "
+                f"version {number} of {mirror.name} was not written by this pipeline ({what}), so what "
                 "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again."
             )
     return {}
-
-
-def _changes_rows(action: dict[str, Any]) -> bool:
-    """True for files that add or remove rows; OPTIMIZE and VACUUM move rows without changing them."""
-    return any(action.get(kind, {}).get("dataChange", False) for kind in ("add", "remove"))
-
-
-def _operation(actions: list[dict[str, Any]]) -> str:
-    found: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
-    return str(found.get("operation", "an unknown operation"))

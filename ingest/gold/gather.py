@@ -21,6 +21,7 @@ from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.refold import Beyond, refold
 from ingest.gold.rekeyed import rebased
 from ingest.lake.mirrors import Mirror
+from ingest.lake.names import of_table
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps
 
 _LANE, _ROW = "%lane", "%row"  # no column of a mirror has a percent sign
@@ -37,11 +38,8 @@ class Gathered:
 
 def of_lane(changes: DataFrame, lane: Lane) -> DataFrame:
     """A lane's rows among the changes, up to its last new batch."""
-    parts = zip(("database", "schema", "table"), lane.table, strict=True)
-    wanted: Column = (F.col("kind") == "change") & (F.col("source") == lane.source)
-    for name, part in parts:
-        wanted &= F.col(name).eqNullSafe(F.lit(part))
-    mine = changes.where(wanted & (F.col("batch") <= lane.last))
+    mine = changes.where((F.col("kind") == "change") & (F.col("source") == lane.source))
+    mine = mine.where(of_table(lane.table)).where(F.col("batch") <= lane.last)
     return with_stamps(with_shard(mine, lane.shard), lane.stamps)
 
 

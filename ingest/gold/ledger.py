@@ -10,6 +10,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.gold import policy
+from ingest.gold.lane import Steps
 from ingest.gold.policy import Subject
 from ingest.gold.work import Books, Job
 from ingest.lake.books import Line
@@ -23,7 +24,6 @@ from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
     from ingest.fold import SchemaStep
-    from ingest.gold.lane import Steps
 
 _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
@@ -119,14 +119,12 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
 def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:
     """Rows of `ddl` as a ledger."""
     in_order = sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"]))
-    found = [_statement(row, said) for row in in_order]
+    found = [of_row(row, said) for row in in_order]
+    # a snapshot's statement describes its table, and is no event
+    found = [
+        replace(one, effects=(*_described(one.effects),)) if one.kind == "none" else one for one in found
+    ]
     return Ledger([one for one in found if one.kind != "none" or one.effects])
-
-
-def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
-    """A row of `ddl` with its decision; a snapshot's statement describes its table, and is no event."""
-    found = of_row(row, said)
-    return replace(found, effects=tuple(_described(found.effects))) if found.kind == "none" else found
 
 
 def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
@@ -140,8 +138,6 @@ def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
 
 def steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
-    from ingest.gold.lane import Steps
-
     statements = list(statements)
     found = policy.steps(statements, subject)
     new = tuple(step for step, batch in found if batch >= first)

@@ -20,7 +20,7 @@ from ingest.config import TableRule
 from ingest.config.conditions import columns as columns_of
 from ingest.gold.cast import cast, matches
 from ingest.gold.fold import GONE, LEFT_OUT, MISFIT, key_cells, key_name, value_name
-from ingest.gold.gather import of_lane
+from ingest.gold.gather import clearing, of_lane
 from ingest.gold.lane import Lane, Steps
 from ingest.lake import exact
 from ingest.lake.images import image
@@ -125,12 +125,10 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane, steps: Steps) -> DataF
     Changes under an older key were folded by that key, and of rows that were all removed since nothing is missing.
     """
     mine = of_lane(table, lane)
-    begins = [*(one.place for one in lane.eras[-1:]), *(str(step.order) for step in steps.incarnations)]
-    if lane.truncates_ever:
-        last = mine.where(F.col("op") == "truncate").agg(F.max("order_key").alias("place")).first()
-        begins += [last["place"]] if last and last["place"] else []
+    cleared, _ = clearing(mine, lane, steps)
+    begins = max([cleared or "", *(one.place for one in lane.eras[-1:])])
     new = mine.where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
-    new = new.where(F.col("order_key") > max(begins)) if begins else new
+    new = new.where(F.col("order_key") > begins)
     parsed, fits, raw = key_cells(new, mirror)
     bad = parsed.where(~F.coalesce(fits, F.lit(False)))
     names = ", ".join(f"{one.name} ({one.type})" for one in mirror.key_columns)

@@ -63,7 +63,10 @@ def _keyed(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
     names = [one.name for one in columns]
     before, after = (texts_of(rows[side].combine_chunks(), names) for side in ("before", "after"))
     is_delete = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
-    reached = [_first(is_delete, *sides) for sides in zip(before, after, strict=True)]
+    reached = [
+        pc.if_else(is_delete, pc.coalesce(old, new), pc.coalesce(new, old))
+        for old, new in zip(before, after, strict=True)
+    ]
     left = [pc.coalesce(*sides) for sides in zip(before, reached, strict=True)]
     moved = np.zeros(rows.num_rows, np.bool_)
     for one, other in zip(left, reached, strict=True):
@@ -74,11 +77,6 @@ def _keyed(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
     for one, here, there in zip(columns, reached, left, strict=True):
         cells[one.column] = typed_column(pa.concat_arrays([here, there.take(again)]), one.type, 0)
     return pa.table(cells)
-
-
-def _first(is_delete: pa.Array, before: pa.Array, after: pa.Array) -> pa.Array:
-    """The text of a key's column: of a delete that before, of others that after, or the other one if it is missing."""
-    return pc.if_else(is_delete, pc.coalesce(before, after), pc.coalesce(after, before))
 
 
 def refuse_parts(rows: pa.Table, lane: LaneWork, work: Work) -> None:

@@ -105,7 +105,8 @@ def rebased(
         every += [Placed(order_of(one.place), one.change) for one in (*base, *part)]
         keys = tuple(ending.keys)
         rows: Iterable[Row] = fold(every, keys, ending.keys).values() if keys else copies(every)
-        base = [_insert(ending.ends, number, row, batch) for number, row in enumerate(rows)]
+        changes = (Change(op=Op.INSERT, after=row.values, types=row.types) for row in rows)
+        base = [LaneEvent(inserted(ending.ends, number), batch, one) for number, one in enumerate(changes)]
         if ending.next_keys:
             _refuse([one.change.after or {} for one in base], ending, lane)
     return [*base, *(one for one in events if one.place > eras[-1].place)]
@@ -128,11 +129,6 @@ def _key_types(
 def inserted(place: str, number: int) -> str:
     """The order key of a row that exists where an era ends."""
     return order_key(order_of(place)._replace(row=-2 - number))
-
-
-def _insert(place: str, number: int, row: Row, batch: int) -> LaneEvent:
-    change = Change(op=Op.INSERT, after=row.values, types=row.types)
-    return LaneEvent(inserted(place, number), batch, change)
 
 
 def _refuse(rows: Iterable[Image], ending: Ending, lane: LaneId) -> None:

@@ -153,11 +153,7 @@ def caught_up(
 
 
 def incomplete(
-    lake: Lake,
-    books: Books,
-    known: Mapping[str, Mirror],
-    touched: Collection[str],
-    lagging: Collection[str],
+    lake: Lake, books: Books, known: Mapping[str, Mirror], touched: Collection[str], lagging: Collection[str]
 ) -> dict[str, int]:
     """The mirrors that have not folded all batches that the books sum up, each with the last one it has folded.
 
@@ -243,21 +239,17 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
     """
     histories, lines = dict(books.histories), list(books.lines)
     for one in statements:
-        for line in _lines_of(one):
+        for table in one.tables:
+            line = Line(
+                one.batch, one.source, None, None, *table, ddl=1, order_low=one.order, order_high=one.order
+            )
             name = line.source, line.table_id
             if one.batch > books.applied(_route(pipeline, line.table_id).path):
                 lines += [line] if one.batch <= books.last else []
                 continue
-            histories[name] = _copy(histories.get(name))
+            histories[name] = replace(histories.get(name, History()))
             histories[name].add(line)
     return replace(books, histories=histories, lines=lines)
-
-
-def _lines_of(one: Statement) -> Iterator[Line]:
-    for table in one.tables:
-        yield Line(
-            one.batch, one.source, None, None, *table, ddl=1, order_low=one.order, order_high=one.order
-        )
 
 
 def _line(row: dict[str, object]) -> Line:
@@ -305,13 +297,9 @@ class Job:
     def columns_of(self, name: LaneId) -> dict[str, str]:
         """All columns that a lane's new rows show, with their logical types, in order."""
         seen: dict[str, str] = {}
-        for line in sorted(self.lines.get(name, ()), key=_place):
+        for line in sorted(self.lines.get(name, ()), key=lambda one: (one.batch, one.order_high or "")):
             seen = merged_columns(seen, line.columns)
         return seen
-
-
-def _place(line: Line) -> tuple[int, str]:
-    return line.batch, line.order_high or ""
 
 
 def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
@@ -357,7 +345,7 @@ def pending_lane(
     ``keys`` are the columns that identify the lane's rows now, ``eras`` those that did before. If they are
     ``declared``, moves were counted by the declared names, whatever the columns were called then.
     """
-    past, new = _copy(books.histories.get(name)), History()
+    past, new = replace(books.histories.get(name, History())), History()
     low: str | None = None
     first = books.last + 1
     for line in sorted(lines, key=lambda line: line.batch):
@@ -400,7 +388,7 @@ def whole_lane(
     merged: bool = False,
 ) -> Lane:
     """A lane as in a mirror's first run: everything is new. The arguments are those of `pending_lane`."""
-    every = _copy(books.histories.get(name))
+    every = replace(books.histories.get(name, History()))
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:
             every.add(line)
@@ -426,7 +414,3 @@ def _lane(name: LaneId, past: History, new: History, **given: Any) -> Lane:
         changes_ever=new.changes + past.changes,
         **given,
     )
-
-
-def _copy(history: History | None) -> History:
-    return History() if history is None else replace(history)

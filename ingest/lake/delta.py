@@ -345,11 +345,7 @@ class _State:
             if one := action.get("add"):
                 vector = _filled(one.get("deletionVector") or {})
                 self.files[one["path"], _vector(vector)] = DataFile(
-                    one["path"],
-                    one["size"],
-                    one.get("partitionValues") or {},
-                    one.get("stats") or "",
-                    vector,
+                    one["path"], one["size"], one.get("partitionValues") or {}, one.get("stats") or "", vector
                 )
             elif one := action.get("remove"):
                 self.files.pop((one["path"], _vector(one.get("deletionVector") or {})), None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.lake import commits, staging
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Clusters
 from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE, still_open
@@ -41,7 +41,6 @@ _OPTIMIZE = {
     "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE),
     "spark.databricks.delta.optimize.maxFileSize": str(JOINED_FILE),
 }
-Tell = Callable[[str, str], None]
 
 
 @dataclass(slots=True)

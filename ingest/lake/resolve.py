@@ -173,11 +173,7 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
         Effect("create_table", one) for one in empty
     ]
     return replace(
-        statement,
-        effects=tuple(made),
-        decided=statement.decided or first.decided,
-        first=first,
-        since=since,
+        statement, effects=tuple(made), decided=statement.decided or first.decided, first=first, since=since
     )
 
 

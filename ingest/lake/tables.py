@@ -23,13 +23,6 @@ _TYPES = {
     "float": "FLOAT", "double": "DOUBLE", "boolean": "BOOLEAN", "binary": "BLOB", "date": "DATE",
     "timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP",
 }  # fmt: skip
-_SQL_TYPES = {
-    "STRING": "VARCHAR",
-    "INT": "INTEGER",
-    "BINARY": "BLOB",
-    "TIMESTAMP": "TIMESTAMPTZ",
-    "ARRAY<STRUCT<key: STRING, value: BINARY>>": "STRUCT(key VARCHAR, value BLOB)[]",
-}
 _NAMED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}""")  # quoted text is not changed
 _WORD = re.compile(r"\w+")
 LOG_DAYS = 30  # retention of a log whose table does not set one
@@ -106,7 +99,9 @@ class Tables:
 
     def sql(self, query: str) -> str:
         """A query of `ask` with its tables filled in, for another connection of DuckDB."""
-        wanted = _words(query)
+        # the words of the query, among them each column that it names: most of a short query's time is spent on the
+        # columns that its tables have; None if it may mean columns that it does not name
+        wanted = None if "*" in query.replace("count(*)", "") else set(_WORD.findall(query.lower()))
         return filled(query, lambda name, kind: self._scanned(name, kind, wanted))
 
     def _rows(self, query: str) -> list[Row]:
@@ -165,7 +160,8 @@ class _Remembered:
                 self._found.move_to_end(mark)
         if found is None:
             found = duck.rows(query)
-            if _is_small(found):
+            cells = (cell for row in found for cell in row.values())
+            if sum(len(one) if isinstance(one, str | bytes) else 8 for one in cells) <= _SMALL:
                 with self._lock:
                     self._found[mark] = found
                     if len(self._found) > _MOST:
@@ -173,27 +169,14 @@ class _Remembered:
         return [row.copy() for row in found]
 
 
-def _is_small(rows: list[Row]) -> bool:
-    cells = (cell for row in rows for cell in row.values())
-    return sum(len(one) if isinstance(one, str | bytes) else 8 for one in cells) <= _SMALL
-
-
 def filled(query: str, table: Callable[[str, str | None], str]) -> str:
     """A query with its ``{name}`` and ``{name.kind}`` replaced; quoted texts and names are not changed."""
     return _NAMED.sub(lambda found: table(found[1], found[2]) if found[1] else found[0], query)
 
 
-def _words(query: str) -> Collection[str] | None:
-    """The words of a query, among them each column that it names; None if it may mean columns that it does not name.
-
-    Most of a short query's time is spent on the columns that its tables have.
-    """
-    return None if "*" in query.replace("count(*)", "") else set(_WORD.findall(query.lower()))
-
-
 def duck_types(schema: TableSchema) -> dict[str, str]:
     """A product table's columns with DuckDB's types."""
-    return {name: _SQL_TYPES.get(kind, kind) for name, kind in schema.types.items()}
+    return {one["name"]: duck_type(one["type"]) for one in schema.fields}
 
 
 def duck_type(kind: object) -> str:

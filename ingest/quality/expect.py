@@ -21,7 +21,7 @@ from pyspark.sql.types import VariantType
 
 from ingest.config import Expectation, matches
 from ingest.lake import faults
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.quality import key_checks, unexpected
 from ingest.quality.arrow_rows import WHOLE, key_text, mirror_rows
@@ -44,20 +44,11 @@ _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_se
 _STATE = {"error": FAIL, "warn": WARN}
 MOST = 20_000  # changed keys whose rows are looked up in this process
 SMALL = 32 << 20  # bytes of a mirror that is read into this process
-_SAME = (
-    "STRING",
-    "BOOLEAN",
-    "BINARY",
-    "DATE",
-    "TIMESTAMP",
-    "TIMESTAMP_NTZ",
-    *WHOLE,
-)  # equal if they are on Spark
+# equal if they are on Spark
+_SAME = ("STRING", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", *WHOLE)
 
 
-def expected(
-    lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Callable[[str, str], None]
-) -> list[CheckResult]:
+def expected(lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Tell) -> list[CheckResult]:
     """Evaluate the pipeline file's expectations for the chosen mirrors.
 
     ``since`` is the last batch checked before, for expectations on changed rows; ``tell`` is called with what is being
@@ -186,10 +177,8 @@ def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expect
         changed = key_checks.changed_keys(lake, subject, since)
         if changed is None or changed.num_rows > MOST:
             return None
-        keyed, of_keys = (
-            replace(mirror, columns=mirror.key_columns),
-            [one.delta for one in mirror.key_columns],
-        )
+        keyed = replace(mirror, columns=mirror.key_columns)
+        of_keys = [one.delta for one in mirror.key_columns]
         cells = [of_column(column, kind) for column, kind in zip(changed.columns, of_keys, strict=True)]
         keys = {
             key for row in zip(*cells, strict=True) if (key := key_of_row(row, keyed, of_keys)) is not None

@@ -143,10 +143,8 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
     found = []
     for row in rows:
         if row.word in ("Held", "Failed"):
-            last, advice = (
-                row.fact.batches[0],
-                "Its changes wait in the lake and are applied by the first run after this is repaired.",
-            )
+            last = row.fact.batches[0]
+            advice = "Its changes wait in the lake and are applied by the first run after this is repaired."
             claim = HELD if last.state == "held" else FOLD_FAILED
             found.append(Problem("bad", row.fact.name, row.anchor, claim, last.message, advice, last.at))
     for row in [*rows, *sources]:

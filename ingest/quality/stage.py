@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from functools import partial
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.config.model import CELLS_CHECKED
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
 from ingest.lake.statements import Statement
@@ -38,7 +38,6 @@ from ingest.quality.subjects import CheckedMirror, StepsOf, survey
 STAGE = "quality"
 _SAID = 20  # sentences of one kind
 CHECKED = "checked"  # the mark that a check leaves in the log of `checks`
-Tell = Callable[[str, str], None]
 
 
 def check(

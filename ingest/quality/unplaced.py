@@ -126,9 +126,8 @@ def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
     if not streams:
         return
     first, places = streams[0]["batch"], list[str]()
-    if any(
-        row["batch"] == first for row in clears
-    ):  # it must begin after the statement, in the middle of the batch
+    # it must begin after the statement, in the middle of the batch
+    if any(row["batch"] == first for row in clears):
         begun = [row for row in streams if row["batch"] == first]
         places = from_places(begun[:1] if one.source.kind == "files" else begun)
     n = sum(row["n"] for row in streams)
