@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ingest import types
 from ingest.change import LaneId, TableId
@@ -140,46 +142,30 @@ class Mirror:
         return tuple(by_name[key] for key in self.keys)
 
     def to_value(self) -> dict[str, Any]:
-        """The schema decision's value."""
-        eras = [
-            [source, list(table), [[place, list(keys)] for place, keys in known]]
-            for source, table, known in self.eras
-        ]
+        """The schema decision's value, for JSON."""
+        found = {name: value for name in _IF_ANY if (value := getattr(self, name))}
+        if self.names_sources is not None:
+            found["names_sources"] = self.names_sources
         return {
             "table": list(self.table),
             "keys": list(self.keys),
-            "columns": [_column_value(one) for one in self.columns],
+            "columns": list(map(_column_value, self.columns)),
             "generation": self.generation,
-            **({"history": list(self.history)} if self.history else {}),
-            **({"eras": eras} if eras else {}),
-            **({"shape": self.shape} if self.shape else {}),
-            **({"shard": self.shard} if self.shard else {}),
-            **({"ignores": True} if self.ignores else {}),
-            **({} if self.names_sources is None else {"names_sources": self.names_sources}),
+            **found,
         }
 
     @classmethod
     def from_value(cls, path: str, found: Mapping[str, Any]) -> Mirror:
-        return cls(
-            TableId(*found["table"]),
-            path,
-            tuple(found["keys"]),
-            tuple(Column(*one[:4], *(MadeColumn(*made) for made in one[4:])) for one in found["columns"]),
-            found.get("generation", 0),
-            tuple(found.get("history", ())),
-            tuple(
-                (source, TableId(*table), tuple(Era(place, tuple(keys)) for place, keys in eras))
-                for source, table, eras in found.get("eras", ())
-            ),
-            found.get("shape", ""),
-            found.get("shard", ""),
-            found.get("ignores", False),
-            found.get("names_sources"),
-        )
+        names = [one.name for one in fields(Column)]
+        columns = [dict(zip(names, one, strict=False)) for one in found["columns"]]
+        return msgspec.convert({**found, "path": path, "columns": columns}, cls)
+
+
+_IF_ANY = ("history", "eras", "shape", "shard", "ignores")
 
 
 def _column_value(one: Column) -> list[Any]:
-    rest = [one.comment, *([list(one.made)] if one.made else [])] if one.comment or one.made else []
+    rest = [one.comment, *([one.made] if one.made else [])] if one.comment or one.made else []
     return [one.name, one.column, one.type, *rest]
 
 
