@@ -402,15 +402,10 @@ def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     times = (
         rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() if lane.stamps.soft else repeat(None)
     )
-    for (op, partial, after, before), kinds_of_row, at in zip(cells, kinds, times, strict=False):
+    for (op, partial, after, before), sent, at in zip(cells, kinds, times, strict=False):
         new, old = _image(after, shard), _image(before, shard)
         yield Change(
-            op=Op(op),
-            partial=bool(partial),
-            after=new,
-            before=old,
-            types=types_of(kinds_of_row),
-            event_time=at,
+            op=Op(op), partial=bool(partial), after=new, before=old, types=types_of(sent), event_time=at
         )
 
 

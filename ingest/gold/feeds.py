@@ -95,14 +95,8 @@ def skip(lake: Lake, mirror: Mirror) -> None:
 
 def _batch(lake: Lake, mirror: Mirror, version: int) -> int:
     """The last batch that the mirror contains at a version."""
-    return next(
-        (
-            marks["batch"]
-            for number, marks in (lake.commits(mirror.path) if version >= 0 else ())
-            if number <= version and "batch" in marks
-        ),
-        0,
-    )
+    commits = lake.commits(mirror.path) if version >= 0 else ()
+    return next((marks["batch"] for at, marks in commits if at <= version and "batch" in marks), 0)
 
 
 # --- the difference -------------------------------------------------------------------------------

@@ -79,13 +79,10 @@ def cells(outcomes: DataFrame, table: DataFrame, mirror: Mirror, lane: Lane, bat
         {
             "kind": F.lit("cell"),
             "source": F.lit(lane.source),
-            **{name: F.col(name) for name in _PLACE},
+            **{name: F.col(name) for name in (*_PLACE, "key", "column", "raw")},
             "batch": F.coalesce("batch", F.lit(batch)),
-            "key": F.col("key"),
-            "column": F.col("column"),
             "reason": F.lit("does-not-fit"),
             "detail": F.col("why"),
-            "raw": F.col("raw"),
         },
     )
 
@@ -253,8 +250,8 @@ def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], batch: int) -> int:
 
 
 def _rejects(rows: DataFrame, mirror: Mirror, given: Mapping[str, Column]) -> DataFrame:
-    parts = zip(("database", "schema", "table"), mirror.table, strict=True)
-    known = {"stage": F.lit(STAGE), **{name: F.lit(part) for name, part in parts}, **given}
+    table = {name: F.lit(part) for name, part in mirror.table._asdict().items()}
+    known = {"stage": F.lit(STAGE), **table, **given}
     names = REJECTS.columns.names
     return rows.select(
         *[known.get(name, F.lit(None)).cast(_TYPES.get(name, "string")).alias(name) for name in names]

@@ -138,15 +138,9 @@ def decide(
 def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
     """A lane's table, as input of its policy."""
     known = {one.name: one.type for one in mirror.sent} if mirror else {}
-    return Subject(
-        lane[1],
-        job.rule.on_schema_change,
-        {**known, **job.rule.declared},
-        frozen,
-        job.has_changes or bool(mirror and mirror.columns),
-        frozenset(job.columns_of(lane)),
-        is_full_row(job.rule, mirror),
-    )
+    rule, names = job.rule, frozenset(job.columns_of(lane))
+    rows, keyless = job.has_changes or bool(mirror and mirror.columns), is_full_row(rule, mirror)
+    return Subject(lane[1], rule.on_schema_change, known | dict(rule.declared), frozen, rows, names, keyless)
 
 
 # --- holds --------------------------------------------------------------------------------------

@@ -27,15 +27,9 @@ from ingest.quality.catalogue import ERROR, FAIL
 from ingest.values import shortened
 
 _NO_ENTRY: Mapping[str, Any] = {
-    "path": None,
-    "keys": [],
-    "columns": [],
-    "rows": None,
-    "bytes": None,
-    "marked_files": None,
-    "batch": None,
-    "version": None,
-}
+    "path": None, "keys": [], "columns": [],
+    **dict.fromkeys(("rows", "bytes", "marked_files", "batch", "version")),
+}  # fmt: skip
 
 
 def tables(lake: Tables) -> list[dict[str, Any]]:

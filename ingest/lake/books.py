@@ -115,16 +115,7 @@ class Line:
 
     def place(self) -> tuple[object, ...]:
         """The key of a line: lines with equal keys are merged."""
-        return (
-            self.batch,
-            self.source,
-            self.topic,
-            self.partition,
-            self.database,
-            self.schema,
-            self.table,
-            self.replayed_in,
-        )
+        return self.batch, self.source, self.topic, self.partition, *self.table_id, self.replayed_in
 
 
 def misdated(newest: str | None) -> str:

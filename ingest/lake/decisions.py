@@ -109,20 +109,11 @@ def _read(lake: Tables) -> Decisions:
         schemas[row["subject"]] = row
     found = [row for row in rows if row["kind"] != SCHEMA] + list(schemas.values())
     found.sort(key=lambda row: (row["number"] or 0, row["decided_at"]))
-    return Decisions(
-        tuple(
-            Decision(
-                row["kind"],
-                row["subject"],
-                json.loads(row["value"] or "{}"),
-                row["batch"],
-                row["reason"] or "",
-                row["by"] or "",
-            )
-            for row in found
-        ),
-        max((row["number"] or 0 for row in found), default=0),
-    )
+    every = []
+    for row in found:
+        value, reason, by = json.loads(row["value"] or "{}"), row["reason"] or "", row["by"] or ""
+        every.append(Decision(row["kind"], row["subject"], value, row["batch"], reason, by))
+    return Decisions(tuple(every), max((row["number"] or 0 for row in found), default=0))
 
 
 def _place(row: Row) -> tuple[Any, ...]:

@@ -303,8 +303,8 @@ def _actions(path: str) -> Iterator[dict[str, Any]]:
 def _checkpoint(path: str) -> Iterator[dict[str, Any]]:
     """The actions of a checkpoint that describe the table's state."""
     rows = duck.rows(
-        "SELECT txn.appId AS app, txn.version AS number, metaData AS meta, protocol, add.path AS path, "
-        "add.size AS size, add.partitionValues AS partition, add.stats AS stats, add.deletionVector AS vector "
+        "SELECT txn.appId AS app, txn.version AS number, metaData AS meta, protocol, add.path AS path, add.size AS size, "
+        'add.partitionValues AS "partitionValues", add.stats AS stats, add.deletionVector AS "deletionVector" '
         f"FROM read_parquet({duck.text(path)}) "
         "WHERE txn IS NOT NULL OR metaData IS NOT NULL OR protocol IS NOT NULL OR add IS NOT NULL"
     )
@@ -312,15 +312,7 @@ def _checkpoint(path: str) -> Iterator[dict[str, Any]]:
         if row["app"] is not None:
             yield {"txn": {"appId": row["app"], "version": row["number"]}}
         elif row["path"] is not None:
-            yield {
-                "add": {
-                    "path": row["path"],
-                    "size": row["size"],
-                    "partitionValues": row["partition"],
-                    "stats": row["stats"],
-                    "deletionVector": row["vector"],
-                }
-            }
+            yield {"add": row}
         elif row["meta"] is not None:
             yield {"metaData": row["meta"]}
         else:

@@ -14,18 +14,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake  # Spark's, which the report does without
 
 LANE = ("source", "database", "schema", "table")
-SUMS = (
-    "changes",
-    "reads",
-    "inserts",
-    "deletes",
-    "key_changes",
-    "truncates",
-    "messages",
-    "rejected",
-    "off",
-    "turned_back",
-)
+SUMS = "changes reads inserts deletes key_changes truncates messages rejected off turned_back".split()
 _EVER = ("truncates", "changes", "key_changes", "inherits", "messages", "rejected", "control", "erased")
 PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
 

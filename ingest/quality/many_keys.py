@@ -213,19 +213,14 @@ class KeyDatabase:
 
     def _cells(self, lanes: Sequence[SideLane]) -> str:
         """Each new change with the key of its row (``k0`` ...), and the one that its row had before (``p0`` ...)."""
-        listed = ", ".join(
-            _literals(
-                one.index,
-                lane.source,
-                *lane.table,
-                one.above(i, lane),
-                one.subject.applied,
-                # above a floor older changes are read, too
-                lane.key_changes_ever if lane.floor else lane.key_changes,
-                lane.floor,
-            )
-            for one, i, lane in lanes
-        )
+        rows = []
+        for one, i, lane in lanes:
+            moves = (
+                lane.key_changes_ever if lane.floor else lane.key_changes
+            )  # above a floor older changes are read, too
+            above = one.above(i, lane), one.subject.applied
+            rows.append(_literals(one.index, lane.source, *lane.table, *above, moves, lane.floor))
+        listed = ", ".join(rows)
         texts, keys = [], []
         for n, (name, logical) in enumerate(lanes[0][0].signature):
             after, before = _cell("after", "before", name), _cell("before", "after", name)

@@ -49,55 +49,20 @@ class Jar:
 
 
 PINNED = (
-    Jar(
-        "delta",
-        "io.delta",
-        "delta-spark_4.2_2.13",
-        "4.4.0",
-        9_515_916,
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    ),
-    Jar(
-        "delta",
-        "io.delta",
-        "delta-storage",
-        "4.4.0",
-        113_863,
-        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    ),
-    Jar(
-        "kafka",
-        "org.apache.spark",
-        "spark-sql-kafka-0-10_2.13",
-        "4.2.0",
-        494_879,
-        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
-    ),
-    Jar(  # its own 4.2.0 is not available everywhere; this one works with the 4.2.0 source above
-        "kafka",
-        "org.apache.spark",
-        "spark-token-provider-kafka-0-10_2.13",
-        "4.0.0",
-        64_975,
-        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
-    ),
-    Jar(
-        "kafka",
-        "org.apache.kafka",
-        "kafka-clients",
-        "3.9.2",
-        9_220_052,
-        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
-    ),
-    Jar(
-        "kafka",
-        "org.apache.commons",
-        "commons-pool2",
-        "2.13.1",
-        156_457,
-        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
-    ),
-)
+    Jar("delta", "io.delta", "delta-spark_4.2_2.13", "4.4.0", 9_515_916,
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"),
+    Jar("delta", "io.delta", "delta-storage", "4.4.0", 113_863,
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+    Jar("kafka", "org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", 494_879,
+        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"),
+    # its own 4.2.0 is not available everywhere; this one works with the 4.2.0 source above
+    Jar("kafka", "org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", 64_975,
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767"),
+    Jar("kafka", "org.apache.kafka", "kafka-clients", "3.9.2", 9_220_052,
+        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8"),
+    Jar("kafka", "org.apache.commons", "commons-pool2", "2.13.1", 156_457,
+        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"),
+)  # fmt: skip
 KINDS = ("delta", "kafka")
 
 
