@@ -118,7 +118,6 @@ def _rows_before(lake: Lake, since: int) -> dict[str, int]:
 
 def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Metric]:
     """A metric of what was compared, and one for each column that differs."""
-    assert subject.mirror is not None
     by_column: dict[str, list[Wrong]] = {}
     for one in found.wrong:
         by_column.setdefault(one.column, []).append(one)
@@ -126,7 +125,7 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
         yield Metric(
             "wrong_cells", len(some), subject.name, column=column or None, detail=_detail(lake, subject, found, some),
             failing=tuple(
-                key_json(subject.mirror.keys, found.texts[one.key]) for one in some[:FAILING_KEYS] if one.key
+                key_json(subject.decided.keys, found.texts[one.key]) for one in some[:FAILING_KEYS] if one.key
             ),
         )  # fmt: skip
     if not found.wrong:
@@ -134,7 +133,7 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
     if subject.keyed:
         yield _inserted_twice(lake, subject, found)
     if found.reread:
-        keys = sorted(key_json(subject.mirror.keys, found.texts[key]) for key in found.reread)
+        keys = sorted(key_json(subject.decided.keys, found.texts[key]) for key in found.reread)
         detail = (
             f"{counted(len(keys), 'key')}, such as {keys[0]}, {'was' if len(keys) == 1 else 'were'} read again with other "
             f"values, and no change came in between. {reloads.advice(lake, subject)}Else the source's key has more columns or "
@@ -150,7 +149,7 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
     if found.filtered:
         detail += f", {found.filtered:,} of them are rows that `where:` leaves out"
     detail += "".join(f"; {why}" for why in dict.fromkeys(found.left_out))
-    if subject.mirror.history:
+    if subject.decided.history:
         detail += "; the table of past states was not compared"
     yield Metric("cells_checked", found.keys, subject.name, detail=detail)
 
@@ -159,11 +158,10 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
     """Whether the source's key is a different one; not if messages are known to be lost, because deletes may be among
     them.
     """
-    assert subject.mirror is not None
     lost = {one.subject for one in decisions.read(lake).of(ACCEPT_GAP)} & {
         one.source for one in subject.lanes
     }
-    keys = [] if lost else [key_json(subject.mirror.keys, found.texts[key]) for key in found.twice]
+    keys = [] if lost else [key_json(subject.decided.keys, found.texts[key]) for key in found.twice]
     detail = (
         f"not judged: messages of source {min(lost)} are lost, and deletes may be among them" if lost else ""
     )
@@ -180,11 +178,10 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
 
 
 def _detail(lake: Lake, subject: CheckedMirror, found: Compared, some: Sequence[Wrong]) -> str:
-    assert subject.mirror is not None
     shown = []
     for one in some[:3]:
         texts = found.texts[one.key]
-        key = ", ".join(f"{name} = {text}" for name, text in zip(subject.mirror.keys, texts, strict=True))
+        key = ", ".join(f"{name} = {text}" for name, text in zip(subject.decided.keys, texts, strict=True))
         words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
         about = f"{key}{f': {one.column}' if one.column else ''} "
@@ -456,8 +453,7 @@ class _Check:
 
     @property
     def mirror(self) -> Mirror:
-        assert self.subject.mirror is not None
-        return self.subject.mirror
+        return self.subject.decided
 
     @property
     def types(self) -> list[str]:

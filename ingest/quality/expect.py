@@ -77,7 +77,6 @@ def expected(lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Tell
 def _of_rows(
     lake: Lake, gx: Any, subject: CheckedMirror, since: int, on: str, wishes: Sequence[Expectation]
 ) -> list[CheckResult]:
-    assert subject.mirror is not None
     name = f"{subject.name} {on}"
     if (rows := _few(lake, subject, since if on == "changed" else 0, wishes)) is not None:
         asset = gx.data_sources.add_or_update_pandas(name).add_dataframe_asset(name)
@@ -88,7 +87,7 @@ def _of_rows(
     try:
         asset = gx.data_sources.add_or_update_spark(name).add_dataframe_asset(name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-        keys = partial(unexpected.keys, frame, subject.mirror)
+        keys = partial(unexpected.keys, frame, subject.decided)
         return [_judged(batch, "BASIC", lambda wish, _: keys(wish), subject, one) for one in wishes]
     finally:
         frame.unpersist()
@@ -160,8 +159,7 @@ def _is_plain(wish: Expectation, kind: str) -> bool:
 
 def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expectation]) -> _Rows | None:
     """The rows that changed after a batch, all for 0, of a mirror that pandas can judge; None if Spark must."""
-    mirror, types = subject.mirror, subject.types
-    assert mirror is not None
+    mirror, types = subject.decided, subject.types
     by_name = {one.name: one for one in mirror.columns}
     columns = {one.name: one for one in mirror.key_columns}
     for wish in wishes:
@@ -206,8 +204,7 @@ def _judged(
     subject: CheckedMirror,
     wish: Expectation,
 ) -> CheckResult:
-    mirror, given = subject.mirror, wish.arguments.get("column")
-    assert mirror is not None
+    mirror, given = subject.decided, wish.arguments.get("column")
     column = given if isinstance(given, str) else None
     metric = Metric(wish.type, 0.0, subject.name, column=column, severity=wish.severity, detail=_words(wish))
     try:

@@ -87,13 +87,11 @@ class Side:
 
     @property
     def columns(self) -> tuple[mirrors.Column, ...]:
-        assert self.subject.mirror is not None
-        return self.subject.mirror.key_columns
+        return self.subject.decided.key_columns
 
     def above(self, index: int, lane: CheckedLane) -> str:
         """The place up to which a lane's changes are not compared: its rows were emptied there, or had another key."""
-        assert self.subject.mirror is not None
-        eras = (era.place for era in self.subject.mirror.eras_of(lane.source, lane.table))
+        eras = (era.place for era in self.subject.decided.eras_of(lane.source, lane.table))
         return max((self.cleared.get(index, ("", 0))[0], *eras))
 
     def clear(self, index: int, order_key: str, batch: int) -> None:

@@ -60,8 +60,7 @@ def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
 def _of_columns(
     lake: Lake, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
 ) -> Iterator[Metric]:
-    assert subject.mirror is not None
-    known = {one.name for one in subject.mirror.columns}
+    known = {one.name for one in subject.decided.columns}
     without, masked = dict[str, str](), dict[str, str]()
     for lane in subject.lanes:
         rule = rule_for(lake.pipeline, lane.table, subject.path)

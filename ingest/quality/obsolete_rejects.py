@@ -50,8 +50,7 @@ def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -
 
     Another key in the pipeline file holds for all changes, which were folded again.
     """
-    mirror = subject.mirror
-    assert mirror is not None
+    mirror = subject.decided
     if any(len(some) > 1 for *_, some in mirror.eras):
         return []  # changes of an earlier key are not judged by the present one
     return [row for row in refused if row["key"] and json.loads(row["key"]).keys() != set(mirror.keys)]
@@ -61,8 +60,7 @@ def _cleared(
     lake: Lake, subject: CheckedMirror, refused: Sequence[dict[str, Any]], steps: StepsOf
 ) -> list[dict[str, Any]]:
     """Changes whose row would be gone, for the table was emptied or created again after them."""
-    mirror, found = subject.mirror, set[tuple[Any, ...]]()
-    assert mirror is not None
+    mirror, found = subject.decided, set[tuple[Any, ...]]()
     for lane in subject.lanes if refused else ():
         mine = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
         taken = steps(mirror, lane.source, lane.table, subject.applied)
@@ -77,8 +75,7 @@ def _cleared(
 
 
 def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[str, Any]]:
-    mirror = subject.mirror
-    assert mirror is not None
+    mirror = subject.decided
     found = cell_rejects(lake, mirror)
     closed = {one.subject for one in decisions.read(lake).of(DISMISS_REJECT)} if found else set()
     waiting = [(key, row) for key, row in found if rejects.name_of(row) not in closed]

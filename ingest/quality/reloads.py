@@ -45,8 +45,7 @@ def advice(lake: Lake, subject: CheckedMirror) -> str:
 
 def _batches(lake: Lake, subject: CheckedMirror, lane: CheckedLane) -> list[Sequence[Row]]:
     """The parts of each batch of a lane, in order of arrival: whether inserts met rows of their keys, and where a load began."""
-    assert subject.mirror is not None
-    cells = duck.cells(subject.mirror.keys)
+    cells = duck.cells(subject.decided.keys)
     arrival = f"coalesce(substr(order_key, length({place_sql('order_key')}) + 1), order_key)"
     rows = lake.ask(
         f"""WITH rows AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", op, after, [{", ".join(cells)}] AS k,

@@ -76,6 +76,5 @@ def _set_back(one: OrderedLane) -> list[str]:
         WHERE changes.order_key > first AND changes.order_key < again.order_key
         AND changes.event_time > again.event_time"""
     )
-    assert one.subject.mirror is not None
-    names = [column.name for column in one.subject.mirror.key_columns]
+    names = [column.name for column in one.subject.decided.key_columns]
     return sorted(key_json(names, map(str, row["k"])) for row in found)

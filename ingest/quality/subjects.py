@@ -77,6 +77,12 @@ class CheckedMirror:
         return str(self.table)
 
     @property
+    def decided(self) -> Mirror:
+        """Its schema, which has been decided."""
+        assert self.mirror is not None
+        return self.mirror
+
+    @property
     def last(self) -> int:
         """The last batch with changes for it."""
         return max((lane.last for lane in self.lanes), default=0)
