@@ -115,15 +115,8 @@ def _of_statement(
         path = mirror_path(target)
         mirror = known.get(path)
         folded = completed.folded(lake, mirror)
-        types = {one.name: one.type for one in mirror.sent} if mirror else {}
-        subject = Subject(
-            table,
-            rule.on_schema_change,
-            {**types, **rule.declared},
-            sys.maxsize if mirror is None else folded,
-            (statement.source, table) in sent or bool(types),
-            keyless=mirrors.is_full_row(rule, mirror),
-        )
+        rows = (statement.source, table) in sent or bool(mirror and mirror.sent)
+        subject = Subject.of(rule, table, mirror, sys.maxsize if mirror is None else folded, rows=rows)
         yield Listed(
             statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded
         )

@@ -106,10 +106,10 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
     why = found.why_spark or _why_not_read(lake, mirror, work)
     why = why or commits.why_no_commits(lake.pipeline.lake)
-    return replace(found, why_spark=why or _judged_otherwise(lake.pipeline, ledger, found))
+    return replace(found, why_spark=why or _judged_otherwise(ledger, found))
 
 
-def _judged_otherwise(pipeline: Pipeline, ledger: Ledger, fold: FoldPlan) -> str:
+def _judged_otherwise(ledger: Ledger, fold: FoldPlan) -> str:
     """Why a mirror's rows are not folded again for a new statement: an earlier one would now do something else to them.
 
     Spark changes the existing rows instead.
@@ -119,7 +119,7 @@ def _judged_otherwise(pipeline: Pipeline, ledger: Ledger, fold: FoldPlan) -> str
         name = one.source, one.table
         if not fold.before.exists or not steps.new:
             continue
-        subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
+        subject = subject_of(plan.job, plan.mirror, name, plan.frozen)
         for statement in ledger.of(*name, one.first - 1):
             did, _ = ledger.recorded.get((plan.mirror.path, statement.id), ("", ()))
             if did != policy.judge(statement, subject).state:
@@ -307,7 +307,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
     name = one.source, one.table
     stamped = replace(one, shard=shard_of(pipeline, plan.mirror, name), stamps=stamps_of(plan.mirror, *name))
     one = _judged(stamped, plan.mirror)
-    subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
+    subject = subject_of(plan.job, plan.mirror, name, plan.frozen)
     found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
     if one.folded_high is None and one.order_low is not None:  # there are no rows before the first change
         found = found.after(one.order_low)

@@ -23,9 +23,11 @@ from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
+from ingest.config import TableRule
 from ingest.ddl import COMPUTED, COPIED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.lake.mirrors import Mirror, is_full_row
 from ingest.lake.names import folded
 from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, leaves_open, renamed_into
 from ingest.lake.statements import Statement, touched
@@ -51,6 +53,16 @@ class Subject:
     rows: bool = True
     names: frozenset[str] = frozenset()
     keyless: bool = False
+
+    @classmethod
+    def of(
+        cls, rule: TableRule, table: TableId, mirror: Mirror | None, frozen: int, *, rows: bool = True,
+        names: frozenset[str] = frozenset(),
+    ) -> Subject:  # fmt: skip
+        """A source table by its rule and its mirror."""
+        known = {one.name: one.type for one in mirror.sent} if mirror else {}
+        keyless = is_full_row(rule, mirror)
+        return cls(table, rule.on_schema_change, known | dict(rule.declared), frozen, rows, names, keyless)
 
     def column(self, name: str, but: object = None) -> str:
         """A column in the rows' spelling: letter case is ignored if only one column has such a name."""

@@ -23,7 +23,7 @@ from ingest.gold.work import Job
 from ingest.lake import histories
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import type_of
-from ingest.lake.mirrors import Column, Era, Mirror, grown, is_full_row
+from ingest.lake.mirrors import Column, Era, Mirror, grown
 from ingest.lake.statements import Statement
 
 _EXACT = ("integer", "decimal")
@@ -84,7 +84,7 @@ def decide(
     if mirror is not None and not mirror.is_sharded_by(job.rule.shard_column):
         mirror = replace(mirror, keys=tuple(key for key in mirror.keys if key != mirror.shard))
     frozen = max(applied, first)
-    subjects = {name: subject_of(pipeline, job, mirror, name, frozen) for name in job.lines}
+    subjects = {name: subject_of(job, mirror, name, frozen) for name in job.lines}
     # before its first rows nothing was applied
     settled = applied if mirror is not None and mirror.columns else 0
     hold = min(_holds(job, ledger, subjects, settled), key=lambda one: one.batch, default=None)
@@ -135,12 +135,10 @@ def decide(
     return Plan(job, decided, hold, frozen, whole, left_out, noticed, verdicts)
 
 
-def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
+def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
     """A lane's table, as input of its policy."""
-    known = {one.name: one.type for one in mirror.sent} if mirror else {}
-    rule, names = job.rule, frozenset(job.columns_of(lane))
-    rows, keyless = job.has_changes or bool(mirror and mirror.columns), is_full_row(rule, mirror)
-    return Subject(lane[1], rule.on_schema_change, known | dict(rule.declared), frozen, rows, names, keyless)
+    rows, names = job.has_changes or bool(mirror and mirror.columns), frozenset(job.columns_of(lane))
+    return Subject.of(job.rule, lane[1], mirror, frozen, rows=rows, names=names)
 
 
 # --- holds --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.policy import Subject
 from ingest.lake import lanes
-from ingest.lake.mirrors import Mirror, is_full_row, rule_for
+from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.tables import Tables
 
 
@@ -28,8 +28,6 @@ def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tup
         if not statements:
             return ()
         rule = rule_for(lake.pipeline, table, mirror.path)
-        known = {one.name: one.type for one in mirror.sent} | dict(rule.declared)
-        subject = Subject(table, rule.on_schema_change, known, last, keyless=is_full_row(rule, mirror))
-        return policy.steps(statements, subject)
+        return policy.steps(statements, Subject.of(rule, table, mirror, last))
 
     return steps

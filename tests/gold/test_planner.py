@@ -214,8 +214,8 @@ def test_rows_are_not_folded_again_by_other_rules(policy: str, did: str, by_arro
     step = SchemaStep(Order(0, 0, (2,), 0, (2,), 0), "drop_column", "gate")
     fold = FoldPlan(plan, Books(1, 2), Snapshot(3, {}), "w", ((lane, Steps((step,), (step,))),))
     ledger = Ledger([statement], {(mirror.path, "a"): (did, ())} if did else {})
-    assert by_arrow == (not _judged_otherwise(PIPELINE, ledger, fold))
-    assert "" == _judged_otherwise(PIPELINE, ledger, replace(fold, work=((lane, Steps()),)))
+    assert by_arrow == (not _judged_otherwise(ledger, fold))
+    assert "" == _judged_otherwise(ledger, replace(fold, work=((lane, Steps()),)))
 
 
 def test_more_changes_than_a_process_holds_are_folded_in_parts() -> None:
