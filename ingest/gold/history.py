@@ -10,7 +10,7 @@ their states in one guarded commit, so late changes need no special case.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -27,6 +27,7 @@ from ingest.gold.fold import key_name, sent_name, value_name
 from ingest.gold.gather import of_lane
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.merge import Guard
+from ingest.gold.planner import Work
 from ingest.gold.refold import ROW, Beyond, batches_of, grouped, groups, keyed_rows, of_group
 from ingest.lake.histories import CURRENT, FROM, TAKEN, TO, table_of
 from ingest.lake.lake import Lake
@@ -34,8 +35,6 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import quoted
 from ingest.lake.schemas import CHANGES, DDL
 from ingest.order import Order, order_of
-
-Work = Sequence[tuple[Lane, Steps]]
 
 
 def fold(lake: Lake, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -> None:

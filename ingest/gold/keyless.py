@@ -29,9 +29,9 @@ from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
 from ingest.gold.gather import clearing, history_of, of_lane
 from ingest.gold.keyless_arrow import ADDING, halves_of
-from ingest.gold.lane import Lane, Steps
 from ingest.gold.merge import Guard, compared
 from ingest.gold.past_keys import LaneEvent
+from ingest.gold.planner import Work
 from ingest.gold.refold import ROW, batches_of
 from ingest.lake import exact
 from ingest.lake.lake import Lake
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 # Next to a mirror's columns, whose names cannot contain a percent sign.
 ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "%adds", "%part", "%batch", "%order", "%content", "%taken"
 COPIES, STANDING, NUMBER, PLACE = "%n", "%m", "%number", "%place"
-
-Work = Sequence[tuple[Lane, Steps]]
 
 
 def fold(lake: Lake, plan: Plan, work: Work, guard: Guard, *, again: bool) -> dict[str, int]:

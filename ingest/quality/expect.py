@@ -27,21 +27,18 @@ from ingest.quality import key_checks, unexpected
 from ingest.quality.arrow_rows import WHOLE, key_text, mirror_rows
 from ingest.quality.catalogue import (
     ERROR,
-    FAIL,
     FAILING_KEYS,
     MAX_DETAIL,
     PASS,
-    WARN,
     CheckResult,
     Metric,
 )  # fmt: skip
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cell_values import of_column
-from ingest.quality.judge import context
+from ingest.quality.judge import FAILED, context
 from ingest.quality.subjects import CheckedMirror
 
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
-_STATE = {"error": FAIL, "warn": WARN}
 MOST = 20_000  # changed keys whose rows are looked up in this process
 SMALL = 32 << 20  # bytes of a mirror that is read into this process
 # equal if they are on Spark
@@ -260,7 +257,7 @@ def _verdict(metric: Metric, result: Any) -> CheckResult:
         text = f"{text}: observed {observed}"
     number = bad if bad is not None else observed
     value = float(number) if isinstance(number, int | float) else 0.0
-    return CheckResult(_found(metric, value, text), PASS if result.success else _STATE[metric.severity])
+    return CheckResult(_found(metric, value, text), PASS if result.success else FAILED[metric.severity])
 
 
 def _found(metric: Metric, observed: float, detail: str) -> Metric:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ingest.quality.catalogue import FAIL, PASS, WARN, CheckResult, Metric
 
-_FAILED = {"error": FAIL, "warn": WARN}
+FAILED = {"error": FAIL, "warn": WARN}
 
 
 def great_expectations() -> Any:
@@ -54,7 +54,7 @@ def judged(metrics: Sequence[Metric]) -> list[CheckResult]:
     """Each metric with its state: it passes unless it is above its limit."""
     above = _above(metrics) if any(metric.limit is not None for metric in metrics) else set()
     return [
-        CheckResult(metric, _FAILED[metric.severity] if index in above else PASS)
+        CheckResult(metric, FAILED[metric.severity] if index in above else PASS)
         for index, metric in enumerate(metrics)
     ]
 
