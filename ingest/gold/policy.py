@@ -380,9 +380,7 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
     made, seen = _made_by(effect), subject.names | subject.known.keys()
     spellings = {folded(one) for one in made}
     lost = {one for one in vacant if folded(one) in spellings}
-    if (
-        effect.action == "create_table"
-    ):  # rows that spell names otherwise than statements never show the new name
+    if effect.action == "create_table":  # rows that spell names otherwise never show the new name
         shown = {folded(one) for one in made & seen}
         lost |= {one for one in seen if folded(one) in shown}
     return lost - made
