@@ -326,7 +326,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
         name, to = effect.column or "", str(effect.to)
         if len(effects) > 1:
             taken = {str(one.to): one.column or "" for one in effects}
-            _exchange(found, taken, subject)
+            _exchange(found, effects, subject)
             found.again |= taken.keys() if subject.policy == "evolve" and new else set()
             found.reused += [(statement.order, taken)] if new else []
             continue
@@ -386,9 +386,9 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
     return lost - made
 
 
-def _exchange(found: Shown, taken: Mapping[str, str], subject: Subject) -> None:
+def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:
     """Columns that exchange names keep their types, comments and places in the key."""
-    names = {old: new for new, old in taken.items()}
+    names = {one.column or "": str(one.to) for one in ring}
     found.columns |= {new: _type_of(found, old, subject) for old, new in names.items()}
     found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
     found.keys = tuple(names.get(key, key) for key in found.keys)
