@@ -219,6 +219,20 @@ def inserted_twice(
     return inserts, texts
 
 
+def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dict[Key, tuple[str, ...]]]:
+    """The keys whose row an update of some columns has begun, and each key in the source's spelling.
+
+    A row that has another key now is left out: the changes of the old one may not be given.
+    """
+    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    texts: dict[Key, tuple[str, ...]] = {}
+    for step in steps(table, history.events):
+        if step.effect == "overlay" and step.row is not None:
+            texts[step.key] = _texts(mirror.keys, step.row)
+    found = {key for key in texts if key in table.rows and not table.rows[key].complete}
+    return found, {key: texts[key] for key in found}
+
+
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:
     return Inserts(history.rereads, frozenset(one.name for one in mirror.columns if one.made is not None))
 

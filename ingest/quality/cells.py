@@ -38,7 +38,15 @@ from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.quality import keyless_diff, reloads
 from ingest.quality.arrow_rows import Read, by_delta, by_spark, cell_rejects, changes_since, mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
-from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected, inserted_twice
+from ingest.quality.cell_diff import (
+    Expected,
+    KeyHistory,
+    Wrong,
+    began_incomplete,
+    differences,
+    expected,
+    inserted_twice,
+)
 from ingest.quality.key_checks import damage_noted
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
@@ -76,6 +84,9 @@ class Compared:
     wrong: list[Wrong] = field(default_factory=list)
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
     reread: set[Key] = field(default_factory=set)  # read again with other values
+    begun: set[Key] = field(
+        default_factory=set
+    )  # of rows that began in new batches, with some of their columns
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     # cells that are known, and are values of their types
     filled: set[tuple[Key, str]] = field(default_factory=set)
@@ -142,6 +153,9 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
         yield Metric(
             "rows_read_again", len(keys), subject.name, detail=detail, failing=tuple(keys[:FAILING_KEYS])
         )
+    if found.begun:
+        keys = sorted(key_json(subject.decided.keys, found.texts[key]) for key in found.begun)
+        yield Metric("incomplete_rows", len(keys), subject.name, failing=tuple(keys[:FAILING_KEYS]))
     of = f" of {found.touched:,}" if found.touched > found.keys else ""
     detail = f"{found.keys:,}{of} {'touched keys' if subject.keyed else 'rows'} were compared cell by cell"
     if found.partly:
@@ -557,7 +571,15 @@ class _Check:
         )
         self.found.texts, self.found.reread = wanted.texts, wanted.reread
         self.found.twice = set(wanted.twice) - self._repeated(wanted)
-        for one in self.lanes if self._lacks_rows() else ():
+        gained = self._gained()
+        for one in self.lanes if gained > 0 else ():
+            if not one.above and not (one.whole and self.since <= 0):
+                begun, texts = began_incomplete(
+                    one.history(self._partly_updated(one), linked=False), self.mirror
+                )
+                self.found.texts |= texts
+                self.found.begun |= begun
+        for one in self.lanes if gained < 0 else ():
             if not one.whole and not one.above:
                 met = self._inserted_again(one)
                 read = sum(row["op"] == "read" and row["batch"] > self.since for row in met)
@@ -586,28 +608,46 @@ class _Check:
         self.found.texts = {(): ()}
         return self.found
 
-    def _lacks_rows(self) -> bool:
-        """True if the mirror has fewer new rows than its changes have inserted: some may have met a row of their key."""
+    def _gained(self) -> int:
+        """How many rows the mirror has more than its new changes have inserted; 0 if that is not known.
+
+        If it has fewer, some may have met a row of their key; if it has more, updates may have begun rows.
+        """
         mirror, lanes = self.mirror, self.subject.lanes
         if self.before < 0 or mirror.soft or mirror.where or any(lane.truncates for lane in lanes):
-            return False
+            return 0
         rows = self.lake.snapshot(mirror.path).rows
         given = sum(lane.inserts + lane.reads - lane.deletes for lane in lanes)
-        return rows is not None and rows < self.before + given
+        return 0 if rows is None else rows - self.before - given
+
+    def _partly_updated(self, one: _Reading) -> list[dict[str, Any]]:
+        """All changes of some keys of which new batches update some columns."""
+        return self._of_keys(
+            one, f"SELECT own_key FROM rows WHERE batch > {self.since} AND op = 'update' AND partial"
+        )
 
     def _inserted_again(self, one: _Reading) -> list[dict[str, Any]]:
-        """All changes of keys that new batches insert or read and earlier ones had, if there are such keys."""
-        named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
-        own, left = (
-            f"[{', '.join(side)}]" for side in (duck.cells(named), duck.cells(named, "before", "after"))
+        """All changes of some keys that new batches insert or read and earlier ones had, if there are such keys."""
+        return self._of_keys(
+            one,
+            f"""SELECT n.own_key FROM rows AS n JOIN rows AS o ON o.own_key = n.own_key
+                WHERE n.batch > {self.since} AND n.op IN ('insert', 'read') AND o.batch <= {self.since}""",
         )
+
+    def _of_keys(self, one: _Reading, keys: str) -> list[dict[str, Any]]:
+        """All changes of the first keys that a query finds in the lane's ``rows``."""
+        named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
+        sides = [
+            [f"coalesce({duck.member(first, name)}, {duck.member(second, name)})" for name in named]
+            for first, second in (("after", "before"), ("before", "after"))
+        ]
+        own, left = (f"[{', '.join(side)}]" for side in sides)
         return self.lake.ask(
             f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, {own} AS own_key, {left} AS left_key
                 FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} AND batch <= {one.applied}),
-            again AS (SELECT DISTINCT n.own_key FROM rows AS n JOIN rows AS o ON o.own_key = n.own_key
-                WHERE n.batch > {self.since} AND n.op IN ('insert', 'read') AND o.batch <= {self.since} LIMIT {ALWAYS})
+            again AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS})
             SELECT {", ".join(map(duck.name, _COLUMNS))} FROM rows
-            WHERE own_key IN (SELECT own_key FROM again) OR left_key IN (SELECT own_key FROM again)"""
+            WHERE own_key IN (FROM again) OR left_key IN (FROM again) OR op = 'truncate'"""
         )
 
     def _repeated(self, wanted: Expected) -> set[Key]:

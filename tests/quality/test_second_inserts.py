@@ -1,4 +1,4 @@
-"""Two rows of the source under one key, found in the tables' files: an insert of a live key, a row read again."""
+"""Found in the tables' files: two rows of the source under one key, and rows that an update of some columns has begun."""
 
 from __future__ import annotations
 
@@ -67,3 +67,22 @@ def test_a_key_of_several_rows_is_chosen_among_many(tmp_path: Path) -> None:
     shop.say(1, 5000, "insert", 700, a="y", n=None)
     rows = [(key, "y" if key == 700 else "x", None) for key in range(900)]
     assert {(700,)} == shop.check(rows, limit=5).twice
+
+
+@pytest.mark.parametrize("ever", [0, REACH + 1], ids=["few changes", "many changes"])
+def test_an_update_of_some_columns_that_begins_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ever: int
+) -> None:
+    """PostgreSQL leaves a large text out of a row with a new key, as does a stream whose rows were never loaded."""
+    monkeypatch.setattr(cells, "_rows_before", lambda _lake, _since: {"shop.t": 3})
+    shop = Shop(tmp_path).say(1, 1, "insert", 1, a="x", n=None).say(1, 2, "insert", 2, a="x", n=None)
+    shop.say(1, 3, "insert", 3, a="x", n=None).say(1, 4, "insert", 5, a="x", n=None).say(1, 5, "delete", 5)
+    shop.say(2, 6, "update", 3, partial=True, n="1").say(2, 7, "delete", 1)
+    rows: list[Any] = [(2, "x", None), (3, "x", "1"), (4, None, "1"), (5, None, "1")]
+    assert set() == shop.check(rows[:2], since=1, ever=ever).begun
+    shop.say(2, 8, "update", 4, partial=True, n="1").say(2, 9, "update", 5, partial=True, n="1")
+    found = shop.check(rows, since=1, ever=ever)
+    assert ({(4,), (5,)}, ("4",)) == (found.begun, found.texts[(4,)])
+    moved = shop.say(2, 10, "update", 6, was=2, partial=True, n="2").say(2, 11, "update", 4, a="y", n="1")
+    rows = [(3, "x", "1"), (4, "y", "1"), (5, None, "1"), (6, "x", "2")]
+    assert {(5,)} == moved.check(rows, since=1, ever=ever).begun  # others came whole, or from their old key
