@@ -43,7 +43,8 @@ class Subject:
 
     Nothing up to batch ``frozen`` is frozen: it is the mirror's first batch, or the last one folded since. ``rows`` is
     False for a table that has sent no rows; ``names`` are the columns of new rows. ``keyless`` is True if all values
-    identify a row: then a column that the source no longer has must not distinguish rows.
+    identify a row: then a column that the source no longer has must not distinguish rows. ``respells`` is False if rows of
+    other tables, or older states, may have values under a column's former name in another letter case.
     """
 
     table: TableId
@@ -53,6 +54,7 @@ class Subject:
     rows: bool = True
     names: frozenset[str] = frozenset()
     keyless: bool = False
+    respells: bool = True
 
     @classmethod
     def of(
@@ -61,8 +63,9 @@ class Subject:
     ) -> Subject:  # fmt: skip
         """A source table by its rule and its mirror."""
         known = {one.name: one.type for one in mirror.sent} if mirror else {}
-        keyless = is_full_row(rule, mirror)
-        return cls(table, rule.on_schema_change, known | dict(rule.declared), frozen, rows, names, keyless)
+        keyless, respells = is_full_row(rule, mirror), not (rule.history or rule.shard_column)
+        types = known | dict(rule.declared)
+        return cls(table, rule.on_schema_change, types, frozen, rows, names, keyless, respells)
 
     def column(self, name: str, but: object = None) -> str:
         """A column in the rows' spelling: letter case is ignored if only one column has such a name."""
@@ -372,7 +375,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
 def drops_column(effect: Effect, subject: Subject) -> bool:
     """True if rows lose the column that an effect drops or renames: a new name in another letter case replaces it."""
     respelt = effect.action == "rename_column" and folded(effect.column or "") == folded(str(effect.to))
-    return subject.policy == "evolve" or respelt
+    return subject.policy == "evolve" or (respelt and subject.respells)
 
 
 def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:
@@ -383,7 +386,7 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
     if effect.action == "create_table":  # rows that spell names otherwise never show the new name
         shown = {folded(one) for one in made & seen}
         lost |= {one for one in seen if folded(one) in shown}
-    return lost - made
+    return lost - made if subject.respells else set()
 
 
 def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingest.change import TableId
+from ingest.config.model import TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.policy import (
     APPLIED,
@@ -12,6 +13,7 @@ from ingest.gold.policy import (
     HELD,
     LOGGED,
     NOTICED,
+    Subject,
     concerns,
     judge,
     shown,
@@ -125,6 +127,17 @@ def test_columns_whose_names_differ_in_letter_case_alone_stand_side_by_side() ->
     assert ["site"] == list(again.gone)
     created = said("CREATE TABLE depot (NO INT PRIMARY KEY, SITE TEXT)")
     assert {} == shown([created], subject()).gone  # rows go on to spell their columns otherwise
+
+
+@pytest.mark.parametrize("rule", [TableRule("d.*", history=True), TableRule("d.*", shard_column="shard")])
+def test_a_name_in_another_letter_case_stays_where_others_have_values_under_it(rule: TableRule) -> None:
+    """Older states of rows, and other tables of one mirror, would lose them."""
+    renamed = said("ALTER TABLE depot RENAME COLUMN site TO Site")
+    assert ["site"] == list(shown([renamed], subject()).gone)
+    assert ["rename_column", "drop_column"] == [step.action for step, _ in steps([renamed], subject())]
+    kept = Subject.of(rule, DEPOT, None, 0, names=frozenset({"no", "site"}))
+    assert {} == shown([renamed], kept).gone
+    assert ["rename_column"] == [step.action for step, _ in steps([renamed], kept)]
 
 
 def test_a_plain_create_begins_a_table() -> None:
