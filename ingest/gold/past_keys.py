@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import HeldError
-from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, copies, fold
+from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, copies, fold, key_of_change
 from ingest.lake.mirrors import Era
 from ingest.order import order_key, order_of
 
@@ -50,6 +50,16 @@ class Ending(NamedTuple):
             return Table(tuple(self.next_keys), self.next_keys).key(row)
         except KeyCellError:
             return None
+
+    def lacks(self, change: Change) -> bool:
+        """True if a change has no usable key, so that only the next one can identify its row."""
+        if not self.keys or change.op is Op.TRUNCATE:
+            return False
+        try:
+            key_of_change(change, tuple(self.keys), self.keys)
+        except KeyCellError:
+            return True
+        return False
 
 
 def endings(
@@ -100,15 +110,17 @@ def rebased(
     base: list[LaneEvent] = []
     truncates = (one.place for one in events if one.change.op is Op.TRUNCATE)
     for ending in endings(eras, steps, truncates, logical):
-        part = (one for one in events if ending.has(one.place))
+        part = [*base, *(one for one in events if ending.has(one.place))]
+        lacking = [one for one in part if ending.lacks(one.change)]
         every: list[Placed | SchemaStep] = [step.decoded() for step in ending.steps]
-        every += [Placed(order_of(one.place), one.change) for one in (*base, *part)]
+        every += [Placed(order_of(one.place), one.change) for one in part]
         keys = tuple(ending.keys)
         rows: Iterable[Row] = fold(every, keys, ending.keys).values() if keys else copies(every)
         changes = (Change(op=Op.INSERT, after=row.values, types=row.types) for row in rows)
         base = [LaneEvent(inserted(ending.ends, number), batch, one) for number, one in enumerate(changes)]
         if ending.next_keys:
             _refuse([one.change.after or {} for one in base], ending, lane)
+        base += lacking
     return [*base, *(one for one in events if one.place > eras[-1].place)]
 
 

@@ -104,6 +104,20 @@ def grouped(keyed: DataFrame, wanted: DataFrame, links: bool, columns: Sequence[
 
 def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataFrame:
     """Each change once for every key that it concerns: the new key, and the old one."""
+    rows, new, old = _with_keys(mine, mirror, columns)
+    keys = F.array_distinct(F.array(new, old))
+    halves = rows.select(*columns, keys.alias("keys"), F.posexplode(keys).alias("half", "key"))
+    return halves.where(F.col("key").isNotNull())
+
+
+def without_key(mine: DataFrame, mirror: Mirror) -> DataFrame:
+    """The changes that have no usable key."""
+    rows, new, _ = _with_keys(mine, mirror, mine.columns)
+    return rows.where(new.isNull()).select(*mine.columns)
+
+
+def _with_keys(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> tuple[DataFrame, Column, Column]:
+    """All changes but truncates, and the key of each after and before it as a text; NULL if it is not usable."""
     rows = mine.where(F.col("op") != "truncate").select(
         *columns, image("after", mirror.keys).alias("a"), image("before", mirror.keys).alias("b")
     )
@@ -111,9 +125,7 @@ def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataF
         json_key([cast(text, one.type) for text, one in zip(texts, mirror.key_columns, strict=True)])
         for texts in key_texts(mirror.keys)
     )
-    keys = F.array_distinct(F.array(new, old))
-    halves = rows.select(*columns, keys.alias("keys"), F.posexplode(keys).alias("half", "key"))
-    return halves.where(F.col("key").isNotNull())
+    return rows, new, old
 
 
 def json_key(cells: list[Column]) -> Column:

@@ -70,6 +70,8 @@ def rebased(
         live = live.localCheckpoint()
         _refuse(live, ending, lane)
         base = _inserts(live, mine, batch)
+        if ending.keys:  # only the next key can identify the rows of changes without a usable one
+            base = base.unionByName(refold.without_key(part, _mirror(mirror, ending)))
     rest = mine.where(place > key_eras[-1].place)
     return rest if base is None else rest.unionByName(base)
 
@@ -79,9 +81,13 @@ def _grouped(rows: DataFrame, mirror: Mirror, ending: Ending, links: bool) -> Da
     if not ending.keys:
         whole = rows.select(F.lit(0).alias("group"), *refold.ROW)
         return whole.repartition(1).sortWithinPartitions("order_key")
-    columns = tuple(MirrorColumn(key, key, logical) for key, logical in ending.keys.items())
-    keyed = refold.keyed_rows(rows, replace(mirror, keys=tuple(ending.keys), columns=columns), refold.ROW)
+    keyed = refold.keyed_rows(rows, _mirror(mirror, ending), refold.ROW)
     return refold.grouped(keyed, keyed.select("key").distinct(), links, refold.ROW)
+
+
+def _mirror(mirror: Mirror, ending: Ending) -> Mirror:
+    columns = tuple(MirrorColumn(key, key, logical) for key, logical in ending.keys.items())
+    return replace(mirror, keys=tuple(ending.keys), columns=columns)
 
 
 def _run(ending: Ending, beyond: refold.Beyond, batches: Rows) -> Rows:

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.change import LaneId, TableId
+from ingest.change import Change, LaneId, Op, TableId
 from ingest.config.model import TableRule
 from ingest.ddl import effects
 from ingest.errors import HeldError
 from ingest.gold import eras, policy, schema
 from ingest.gold.eras import Evidence, Run, evidence, overlap
+from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.policy import Subject
 from ingest.gold.work import Job
 from ingest.lake.books import Line
+from ingest.lake.mirrors import Era
 from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
 from ingest.run import Warm
 from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot, no_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ITEM = TableId("shop", None, "item")
 CHANGED = "ALTER TABLE item DROP PRIMARY KEY, ADD PRIMARY KEY (id, day)"
@@ -252,3 +258,36 @@ def test_columns_of_a_key_exchange_their_names(
         "SELECT CAST(k AS VARCHAR) AS k, CAST(id AS VARCHAR) AS id FROM {mirror} ORDER BY k",
     )
     assert [("1", moments[1]), ("3", moments[3])] == [tuple(one.values()) for one in found]
+
+
+def test_changes_without_a_usable_key_are_left_to_the_next_one() -> None:
+    """They were left out of the rows that exist where a key ends, without a word."""
+    said = [Change(op=Op.INSERT, after={"a": a, "b": b}) for a, b in (("1", "10"), ("x1", "11"), ("3", "12"))]
+    events = [LaneEvent(at(place), 1, one) for place, one in enumerate(said, 1)]
+    keys = (Era("", ("a",)), Era(at(9), ("b",)))
+    found = rebased(events, keys, (), {"a": "int32", "b": "int32"}, 0, ("s", ITEM))
+    assert ["10", "12", "11"] == [(one.change.after or {})["b"] for one in found]
+    assert (at(2), 1) == found[-1][:2]  # its place and batch, for a reject
+
+
+@pytest.mark.spark
+@pytest.mark.e2e
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("budget", [4 << 20, 0])
+def test_a_row_whose_old_key_did_not_fit_its_type_stays(
+    spark: SparkSession, tmp_path: Path, budget: int, cut: bool
+) -> None:
+    """It has a usable key since the key changed; the row was lost, and nothing said so."""
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", columns={"a": "int32"}), budget=budget)
+    row = {"isDdl": False, "type": "INSERT", "sql": "", "mysqlType": {"a": "varchar(9)", "b": "int"}}
+    depot.say(**row, data=[{"a": "1", "b": "10"}], pkNames=["a"])
+    depot.say(**row, data=[{"a": "x1", "b": "11"}], pkNames=["a"])
+    if cut:
+        depot.run()
+    depot.ddl("ALTER TABLE depot DROP PRIMARY KEY, ADD PRIMARY KEY (b)")
+    depot.say(**row, data=[{"a": "3", "b": "12"}], pkNames=["b"])
+    assert "done" == depot.run(checked=True)[0]
+    lake = depot.lake()
+    found = lake.ask_mirror("mirrors/yard/depot", "SELECT a, b FROM {mirror} AS m ORDER BY b")
+    assert [(1, 10), (None, 11), (3, 12)] == [tuple(one.values()) for one in found]
+    assert any("x1" in str(one) for one in lake.ask("SELECT * FROM {rejects}"))
