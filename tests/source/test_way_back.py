@@ -68,7 +68,7 @@ class Damaged:
         found = SimpleNamespace(trouble="", plan=KafkaPlan(gaps=(LOST,)))
         monkeypatch.setattr(kafka, "look", lambda *_given: found)
         monkeypatch.setattr(
-            repair_verbs, "opened", lambda file, _jars: contextlib.nullcontext(Lake(spark, load(file)))
+            repair_verbs, "opened", lambda file: contextlib.nullcontext(Lake(spark, load(file)))
         )
         done = self.type(f"ingest accept-gap {self.depot.file} bins in/0")
         self.depot.file.write_text(files, "utf-8")
