@@ -321,7 +321,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
         subject: the table.
         since: the last batch that the mirror has folded.
     """
-    found = Shown()
+    found, statements = Shown(), list(statements)
     left: set[str] = set()
     vacant: set[str] = set()  # names that columns have had, and no column has now
     for statement, effects in rings(applied(statements, subject)):
@@ -369,6 +369,11 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
             found.again.discard(past)
             found.columns.pop(past, None)
             found.gone[past] = statement.order
+    for statement in statements:
+        for effect in statement.first.effects if statement.first else ():  # rows before it were repeated, too
+            name = subject.column(effect.column or "")
+            if name in found.gone and effect.action in ("drop_column", "rename_column"):
+                found.gone[name] = max(found.gone[name], statement.order)
     return found
 
 
