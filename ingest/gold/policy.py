@@ -362,7 +362,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
             left.remove(came)
             found.again |= {came} if new else set()
         lost = _respelt(effect, vacant, subject)
-        if effect.action in ("drop_column", "rename_column") and subject.policy == "evolve":
+        if effect.action in ("drop_column", "rename_column") and drops_column(effect, subject):
             lost.add(name)
         for past in lost:
             left.add(past)

@@ -573,7 +573,7 @@ class _Check:
         self.found.twice = set(wanted.twice) - self._repeated(wanted)
         gained = self._gained()
         for one in self.lanes if gained > 0 else ():
-            if not one.above and not (one.whole and self.since <= 0):
+            if not one.above:
                 begun, texts = began_incomplete(
                     one.history(self._partly_updated(one), linked=False), self.mirror
                 )
@@ -637,10 +637,7 @@ class _Check:
     def _of_keys(self, one: _Reading, keys: str) -> list[dict[str, Any]]:
         """All changes of the first keys that a query finds in the lane's ``rows``."""
         named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
-        sides = [
-            [f"coalesce({duck.member(first, name)}, {duck.member(second, name)})" for name in named]
-            for first, second in (("after", "before"), ("before", "after"))
-        ]
+        sides = duck.cells(named), duck.cells(named, "before", "after")
         own, left = (f"[{', '.join(side)}]" for side in sides)
         return self.lake.ask(
             f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, {own} AS own_key, {left} AS left_key

@@ -215,9 +215,8 @@ class KeyDatabase:
         """Each new change with the key of its row (``k0`` ...), and the one that its row had before (``p0`` ...)."""
         rows = []
         for one, i, lane in lanes:
-            moves = (
-                lane.key_changes_ever if lane.floor else lane.key_changes
-            )  # above a floor older changes are read, too
+            # above a floor older changes are read, too
+            moves = lane.key_changes_ever if lane.floor else lane.key_changes
             above = one.above(i, lane), one.subject.applied
             rows.append(_literals(one.index, lane.source, *lane.table, *above, moves, lane.floor))
         listed = ", ".join(rows)
