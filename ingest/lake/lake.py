@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 
 from ingest.config import Pipeline, is_stored
 from ingest.errors import IngestError
-from ingest.lake import commits, delta, duck, log, stores
+from ingest.lake import commits, delta, duck, log, records, stores
 from ingest.lake.commits import Staged
-from ingest.lake.datafiles import Added, FilePart, Layout, arrow_schema, fitted, table_of, written
+from ingest.lake.datafiles import Added, FilePart, Layout, fitted, written
 from ingest.lake.delta import NO_TABLE, Snapshot, UnreadableError, metadata_of
 from ingest.lake.images import image_sql
 from ingest.lake.names import literal, quoted
@@ -201,13 +201,11 @@ class Lake(Tables):
         """Create a product table without rows, if it does not exist."""
         with self._one_creates(schema):
             if not self._grown(schema).exists:
-                path, metadata = self.path(schema.name), self.metadata()
                 if self.writes(schema):
-                    fields = json.dumps({"type": "struct", "fields": schema.fields})
-                    commits.create(path, fields, schema.partition_by, self.properties(schema), metadata)
+                    records.create(self, schema, self.metadata())
                 else:
                     nothing = self.spark.createDataFrame([], schema.columns)
-                    self._save(self._writing(nothing, schema, NO_TABLE), schema.name, metadata)
+                    self._save(self._writing(nothing, schema, NO_TABLE), schema.name, self.metadata())
                 self._known.add(schema.name)
 
     def _one_creates(self, schema: TableSchema) -> AbstractContextManager[object]:
@@ -282,13 +280,7 @@ class Lake(Tables):
     def layout(self, schema: TableSchema) -> Layout:
         """How the data files of a product table are written; creates the table if it does not exist."""
         self.ensure(schema)
-        return Layout(
-            self.path(schema.name),
-            arrow_schema(self.snapshot(schema.name).types),
-            schema.partition_by,
-            tuple((schema.statistics or "batch").split(",")),
-            tuple(schema.repeated.split(",")) if schema.repeated else (),
-        )
+        return records.layout_of(self, schema)
 
     def append(
         self, rows: DataFrame | pa.Table | list[Added], schema: TableSchema, stage: str, batch: int
@@ -385,16 +377,16 @@ class Lake(Tables):
         """
         if not rows or self.shadow:
             return
-        names, metadata = schema.arrow.names, json.dumps({"run": self.run, **marks})
         if self.writes(schema):
-            layout = self.layout(schema)
-            files = written(layout, table_of(rows, names, layout.columns))
-            commits.append(layout.folder, files, metadata)
+            self.ensure(schema)
+            records.add(self, self.run, rows, schema, marks)
             return
         with self._one_creates(schema):
             state = self._grown(schema)
             frame = self.spark.createDataFrame(rows, schema.columns).coalesce(1)
-            self._save(self._writing(frame, schema, state), schema.name, metadata)
+            self._save(
+                self._writing(frame, schema, state), schema.name, json.dumps({"run": self.run, **marks})
+            )
             self._known.add(schema.name)
 
     def last_marks(self, name: str) -> dict[str, Any]:
