@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import HeldError
-from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, copies, fold, key_of_change
+from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, copies
+from ingest.fold import steps as fold_steps
 from ingest.lake.mirrors import Era
 from ingest.order import order_key, order_of
 
@@ -50,16 +51,6 @@ class Ending(NamedTuple):
             return Table(tuple(self.next_keys), self.next_keys).key(row)
         except KeyCellError:
             return None
-
-    def lacks(self, change: Change) -> bool:
-        """True if a change has no usable key, so that only the next one can identify its row."""
-        if not self.keys or change.op is Op.TRUNCATE:
-            return False
-        try:
-            key_of_change(change, tuple(self.keys), self.keys)
-        except KeyCellError:
-            return True
-        return False
 
 
 def endings(
@@ -111,11 +102,15 @@ def rebased(
     truncates = (one.place for one in events if one.change.op is Op.TRUNCATE)
     for ending in endings(eras, steps, truncates, logical):
         part = [*base, *(one for one in events if ending.has(one.place))]
-        lacking = [one for one in part if ending.lacks(one.change)]
-        every: list[Placed | SchemaStep] = [step.decoded() for step in ending.steps]
-        every += [Placed(order_of(one.place), one.change) for one in part]
-        keys = tuple(ending.keys)
-        rows: Iterable[Row] = fold(every, keys, ending.keys).values() if keys else copies(every)
+        placed = [Placed(order_of(one.place), one.change) for one in part]
+        every: list[Placed | SchemaStep] = [*(step.decoded() for step in ending.steps), *placed]
+        rows, lacking = copies(every), list[LaneEvent]()
+        if ending.keys:
+            table = Table(tuple(ending.keys), ending.keys)
+            given = {id(one): event for one, event in zip(placed, part, strict=True)}
+            # rejected changes are of no key: only the next one can identify their rows
+            lacking = [given[id(step.event)] for step in fold_steps(table, every) if not step.key]
+            rows = iter(table.rows.values())
         changes = (Change(op=Op.INSERT, after=row.values, types=row.types) for row in rows)
         base = [LaneEvent(inserted(ending.ends, number), batch, one) for number, one in enumerate(changes)]
         if ending.next_keys:
