@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 LOOKS = 3  # logs that are read at once
-_TABLE = ("source", "database", "schema", "table")
-_TABLE_SQL = ", ".join(f'"{name}"' for name in _TABLE)
 _OF_NEW = ("reads",)  # needed for new lines only
 _SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "deletes", "truncates", "ddl")
 
@@ -134,9 +132,9 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     for name in [(source, TableId(*table)) for source, *table, _ in lanes]:
         del found.histories[name]
     values = ", ".join(f"({', '.join(map(duck.value, lane))})" for lane in lanes)
-    same = " AND ".join(f'o."{name}" IS NOT DISTINCT FROM w."{name}"' for name in _TABLE)
+    same = duck.same(duck.LANE, "o", "w")
     table = (
-        f"(SELECT o.*, w.applied FROM {{books}} AS o JOIN (VALUES {values}) AS w({_TABLE_SQL}, applied) ON {same} "
+        f"(SELECT o.*, w.applied FROM {{books}} AS o JOIN (VALUES {values}) AS w({duck.LANE_SQL}, applied) ON {same} "
         f"WHERE o.batch <= {books.complete}) AS b"
     )
     found.histories |= _histories(lake, table, "batch <= applied")
@@ -209,11 +207,10 @@ def routes_of(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, _Route
 
 
 def _histories(lake: Tables, table: str, where: str) -> dict[LaneId, History]:
-    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS)
     rows = lake.ask(
-        f"""SELECT {_TABLE_SQL}, max(order_high) AS high, max(CASE WHEN ddl > 0 THEN order_high END) AS stated,
-        max(CASE WHEN changes > 0 OR ddl > 0 THEN batch END) AS last, {sums},
-        list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {_TABLE_SQL}"""
+        f"""SELECT {duck.LANE_SQL}, max(order_high) AS high, max(CASE WHEN ddl > 0 THEN order_high END) AS stated,
+        max(CASE WHEN changes > 0 OR ddl > 0 THEN batch END) AS last, {duck.sums(_SUMS)},
+        list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {duck.LANE_SQL}"""
     )
     return {
         (row["source"], TableId.of(row)): History(

@@ -17,7 +17,8 @@ from ingest.lake import stores
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-
+LANE = ("source", *TableId._fields)  # the columns of product tables that name a source table
+LANE_SQL = 'source, "database", "schema", "table"'
 _settings: dict[str, Any] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -98,6 +99,16 @@ def _pointer(column: str) -> str:
 def column_of_pointer(pointer: str) -> str:
     """The column that a pointer of `member` names."""
     return pointer[1:].replace("~1", "/").replace("~0", "~")
+
+
+def sums(columns: Iterable[str]) -> str:
+    """The columns' sums, under their own names."""
+    return ", ".join(f"CAST(sum({one}) AS BIGINT) AS {one}" for one in columns)
+
+
+def same(columns: Iterable[str], left: str, right: str) -> str:
+    """The condition that rows of two tables have the same values, or NULL in both, in all columns."""
+    return " AND ".join(f"{left}.{name(one)} IS NOT DISTINCT FROM {right}.{name(one)}" for one in columns)
 
 
 def texts(values: Iterable[str]) -> str:

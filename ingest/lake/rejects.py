@@ -78,11 +78,10 @@ def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]
     if not names:
         return found
     values = duck.listed([name.get(one) for one in columns] for name in names)
-    quoted = [duck.name(one) for one in columns]
-    same = " AND ".join(f"o.{one} IS NOT DISTINCT FROM d.{one}" for one in quoted)
     return (
         f"SELECT o.* FROM ({found}) AS o WHERE NOT EXISTS "
-        f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(quoted)}) WHERE {same})"
+        f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(map(duck.name, columns))}) "
+        f"WHERE {duck.same(columns, 'o', 'd')})"
     )
 
 

@@ -54,7 +54,6 @@ ALWAYS = 1_000  # keys of a mirror that are always compared
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
 _COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
-_NAMED = ("source", "database", "schema", "table")
 _SPACE = 1 << 32
 Marks = npt.NDArray[np.uint32]
 
@@ -429,11 +428,11 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
     if not new:
         return
     by_name = {"\x1f".join(text or "\0" for text in (one.lane.source, *one.lane.table)): one for one in new}
-    columns = (*_NAMED, *columns_for((one.stamps for one in new), _COLUMNS))
+    columns = (*duck.LANE, *columns_for((one.stamps for one in new), _COLUMNS))
     for rows in read(
         lake, CHANGES.name, columns, changes_since(since, (one.lane.table.table for one in new))
     ):
-        texts = [pc.fill_null(rows.column(name), "\0") for name in _NAMED]
+        texts = [pc.fill_null(rows.column(name), "\0") for name in duck.LANE]
         coded = pc.binary_join_element_wise(*texts, "\x1f").dictionary_encode()
         for i, name in enumerate(coded.dictionary.to_pylist()):
             if name in by_name:

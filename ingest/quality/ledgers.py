@@ -13,7 +13,6 @@ from ingest.lake.tables import Row
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake  # Spark's, which the report does without
 
-LANE = ("source", "database", "schema", "table")
 SUMS = "changes reads inserts deletes key_changes truncates messages rejected off turned_back".split()
 _EVER = ("truncates", "changes", "key_changes", "inherits", "messages", "rejected", "control", "erased")
 PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
@@ -68,12 +67,11 @@ def lagging(lake: Lake) -> dict[str, int]:
 
 def _lanes(since: int) -> str:
     """The books by lane: the batches to check, and those before."""
-    lane = ", ".join(map(duck.name, LANE))
     sums = ", ".join(f"CAST(sum(CASE WHEN fresh THEN {name} END) AS BIGINT) AS {name}" for name in SUMS)
     ever = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}_ever" for name in _EVER)
     parts = " + ".join(f"coalesce({name}, 0)" for name in PARTS)
     return (
-        f"SELECT {lane}, max(active) AS active, max(fresh AND active) AS new, {sums}, {ever}, "
+        f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND active) AS new, {sums}, {ever}, "
         "max(CASE WHEN changed THEN batch END) AS last, "
         "min(CASE WHEN fresh AND changed THEN order_low END) AS order_low, "
         "max(CASE WHEN fresh AND changed THEN order_high END) AS order_high, "
@@ -81,5 +79,5 @@ def _lanes(since: int) -> str:
         """count(DISTINCT topic || '/' || CAST("partition" AS VARCHAR)) AS places, """
         "count(DISTINCT CASE WHEN fresh AND changed THEN topic END) AS new_places "
         f"FROM (SELECT *, batch > {since} AS fresh, changes > 0 AS changed, changes > 0 OR ddl > 0 AS active, "
-        f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {lane}"
+        f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {duck.LANE_SQL}"
     )

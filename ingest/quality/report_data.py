@@ -114,9 +114,8 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
             table.lanes.append((row["source"], source))
             table.newest = max(filter(None, (table.newest, newest)), default=None)
     names = ("messages", *ledgers.PARTS)
-    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names)
     newest_first = lake.ask(
-        f"""SELECT batch, source, {sums} FROM {{books}} WHERE {ended} GROUP BY batch, source
+        f"""SELECT batch, source, {duck.sums(names)} FROM {{books}} WHERE {ended} GROUP BY batch, source
         ORDER BY batch DESC, source LIMIT {TREND * max(1, len(facts.sources))}"""
     )
     facts.books = [

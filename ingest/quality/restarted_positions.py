@@ -14,7 +14,6 @@ from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 _ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
-_LANE = 'source, database, "schema", "table"'
 
 
 def restarted(one: OrderedLane) -> Iterator[Metric]:
@@ -78,16 +77,16 @@ def _started_again(one: OrderedLane) -> int:
 
 def _newer_and_lower(of_lanes: str, source: Source, since: int) -> tuple[str, str]:
     """SQL: what came before the new changes of each lane, and those that are newer than it and placed before its end."""
-    same = " AND ".join(f"c.{one} IS NOT DISTINCT FROM e.{one}" for one in _LANE.split(", "))
-    before = f"""batches AS (SELECT {_LANE}, batch, max(event_high) AS newest, max(order_high) AS high
-            FROM {{books}} WHERE changes > 0 AND {of_lanes} GROUP BY {_LANE}, batch),
-        earlier AS (SELECT {_LANE}, batch, max(newest) OVER before_it AS newest, max(high) OVER before_it AS high
+    same = duck.same(duck.LANE, "c", "e")
+    before = f"""batches AS (SELECT {duck.LANE_SQL}, batch, max(event_high) AS newest, max(order_high) AS high
+            FROM {{books}} WHERE changes > 0 AND {of_lanes} GROUP BY {duck.LANE_SQL}, batch),
+        earlier AS (SELECT {duck.LANE_SQL}, batch, max(newest) OVER before_it AS newest, max(high) OVER before_it AS high
             FROM batches WINDOW before_it AS (
-                PARTITION BY {_LANE} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
+                PARTITION BY {duck.LANE_SQL} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
         fresh AS (SELECT *, max(event_time) OVER before_it AS newest, max(order_key) OVER before_it AS high
-            FROM (SELECT {_LANE}, batch, topic, "partition", "offset", op, order_key, event_time, {_ARRIVAL_KEY} AS arrival
+            FROM (SELECT {duck.LANE_SQL}, batch, topic, "partition", "offset", op, order_key, event_time, {_ARRIVAL_KEY} AS arrival
                 FROM {{changes.change}} WHERE batch > {since} AND {of_lanes}) AS each
-            WINDOW before_it AS (PARTITION BY {", ".join((_LANE, "batch", *_streams(source)))}
+            WINDOW before_it AS (PARTITION BY {", ".join((duck.LANE_SQL, "batch", *_streams(source)))}
                 ORDER BY arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
     doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.arrival, c.op, c.order_key
         FROM fresh AS c LEFT JOIN earlier AS e ON c.batch = e.batch AND {same}
@@ -103,9 +102,9 @@ def _streams(source: Source) -> tuple[str, ...]:
 
 def turned_files(lake: Lake, since: int) -> set[tuple[str, TableId]]:
     """The lanes of which one file of a new batch has only newer changes than another one, and lower positions."""
-    same = " AND ".join(f"a.{one} IS NOT DISTINCT FROM b.{one}" for one in (*_LANE.split(", "), "batch"))
+    same = duck.same((*duck.LANE, "batch"), "a", "b")
     rows = lake.ask(
-        f"""WITH lines AS (SELECT {_LANE}, batch, order_low, order_high, event_low, event_high
+        f"""WITH lines AS (SELECT {duck.LANE_SQL}, batch, order_low, order_high, event_low, event_high
             FROM {{books}} WHERE batch > {since} AND changes > 0)
         SELECT DISTINCT a.source, a.database, a."schema", a."table" FROM lines AS a JOIN lines AS b ON {same}
         WHERE b.order_low < a.order_high AND b.event_low > a.event_high"""

@@ -74,9 +74,7 @@ def _of_lane(
 def _is_repeated(lake: Lake, lane: CheckedLane, name: str, first: str) -> bool:
     """True if all rows without a column came before its first row already: a stream without positions has gone back."""
     rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND op IN ('read', 'insert', 'update')"
-    same = " AND ".join(
-        f"o.{one} IS NOT DISTINCT FROM n.{one}" for one in ("op", "before", "after", "event_time")
-    )
+    same = duck.same(("op", "before", "after", "event_time"), "o", "n")
     found = lake.ask(
         f"""WITH rows AS (SELECT op, before, after, event_time, order_key, partial FROM {rows})
         SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND NOT coalesce(partial, false)
@@ -115,12 +113,10 @@ def _touches(effect: Effect, name: str) -> bool:
 
 def _lines(lake: Lake, condition: str) -> dict[Lane, Line]:
     """The books of each source table, all lines that meet a condition as one."""
-    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _COUNTS)
-    lane = 'source, "database", "schema", "table"'
     found: dict[Lane, Line] = {}
     for row in lake.ask(
-        f"""SELECT {lane}, columns, lacks, {sums}, min(order_low) AS low, max(order_high) AS high
-        FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {lane}, columns, lacks"""
+        f"""SELECT {duck.LANE_SQL}, columns, lacks, {duck.sums(_COUNTS)}, min(order_low) AS low, max(order_high) AS high
+        FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {duck.LANE_SQL}, columns, lacks"""
     ):
         line = _line(row)
         known = found.setdefault((line.source, line.table_id), line)

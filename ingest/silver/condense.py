@@ -26,6 +26,7 @@ from ingest.change import LaneId, TableId
 from ingest.lake import condensed, mirrors
 from ingest.lake.condensed import Condensed
 from ingest.lake.decisions import CONDENSE
+from ingest.lake.duck import LANE
 from ingest.lake.images import image
 from ingest.lake.keys import Texts, key_texts, moves
 from ingest.lake.lake import Lake
@@ -36,8 +37,7 @@ from ingest.spark.session import new_session
 
 FILE = 128 << 20  # bytes of changes that are written into one file, about
 LEAST = 0.1  # of the old changes must be droppable, or a rewrite is not worth it
-_LANE = ("source", "database", "schema", "table")
-_PLACE = (*_LANE, "batch", "order_key")
+_PLACE = (*LANE, "batch", "order_key")
 _SORTED = ("database", "schema", "table", "order_key")
 Keys = tuple[str, ...]
 
@@ -62,7 +62,7 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
     gone = reduce(DataFrame.unionByName, [_superseded(old, keys, some) for keys, some in lanes.items()])
     gone = gone.persist()
     try:
-        counts = gone.groupBy(*_LANE).agg(F.max("since").alias("floor"), F.count("*").alias("n")).collect()
+        counts = gone.groupBy(*LANE).agg(F.max("since").alias("floor"), F.count("*").alias("n")).collect()
         going = sum(int(row["n"]) for row in counts)
         if not going or going < LEAST * old.count():
             return 0
@@ -95,7 +95,7 @@ def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
     sums = (
         lake.read(BOOKS.name)
         .where(F.col("table").isNotNull() & (F.col("batch") <= upto))
-        .groupBy(*_LANE)
+        .groupBy(*LANE)
         .agg(
             F.sum(F.when(F.col("batch") > done, F.col("changes"))).alias("new"),
             F.sum("inherits").alias("inherits"),
@@ -134,11 +134,11 @@ def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFram
     sent = sent.select(*_PLACE, _sets(own, left).alias("sets"), both.alias("keys"))
     last = (
         sent.where("sets")
-        .groupBy(*_LANE, F.col("keys")[0].alias("key"))
+        .groupBy(*LANE, F.col("keys")[0].alias("key"))
         .agg(F.max("order_key").alias("since"))
     )
     halves = sent.select(*_PLACE, F.size("keys").alias("n"), F.explode("keys").alias("key"))
-    later = [*_same(_LANE), F.col("l.key") == F.col("r.key"), F.col("l.order_key") < F.col("r.since")]
+    later = [*_same(LANE), F.col("l.key") == F.col("r.key"), F.col("l.order_key") < F.col("r.since")]
     followed = halves.alias("l").join(last.alias("r"), later).select("l.*", "r.since")
     found = followed.groupBy(*_PLACE, "n").agg(F.count("*").alias("found"), F.max("since").alias("since"))
     return found.where("found = n").select(*_PLACE, "since")
@@ -148,7 +148,7 @@ def _of(old: DataFrame, lanes: Iterable[LaneId]) -> DataFrame:
     spark = old.sparkSession
     text = "source STRING, `database` STRING, `schema` STRING, `table` STRING"
     wanted = spark.createDataFrame([(source, *table) for source, table in lanes], text)
-    return old.alias("l").join(F.broadcast(wanted).alias("r"), _same(_LANE), "left_semi")
+    return old.alias("l").join(F.broadcast(wanted).alias("r"), _same(LANE), "left_semi")
 
 
 def _text(cells: Texts) -> Column:
