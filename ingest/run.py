@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -304,9 +305,12 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         return
     try:
         with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
-            checked = quality.check(
-                lake, warm.checked, done, warm.decided, tell, steps=steps_of(lake), partly=result.incomplete
-            )
+            look = partial(quality.check, lake, decided=warm.decided, tell=tell, steps=steps_of(lake))
+            checked = look(warm.checked, done, partly=result.incomplete)
+            if whole := {one.path: one.mirror for one in result.mirrors if one.whole and one.state == "done"}:
+                checked.take_over(
+                    look(only=whole), whole.values()
+                )  # earlier batches have other rows now, too
     except SealError as error:  # the next run checks these batches, too
         result.failures.append(f"nothing was checked, because {error}")
         return

@@ -22,6 +22,7 @@ class Folded:
     began: dt.datetime | None = None  # None if nothing was begun
     waits: bool = False  # held for a decision: no message can change that
     why_spark: str | None = None  # why Spark folded it; empty if Arrow did, None if nothing was folded
+    whole: bool = False  # folded again from its first change
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ class _Stage:
         found, self.decided[path] = self.again(self.lake, self.decided[path], last, self.tell)
         result.state, result.message = found.state, found.message
         result.version, result.size, result.counts = found.version, found.size, found.counts
-        result.why_spark = found.why_spark
+        result.why_spark, result.whole = found.why_spark, True
 
 
 def _take(result: Folded, commit: MirrorCommit) -> None:

@@ -8,7 +8,7 @@ threshold is None is measured and shown but never complains, unless the pipeline
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
@@ -190,6 +190,12 @@ class Checked:
     def counts(self) -> dict[str, int]:
         """The number of verdicts of each state."""
         return {state: n for state in STATES if (n := sum(one.state == state for one in self.verdicts))}
+
+    def take_over(self, other: Checked, mirrors: Collection[str]) -> None:
+        """Replace the verdicts on some mirrors, by name, with those of another check."""
+        kept = [one for one in self.verdicts if one.metric.mirror not in mirrors]
+        self.verdicts = kept + [one for one in other.verdicts if one.metric.mirror in mirrors]
+        self.open = self.open or other.open
 
     def of(self, *states: str) -> list[CheckResult]:
         """The verdicts with one of these states, the worst first."""

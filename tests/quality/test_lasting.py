@@ -20,6 +20,7 @@ from ingest.lake.schemas import CHECKS
 from ingest.lake.starts import Start
 from ingest.quality import lasting
 from ingest.quality.stage import check
+from ingest.result import STAGES
 from ingest.run import Warm, run
 from ingest.spark.deferred import Deferred
 from tests.shops import Shops, never
@@ -212,3 +213,21 @@ def test_it_is_accepted_by_hand(shops: Doubted) -> None:
     assert f"Nothing that stays was found wrong in {NAME}" in again.output
     both = CliRunner().invoke(app, ["quality", file, "--accept", NAME, "--last"])
     assert 2 == both.exit_code
+
+
+def test_a_mirror_that_is_folded_again_is_checked_as_a_whole(tmp_path: Path) -> None:
+    """Another key can lose rows of batches that were right under the former one, and the right one brings them back."""
+    shops = Shops(tmp_path, TableRule("*", keys=("id",)), stages=STAGES)
+    shops.say(1, "INSERT", 1, "a").say(1, "INSERT", 2, "a").run()
+    shops.rule, shops.warm = TableRule("*", keys=("text",)), Warm()
+    shops.say(1, "INSERT", 3, "b").run()
+    assert shops.result is not None
+    [failure] = shops.result.failures
+    assert '1 key, such as {"text":"a"}, was inserted again' in failure
+    shops.rule, shops.warm = TableRule("*", keys=("id",)), Warm()
+    shops.say(1, "INSERT", 4, "c").run()
+    assert ([], {1: "a", 2: "a", 3: "b", 4: "c"}) == (
+        shops.result.failures,
+        shops.rows("mirrors/shop_1/item"),
+    )
+    assert not [one for one in shops.result.warnings if "inserted again" in one]
