@@ -67,10 +67,10 @@ def of_table(table: TableId) -> str:
 
 _REFUSED_BY_DELTA = re.compile(r"[ ,;{}()\n\t=%/\\`]|[\x00-\x1f\x7f]")
 
-# Column names that Delta uses itself while it merges, or that its change feed adds.
+# Column names that Delta uses itself while it merges, that its change feed adds, or that DuckDB gives the numbers of rows.
 _RESERVED = frozenset(
     "_metadata _change_type _commit_version _commit_timestamp _file_name_ _row_id_ _row_commit_version_ "
-    "_source_row_present_ _target_row_present_ _row_dropped_ _condition_".split()
+    "_source_row_present_ _target_row_present_ _row_dropped_ _condition_ file_row_number".split()
 )
 
 
@@ -78,7 +78,7 @@ def column_name(name: str, taken: set[str]) -> str:
     """A name that plain Delta tables and every reader accept, unique regardless of case.
 
     A safe name is kept. Refused characters become ``_x`` and their code point in hex; a name that differs from a used
-    one only in case, or that Delta uses itself, gets a short hash as suffix. ``taken`` are the names already used in this
+    one only in case, or that Delta or DuckDB uses itself, gets a short hash as suffix. ``taken`` are the names already used in this
     table, `folded`; the new one is added.
     """
     encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"

@@ -283,11 +283,14 @@ def _holed(folder: str, files: Collection[DataFile], columns: Mapping[str, str],
         for one in files
     )
     nothing = ", ".join(f"NULL::{kind} AS {duck.name(there)}" for there, kind in _physical(columns, state))
-    rows = f"read_parquet({_paths(folder, files)}, union_by_name = true, filename = true, file_row_number = true)"
+    options = (
+        "union_by_name = true, filename = '_file_name_', file_row_number = true"  # names that no column has
+    )
+    rows = f"read_parquet({_paths(folder, files)}, {options})"
     return (
-        f"(SELECT {nothing}, NULL::VARCHAR AS filename, NULL::BIGINT AS file_row_number WHERE false "
+        f"(SELECT {nothing}, NULL::VARCHAR AS _file_name_, NULL::BIGINT AS file_row_number WHERE false "
         f"UNION ALL BY NAME SELECT * FROM {rows}) AS f ANTI JOIN (SELECT file, unnest(rows)::BIGINT AS number "
-        f"FROM (VALUES {pairs}) AS v(file, rows)) AS gone ON f.filename = gone.file "
+        f"FROM (VALUES {pairs}) AS v(file, rows)) AS gone ON f._file_name_ = gone.file "
         "AND f.file_row_number = gone.number"
     )
 

@@ -110,6 +110,25 @@ def test_everything_is_as_if_written_anew(
     }
 
 
+def test_columns_that_are_named_like_a_reader_s_own(tmp_path: Path) -> None:
+    """DuckDB gives files and numbers of rows such names, so that no check could read a table of files."""
+    shop = Shop(tmp_path, RULE + VECTORS)
+
+    def row(key: int, filename: str) -> dict[str, Any]:
+        return {"ID": str(key), "filename": filename, "File_Row_Number": "7", "image": "1"}
+
+    shop.run(*(said(at, "I", None, row(at, "a")) for at in range(1, 9)))
+    assert {("done", "")} == set(
+        shop.run(said(20, "D", row(3, "a"), None), said(21, "U", row(4, "a"), row(4, "b")))
+    )
+    [(path, mirror)] = mirrors.known(shop.lake).items()
+    assert 2 == sum(one.deleted for one in shop.lake.snapshot(path).files)
+    [other] = [one.column for one in mirror.columns if one.name == "File_Row_Number"]
+    rows = query(shop.lake, f"SELECT ID, filename, {other} FROM t.item ORDER BY ID", 0, 2)[1]
+    assert [[key, "b" if key == 4 else "a", "7"] for key in (1, 2, 4, 5, 6, 7, 8)] == rows
+    shop.check()
+
+
 def test_a_feed_sees_that_other_rows_are_marked(tmp_path: Path) -> None:
     """After a RESTORE and another deletion a file may lack as many rows as before, but others."""
     shop = Shop(tmp_path, RULE + VECTORS)

@@ -12,7 +12,7 @@ WRITTEN = [
     "${a}", "${env:HOME}", "{table}", "{}", "{0}", "%s", "%d", "$% ^,& *(", "a b", " a", "a ", "  ", "\t", "\n", "a\nb", "\r",
     "\x00", "a\x00b", "\x1f", "\x7f", "\u200b", "\u202e", "\ufeff", "\u00a0", "\u2028", "a,b", "a=b", "(a)", "[a]", "a:b",
     "a|b", "a<b>", "a?b", "a*b", "*", "a&b", "a!b", "a@b", "a+b", "-", "-a", "--output", "_", "_a", "__", "_delta_log",
-    "_metadata", "_change_type", "_commit_version", "_METADATA", "_row_id_", "filePath", "rowIndexCol", "__HIVE_DEFAULT_PARTITION__", "_gone", "_has0", "%gone", "_k0", "_v0",
+    "_metadata", "_change_type", "_commit_version", "_METADATA", "_row_id_", "filePath", "filename", "file_row_number", "rowIndexCol", "__HIVE_DEFAULT_PARTITION__", "_gone", "_has0", "%gone", "_k0", "_v0",
     "half", "key", "n", "m", "s", "t", "a", "A", "aA", "Aa", "b", "op", "before", "after", "order_key", "partial", "batch",
     "select", "SELECT", "from", "table", "null", "NULL", "true", "None", "nan", "order", "group", "delta", "parquet",
     "con", "nul", "aux.txt", "a.", "a..b", ".a", "a.json", "a.parquet", "part-00000", "0", "1", "007", "1e5", "-1", "1.5",
