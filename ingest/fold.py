@@ -373,10 +373,6 @@ def _rename(event: SchemaStep, row: Row) -> Image:
     return {**values, event.to: values[event.column]}
 
 
-def _drop(event: SchemaStep, row: Row) -> Image:
-    return {name: value for name, value in row.values.items() if name != event.column}
-
-
 def _retype(event: SchemaStep, row: Row) -> Image:
     name = event.column
     if name not in row.values and not row.complete:
@@ -389,7 +385,9 @@ def _retype(event: SchemaStep, row: Row) -> Image:
 _SCHEMA: dict[str, Callable[[SchemaStep, Row], Image]] = {
     "add_column": _fill,
     "rename_column": _rename,
-    "drop_column": _drop,
+    "drop_column": lambda event, row: {
+        name: text for name, text in row.values.items() if name != event.column
+    },
     "retype_column": _retype,
 }
 _APPLY: dict[Op, Callable[[Table, Placed], Iterator[Step]]] = {

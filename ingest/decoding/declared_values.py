@@ -135,11 +135,6 @@ def _integer(value: str, _declared: str, _reading: Reading) -> str:
     return str(int(values.number_text(value)))
 
 
-def _uint64(value: str, _declared: str, _reading: Reading) -> str:
-    """Captures carry unsigned 64-bit numbers as signed ones: 2^64-1 arrives as -1."""
-    return _unwrapped(int(values.number_text(value)))
-
-
 def unwrap(image: Image | None, columns: Mapping[str, str]) -> None:
     """Correct unsigned 64-bit numbers that a typed format carried as signed ones, by the declared types."""
     for name, logical in columns.items():
@@ -170,10 +165,6 @@ def _decimal(value: str | bytes, declared: str, reading: Reading) -> str:
     if reading.decimal_scale is None or scale is None:
         return values.number_text(str(value))
     return values.unscaled_text(values.bytes_of(str(value), "base64"), scale)
-
-
-def _boolean(value: str, _declared: str, _reading: Reading) -> str:
-    return values.boolean_text(value)
 
 
 def _date(value: str, _declared: str, _reading: Reading) -> str:
@@ -227,10 +218,6 @@ def _bit(value: str | bytes, _declared: str, reading: Reading) -> str:
 _BITS = {"true": "1", "false": "0"}
 
 
-def _geometry(value: str, _declared: str, _reading: Reading) -> str:
-    return geometry(_object(value)) if value[:1] == "{" else value
-
-
 def _object(value: str) -> Mapping[str, Any]:
     found = values.strict(value.encode())
     if not isinstance(found, dict):
@@ -240,15 +227,16 @@ def _object(value: str) -> Mapping[str, Any]:
 
 _DECLARED: dict[str, Callable[[Any, str, Reading], str]] = {
     **dict.fromkeys(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "year"], _integer),
-    "uint64": _uint64,
+    # captures carry unsigned 64-bit numbers as signed ones: 2^64-1 arrives as -1
+    "uint64": lambda value, _declared, _reading: _unwrapped(int(values.number_text(value))),
     **dict.fromkeys(["float32", "float64"], _number),
     "decimal": _decimal,
-    "boolean": _boolean,
+    "boolean": lambda value, _declared, _reading: values.boolean_text(value),
     "date": _date,
     **dict.fromkeys(["time", "datetime", "timestamp"], _clock),
     "binary": _binary,
     "bit": _bit,
-    "geometry": _geometry,
+    "geometry": lambda value, _declared, _reading: geometry(_object(value)) if value[:1] == "{" else value,
 }
 
 _WHOLE: dict[str, Callable[[int], str]] = {

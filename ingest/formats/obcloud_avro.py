@@ -215,10 +215,6 @@ def _nanos(value: int) -> str:
     return values.fraction(f"{value:09d}")
 
 
-def _timestamp(value: Any, _info: str) -> Read:
-    return values.timestamp_text(value["seconds"], 1)[:-1] + _nanos(value["nanos"]) + "Z", "timestamp"
-
-
 def _bit(value: Any, _info: str) -> Read:
     """A number's digits, or as many binary digits as the column has bits (never both)."""
     text, width = value["value"], value["bit_length"]
@@ -226,10 +222,6 @@ def _bit(value: Any, _info: str) -> Read:
     if number is None or number < 0:
         raise ValueError("its text is not a bit string")
     return str(number), "bit(64)" if width == 64 else "bit"
-
-
-def _geometry(value: Any, _info: str) -> Read:
-    return f"SRID={value['srid']};{values.base64_text(value['wkb'])}", "geometry"
 
 
 READERS: dict[str, Callable[[Any, str], Read]] = {
@@ -244,10 +236,16 @@ READERS: dict[str, Callable[[Any, str], Read]] = {
     "DateObject": lambda value, _info: (_day(value), "date"),
     "TimeObject": lambda value, _info: (f"{'-' if value['negative'] else ''}{_clock(value)}", "time"),
     "DateTimeObject": lambda value, _info: (f"{_day(value)} {_clock(value)}", "datetime"),
-    "TimestampObject": _timestamp,
+    "TimestampObject": lambda value, _info: (
+        values.timestamp_text(value["seconds"], 1)[:-1] + _nanos(value["nanos"]) + "Z",
+        "timestamp",
+    ),
     "BitObject": _bit,
     "EnumSetValue": lambda value, info: (value["value"], "set" if info == "SET" else "enum"),
-    "GeometryValue": _geometry,
+    "GeometryValue": lambda value, _info: (
+        f"SRID={value['srid']};{values.base64_text(value['wkb'])}",
+        "geometry",
+    ),
 }
 
 

@@ -7,6 +7,8 @@ distinguishes from a source's own NULL.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -65,22 +67,6 @@ def _float(text: Column, target: str, _logical: str) -> Column:
     return F.when(short & (finite | text.isin("NaN", "Infinity", "-Infinity")), value)
 
 
-def _boolean(text: Column, _target: str, _logical: str) -> Column:
-    return text == "true"
-
-
-def _datetime(text: Column, target: str, _logical: str) -> Column:
-    return F.substring(text, 1, 26).try_cast(target)
-
-
-def _timestamp(text: Column, target: str, _logical: str) -> Column:
-    return F.regexp_replace(text, r"(\.[0-9]{6})[0-9]+", "$1").try_cast(target)
-
-
-def _binary(text: Column, _target: str, _logical: str) -> Column:
-    return F.when(F.length(text) % 4 == 0, F.unbase64(text))
-
-
 def truncates(text: Column, logical: str) -> Column | None:
     """True where the cast cuts fraction digits of a time, a declared loss; None if it never does."""
     if types.family(logical) not in ("datetime", "timestamp"):
@@ -94,13 +80,15 @@ def key_is_exact(text: Column, logical: str) -> Column | None:
     return None if cut is None else ~cut
 
 
-_CASTS = {
+_CASTS: dict[str, Callable[[Column, str, str], Column]] = {
     "decimal": _decimal,
     "float": _float,
-    "boolean": _boolean,
-    "datetime": _datetime,
-    "timestamp": _timestamp,
-    "binary": _binary,
+    "boolean": lambda text, _target, _logical: text == "true",
+    "datetime": lambda text, target, _logical: F.substring(text, 1, 26).try_cast(target),
+    "timestamp": lambda text, target, _logical: F.regexp_replace(text, r"(\.[0-9]{6})[0-9]+", "$1").try_cast(
+        target
+    ),
+    "binary": lambda text, _target, _logical: F.when(F.length(text) % 4 == 0, F.unbase64(text)),
 }
 
 

@@ -32,7 +32,7 @@ def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
     states: list[Sample] = [
         ({**labels, "state": state}, float(one["state"] == state))
         for labels, one in rows
-        for state in _states(one)
+        for state in (STATES if one["state"] in STATES else (*STATES, one["state"]))
     ]
     return {
         "mirror_lag_seconds": (
@@ -54,10 +54,6 @@ def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
 
 def _moment(text: str | None) -> float | None:
     return None if text is None else dt.datetime.fromisoformat(text).timestamp()
-
-
-def _states(one: Mapping[str, Any]) -> Iterable[str]:
-    return STATES if one["state"] in STATES else (*STATES, one["state"])
 
 
 def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:

@@ -233,11 +233,14 @@ Read = Callable[[Any], Any]
 def _reader(kind: str) -> tuple[str, Read]:
     """How a column of a type is selected, and the function that converts its cells to JSON values."""
     if kind in ("FLOAT", "DOUBLE"):
-        return "CAST({} AS VARCHAR)", _float
+        return "CAST({} AS VARCHAR)", lambda text: _WORDS.get(text) or msgspec.Raw(text.encode())
     if kind.startswith("DECIMAL("):
         return "CAST({} AS VARCHAR)", Decimal
     if kind == "TIMESTAMP WITH TIME ZONE":
-        return "CAST({} AT TIME ZONE 'UTC' AS VARCHAR)", _instant
+        return (
+            "CAST({} AT TIME ZONE 'UTC' AS VARCHAR)",
+            lambda text: shortened(text).replace(" ", "T", 1) + "Z",
+        )
     if kind.startswith("TIMESTAMP"):
         return "CAST({} AS VARCHAR)", shortened
     if kind in _PLAIN or kind.endswith("]") or kind.startswith(("STRUCT(", "MAP(")):
@@ -249,14 +252,6 @@ _PLAIN = frozenset(
     "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT VARCHAR BLOB".split()
 )
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
-def _float(text: str) -> Any:
-    return _WORDS.get(text) or msgspec.Raw(text.encode())
-
-
-def _instant(text: str) -> str:
-    return shortened(text).replace(" ", "T", 1) + "Z"
 
 
 def _nested(value: Any) -> Any:

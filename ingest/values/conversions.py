@@ -550,14 +550,6 @@ def _decoded(text: str) -> str:
         return text
 
 
-def _is_wide(text: str) -> bool:
-    return not text.isascii()
-
-
-def _is_wide_bytes(text: str) -> bool:
-    return not base64.b64decode(text).isascii()
-
-
 # --- dates and times ----------------------------------------------------------------------------------
 
 _DATETIME = re.compile(
@@ -743,8 +735,8 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "text"): _always(_printed, certain=False) for one in ("single", "double")},
     **{(one, "text"): _clock_to_text for one in ("datetime", "time")},
     **{(one, "enum"): _to_label for one in ("text", "enum")},
-    ("binary", "text"): _always(_decoded, _is_wide_bytes),
-    ("text", "binary"): _always(lambda text: base64_text(text.encode()), _is_wide),
+    ("binary", "text"): _always(_decoded, lambda text: not base64.b64decode(text).isascii()),
+    ("text", "binary"): _always(lambda text: base64_text(text.encode()), lambda text: not text.isascii()),
     ("binary", "binary"): _keep,
     ("date", "datetime"): _always(_midnight, respells=True),
     ("text", "datetime"): _always(_midnight, _is_no_datetime),

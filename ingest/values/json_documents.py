@@ -183,11 +183,7 @@ def compact(raw: bytes) -> str:
 
 def compacted(value: Any) -> bytes:
     """A list or an object as compact JSON, its numbers to the last digit."""
-    return _encode(value, enc_hook=_digits)
-
-
-def _digits(number: Any) -> Raw:
-    return Raw(str(number).encode())
+    return _encode(value, enc_hook=lambda number: Raw(str(number).encode()))
 
 
 def strict(raw: bytes | Raw) -> Any:

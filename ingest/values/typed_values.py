@@ -35,10 +35,6 @@ def value_of(logical: str, text: str) -> object:
     return _VALUES[kind](text, delta)
 
 
-def _boolean(text: str, _delta: str) -> object:
-    return text == "true"
-
-
 def _integer(text: str, delta: str) -> object:
     number = int(text)
     bits = _BITS.get(delta)
@@ -112,10 +108,6 @@ def _date(text: str, _delta: str) -> object:
     return text
 
 
-def _datetime(text: str, _delta: str) -> object:
-    return _date(text[:10], ""), _micros_of_day(text[11:])
-
-
 def _micros_of_day(clock: str) -> int:
     """Microseconds since midnight; a bare date has no clock."""
     if not clock:
@@ -158,12 +150,12 @@ def _binary(text: str, _delta: str) -> object:
 
 
 _VALUES: dict[str, Callable[[str, str], object]] = {
-    "boolean": _boolean,
+    "boolean": lambda text, _delta: text == "true",
     "integer": _integer,
     "decimal": _decimal,
     "float": _float,
     "date": _date,
-    "datetime": _datetime,
+    "datetime": lambda text, _delta: (_date(text[:10], ""), _micros_of_day(text[11:])),
     "timestamp": _timestamp,
     "binary": _binary,
 }
