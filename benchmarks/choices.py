@@ -33,8 +33,8 @@ from ingest.gold import apply_arrow, planner
 from ingest.lake.datafiles import Layout
 from ingest.lake.schemas import CHANGES
 from ingest.run import Warm, run
+from ingest.silver import change_rows
 from ingest.silver import messages as messages_of
-from ingest.silver import sheet
 from ingest.silver.lift import Lifting, lift_to_files
 from ingest.spark.deferred import Deferred
 from tests.formats.one_history.test_one_history import DIALECTS
@@ -87,7 +87,9 @@ def masks(given: argparse.Namespace) -> int:
         schemas = {"s": {number: schema(number) for number in range(1, 5)} if schema else {}}
         found: list[tuple[float, float]] = []
         with tempfile.TemporaryDirectory() as folder:
-            layout = Layout(folder, sheet.SCHEMA, CHANGES.partition_by, ("batch",), (), ("database", "table"))
+            layout = Layout(
+                folder, change_rows.SCHEMA, CHANGES.partition_by, ("batch",), (), ("database", "table")
+            )
             works = [partial(_decoded, Lifting(one, schemas=schemas), layout, batches) for one in both]
             for _ in range(given.rounds + 1):  # the first warms up
                 without, masked = map(spent, works)

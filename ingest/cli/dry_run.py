@@ -35,7 +35,7 @@ from ingest.lake.books import Line, misdated
 from ingest.lake.identity import Seen
 from ingest.lake.mirrors import Column, names, target
 from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import LakeReader, Tables
+from ingest.lake.tables import LakeReader, Tables, has_landed
 from ingest.silver import preview as silver
 from ingest.values import EPOCH
 
@@ -56,13 +56,6 @@ class Sources:
 
     described: list[dict[str, Any]] = field(default_factory=list)
     messages: list[tuple[Any, ...]] = field(default_factory=list)
-
-
-def has_lake(pipeline: Pipeline) -> bool:
-    """True if the lake has landed something; a `StoreError` if it is in a store that cannot be reached so."""
-    if pipeline.is_stored:
-        return LakeReader(pipeline).exists(BRONZE.name)
-    return Path(pipeline.lake, BRONZE.name, "_delta_log").is_dir()
 
 
 def unreachable(source: Source) -> str:
@@ -87,7 +80,7 @@ def why_spark(pipeline: Pipeline) -> str:
     if not stores.is_readable(pipeline.lake):
         return f"{pipeline.lake} is not read otherwise."
     try:
-        has_lake(pipeline)
+        has_landed(pipeline)
     except StoreError as error:  # Spark may know more of the store than the environment says
         return str(error)
     return ""
@@ -140,7 +133,7 @@ def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader |
         from ingest.lake.lake import Lake
 
         lake = Lake(spark, pipeline)
-    elif has_lake(pipeline):
+    elif has_landed(pipeline):
         lake = LakeReader(pipeline)
     else:
         return None

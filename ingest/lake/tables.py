@@ -11,12 +11,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ingest.config import Pipeline
 from ingest.lake import delta, duck, stores
 from ingest.lake.delta import DataFile, Snapshot
-from ingest.lake.schemas import BOOKS, BY_NAME, TableSchema
+from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, TableSchema
 
 _TYPES = {
     "string": "VARCHAR", "long": "BIGINT", "integer": "INTEGER", "short": "SMALLINT", "byte": "TINYINT",
@@ -139,6 +140,13 @@ class LakeReader(Tables):
             known = _Remembered()
             self.kept[_REMEMBERED] = None, known
         return known.rows(query)
+
+
+def has_landed(pipeline: Pipeline) -> bool:
+    """True if the lake has landed something; a `StoreError` if it is in a store that cannot be reached so."""
+    if pipeline.is_stored:
+        return LakeReader(pipeline).exists(BRONZE.name)
+    return Path(pipeline.lake, BRONZE.name, "_delta_log").is_dir()
 
 
 _REMEMBERED = ""  # in `Tables.kept`, whose other names are paths

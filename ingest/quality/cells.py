@@ -29,6 +29,7 @@ from ingest.change import TableId
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.lake import decisions, duck
+from ingest.lake.datafiles import listed
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.image_columns import texts_of
 from ingest.lake.lake import Lake
@@ -256,7 +257,7 @@ class KeyMarks:
         read = [_canonical(column, one.type) for one, column in zip(self._columns, cells, strict=True)]
         texts = read[0] if len(read) == 1 else pc.binary_join_element_wise(*read, pa.scalar(b"\x1f"))
         return np.array(
-            [0 if text is None else zlib.crc32(text, self.seed) for text in _listed(texts)], np.uint32
+            [0 if text is None else zlib.crc32(text, self.seed) for text in listed(texts)], np.uint32
         )
 
     def of_key(self, key: Key) -> int:
@@ -264,12 +265,6 @@ class KeyMarks:
         shard = self.shard[0] if self.shard else None
         cells = (cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
         return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
-
-
-def _listed(texts: pa.BinaryArray) -> list[bytes | None]:
-    """The texts, five times as fast as by Arrow's own method."""
-    found: list[bytes | None] = texts.to_numpy(zero_copy_only=False).tolist()
-    return found
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -285,7 +280,7 @@ def _canonical(texts: pa.BinaryArray, logical: str) -> pa.BinaryArray:
         return texts
     read = int if whole else partial(typed, logical)
     known: dict[bytes | None, bytes | None] = {None: None}
-    found = _listed(texts)
+    found = listed(texts)
     for text in set(found) - {None}:
         with contextlib.suppress(KeyCellError, ValueError):
             known[text] = _bytes(str(read((text or b"").decode("utf-8", "surrogatepass"))))

@@ -27,7 +27,7 @@ from ingest.lake.lake import BatchSpan, Lake
 from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.starts import beginning
-from ingest.silver import events, replay, sheet
+from ingest.silver import change_rows, events, replay
 from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
@@ -66,7 +66,7 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     landed = {**landed, **replay.landed(moved, batches)}
     _write_changes(lake, batches, moved, sum(landed.values()), cores)
     span = (batches[0], batches[-1])
-    pages = lake.pages(CHANGES, sheet.SCHEMA, "book", span)
+    pages = lake.pages(CHANGES, change_rows.SCHEMA, "book", span)
     lines = merged(Line.from_json(text) for page in pages for text in page.column("payload").to_pylist())
     if any(line.ddl for line in lines):
         _append(lake, DDL, "ddl", _ddl_rows, span)
@@ -83,7 +83,7 @@ def _append(
     first, last = max(span[0], lake.progress(STAGE, schema.name) + 1), span[1]
     if first > last:
         return
-    pages = (rows(page) for page in lake.pages(CHANGES, sheet.SCHEMA, kind, (first, last)))
+    pages = (rows(page) for page in lake.pages(CHANGES, change_rows.SCHEMA, kind, (first, last)))
     if lake.writes(schema):
         with Files(lake.layout(schema)) as files:
             for page in pages:
@@ -253,7 +253,7 @@ def clearings(epochs: Epochs, batches: Sequence[int]) -> pa.Table:
         if one.complete and one.start.first in batches
         for row in _truncate(one, epochs.number(one.source, one.start))
     ]
-    return table_of(found, _CLEARING, sheet.SCHEMA)
+    return table_of(found, _CLEARING, change_rows.SCHEMA)
 
 
 def _truncate(one: Resnapshot, epoch: int) -> Iterator[tuple[object, ...]]:

@@ -2,7 +2,7 @@
 
 Runs in Python workers and imports no Spark. It yields all kinds of rows: changes, DDL events, rejects and, at its end,
 the book lines of all it decoded. A batch is decoded message by message, written column by column
-(`ingest.silver.sheet`) and counted line by line (`ingest.silver.tally`).
+(`ingest.silver.change_rows`) and counted line by line (`ingest.silver.tally`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
 from ingest.lake.barriers import Barriers, Replaced, left_of
 from ingest.lake.books import Line
-from ingest.lake.datafiles import Files, Layout
+from ingest.lake.datafiles import Files, Layout, listed
 from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
-from ingest.silver import sheet, tally
+from ingest.silver import change_rows, tally
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
@@ -194,7 +194,7 @@ class SourceDecoder:
         at = start = 0  # where the messages begin that are to be read one by one
         count = bronze.num_rows
         if self.parse_many is not None and count >= FEW and _is_plain(bronze):
-            values = sheet.listed(bronze.column("value"))
+            values = listed(bronze.column("value"))
             while count - at >= FEW:
                 changes = self.parse_many(values[at:], self.hints)
                 if changes.messages < FEW:  # to try again soon would cost more than it saves
@@ -213,7 +213,7 @@ class SourceDecoder:
         batches, arrivals = self._batches(bronze), self._arrivals(bronze, {})
         orders = order_keys_of_columns(changes, arrivals, self.epoch, self.order_by)
         try:
-            page = sheet.of_columns(self.name, bronze, batches, changes, orders)
+            page = change_rows.of_columns(self.name, bronze, batches, changes, orders)
         except Exception:  # a value cannot be written: find it
             yield from self._lift_each(bronze)
             return
@@ -256,7 +256,7 @@ class SourceDecoder:
         if written.rows:
             yield written.page
         if refused:
-            yield sheet.rejects(
+            yield change_rows.of_rejects(
                 self.name,
                 bronze,
                 batches,
@@ -289,7 +289,7 @@ class SourceDecoder:
         except Exception:  # a mask fails: find the messages
             taken, refused = self._decoded(bronze, self.masks)
         if self.left is not None:
-            topics, partitions = (sheet.listed(bronze.column(name)) for name in ("topic", "partition"))
+            topics, partitions = (listed(bronze.column(name)) for name in ("topic", "partition"))
             self._join_moves(taken, topics, partitions, self.left)
         return taken, refused
 
@@ -299,7 +299,7 @@ class SourceDecoder:
         refused: list[Refused] = []
         self.replaced = {}
         parse, hints = self.parse, self.hints
-        columns = [sheet.listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
+        columns = [listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
         if any(map(ingest_snapshot.holds, set(columns[2]))):
             parse = self._parse_either
         new = tuple.__new__  # half the time of calling Message
@@ -397,7 +397,7 @@ class SourceDecoder:
         if self.stopped:
             spans, at, rows, orders = self._without_erased(spans, at, rows, orders, erased)
         statement = partial(_statement, masks=self.masks)
-        page = sheet.changes(self.name, bronze, batches, at, rows, orders, statement)
+        page = change_rows.of_changes(self.name, bronze, batches, at, rows, orders, statement)
         return DecodedPage(spans, at, rows, orders, page, erased)
 
     def _without_erased(
@@ -443,7 +443,7 @@ class SourceDecoder:
     def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[LineKey, Taken]:
         """Messages by book line; a message counts for its first change's table."""
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
-        places = list(zip(*map(sheet.listed, columns), strict=True))
+        places = list(zip(*map(listed, columns), strict=True))
         groups: dict[tuple[tuple[int, str, int], TableId], Taken] = {}
         for at, changes in taken.items():
             group = (places[at], changes[0].table if changes else NO_TABLE)
@@ -456,7 +456,7 @@ class SourceDecoder:
     def _arrivals(self, bronze: pa.RecordBatch, taken: Taken) -> list[str]:
         """The arrival of each message as written in its order keys: its own, unless it names another one."""
         names = ("batch", "partition", "offset", "topic")
-        batches, partitions, offsets, topics = (sheet.listed(bronze.column(name)) for name in names)
+        batches, partitions, offsets, topics = (listed(bronze.column(name)) for name in names)
         found = arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
         if any(map(ingest_snapshot.holds, set(topics))):
             for at, changes in taken.items():
@@ -508,7 +508,7 @@ class SourceDecoder:
     def books(self) -> pa.RecordBatch:
         """The book lines of everything decoded so far, as rows."""
         lines = self.lines.values()
-        return sheet.books(
+        return change_rows.of_book_lines(
             self.name, [line.batch for line in lines], [clean(line.to_json()) for line in lines]
         )
 

@@ -23,7 +23,9 @@ _PRACTICE_SECONDS = 300
 def options(file: Path) -> list[str]:
     """The Java options that use this archive, none if it does not exist or if others may have written it."""
     with suppress(OSError):
-        return [f"-XX:SharedArchiveFile={file}"] if file.is_file() and not cache.exposed(file) else []
+        return (
+            [f"-XX:SharedArchiveFile={file}"] if file.is_file() and not cache.writable_by_others(file) else []
+        )
     return []
 
 

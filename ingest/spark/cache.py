@@ -36,7 +36,7 @@ def writable(*parts: str) -> Path:
     try:
         for each in reversed((target, *_above(target))):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if found := exposed(target):
+        if found := writable_by_others(target):
             raise SetupError(f"{found}: correct that, or name another cache folder with {VARIABLE}.")
     except OSError as error:
         raise unwritable(target, error) from error
@@ -45,7 +45,7 @@ def writable(*parts: str) -> Path:
     return target
 
 
-def exposed(path: Path) -> str:
+def writable_by_others(path: Path) -> str:
     """Who else may change what is at this path of the cache, or put something else there; empty if no one may.
 
     Much of it is run, so it must belong to this user or to root, and others must not write to it; the operator may

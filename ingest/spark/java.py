@@ -99,7 +99,9 @@ def launcher(java: Java) -> Path:
 
 def _is_script(script: Path, text: str) -> bool:
     try:
-        return os.access(script, os.X_OK) and not cache.exposed(script) and script.read_text() == text
+        return (
+            os.access(script, os.X_OK) and not cache.writable_by_others(script) and script.read_text() == text
+        )
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -48,7 +48,7 @@ def test_what_is_made_is_this_users_alone(top: Path, umask: int) -> None:
     finally:
         os.umask(before)
     assert {0o700} == {each.stat().st_mode & 0o777 for each in (top, top / "java", script.parent.parent)}
-    assert "" == cache.exposed(script)
+    assert "" == cache.writable_by_others(script)
 
 
 @pytest.mark.parametrize("part", [".", "java"])

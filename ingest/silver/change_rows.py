@@ -21,7 +21,7 @@ _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
 _json = msgspec.json.encode
 
 
-def changes(
+def of_changes(
     source: str,
     bronze: pa.RecordBatch,
     batch: pa.Array,
@@ -94,7 +94,7 @@ def of_columns(
     return _record_batch(columns, len(orders))
 
 
-def rejects(
+def of_rejects(
     source: str, bronze: pa.RecordBatch, batch: pa.Array, at: Sequence[int], payloads: Sequence[str]
 ) -> pa.RecordBatch:
     """One row for each message that could not be decoded."""
@@ -104,19 +104,10 @@ def rejects(
     return _record_batch(columns | {"payload": payloads}, len(at))
 
 
-def books(source: str, batches: Sequence[int], payloads: Sequence[str]) -> pa.RecordBatch:
+def of_book_lines(source: str, batches: Sequence[int], payloads: Sequence[str]) -> pa.RecordBatch:
     """One row for each book line."""
     columns = {"kind": "book", "batch": batches, "source": source, "payload": payloads}
     return _record_batch(columns, len(payloads))
-
-
-def listed(column: pa.Array) -> list[Any]:
-    """A column's values as a list: through numpy where possible, which is five times as fast."""
-    if column.null_count == len(column):
-        return [None] * len(column)
-    if (column.null_count and not pa.types.is_binary(column.type)) or pa.types.is_nested(column.type):
-        return list(column.to_pylist())
-    return list(column.to_numpy(zero_copy_only=False).tolist())
 
 
 def _shared(values: list[Any]) -> list[bytes | None]:
