@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 app = typer.Typer()
+_INSTEAD = "Instead of a new erasure"
 
 
 @app.command(rich_help_panel="Repair")
@@ -41,15 +42,20 @@ def erase(
         typer.Option("--now", help="Delete old files and logs at once, and with them all older versions."),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Complete an erasure that was interrupted.")
+        bool,
+        typer.Option("--resume", rich_help_panel=_INSTEAD, help="Complete an erasure that was interrupted."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be erased, and erase nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", rich_help_panel=_INSTEAD, help="Print what would be erased, and erase nothing."
+        ),
     ] = False,
     verify: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
+            rich_help_panel=_INSTEAD,
             help="Erase nothing; search every file of the lake for this text, and exit with 1 if it is there.",
         ),
     ] = None,
