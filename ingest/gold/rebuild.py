@@ -106,15 +106,11 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     applied = state.transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), books.last)
     result = Rebuilt(mirror.name, "failed", applied)
     with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
-        decided = {mirror.path: mirror}
-        left = Left(paused=_paths(lake, books) - {mirror.path}, settled=applied)
-        upto = replace(books, last=applied, lines=[line for line in books.lines if line.batch <= applied])
-        folded = [one for one in apply(shadow, upto, decided, tell, left=left) if one.path == mirror.path]
-        if [one.state for one in folded] != ["done"]:
-            result.state, result.message = _why(folded)
+        folded, fresh = _folded(lake, shadow, books, applied, mirror, tell)
+        if folded.state != "done":
+            result.state, result.message = folded.state, folded.message
             return result
         tell(mirror.name, "compare")
-        fresh = decided[mirror.path]
         result.difference = _difference(lake, shadow, fresh, exists=state.exists)
         if dry_run:
             result.state, result.version = "compared", state.version
@@ -140,19 +136,31 @@ def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mi
     Returns:
         what happened, and the mirror as now decided; unchanged if it could not be folded.
     """
-    books = open_books(lake, 0, last)
     with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
-        decided = {mirror.path: mirror}
-        left = Left(paused=_paths(lake, books) - {mirror.path}, settled=last)
-        found = [one for one in apply(shadow, books, decided, tell, left=left) if one.path == mirror.path]
-        if [one.state for one in found] != ["done"]:
-            state, message = _why(found)
-            return Folded(mirror.name, mirror.path, state, message=message), mirror
+        folded, fresh = _folded(lake, shadow, open_books(lake, 0, last), last, mirror, tell)
+        if folded.state != "done":
+            return folded, mirror
         tell(mirror.name, "publish")
-        fresh = _next(lake, decided[mirror.path])
+        fresh = _next(lake, fresh)
         _publish(lake, shadow, fresh, last, last, "folded again by another key or other rules")
     state_now = lake.snapshot(mirror.path)
-    return replace(found[0], version=state_now.version, size=state_now.size or 0), fresh
+    return replace(folded, version=state_now.version, size=state_now.size or 0), fresh
+
+
+def _folded(
+    lake: Lake, shadow: Lake, books: Books, last: int, mirror: Mirror, tell: Tell
+) -> tuple[Folded, Mirror]:
+    """Fold one mirror into the staging table up to a batch: what happened, and the mirror as decided by that."""
+    decided = {mirror.path: mirror}
+    left = Left(paused=_paths(lake, books) - {mirror.path}, settled=last)
+    upto = replace(books, last=last, lines=[line for line in books.lines if line.batch <= last])
+    nothing = Folded(mirror.name, mirror.path, "failed", message="silver holds no change of it")
+    folded = apply(shadow, upto, decided, tell, left=left)
+    one = next((one for one in folded if one.path == mirror.path), nothing)
+    if one.state != "done":
+        state = "held" if one.state == "held" else "failed"
+        one = replace(one, state=state, message=one.message or "it was skipped")
+    return one, decided[mirror.path]
 
 
 def _paths(lake: Lake, books: Books) -> frozenset[str]:
@@ -164,12 +172,6 @@ def _paths(lake: Lake, books: Books) -> frozenset[str]:
 def _rule(lake: Lake, mirror: Mirror) -> TableRule:
     """The rule of a mirror, whatever its source tables are called."""
     return next(iter(mirrors.rules(lake).get(mirror.path, ())), lake.pipeline.rule(mirror.table))
-
-
-def _why(folded: Sequence[Folded]) -> tuple[str, str]:
-    if not folded:
-        return "failed", "silver holds no change of it"
-    return ("held" if folded[0].state == "held" else "failed"), folded[0].message or "it was skipped"
 
 
 def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Difference:
