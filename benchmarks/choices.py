@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from benchmarks.decode import BATCH, MOMENTS, landed, machine, messages, pipeline
 from ingest.bronze import land
@@ -36,12 +36,11 @@ from ingest.run import Warm, run
 from ingest.silver import change_rows
 from ingest.silver import messages as messages_of
 from ingest.silver.lift import Lifting, lift_to_files
-from ingest.spark.deferred import Deferred
 from tests.formats.one_history.test_one_history import DIALECTS
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 FORMATS = ("dts-canal", "debezium", "maxwell", "oms-default", "dts-avro")
 MASK = {"remark": "hmac", "worth": "last4", "seen_at": "null"}  # remark is another text in each row
@@ -173,14 +172,9 @@ def _decoded(how: Lifting, layout: Layout, batches: list[pa.RecordBatch]) -> Non
 # --- lakes ----------------------------------------------------------------------------------------
 
 
-def never() -> SparkSession:
-    """Nothing here may need Spark."""
-    raise StoppedError("Spark was started")
-
-
 def stage(given: Pipeline, *stages: str, warm: Warm | None = None) -> None:
     """Run some stages of a pipeline without Spark."""
-    result = run(cast("SparkSession", Deferred(never, "local[1]")), given, stages, warm)
+    result = run(unstarted(), given, stages, warm)
     if result.failures:
         raise StoppedError("; ".join(result.failures))
 

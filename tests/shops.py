@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
-
-import pytest
+from typing import TYPE_CHECKING, Any, Self
 
 from ingest.config import Pipeline
 from ingest.config.model import Sealing, Source, TableRule
@@ -18,17 +16,10 @@ from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked, Compared, compare
 from ingest.quality.subjects import CheckedMirror, survey
 from ingest.run import Warm, run
-from ingest.spark.deferred import Deferred
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ingest.result import Result
-
-
-def never() -> SparkSession:
-    """What is folded here is too small for Spark."""
-    pytest.fail("Spark was started")
 
 
 def order_metrics(lake: Lake, since: int) -> list[Metric]:
@@ -114,7 +105,7 @@ class Shops:
         if self.lines:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
             self.lines.clear()
-        spark = cast("SparkSession", Deferred(never, "local[1]"))
+        spark = unstarted()
         found = self.result = run(spark, self.pipeline, self.stages, self.warm)
         return (found.mirrors[0].state, found.mirrors[0].message) if found.mirrors else ("idle", "")
 
@@ -149,4 +140,4 @@ class Shops:
     @property
     def lake(self) -> Lake:
         """What was written."""
-        return Lake(cast("SparkSession", Deferred(never, "local[1]")), self.pipeline)
+        return Lake(unstarted(), self.pipeline)

@@ -19,10 +19,9 @@ from ingest.inspect.status import status
 from ingest.lake.tables import LakeReader
 from ingest.run import run
 from ingest.silver.preview import decode
-from ingest.spark.deferred import Deferred
 from tests.cli.planning import FILES, HEAD, KAFKA, planned, runner
 from tests.lakes import FORMAT, change, touch
-from tests.shops import never
+from tests.unstarted import unstarted
 
 pytestmark = pytest.mark.usefixtures("no_spark")
 
@@ -356,7 +355,7 @@ def said_of(folder, table, more=""):
 
 def again(folder):
     """A run of the pipeline as it stands."""
-    spark = Deferred(never, "local[2]")
+    spark = unstarted(2)
     assert [] == run(spark, load(folder / "depot.yaml"), ("bronze", "silver", "gold")).failures
 
 

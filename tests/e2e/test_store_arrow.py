@@ -25,13 +25,12 @@ from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, RUNS
 from ingest.lake.tables import LakeReader
 from ingest.result import Result
 from ingest.run import Warm, run
-from ingest.spark.deferred import Deferred
 from tests.e2e.faulty import BUSY, CARELESS, DENIED, EXPIRED, LOST, RIVAL, SLOW, Fault, Faulty
 from tests.e2e.feeds import TABLES, history
 from tests.e2e.parts import Missing
 from tests.e2e.store import Store
 from tests.lakes import ROOT, change
-from tests.shops import never
+from tests.unstarted import unstarted
 
 SECRET = "a-very-secret-word"
 
@@ -90,7 +89,7 @@ class Lake:
         """Land, decode and fold some messages; ``more`` are further stages."""
         self.number += 1
         (self.folder / f"f{self.number:03}.jsonl").write_text(messages, "utf-8")
-        spark: Any = Deferred(never, "local[2]")
+        spark: Any = unstarted(2)
         return run(spark, self.pipeline, ("bronze", "silver", "gold", *more), self.warm)
 
     def rows(self, table: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,8 @@ from ingest.gold import evidence
 from ingest.lake.lake import Lake
 from ingest.lake.stamps import change_of
 from ingest.run import Warm, run
-from ingest.spark.deferred import Deferred
 from tests.erase.test_special_lakes import decided
-from tests.shops import never
+from tests.unstarted import unstarted
 
 TEXT = """\
 pipeline: games
@@ -49,15 +48,13 @@ class Games:
         path.write_text("\n".join(self.lines) + "\n", "utf-8")
         os.utime(path, (1_700_000_000 + self.files,) * 2)
         self.lines = []
-        found = run(
-            cast("Any", Deferred(never, "local[1]")), self.pipeline, ("bronze", "silver", "gold"), self.warm
-        )
+        found = run(unstarted(), self.pipeline, ("bronze", "silver", "gold"), self.warm)
         assert [] == found.failures
 
     @property
     def lake(self) -> Lake:
         """The lake."""
-        return Lake(cast("Any", Deferred(never, "local[1]")), self.pipeline)
+        return Lake(unstarted(), self.pipeline)
 
     def planned(self, key: int) -> planning.Erasure:
         """What the erasure of one row removes."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 
@@ -18,11 +16,6 @@ if TYPE_CHECKING:
 
     from ingest.lake.lake import Lake
     from ingest.run import Warm
-
-
-def no_spark() -> SparkSession:
-    """A session that a test must not need."""
-    pytest.fail("Spark was started")
 
 
 @dataclass(slots=True)

@@ -23,8 +23,8 @@ from ingest.lake.mirrors import Era
 from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +231,7 @@ def test_columns_of_a_key_exchange_their_names(
     pk: str, kinds: str, cuts: tuple[int, ...], tmp_path: Path
 ) -> None:
     """Rows that are older than the statement were gone, for their key was read by the other column's type."""
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     row = {
         "isDdl": False,
         "type": "INSERT",

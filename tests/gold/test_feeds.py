@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,17 +21,12 @@ from ingest.inspect.query import query
 from ingest.lake import feeds, mirrors
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
-from ingest.spark.deferred import Deferred
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULE = "tables: [{match: t.item, keys: [ID], columns: {ID: int64, image: int32}, changes_of: true}]\n"
-
-
-def never() -> SparkSession:
-    """What starts the session."""
-    raise AssertionError("Spark started")
 
 
 @dataclass(slots=True)
@@ -42,7 +37,7 @@ class Shop:
     rules: str = RULE
     number: int = 0
     warm: Warm = field(default_factory=Warm)
-    spark: SparkSession = field(default_factory=lambda: cast("SparkSession", Deferred(never, "local[1]")))
+    spark: SparkSession = field(default_factory=unstarted)
 
     @property
     def lake(self) -> Lake:

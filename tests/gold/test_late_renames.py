@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,13 +11,11 @@ from ingest.config.model import TableRule
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.rebuild import rebuild
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from ingest.config import Pipeline
 
@@ -54,7 +52,7 @@ class Yard(Depot):
 @pytest.fixture
 def yard(tmp_path: Path) -> Yard:
     """A table that is created and renamed before any row has come."""
-    spark = cast("SparkSession", Deferred(no_spark, "local[1]"))
+    spark = unstarted()
     made = Yard(spark, tmp_path, Warm(), TableRule("yard.*"))
     return made.stated(100, "CREATE TABLE hall (id INT PRIMARY KEY, n INT)")
 
@@ -158,7 +156,7 @@ class Weak(Yard):
 @pytest.mark.parametrize("since", range(4))
 def test_a_stream_that_goes_back_over_the_rename_of_an_empty_table(tmp_path: Path, since: int) -> None:
     """The rename came again after rows of the next table of the name, which it had not: the mirror was held."""
-    yard = Weak(cast("SparkSession", Deferred(no_spark, "local[1]")), tmp_path, Warm(), TableRule("yard.*"))
+    yard = Weak(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     for n in (0, since):
         said = [
             lambda: yard.stated(100, CREATE),

@@ -9,13 +9,13 @@ import pytest
 
 from ingest.config.model import TableRule
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
+from tests.unstarted import unstarted
 
 
 def depot_of(folder: Path, **rule: Any) -> Depot:
     """A table of which nothing was said yet, folded without Spark."""
-    return Depot(Deferred(no_spark, "local[2]"), folder, Warm(), TableRule("yard.*", **rule))  # type: ignore[arg-type]
+    return Depot(unstarted(2), folder, Warm(), TableRule("yard.*", **rule))
 
 
 def say(depot: Depot, kind: str, old: dict[str, str | None] | None = None, **cells: str | None) -> Depot:

@@ -14,9 +14,9 @@ from ingest.config.model import TableRule
 from ingest.lake import commits, delta, mirrors
 from ingest.lake.commits import Staged, TakenError
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
 from tests.scenarios.crashing import AFTER, BEFORE, WRITTEN, Point, killed_at
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ MIRROR = "mirrors/yard/depot"
 def depot_of(folder: Path, spark: Any = None, **given: Any) -> Depot:
     """A table of some rows, of which a rule keeps the later ones."""
     folder.mkdir(exist_ok=True)
-    depot = Depot(spark or Deferred(no_spark, "local[2]"), folder, Warm(), TableRule("yard.*"), **given)
+    depot = Depot(spark or unstarted(2), folder, Warm(), TableRule("yard.*"), **given)
     for i in range(5):
         depot.row(id=str(i), n=str(i))
     assert ("done", "") == depot.run()
@@ -79,7 +79,7 @@ def test_a_killed_publication_is_repeated(point: Point, tmp_path: Path) -> None:
 def test_a_killed_table_without_a_key_is_finished(no_key: Any, when: str, tmp_path: Path) -> None:
     """Nothing in its rows says which of them a killed run has added."""
     rule = TableRule("yard.*", no_key=no_key)
-    depot = Depot(Deferred(no_spark, "local[2]"), tmp_path, Warm(), rule)  # type: ignore[arg-type]
+    depot = Depot(unstarted(2), tmp_path, Warm(), rule)
 
     def say(kind: str, n: int, old: int | None = None) -> Depot:
         before = [{"n": str(old)}] if old is not None else None

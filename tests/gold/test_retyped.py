@@ -13,9 +13,9 @@ from ingest.fold import SchemaStep
 from ingest.gold.retyped import ALTERED, OPEN, RESPELT, effect, is_open, on_defaults
 from ingest.order import Order
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
 from tests.scenarios.crashing import AFTER, Point, killed_at
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def test_values_that_rows_have_by_a_default_are_met() -> None:
 
 def test_what_cannot_be_known_is_recorded_without_spark(tmp_path: Path) -> None:
     """Folded by Arrow, a mirror would lose the reject that says so, and a run that was killed would write it twice."""
-    depot = Depot(Deferred(no_spark, "local[2]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
     texts = {"id": "int", "n": "varchar(9)"}
     for i, n in enumerate(["1", "012", "1.5"]):
         depot.say(
@@ -81,7 +81,7 @@ def test_a_whole_number_gets_a_fraction_that_only_the_statement_tells(
     tmp_path: Path, cut: str, created: bool
 ) -> None:
     """Some dialects say DECIMAL without its digits: in a column of INT the new value would be a reject."""
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     if created:
         depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n INT)")
@@ -100,7 +100,7 @@ def test_a_whole_number_gets_a_fraction_that_only_the_statement_tells(
 
 def test_keys_whose_type_comes_later_stay_the_texts_that_came(tmp_path: Path) -> None:
     """To a number `01` and `1` are one key: two rows of the source would become one, or what is no number be lost."""
-    depot = Depot(Deferred(no_spark, "local[2]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     for key in ("01", "x"):
         depot.say(**row, data=[{"id": key, "n": "007"}], mysqlType=None)
@@ -133,7 +133,7 @@ def test_a_column_in_another_letter_case_replaces_the_old_one(
 ) -> None:
     """Queries ignore letter case: beside an old column `n`, `SELECT N` would find old values, and none of later rows."""
     rule = TableRule("yard.*", on_schema_change=policy)
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), rule)  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), rule)
     depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n INT)").row(id="1", n="7").row(id="2", n="8")
     if cut == "both":
         depot.run()
@@ -165,7 +165,7 @@ def test_a_name_that_another_column_takes_holds_its_values_without_rows_of_it(
 ) -> None:
     """Rows showed a number under this name, so its column became one, and texts that came under it were lost."""
     rule = TableRule("yard.*", on_schema_change=policy)
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), rule)  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), rule)
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     texts = {"id": "int", "v": "varchar", "n": "int"}
     created = "CREATE TABLE depot (id INT PRIMARY KEY, v VARCHAR(9), n INT)"
@@ -192,7 +192,7 @@ def test_a_name_that_another_column_takes_holds_its_values_without_rows_of_it(
 @pytest.mark.parametrize("budget", [4 << 20, pytest.param(0, marks=[pytest.mark.spark, pytest.mark.e2e])])
 def test_bytes_and_a_text_exchange_their_names(request: Any, tmp_path: Path, budget: int, cut: str) -> None:
     """Without a later row nothing said that the name of bytes has texts now, and Spark wrote bytes as text."""
-    session = Deferred(no_spark, "local[1]") if budget else request.getfixturevalue("spark")
+    session = unstarted() if budget else request.getfixturevalue("spark")
     depot = Depot(session, tmp_path, Warm(), TableRule("yard.*"), budget=budget)
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     types = {"id": "int", "v": "varchar(9)", "n": "varbinary(6)"}
@@ -213,7 +213,7 @@ def test_a_name_that_a_column_of_a_table_created_again_takes_holds_its_values(
     tmp_path: Path, second: str
 ) -> None:
     """Rows of the table that was dropped showed another type under the name."""
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n SMALLINT)")
     depot.say(**row, data=[{"id": "1", "n": "7"}], mysqlType={"id": "int", "n": "smallint"})
@@ -256,7 +256,7 @@ def test_a_number_without_its_digits_keeps_its_fraction_under_the_name_of_a_whol
     tmp_path: Path, cut: str, expected: list[str]
 ) -> None:
     """DECIMAL without its digits agrees with whole numbers, but they do not hold its values."""
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     assert expected == exchanged(depot, cut)
 
 
@@ -268,7 +268,7 @@ def test_rows_of_both_kinds_under_one_name_in_a_batch(spark: SparkSession, tmp_p
 
 def test_names_exchanged_before_the_first_row_widen_nothing(tmp_path: Path) -> None:
     """Each name has one type in all rows."""
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     depot.ddl("ALTER TABLE depot RENAME COLUMN v TO n, RENAME COLUMN n TO v")
     members = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     texts = {"id": "int", "v": "varchar", "n": "int"}
@@ -280,7 +280,7 @@ def test_names_exchanged_before_the_first_row_widen_nothing(tmp_path: Path) -> N
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_time_comes_under_the_name_of_a_number_without_its_digits(tmp_path: Path, cut: bool) -> None:
     """The mirror knows the digits, and its column holds no times."""
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n DECIMAL(10,2), v DATETIME)")
     for key in ("1", "2"):

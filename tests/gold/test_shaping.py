@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,9 +17,9 @@ from ingest.gold.rule_faults import refuse_unordered
 from ingest.gold.work import Books, History, jobs
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Clusters, Mirror, _clusters, clusters, grown
-from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot
-from tests.shops import Shops, never
+from tests.shops import Shops
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,7 +185,7 @@ def test_a_rule_that_fails_on_a_row_holds_the_mirror_without_spark(tmp_path: Pat
     """Spark's tasks ask the same engine: each run would start it for nothing."""
     from ingest.run import Warm
 
-    started = cast("SparkSession", Deferred(never, "local[1]"))
+    started = unstarted()
     odd = "CAST(CASE WHEN a = 1 THEN 'x' ELSE '1' END AS INT)"
     made = {"text": MadeColumn("compute", odd)}
     rules = [
@@ -212,7 +212,7 @@ def test_of_a_row_left_out_only_the_key_and_the_condition_are_read(tmp_path: Pat
     """Its other cells may not even fit: they are nobody's, until the row enters with its whole image."""
     from ingest.run import Warm
 
-    started = cast("SparkSession", Deferred(never, "local[1]"))
+    started = unstarted()
     depot = Depot(started, tmp_path, Warm(), TableRule("yard.*", where="b = 1"))
     depot.row(id="1", a="1", b="1").row(id="2", a="1", b="2").row(id="3", a="1", b="1")
     assert ("done", "") == depot.run()

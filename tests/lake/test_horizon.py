@@ -17,8 +17,8 @@ from ingest.config.model import TableRule
 from ingest.lake import commits, maintenance
 from ingest.lake.lake import Lake
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
+from tests.unstarted import unstarted
 
 DAYS, DAY = 40, 86_400
 EDGE, LAST = 7, 13  # the newest version that is older than the horizon, and the newest of all
@@ -39,7 +39,7 @@ def test_versions_are_kept_to_the_edge_of_the_horizon(
 ) -> None:
     """Checkpoints and upkeep may drop what nobody may ask for any more, and nothing else."""
     monkeypatch.setattr(commits, "_MIRROR_CHECKPOINT", 5)
-    spark = Deferred(no_spark, "local[2]")
+    spark = unstarted(2)
     depot = Kept(spark, tmp_path, Warm(), TableRule("yard.*", plain_tables=plain))  # type: ignore[arg-type]
     folder = tmp_path / "lake" / "mirrors" / "yard" / "depot"
     log = folder / "_delta_log"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -11,17 +10,13 @@ from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.lake import commits, staging
 from ingest.lake.lake import Lake
-from ingest.spark.deferred import Deferred
-from tests.shops import never
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.unstarted import unstarted
 
 
 def test_a_killed_rebuild_is_deleted_and_nothing_else(tmp_path: Path) -> None:
     """Its tables hold rows of before an erasure, and room for ever."""
     lake = Lake(
-        cast("SparkSession", Deferred(never, "local[1]")),
+        unstarted(),
         Pipeline("p", tmp_path / "p.yaml", str(tmp_path / "lake"), ()),
     )
     assert 0 == staging.clean(lake)

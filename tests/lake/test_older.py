@@ -16,9 +16,10 @@ from ingest.config import load
 from ingest.config.model import TableRule
 from ingest.lake.lake import Lake
 from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
 from tests.lake.older import make
 from tests.lakes import counted, doubled
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
 @pytest.fixture
 def without_spark() -> Any:
     """A session that is never started: what is folded here is too small for it."""
-    return Deferred(no_spark, "local[2]")
+    return unstarted(2)
 
 
 def mirrors(lake: Lake, paths: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:

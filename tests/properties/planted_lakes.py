@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
 
@@ -26,16 +26,15 @@ from ingest.config import load
 from ingest.erase import plan as planning
 from ingest.erase import remove
 from ingest.erase.search import search
-from ingest.errors import StoppedError
 from ingest.gold import evidence
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
-from ingest.spark.deferred import Deferred
 from tests.formats.one_history.history import KEYS, Event, History, history
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE
 from tests.formats.one_history.writing import Dialect
 from tests.properties.planting import MARK, Planter, Row, planted
 from tests.silver.test_masks import wounds
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +81,7 @@ class PlantedLake:
         self.folder = folder / str(seed)
         self.folder.mkdir(parents=True)
         self.spark = spark
-        self.session: Any = spark or cast("SparkSession", Deferred(never, "local[1]"))
+        self.session: Any = spark or unstarted()
         self.warm, self.files, self.results = Warm(), 0, list[Any]()
         self.sealed = self.random.random() < 0.5
         truth = history(seed, truncates=not self.loss.truncates, length=30)
@@ -321,8 +320,3 @@ def made(*, erases: bool) -> Iterator[Callable[[int], Searched]]:
         yield erased
     finally:
         stop(started)
-
-
-def never() -> SparkSession:
-    """What is folded here is too small for Spark."""
-    raise StoppedError("Spark was started")

@@ -24,14 +24,14 @@ from ingest.change import Change, Message, Op, TableId
 from ingest.config import load
 from ingest.erase import plan as planning
 from ingest.erase import remove
-from ingest.errors import IngestError, StoppedError
+from ingest.errors import IngestError
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
-from ingest.spark.deferred import Deferred
 from tests.properties.delivery import Batches, deliver
 from tests.properties.histories import History, Sent, history, moment
 from tests.properties.kinds import ARRIVAL, ONE_OF_EACH, SEQUENCE, TRANSACTION, Kind
 from tests.properties.rules import SECRET, Rule, canonical, rule
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -220,11 +220,6 @@ def parsed() -> Iterator[None]:
         module.parse = before
 
 
-def never() -> SparkSession:
-    """What is folded here is too small for Spark."""
-    raise StoppedError("Spark was started")
-
-
 class RuledLake:
     """A lake with some mirrors under random rules."""
 
@@ -240,7 +235,7 @@ class RuledLake:
         self.file.write_text(json.dumps(text), "utf-8")  # JSON is YAML
         self.states: dict[str, tuple[str, str]] = {}
         self.pipeline = load(self.file)
-        self.session = cast("SparkSession", Deferred(never, "local[1]"))
+        self.session = unstarted()
 
     @property
     def lake(self) -> Lake:

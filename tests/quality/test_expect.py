@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,7 @@ from ingest.quality import expect, ledgers
 from ingest.quality.catalogue import CheckResult
 from ingest.quality.subjects import survey
 from ingest.run import run
-from ingest.spark.deferred import Deferred
-from tests.shops import never
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +89,7 @@ def filled(folder: Path, keys: tuple[str, ...] = ("id",)) -> Pipeline:
 
 def nothing() -> SparkSession:
     """A session that must not start."""
-    return cast("SparkSession", Deferred(never, "local[1]"))
+    return unstarted()
 
 
 def judged(

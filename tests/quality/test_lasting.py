@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
@@ -22,12 +22,10 @@ from ingest.quality import lasting
 from ingest.quality.stage import check
 from ingest.result import STAGES
 from ingest.run import Warm, run
-from ingest.spark.deferred import Deferred
-from tests.shops import Shops, never
+from tests.shops import Shops
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ingest.config import Pipeline
 
 NAME, TWICE = "shop_1.item", "insert_of_a_live_key"
@@ -51,7 +49,7 @@ class Doubted(Shops):
         """What the run of the next batch says: failures and warnings."""
         (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
         self.lines.clear()
-        spark = cast("SparkSession", Deferred(never, "local[1]"))
+        spark = unstarted()
         found = run(spark, self.pipeline, warm=Warm())
         return found.failures, found.warnings
 

@@ -8,15 +8,15 @@ import pytest
 
 from ingest.config.model import TableRule
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
+from tests.unstarted import unstarted
 
 
 @pytest.mark.parametrize("moved", [80, 100], ids=["before", "after"])
 @pytest.mark.parametrize("late", ["UPDATE", "INSERT", "DELETE"])
 def test_a_key_that_a_row_left_before_is_not_missed(tmp_path: Path, late: str, moved: int) -> None:
     """The older changes are read again for the late one, and an UPDATE that left a key made it a live one: exit 1."""
-    depot = Depot(Deferred(no_spark, "local[1]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
     depot.row(at=1, id="1", n="1").row(at=2, id="2", n="2")
     assert ("done", "") == depot.run(checked=True)
     depot.row("UPDATE", {"n": "1"}, at=moved - 5, id="1", n="5")

@@ -16,9 +16,9 @@ from ingest.quality.key_sides import Side
 from ingest.quality.ledgers import read
 from ingest.quality.subjects import survey
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
 from tests.quality.plain_keys import Numbers, by_duckdb, by_plain_fold
+from tests.unstarted import unstarted
 
 KEYS = {  # by MySQL type
     "bigint": ["-9223372036854775808", "9223372036854775807", "0", "-7", "12", "13", "14"],
@@ -46,7 +46,7 @@ class _Story:
     """A table with one key column of a type, and another one beside it."""
 
     def __init__(self, folder: Path, kind: str = "bigint", *, keys: list[str] | None = None) -> None:
-        self.depot = Depot(Deferred(no_spark, "local[2]"), folder, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+        self.depot = Depot(unstarted(2), folder, Warm(), TableRule("yard.*"))
         self.types, self.keys = {"id": kind, "n": "int"}, keys or ["id"]
 
     def say(self, kind: str, key: str, n: str = "0", old: dict[str, str] | None = None, at: int = 0) -> None:

@@ -6,7 +6,7 @@ Without Spark: the lake is written by hand, `tests/gold/test_misfits.py` has the
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,20 +18,12 @@ from ingest.lake.schemas import REJECTS
 from ingest.quality import obsolete_rejects
 from ingest.quality.cells import Compared
 from ingest.quality.subjects import CheckedMirror
-from ingest.spark.deferred import Deferred
 from tests.lakes import change
+from tests.unstarted import unstarted
 from tests.written import Written, commit
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BINS = TableId("depot", None, "bins")
 Bad = tuple[int, int, str]  # batch, offset and key of a rejected cell
-
-
-def never() -> SparkSession:
-    """Starting Spark would cost ten seconds."""
-    raise AssertionError("Spark was asked for")
 
 
 def bad_cell(batch: int, offset: int, key: str) -> dict[str, Any]:
@@ -52,7 +44,7 @@ def left_open(
     """The rejects that are open after the checks of a mirror with these rows."""
     depot = Written(folder)
     depot.take([change("INSERT", "bins", int(key), {"id": key, "word": word}) for key, word in rows.items()])
-    lake = Lake(cast("SparkSession", Deferred(never, "local[1]")), depot.pipeline)
+    lake = Lake(unstarted(), depot.pipeline)
     [mirror] = mirrors.known(lake).values()
     writer = (f"depot/gold/{mirror.path}/0/rejects", 1)
     found = [bad_cell(*one) for one in bad]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -13,11 +13,7 @@ from ingest.config import Pipeline
 from ingest.config.model import Sealing, Source, TableRule
 from ingest.lake.lake import Lake
 from ingest.run import run
-from ingest.spark.deferred import Deferred
-from tests.shops import never
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.unstarted import unstarted
 
 SEALED = Sealing(base64.b64encode(bytes(range(32))).decode())
 FACT = {"version": "2.7.0.Final", "connector": "mysql", "name": "bus", "server_id": 7, "file": "log.000003"}
@@ -70,7 +66,7 @@ def checked(folder: Path, seal: Sealing | None, **sent: list[dict[str, Any]]) ->
     rules = (TableRule("depot.parcels", keys=("id",)), TableRule("DEPOT.BOXES", keys=("ID",)))
     lake = str(folder / "lake")
     pipeline = Pipeline("depot", folder / "x.yaml", lake, sources, rules, seal=seal)
-    result = run(cast("SparkSession", Deferred(never, "local[1]")), pipeline)
+    result = run(unstarted(), pipeline)
     assert not result.failures, result.failures
     rows = Lake(cast("Any", None), pipeline).ask(
         "SELECT source, state, detail FROM {checks} WHERE \"check\" = 'missing_parts'"

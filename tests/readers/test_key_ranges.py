@@ -21,8 +21,8 @@ from benchmarks.contest.readers import load_delta
 from ingest.config.model import TableRule
 from ingest.lake import delta
 from ingest.run import Warm
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import Depot, no_spark
+from tests.gold.depot import Depot
+from tests.unstarted import unstarted
 
 # by the source's type: texts from the least to the greatest, a type in SQL, a value in Python, and if there are statistics
 KEYS: dict[str, tuple[list[str], str, Callable[[str], Any], bool]] = {
@@ -74,7 +74,7 @@ def asked(path: str, sign: str, text: str, kind: str, value: Any) -> dict[str, l
 def test_the_ends_of_a_key_are_found(tmp_path: Path, source: str) -> None:
     """A bound that is rounded or cut leaves out the file with the very row that is asked for."""
     texts, kind, value_of, known = KEYS[source]
-    depot = Depot(Deferred(no_spark, "local[2]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
 
     def say(op: str, n: int, at: int) -> None:
         depot.say(

@@ -16,12 +16,11 @@ from ingest.run import run
 from ingest.silver import registry
 from ingest.silver.messages import WANTED
 from ingest.silver.registry import framed
-from ingest.spark.deferred import Deferred
 from tests.e2e.registry import Registry
 from tests.formats.one_history.debezium import DIALECTS
 from tests.formats.one_history.debezium import registry as schemas
 from tests.formats.one_history.history import history
-from tests.gold.depot import no_spark
+from tests.unstarted import unstarted
 
 
 def test_ids_are_found_wherever_a_frame_may_stand() -> None:
@@ -59,7 +58,7 @@ def test_framed_values_in_files_are_decoded_by_the_registry(tmp_path: Path) -> N
             f"    format: debezium-avro\n    registry: {answers.url}\n    settle: 0s\n"
         )
         pipeline = load(tmp_path / "yard.yaml")
-        result = run(Deferred(no_spark, "local[1]"), pipeline, ("bronze", "silver"))  # type: ignore[arg-type]
+        result = run(unstarted(), pipeline, ("bronze", "silver"))
     assert not result.failures
     assert answers.asked
     lake = LakeReader(pipeline)

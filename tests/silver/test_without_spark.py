@@ -18,9 +18,8 @@ from ingest.lake import delta
 from ingest.lake.lake import Lake
 from ingest.silver import messages
 from ingest.silver.decode import Decoded, decode
-from ingest.spark.deferred import Deferred
-from tests.gold.depot import no_spark
 from tests.lakes import Depot, change, touch
+from tests.unstarted import unstarted
 
 ARROW = "writer: arrow\n"
 TABLES = ("bronze", "changes", "ddl", "rejects", "books")
@@ -124,7 +123,7 @@ def test_a_larger_batch_does_not_start_a_session(tmp_path: Path, session: str) -
             asked.append(given)
             return super().range(*given)
 
-    spark = Counting() if session == "has started" else Deferred(no_spark, "local[2]")
+    spark = Counting() if session == "has started" else unstarted(2)
     lake = lake_of(depot, spark)
     assert [] == work(lake).unbalanced
     assert 16_000 == lake.ask("SELECT sum(changes) AS n FROM {books}")[0]["n"]
