@@ -18,7 +18,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +36,7 @@ from ingest.silver import change_rows
 from ingest.silver import messages as messages_of
 from ingest.silver.lift import Lifting, lift_to_files
 from tests.formats.one_history.test_one_history import DIALECTS
+from tests.timing import seconds
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
@@ -64,13 +64,6 @@ def main() -> int:
     return {"masks": masks, "filter": filtered, "cells": cells}[given.choice](given)
 
 
-def spent(work: Callable[[], object]) -> float:
-    """Processor seconds of this process."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
-
-
 # --- masks ----------------------------------------------------------------------------------------
 
 
@@ -91,7 +84,7 @@ def masks(given: argparse.Namespace) -> int:
             )
             works = [partial(_decoded, Lifting(one, schemas=schemas), layout, batches) for one in both]
             for _ in range(given.rounds + 1):  # the first warms up
-                without, masked = map(spent, works)
+                without, masked = map(seconds, works)
                 found.append((without, masked))
         least = [min(times) for times in zip(*found[1:], strict=True)]
         more = least[1] / least[0] - 1
@@ -118,7 +111,7 @@ def _masked_silver(given: argparse.Namespace) -> int:
             for more in ("", f"mask_secret: {SECRET}\ntables: [{rule}]\n"):
                 shutil.rmtree(base / "lake")
                 shutil.copytree(Path(folder) / "lake", base / "lake")
-                times.append(spent(partial(stage, write(base, more), "silver", warm=Warm())))
+                times.append(seconds(partial(stage, write(base, more), "silver", warm=Warm())))
             found.append((times[0], times[1]))
     alone, masked = (min(times) for times in zip(*found[1:], strict=True))
     middle = statistics.median(one / other for other, one in found[1:]) - 1
@@ -256,10 +249,10 @@ def filtered(given: argparse.Namespace) -> int:
                 shutil.copytree(Path(folder) / "lake", base / "lake")
                 (base / "in-9000.jsonl").unlink(missing_ok=True)
                 file, warm = write(base, more), Warm()
-                times.append(spent(partial(stage, file, "gold", warm=warm)))
+                times.append(seconds(partial(stage, file, "gold", warm=warm)))
                 pour(base, 9_000, lines(random, keys, "UPDATE", given.rows + 1))
                 stage(file, "bronze", "silver", warm=warm)
-                times.append(spent(partial(stage, file, "gold", warm=warm)))
+                times.append(seconds(partial(stage, file, "gold", warm=warm)))
             found.append((times[0], times[1], times[2], times[3]))
             print(*(f"{one:.2f}" for one in times), flush=True)
     load_all, batch_all, load_few, batch_few = (min(times) for times in zip(*found, strict=True))
@@ -292,7 +285,7 @@ def cells(given: argparse.Namespace) -> int:
             times = []
             for own, file, warm in lakes:
                 pour(own, 9_000 + turn, lines(random, keys, "UPDATE", first))
-                times.append(spent(partial(stage, file, "bronze", "silver", "gold", "quality", warm=warm)))
+                times.append(seconds(partial(stage, file, "bronze", "silver", "gold", "quality", warm=warm)))
             found.append((times[0], times[1]))
             print(*(f"{one:.2f}" for one in times), flush=True)
     checked, alone = (min(times) for times in zip(*found[1:], strict=True))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -29,6 +28,7 @@ import psutil
 from tests.lakes import ROOT, change
 from tests.serve.conftest import depot
 from tests.serve.test_speed import CHECKS
+from tests.timing import seconds_of_children
 from tests.written import Written
 
 RUNS = 8  # of which the lake of many tables has checks
@@ -126,7 +126,7 @@ def timed(words: list[str], tries: int) -> tuple[float, float, float]:
     seconds, cpu = [], []
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(tries):  # with compiled modules, as an installation has them
-        began, before = time.monotonic(), _spent()
+        began, before = time.monotonic(), seconds_of_children()
         done = subprocess.run(
             [sys.executable, "-m", "ingest", *words],
             capture_output=True,
@@ -136,16 +136,10 @@ def timed(words: list[str], tries: int) -> tuple[float, float, float]:
             env=surroundings,
         )
         seconds.append(time.monotonic() - began)
-        cpu.append(_spent() - before)
+        cpu.append(seconds_of_children() - before)
         if done.returncode not in (0, 1, 3):
             raise SystemExit(f"{' '.join(words)}: {done.stderr or done.stdout}")
     return min(seconds), statistics.median(seconds), min(cpu)
-
-
-def _spent() -> float:
-    """Processor seconds of the processes that have ended."""
-    found = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found.ru_utime + found.ru_stime
 
 
 def idle(folder: Path) -> Written:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from benchmarks.loop import ROOT
 from ingest.change import TableId
 from tests.e2e.databases import PASSWORD, USER, MariaDB
 from tests.source import made
+from tests.timing import seconds_of_children
 
 TABLE = "garden.rows"
 _COLUMNS = {  # MySQL's type, logical type, and MySQL's and DuckDB's SQL for row n; keys are even: others fit between
@@ -72,7 +72,7 @@ class Bench:
     def step(self, name: str, code: int, rows: int, verb: str, *more: str) -> Any:
         """Type a verb, note its figures, and return what it prints."""
         words = [sys.executable, "-m", "ingest", verb, str(self.file), *more, "--output", "json"]
-        began, own, server, sent = time.monotonic(), _children(), self._server(), self._sent()
+        began, own, server, sent = time.monotonic(), seconds_of_children(), self._server(), self._sent()
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - began
         if done.returncode != code:
@@ -80,7 +80,7 @@ class Bench:
                 f"{name}: exit code {done.returncode}, not {code}\n{(done.stdout + done.stderr)[-3000:]}"
             )
         self.lines.append(
-            (name, f"{seconds:.1f}", f"{_children() - own:.1f}", f"{self._server() - server:.1f}",
+            (name, f"{seconds:.1f}", f"{seconds_of_children() - own:.1f}", f"{self._server() - server:.1f}",
              f"{rows / seconds:,.0f}", f"{(self._sent() - sent) / 1e6:,.1f}", f"{os.getloadavg()[0]:.1f}")
         )  # fmt: skip
         print("  ".join(f"{text:>14}" for text in self.lines[-1]), flush=True)
@@ -239,11 +239,6 @@ def _judged(wanted: Found, rows: list[dict[str, Any]]) -> list[str]:
         "described wrongly": {key for key in both if wanted[key] != found[key]},
     }
     return [f"{len(keys)} {what}: {sorted(keys)[:5]}" for what, keys in wrong.items() if keys]
-
-
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

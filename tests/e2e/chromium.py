@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -68,9 +67,7 @@ class Browser:
         self._ask("Page.setLifecycleEventsEnabled", enabled=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         with contextlib.suppress(OSError, TimeoutError):
             self._session = ""
             self._ask("Browser.close")

@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyspark
@@ -77,9 +76,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def _start(self, name: str, *arguments: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import chromium
 from tests.e2e.broker import Broker
 from tests.e2e.databases import Database
 from tests.e2e.feed import say
@@ -84,3 +85,10 @@ def started() -> Iterator[Callable[[Database, str], Database]]:
                 pytest.skip(str(missing))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    """One browser for all views of a file."""
+    with chromium.Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running

@@ -14,7 +14,6 @@ import subprocess
 import tempfile
 from abc import abstractmethod
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.e2e.parts import Missing, Service
@@ -97,10 +96,8 @@ class Database(Service):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         shutil.rmtree(self.home, ignore_errors=True)
 
     def start(self) -> None:

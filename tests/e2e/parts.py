@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ingest.errors import SetupError
@@ -80,9 +79,7 @@ class Service:
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def launch(

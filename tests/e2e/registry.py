@@ -10,7 +10,6 @@ import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
-from types import TracebackType
 from typing import Any, Self
 
 import fastavro
@@ -104,9 +103,7 @@ class Registry:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

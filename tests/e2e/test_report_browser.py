@@ -42,13 +42,6 @@ _CONTRASTS = """
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """One browser for all views."""
-    with chromium.Browser(tmp_path_factory.mktemp("profile")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """The report of an ordinary pipeline, and of one whose every text is hostile."""
     folder = tmp_path_factory.mktemp("reports")

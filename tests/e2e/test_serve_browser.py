@@ -31,13 +31,6 @@ TOO_WIDE = """[...document.querySelectorAll('.tiles div')].filter(tile => [...ti
   text => text.getBoundingClientRect().right > tile.getBoundingClientRect().right)).map(tile => tile.innerText)"""
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
-    """One browser for all views."""
-    with chromium.Browser(tmp_path_factory.mktemp("profile")) as running:
-        yield running
-
-
 @pytest.fixture
 def lake(tmp_path: Path) -> Written:
     """A lake of the test's own."""
