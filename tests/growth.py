@@ -37,6 +37,8 @@ SMALL, LARGE = 2_000, 1_000_000  # characters
 BUSY = 0.01  # seconds for a small text, above which its growth is measured
 SECONDS = 3.0  # of processor time for a large one on a busy machine; the square of its length takes hours
 
+_MAY_HAVE = re.compile(r"\bre\.[a-z]|\.rlike|regexp_")
+
 
 class Pattern(NamedTuple):
     """One regular expression: where it is, how it is written there, and the methods it is used with."""
@@ -66,6 +68,12 @@ class Slow(Exception):
 
 
 # --- where the patterns are ---------------------------------------------------------------------
+
+
+def files() -> list[str]:
+    """The files that may have patterns; parsing them all takes seconds, which every collection of tests would pay."""
+    texts = {path: path.read_text("utf-8") for path in sorted(HOUSE.rglob("*.py"))}
+    return [str(path.relative_to(HOUSE.parent)) for path, text in texts.items() if _MAY_HAVE.search(text)]
 
 
 @cache
