@@ -8,6 +8,7 @@ and in SQL.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -245,6 +246,14 @@ def arrival_key(arrival: Sequence[int]) -> str:
 def topic_key(topic: str) -> str:
     """A topic as a number that other topics do not share."""
     return number_key(int.from_bytes(hashlib.sha256(topic.encode()).digest()[:8], "big"))
+
+
+def natural(path: str) -> tuple[object, ...]:
+    """Sort key of files in one batch, which puts ``part-2`` before ``part-10``."""
+    return tuple(
+        (0, int(piece), piece) if i % 2 else (1, 0, piece)
+        for i, piece in enumerate(re.split(r"([0-9]+)", path))
+    )
 
 
 # --- SQL ------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from ingest.errors import first_line
 from ingest.formats import ingest_snapshot
 from ingest.framing import DAMAGE, decompressed
 from ingest.lake import snapshots
+from ingest.order import natural
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 MIN_SPLIT = 4 * 1024 * 1024
@@ -67,14 +68,6 @@ class FilePlan:
     ranges: tuple[Range, ...] = ()
     alarms: tuple[str, ...] = ()  # files that have changed unexpectedly; each says what to do
     warnings: tuple[str, ...] = ()
-
-
-def natural(path: str) -> tuple[object, ...]:
-    """Sort key that puts ``part-2`` before ``part-10``."""
-    return tuple(
-        (0, int(piece), piece) if i % 2 else (1, 0, piece)
-        for i, piece in enumerate(re.split(r"([0-9]+)", path))
-    )
 
 
 def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:

@@ -1,15 +1,17 @@
-"""Changes that came again where only arrival orders them."""
+"""Changes that came again, or late, where only arrival orders them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from ingest.lake.tables import Row
+from ingest.order import natural
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane
 
 
 def repeated(one: OrderedLane) -> Iterator[Metric]:
-    """Repeated changes that may have made rows wrong."""
+    """Old changes that may have made rows wrong."""
     if not one.is_weak or not one.subject.keyed:
         return
     table = one.lane.table
@@ -20,13 +22,22 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
             f"the table again with {one.epoch()}"
         )
         yield one.metric("repeated_moves", moves, detail)
-    if one.lane.folded_high and (keys := _set_back(one)):
+    if not one.lane.folded_high or not _has_older(one):
+        return
+    if keys := _set_back(one):
         detail = (
             f"{len(keys)} rows of {table} were set back: their last change came before, and a newer one since then; "
             "unless the source sends that one again, too, compare these rows with the source, or load the table "
             f"again with {one.epoch()}"
         )
         yield one.metric("rows_set_back", len(keys), detail, tuple(keys[:FAILING_KEYS]))
+    if late := [key for key in _late(one) if key not in keys]:
+        detail = (
+            f"{len(late)} rows of {table} were set back: their last change came from a file that stands before another one, "
+            "by its name, which was read earlier and has a newer change of them: compare these rows with the source, or load "
+            f"the table again with {one.epoch()}"
+        )
+        yield one.metric("rows_set_back", len(late), detail, tuple(late[:FAILING_KEYS]))
 
 
 def _repeated_moves(one: OrderedLane) -> int:
@@ -50,17 +61,20 @@ def _repeated_moves(one: OrderedLane) -> int:
     return int(found[0]["n"])
 
 
+def _has_older(one: OrderedLane) -> bool:
+    """True if a new change is older by the source's clock than one of an earlier batch."""
+    [times] = one.lake.ask(
+        f"SELECT min(event_low) FILTER (batch > {one.since}) AS low, max(event_high) FILTER (batch <= {one.since}) AS high "
+        f"FROM {{books}} WHERE changes > 0 AND {one.where}"
+    )
+    return times["low"] is not None and times["high"] is not None and times["low"] < times["high"]
+
+
 def _set_back(one: OrderedLane) -> list[str]:
     """The keys whose last change came again after a newer one of the key.
 
     A stream that goes back goes forward again to the same end; an old file that is copied does not.
     """
-    [times] = one.lake.ask(
-        f"SELECT min(event_low) FILTER (batch > {one.since}) AS low, max(event_high) FILTER (batch <= {one.since}) AS high "
-        f"FROM {{books}} WHERE changes > 0 AND {one.where}"
-    )
-    if times["low"] is None or times["high"] is None or times["low"] >= times["high"]:
-        return []
     changes = (
         f"SELECT batch, order_key, event_time, [{', '.join(one.cells('after', 'before'))}] AS k, "
         f"concat_ws('\n', op, before, after) AS said FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}"
@@ -76,5 +90,28 @@ def _set_back(one: OrderedLane) -> list[str]:
         WHERE changes.order_key > first AND changes.order_key < again.order_key
         AND changes.event_time > again.event_time"""
     )
+    return _keys(one, found)
+
+
+def _late(one: OrderedLane) -> list[str]:
+    """The keys whose last change is from a file that came late: older than an earlier change of the key, by the source's
+    clock, and in a file that stands before that one's.
+    """
+    if one.source.kind != "files" or one.source.order_files_by != "name":
+        return []
+    sides = [f"[{', '.join(one.cells(*each))}]" for each in (("before", "after"), ("after", "before"))]
+    found = one.lake.ask(
+        f"""WITH c AS (SELECT batch, order_key, event_time, topic, {sides[0]} AS left_key, {sides[1]} AS new_key
+            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
+        keyed AS (SELECT *, new_key AS k FROM c UNION ALL SELECT *, left_key AS k FROM c WHERE left_key <> new_key),
+        news AS (SELECT k, max(struct_pack(order_key, event_time, topic)) AS last
+            FROM keyed WHERE batch > {one.since} GROUP BY k)
+        SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
+        WHERE o.batch <= {one.since} AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
+    )
+    return _keys(one, (row for row in found if natural(row["late"]) < max(map(natural, row["others"]))))
+
+
+def _keys(one: OrderedLane, rows: Iterable[Row]) -> list[str]:
     names = [column.name for column in one.subject.decided.key_columns]
-    return sorted(key_json(names, map(str, row["k"])) for row in found)
+    return sorted(key_json(names, map(str, row["k"])) for row in rows)

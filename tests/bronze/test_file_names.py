@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.bronze.files import natural, plan
+from ingest.bronze.files import plan
 from ingest.config import Source
+from ingest.order import natural
 from tests.bronze.feed import Feed
 
 

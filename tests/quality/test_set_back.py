@@ -1,4 +1,4 @@
-"""Old changes that arrive again where only arrival orders them."""
+"""Old changes that arrive again, or late, where only arrival orders them."""
 
 from __future__ import annotations
 
@@ -78,6 +78,22 @@ def test_a_row_that_takes_its_old_value_is_no_surprise(shops: Shops) -> None:
     """The source may change it back, also by a clock that has stepped back."""
     assert 0 == found(shops.say(1, "UPDATE", 1, "a", at=30), 2)
     assert 0 == found(shops.say(1, "UPDATE", 1, "x", at=15), 3)
+
+
+def test_a_file_that_comes_late_is_told(shops: Shops) -> None:
+    """Its changes win over the newer ones of a file that was read before."""
+    shops.say(1, "UPDATE", 1, "b", at=15).say(1, "INSERT", 3, "n", at=16)
+    shops.number = 5  # the file's
+    assert 1 == found(shops, 2)
+    assert {1: "b", 2: "b", 3: "n"} == shops.rows("mirrors/shop_1/item")
+
+
+def test_a_late_file_brings_back_the_key_that_a_row_has_left(shops: Shops) -> None:
+    """The row is there under both keys then."""
+    assert 0 == found(shops.say(1, "UPDATE", 7, "c", at=40, old=1), 2)
+    shops.say(1, "UPDATE", 1, "b", at=35)
+    shops.number = 5
+    assert 1 == found(shops, 3)
 
 
 def warned(shops: Shops) -> list[str]:
