@@ -114,14 +114,14 @@ class Browser:
         ]
 
     def said(self) -> list[str]:
-        """The methods of what the page logged, opened or threw."""
+        """What the page logged, opened or threw."""
         loud = (
             "Runtime.consoleAPICalled",
             "Runtime.exceptionThrown",
             "Page.javascriptDialogOpening",
             "Log.entryAdded",
         )
-        return [one["method"] for one in self.events if one["method"] in loud]
+        return [f"{one['method']} {one['params']}" for one in self.events if one["method"] in loud]
 
     # --- the pipe ---
 

@@ -104,7 +104,8 @@ class Feed(ABC):
             if table.name in declared:
                 one.differing, one.declared = 0, one.differing
             found.append(one)
-            assert set(surplus) >= set(cells.surplus(lake, path, table))
+            more = {*cells.surplus(lake, path, table)} - {*surplus}
+            assert not more, f"{table.name} has {more}, which the source has not"
         show(name, found)
         differing = {one.table: one.examples for one in found if one.differing}
         assert not differing, differing
