@@ -305,12 +305,28 @@ def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Stateme
             ring = []
 
 
-def by_statement(statements: Iterable[Statement], subject: Subject) -> list[tuple[str, list[Effect]]]:
-    """The effects that the policy applies, by the place of their statement."""
+_OF_KEYS = ("create_table", "rename_column", "add_primary_key", "drop_primary_key")
+
+
+def by_statement(
+    statements: Iterable[Statement], subject: Subject, *, again: bool = False
+) -> list[tuple[str, list[Effect]]]:
+    """The effects that the policy applies, by the place of their statement.
+
+    With ``again`` a repeated statement has those that give another key: the rows before it were repeated under the old
+    one.
+    """
     found: dict[str, list[Effect]] = {}
+    statements = [_rekeying(one) if again else one for one in statements]
     for statement, effect in applied(statements, subject):
         found.setdefault(statement.order, []).append(effect)
     return list(found.items())
+
+
+def _rekeying(statement: Statement) -> Statement:
+    did = statement.first.effects if statement.first else ()
+    keys = tuple(one for one in did if one.action in _OF_KEYS and one.note != EXCHANGED)
+    return replace(statement, effects=(*statement.effects, *keys)) if keys else statement
 
 
 def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Shown:

@@ -359,7 +359,7 @@ def _eras(
 ) -> tuple[Era, ...]:
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
     logged, lines = list(logged), job.lines[name]
-    statements = policy.by_statement(logged, subject)
+    statements = policy.by_statement(logged, subject, again=not job.rule.keys)
     exists = mirror is not None and bool(mirror.columns)
     own = tuple(key for key in mirror.keys if key != job.rule.shard_column) if mirror else ()
     if mirror is not None and exists and not _is_news(job, mirror, lines, logged, subject, applied):

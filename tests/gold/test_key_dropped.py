@@ -67,3 +67,15 @@ def test_a_table_made_again_without_a_key(tmp_path: Path) -> None:
     """Otherwise the new table's rows were told apart by the old table's key."""
     mine = began(tmp_path, "DROP TABLE item", "CREATE TABLE item (id bigint, text varchar(9))")
     assert "held" == unnamed(unnamed(mine, "INSERT", 1, "b"), "INSERT", 1, "b").run()[0]
+
+
+def test_a_stream_that_goes_back_sends_the_statement_again(tmp_path: Path) -> None:
+    """Rows from before it name the key, so the statement's first place is no longer the one after which none does."""
+    mine = Shops(tmp_path, TableRule(match="shop_1.item"), dialect="canal")
+    mine.say(1, "INSERT", 1, "a").ddl(DROP)
+    again = mine.lines[:]
+    assert ("done", "") == mine.run()
+    mine.lines, mine.number = [*mine.lines, *again], mine.number + 1
+    mine.ddl("ALTER TABLE item DROP COLUMN text")
+    unnamed(mine, "INSERT", 2, "b").ddl("ALTER TABLE item RENAME COLUMN id TO no")
+    assert "held" == mine.run()[0]

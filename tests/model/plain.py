@@ -50,6 +50,7 @@ class Mirror:
     """A folded mirror, and what is said about it."""
 
     keys: tuple[str, ...] = ()
+    columns: set[str] = field(default_factory=set)  # of a lake's mirror
     rows: dict[Any, dict[str, str | None]] = field(default_factory=dict)
     loud: set[str] = field(default_factory=set)
     twice: set[Any] = field(default_factory=set)  # keys that the checks call inserted while they were there
@@ -238,7 +239,9 @@ def _eras(
     spans = [
         Run(tuple(json.loads(row["keys"] or "[]")), row["order_key"], row["order_key"]) for row in places
     ]
-    return eras.eras(evidence(spans), policy.by_statement(applied, subject), rule.keys, keyless=False)
+    return eras.eras(
+        evidence(spans), policy.by_statement(applied, subject, again=not rule.keys), rule.keys, keyless=False
+    )
 
 
 def _live(
