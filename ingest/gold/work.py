@@ -397,7 +397,7 @@ def _lane(name: LaneId, past: History, new: History, **given: Any) -> Lane:
     """A lane with the counts of what its mirror has folded and of what it has not."""
     return Lane(
         *name,
-        folded_high=past.high,
+        folded_high=past.high if past.changes else None,
         changes=new.changes,
         reads=new.reads,
         new=Shape(bool(new.partials), bool(new.key_changes)),
