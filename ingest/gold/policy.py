@@ -42,7 +42,7 @@ class Subject:
     """The table of the mirror in question: its policy, and its columns' types.
 
     Nothing up to batch ``frozen`` is frozen: it is the mirror's first batch, or the last one folded since. ``rows`` is
-    False for a table that has sent no rows; ``names`` are the columns of new rows. ``keyless`` is True if all values
+    False for a table that has sent no rows; ``sent`` are the columns of new rows with their types. ``keyless`` is True if all values
     identify a row: then a column that the source no longer has must not distinguish rows. ``respells`` is False if rows of
     other tables, or older states, may have values under a column's former name in another letter case.
     """
@@ -52,24 +52,24 @@ class Subject:
     known: Mapping[str, str] = field(default_factory=dict)
     frozen: int = 0
     rows: bool = True
-    names: frozenset[str] = frozenset()
+    sent: Mapping[str, str] = field(default_factory=dict)
     keyless: bool = False
     respells: bool = True
 
     @classmethod
     def of(
         cls, rule: TableRule, table: TableId, mirror: Mirror | None, frozen: int, *, rows: bool = True,
-        names: frozenset[str] = frozenset(),
+        sent: Mapping[str, str] | None = None,
     ) -> Subject:  # fmt: skip
         """A source table by its rule and its mirror."""
         known = {one.name: one.type for one in mirror.sent} if mirror else {}
         keyless, respells = is_full_row(rule, mirror), not (rule.history or rule.shard_column)
         types = known | dict(rule.declared)
-        return cls(table, rule.on_schema_change, types, frozen, rows, names, keyless, respells)
+        return cls(table, rule.on_schema_change, types, frozen, rows, sent or {}, keyless, respells)
 
     def column(self, name: str, but: object = None) -> str:
         """A column in the rows' spelling: letter case is ignored if only one column has such a name."""
-        names = (self.names | self.known.keys()) - {but}
+        names = (self.sent.keys() | self.known.keys()) - {but}
         if name in names:
             return name
         found = [one for one in names if one.casefold() == name.casefold()]
@@ -253,13 +253,13 @@ def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple
     """The effects on a table that its policy applies, in order, with column names in the spelling of rows and
     statements.
     """
-    made: set[str] = set()
+    made: dict[str, str] = {}
     for statement in statements:
         if judge(statement, subject).state in (APPLIED, PARTLY):
             for effect in statement.effects:
                 if subject.table in touched(effect):
-                    yield statement, _spelt(effect, replace(subject, names=subject.names | made))
-                    made |= _made_by(effect)
+                    yield statement, _spelt(effect, replace(subject, sent={**made, **subject.sent}))
+                    made |= dict.fromkeys(_made_by(effect), "unknown")
 
 
 def _made_by(effect: Effect) -> set[str]:
@@ -401,7 +401,7 @@ def drops_column(effect: Effect, subject: Subject) -> bool:
 
 def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:
     """Names of former columns that an effect gives again in another letter case: a mirror cannot have both."""
-    made, seen = _made_by(effect), subject.names | subject.known.keys()
+    made, seen = _made_by(effect), subject.sent.keys() | subject.known.keys()
     spellings = {folded(one) for one in made}
     lost = {one for one in vacant if folded(one) in spellings}
     if effect.action == "create_table":  # rows that spell names otherwise never show the new name
@@ -426,7 +426,7 @@ def _declare(found: Shown, name: str, logical: str, comment: str | None) -> None
 
 
 def _type_of(found: Shown, name: str, subject: Subject) -> str:
-    return found.columns.get(name) or subject.known.get(name) or "unknown"
+    return found.columns.get(name) or subject.known.get(name) or subject.sent.get(name) or "unknown"
 
 
 def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
@@ -556,7 +556,7 @@ class _Walk:
     def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
         charset = str(effect.charset)
-        for name in sorted({*self.subject.known, *self.subject.names, *self.types} - self.stale):
+        for name in sorted({*self.subject.known, *self.subject.sent, *self.types} - self.stale):
             old = self.types.get(name, "")
             known = types.base(old or self.subject.known.get(name, "unknown"))
             if self.charsets.get(name) != charset and known in (*_TEXTS, "unknown"):

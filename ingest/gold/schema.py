@@ -137,8 +137,8 @@ def decide(
 
 def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
     """A lane's table, as input of its policy."""
-    rows, names = job.has_changes or bool(mirror and mirror.columns), frozenset(job.columns_of(lane))
-    return Subject.of(job.rule, lane[1], mirror, frozen, rows=rows, names=names)
+    rows = job.has_changes or bool(mirror and mirror.columns)
+    return Subject.of(job.rule, lane[1], mirror, frozen, rows=rows, sent=job.columns_of(lane))
 
 
 # --- holds --------------------------------------------------------------------------------------

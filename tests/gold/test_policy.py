@@ -135,7 +135,7 @@ def test_a_name_in_another_letter_case_stays_where_others_have_values_under_it(r
     renamed = said("ALTER TABLE depot RENAME COLUMN site TO Site")
     assert ["site"] == list(shown([renamed], subject()).gone)
     assert ["rename_column", "drop_column"] == [step.action for step, _ in steps([renamed], subject())]
-    kept = Subject.of(rule, DEPOT, None, 0, names=frozenset({"no", "site"}))
+    kept = Subject.of(rule, DEPOT, None, 0, sent={"no": "int32", "site": "int32"})
     assert {} == shown([renamed], kept).gone
     assert ["rename_column"] == [step.action for step, _ in steps([renamed], kept)]
 
