@@ -150,7 +150,9 @@ def reshape(lake: Lake, mirror: Mirror, present: tuple[str, ...], steps: Sequenc
             value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.type))
         columns.append(value.alias(one.column, metadata=_metadata(one)))
     staying = [F.col(quoted(name)) for name in gone if name not in going]
-    staying += [F.col(quoted(name)).alias(name + WAS) for name in old if mirror.keys]
+    # a first try, after which the type was widened, has left it already
+    was = [name for name in old if mirror.keys and name + WAS not in gone]
+    staying += [F.col(quoted(name)).alias(name + WAS) for name in was]
     _rewrite(frame.select(*columns, *staying), lake.path(mirror.path))
 
 

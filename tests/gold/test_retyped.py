@@ -336,3 +336,20 @@ def test_a_date_that_the_messages_write_as_an_instant(old: str, new: str, expect
     step = SchemaStep(AT, "retype_column", "v", old=old, type=new, declared=new.upper())
     text = "2024-05-15T00:00:00Z"
     assert expected == (step.converted(text, "timestamp"), step.conversion("timestamp").certain)
+
+
+@pytest.mark.spark
+@pytest.mark.e2e
+def test_a_name_used_again_is_widened_by_the_values_of_its_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """The second try, with the wider type, found the old column under the name that the first had given it."""
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", on_schema_change="evolve"), budget=0)
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    depot.say(**row, data=[{"id": "1", "v": "5000"}], mysqlType={"id": "int", "v": "bigint"})
+    assert ("done", "") == depot.run()
+    depot.ddl("ALTER TABLE depot RENAME COLUMN v TO w").ddl("ALTER TABLE depot ADD COLUMN v SMALLINT")
+    depot.say(**row, data=[{"id": "2", "v": "7"}], mysqlType={"id": "int", "v": "smallint"})
+    depot.say(**row, data=[{"id": "3", "v": "99999"}], mysqlType={"id": "int", "v": "smallint"})
+    assert ("done", "") == depot.run(checked=True)
+    found = [(row["id"], row["w"], row["v"]) for row in depot.rows()]
+    assert [(1, 5000, None), (2, None, 7), (3, None, 99999)] == found
+    assert {"id", "v", "w"} == {*depot.lake().read("mirrors/yard/depot").columns}
