@@ -93,7 +93,8 @@ def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[s
         lives = there.get(key)
         if lives is None and row["column"] in judged:
             continue  # without its value the row does not meet the mirror's condition
-        if lives is None or lives[names[row["column"]]] is not None or cell in compared.filled:
+        at = names.get(row["column"])  # None for a column that is gone
+        if lives is None or at is None or lives[at] is not None or cell in compared.filled:
             over.append(row)
             continue
         if cell in newest:
