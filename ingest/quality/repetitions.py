@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ingest.errors import counted
+from ingest.lake import duck
 from ingest.lake.tables import Row
-from ingest.order import natural
+from ingest.order import is_weak, natural
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.unplaced import clears
 
 
 def repeated(one: OrderedLane) -> Iterator[Metric]:
-    """Old changes that may have made rows wrong."""
-    if not one.is_weak or not one.subject.keyed:
+    """Old changes and statements that may have made rows wrong."""
+    if not one.subject.keyed:
         return
     table = one.lane.table
+    if removed := _removed_late(one):
+        detail = (
+            f"a TRUNCATE, CREATE or RENAME removed {counted(len(removed), 'row')} of {table}, but came from a file that "
+            "stands before another one, by its name, which was read earlier and has newer changes of these rows: "
+            f"compare them with the source, or load the table again with {one.epoch()}"
+        )
+        yield one.metric("rows_set_back", len(removed), detail, tuple(removed[:FAILING_KEYS]))
+    if not one.is_weak:
+        return
     if one.lane.key_changes and (moves := _repeated_moves(one)):
         detail = (
             f"{moves} updates of {table} that change the key and lack unchanged columns came again; what they "
@@ -33,9 +45,9 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
         yield one.metric("rows_set_back", len(keys), detail, tuple(keys[:FAILING_KEYS]))
     if late := [key for key in _late(one) if key not in keys]:
         detail = (
-            f"{len(late)} rows of {table} were set back: their last change came from a file that stands before another one, "
-            "by its name, which was read earlier and has a newer change of them: compare these rows with the source, or load "
-            f"the table again with {one.epoch()}"
+            f"{counted(len(late), 'last change')} of rows of {table} came from a file that stands before another one, by its "
+            "name, which was read earlier and has newer changes of these rows, so that they were set back: compare them "
+            f"with the source, or load the table again with {one.epoch()}"
         )
         yield one.metric("rows_set_back", len(late), detail, tuple(late[:FAILING_KEYS]))
 
@@ -97,19 +109,58 @@ def _late(one: OrderedLane) -> list[str]:
     """The keys whose last change is from a file that came late: older than an earlier change of the key, by the source's
     clock, and in a file that stands before that one's.
     """
-    if one.source.kind != "files" or one.source.order_files_by != "name":
+    if not _by_name(one):
         return []
-    sides = [f"[{', '.join(one.cells(*each))}]" for each in (("before", "after"), ("after", "before"))]
     found = one.lake.ask(
-        f"""WITH c AS (SELECT batch, order_key, event_time, topic, {sides[0]} AS left_key, {sides[1]} AS new_key
-            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
-        keyed AS (SELECT *, new_key AS k FROM c UNION ALL SELECT *, left_key AS k FROM c WHERE left_key <> new_key),
+        f"""WITH {_keyed(one)},
         news AS (SELECT k, max(struct_pack(order_key, event_time, topic)) AS last
             FROM keyed WHERE batch > {one.since} GROUP BY k)
         SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
         WHERE o.batch <= {one.since} AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
     )
-    return _keys(one, (row for row in found if natural(row["late"]) < max(map(natural, row["others"]))))
+    return _behind(one, found)
+
+
+def _removed_late(one: OrderedLane) -> list[str]:
+    """The keys of rows that a statement of a late file has removed, although their last change is newer than it, by the
+    source's clock, and in a file that stands behind the statement's.
+    """
+    high = one.lane.folded_high
+    if not high or not is_weak(high) or not _by_name(one) or not (one.lane.truncates or one.statements):
+        return []
+    places = ", ".join(duck.text(row["order_key"]) for row in clears(one) if row["batch"] > one.since)
+    removals = f"""removals AS (SELECT order_key, event_time, topic FROM {{changes}} WHERE kind IN ('change', 'ddl')
+        AND batch > {one.since} AND order_key IN ({places}) AND event_time < (SELECT max(event_high)
+        FROM {{books}} WHERE changes > 0 AND batch <= {one.since} AND {one.where}))"""
+    if not places or not one.lake.ask(f"WITH {removals} FROM removals"):
+        return []
+    found = one.lake.ask(
+        f"""WITH {_keyed(one)}, {removals},
+        lasts AS (SELECT k, max(struct_pack(order_key, event_time, topic, there)) AS last FROM keyed GROUP BY k)
+        SELECT k, r.topic AS late, [l.last.topic] AS others FROM lasts AS l JOIN removals AS r
+            ON l.last.order_key < r.order_key AND l.last.event_time > r.event_time WHERE l.last.there"""
+    )
+    return _behind(one, found)
+
+
+def _by_name(one: OrderedLane) -> bool:
+    """True if the source's files are in the order of their names."""
+    return one.source.kind == "files" and one.source.order_files_by == "name"
+
+
+def _keyed(one: OrderedLane) -> str:
+    """SQL: ``keyed``, the changes of each key, also those by which a row leaves it; ``there`` if it has a row then."""
+    left, new = (f"[{', '.join(one.cells(*each))}]" for each in (("before", "after"), ("after", "before")))
+    return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, {left} AS left_key, {new} AS new_key
+            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
+        keyed AS (SELECT *, new_key AS k FROM c
+            UNION ALL SELECT * REPLACE (false AS there), left_key AS k FROM c WHERE left_key <> new_key)"""
+
+
+def _behind(one: OrderedLane, rows: Iterable[Row]) -> list[str]:
+    """The keys of rows whose file stands before another one of theirs."""
+    late = [row for row in rows if natural(row["late"]) < max(map(natural, row["others"]))]
+    return list(dict.fromkeys(_keys(one, late)))
 
 
 def _keys(one: OrderedLane, rows: Iterable[Row]) -> list[str]:

@@ -86,7 +86,7 @@ def _lost_reads(one: OrderedLane) -> tuple[int, int | None]:
     return found["n"], found["batch"]
 
 
-def _clears(one: OrderedLane) -> list[Mapping[str, Any]]:
+def clears(one: OrderedLane) -> list[Mapping[str, Any]]:
     """Each TRUNCATE, CREATE or RENAME that removes a lane's rows: its place, and where it arrived."""
     lane, mirror = one.lane, one.subject.mirror
     found: list[Mapping[str, Any]] = []
@@ -98,8 +98,7 @@ def _clears(one: OrderedLane) -> list[Mapping[str, Any]]:
         taken = one.steps(mirror, lane.source, lane.table, one.subject.applied)
         places = {str(step.order) for step, _batch in taken if step.action == "new_incarnation"}
         found += [row for row in one.statements if row["order_key"] in places]
-    arrived = (row for row in found if row.get("topic") is not None)  # not what an epoch has cleared
-    return [row for row in arrived if row["order_key"] > (lane.order_low or "")]
+    return [row for row in found if row.get("topic") is not None]  # not what an epoch has cleared
 
 
 def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
@@ -107,13 +106,13 @@ def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
 
     They have no place among the changes, so they stand before all of them, as those of a first load must.
     """
-    clears = _clears(one)
+    cleared = [row for row in clears(one) if row["order_key"] > (one.lane.order_low or "")]
     values = ", ".join(
         f"({row['batch']}, {duck.text(row['topic'])}, {duck.value(row.get('partition'))}, {row['offset']}, "
         f"{duck.text(row['order_key'])})"
-        for row in clears
+        for row in cleared
     )
-    streams = clears and one.lake.ask(
+    streams = cleared and one.lake.ask(
         f"""WITH clears(batch, topic, "partition", "offset", order_key) AS (VALUES {values}),
         loaded AS (SELECT {_ARRIVAL}, "row" FROM {{changes.change}} WHERE op = 'read' AND batch > {one.since}
             AND {one.where} AND {loaded_sql("order_key")}),
@@ -127,7 +126,7 @@ def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
         return
     first, places = streams[0]["batch"], list[str]()
     # it must begin after the statement, in the middle of the batch
-    if any(row["batch"] == first for row in clears):
+    if any(row["batch"] == first for row in cleared):
         begun = [row for row in streams if row["batch"] == first]
         places = from_places(begun[:1] if one.source.kind == "files" else begun)
     n = sum(row["n"] for row in streams)
