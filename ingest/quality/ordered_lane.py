@@ -9,6 +9,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.config import Source
 from ingest.errors import command
+from ingest.fold import SchemaStep
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.order import is_weak
@@ -50,6 +51,12 @@ class OrderedLane:
         """Each key cell in SQL, from one image or else from the other."""
         names = [one.name for one in self.subject.mirror.key_columns] if self.subject.mirror else []
         return duck.cells(names, first, second)
+
+    def taken(self) -> Sequence[tuple[SchemaStep, int]]:
+        """The lane's schema steps, each with its batch; none if they are not known."""
+        if self.steps is None or not self.statements or self.subject.mirror is None:
+            return ()
+        return self.steps(self.subject.mirror, self.lane.source, self.lane.table, self.subject.applied)
 
     def metric(self, check: str, n: int, detail: str, failing: tuple[str, ...] = ()) -> Metric:
         """What a check has counted in this lane, in words."""

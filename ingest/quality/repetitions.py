@@ -18,13 +18,13 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
     if not one.subject.keyed:
         return
     table = one.lane.table
-    if removed := _removed_late(one):
+    if changed := _changed_late(one):
         detail = (
-            f"a TRUNCATE, CREATE or RENAME removed {counted(len(removed), 'row')} of {table}, but came from a file that "
+            f"a TRUNCATE or DDL statement removed or changed {counted(len(changed), 'row')} of {table}, but came from a file that "
             "stands before another one, by its name, which was read earlier and has newer changes of these rows: "
             f"compare them with the source, or load the table again with {one.epoch()}"
         )
-        yield one.metric("rows_set_back", len(removed), detail, tuple(removed[:FAILING_KEYS]))
+        yield one.metric("rows_set_back", len(changed), detail, tuple(changed[:FAILING_KEYS]))
     if not one.is_weak:
         return
     if one.lane.key_changes and (moves := _repeated_moves(one)):
@@ -121,24 +121,34 @@ def _late(one: OrderedLane) -> list[str]:
     return _behind(one, found)
 
 
-def _removed_late(one: OrderedLane) -> list[str]:
-    """The keys of rows that a statement of a late file has removed, although their last change is newer than it, by the
-    source's clock, and in a file that stands behind the statement's.
+def _changed_late(one: OrderedLane) -> list[str]:
+    """The keys of rows that a statement of a late file has removed or changed, although their last change is newer than it,
+    by the source's clock, and in a file that stands behind the statement's.
+
+    Rows with the columns that a statement drops or renames have come after another statement.
     """
     high = one.lane.folded_high
     if not high or not is_weak(high) or not _by_name(one) or not (one.lane.truncates or one.statements):
         return []
-    places = ", ".join(duck.text(row["order_key"]) for row in clears(one) if row["batch"] > one.since)
-    removals = f"""removals AS (SELECT order_key, event_time, topic FROM {{changes}} WHERE kind IN ('change', 'ddl')
-        AND batch > {one.since} AND order_key IN ({places}) AND event_time < (SELECT max(event_high)
-        FROM {{books}} WHERE changes > 0 AND batch <= {one.since} AND {one.where}))"""
-    if not places or not one.lake.ask(f"WITH {removals} FROM removals"):
+    taken: dict[str, list[str]] = {row["order_key"]: [] for row in clears(one) if row["batch"] > one.since}
+    for step, batch in one.taken():
+        if batch > one.since and step.action in ("drop_column", "rename_column") and step.since is None:
+            taken.setdefault(str(step.order), []).append(step.column)
+    if not taken:
+        return []
+    values = ", ".join(f"({duck.text(place)}, {duck.texts(names)})" for place, names in taken.items())
+    late = f"""statements(order_key, names) AS (VALUES {values}),
+        late AS (SELECT s.order_key, s.names, c.event_time, c.topic FROM statements AS s JOIN {{changes}} AS c USING (order_key)
+            WHERE c.kind IN ('change', 'ddl') AND c.batch > {one.since} AND c.event_time < (SELECT max(event_high)
+            FROM {{books}} WHERE changes > 0 AND batch <= {one.since} AND {one.where}))"""
+    if not one.lake.ask(f"WITH {late} FROM late"):
         return []
     found = one.lake.ask(
-        f"""WITH {_keyed(one)}, {removals},
-        lasts AS (SELECT k, max(struct_pack(order_key, event_time, topic, there)) AS last FROM keyed GROUP BY k)
-        SELECT k, r.topic AS late, [l.last.topic] AS others FROM lasts AS l JOIN removals AS r
-            ON l.last.order_key < r.order_key AND l.last.event_time > r.event_time WHERE l.last.there"""
+        f"""WITH {_keyed(one)}, {late},
+        lasts AS (SELECT k, max(struct_pack(order_key, event_time, topic, there, names)) AS last FROM keyed GROUP BY k)
+        SELECT k, r.topic AS late, [l.last.topic] AS others FROM lasts AS l JOIN late AS r
+            ON l.last.order_key < r.order_key AND l.last.event_time > r.event_time
+        WHERE l.last.there AND (r.names = [] OR list_has_any(l.last.names, r.names))"""
     )
     return _behind(one, found)
 
@@ -151,7 +161,8 @@ def _by_name(one: OrderedLane) -> bool:
 def _keyed(one: OrderedLane) -> str:
     """SQL: ``keyed``, the changes of each key, also those by which a row leaves it; ``there`` if it has a row then."""
     left, new = (f"[{', '.join(one.cells(*each))}]" for each in (("before", "after"), ("after", "before")))
-    return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, {left} AS left_key, {new} AS new_key
+    return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, json_keys(after) AS names,
+            {left} AS left_key, {new} AS new_key
             FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
         keyed AS (SELECT *, new_key AS k FROM c
             UNION ALL SELECT * REPLACE (false AS there), left_key AS k FROM c WHERE left_key <> new_key)"""

@@ -88,16 +88,13 @@ def _lost_reads(one: OrderedLane) -> tuple[int, int | None]:
 
 def clears(one: OrderedLane) -> list[Mapping[str, Any]]:
     """Each TRUNCATE, CREATE or RENAME that removes a lane's rows: its place, and where it arrived."""
-    lane, mirror = one.lane, one.subject.mirror
     found: list[Mapping[str, Any]] = []
-    if lane.truncates_ever:
+    if one.lane.truncates_ever:
         found += one.lake.ask(
             f"SELECT {_ARRIVAL} FROM {{changes.change}} WHERE op = 'truncate' AND {one.where}"
         )
-    if one.steps is not None and one.statements and mirror is not None:
-        taken = one.steps(mirror, lane.source, lane.table, one.subject.applied)
-        places = {str(step.order) for step, _batch in taken if step.action == "new_incarnation"}
-        found += [row for row in one.statements if row["order_key"] in places]
+    places = {str(step.order) for step, _batch in one.taken() if step.action == "new_incarnation"}
+    found += [row for row in one.statements if row["order_key"] in places]
     return [row for row in found if row.get("topic") is not None]  # not what an epoch has cleared
 
 
