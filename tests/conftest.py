@@ -31,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write expected files that are missing or differ")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read none of the end-to-end tests if they are left out: what they import takes a second in each process."""
+    left_out = "not e2e" in config.option.markexpr and collection_path == ROOT / "tests" / "e2e"
+    return True if left_out else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test that uses the session: `-m 'not spark'` must start none."""
