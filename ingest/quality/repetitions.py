@@ -34,7 +34,7 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
             f"the table again with {one.epoch()}"
         )
         yield one.metric("repeated_moves", moves, detail)
-    if not one.lane.folded_high or not _has_older(one):
+    if not _has_older(one):
         return
     if keys := _set_back(one):
         detail = (
@@ -75,11 +75,12 @@ def _repeated_moves(one: OrderedLane) -> int:
 
 def _has_older(one: OrderedLane) -> bool:
     """True if a new change is older by the source's clock than one of an earlier batch."""
-    [times] = one.lake.ask(
-        f"SELECT min(event_low) FILTER (batch > {one.since}) AS low, max(event_high) FILTER (batch <= {one.since}) AS high "
-        f"FROM {{books}} WHERE changes > 0 AND {one.where}"
+    batches = f"""SELECT batch, min(event_low) AS low, max(max(event_high)) OVER (
+        ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
+        FROM {{books}} WHERE changes > 0 AND {one.where} GROUP BY batch"""
+    return bool(
+        one.lake.ask(f"SELECT 1 FROM ({batches}) AS b WHERE batch > {one.since} AND low < high LIMIT 1")
     )
-    return times["low"] is not None and times["high"] is not None and times["low"] < times["high"]
 
 
 def _set_back(one: OrderedLane) -> list[str]:
@@ -116,7 +117,7 @@ def _late(one: OrderedLane) -> list[str]:
         news AS (SELECT k, max(struct_pack(order_key, event_time, topic)) AS last
             FROM keyed WHERE batch > {one.since} GROUP BY k)
         SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
-        WHERE o.batch <= {one.since} AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
+        WHERE o.order_key < n.last.order_key AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
     )
     return _behind(one, found)
 
@@ -127,7 +128,7 @@ def _changed_late(one: OrderedLane) -> list[str]:
 
     Rows with the columns that a statement drops or renames have come after another statement.
     """
-    high = one.lane.folded_high
+    high = one.lane.folded_high or one.lane.order_low
     if not high or not is_weak(high) or not _by_name(one) or not (one.lane.truncates or one.statements):
         return []
     taken: dict[str, list[str]] = {row["order_key"]: [] for row in clears(one) if row["batch"] > one.since}
@@ -140,7 +141,7 @@ def _changed_late(one: OrderedLane) -> list[str]:
     late = f"""statements(order_key, names) AS (VALUES {values}),
         late AS (SELECT s.order_key, s.names, c.event_time, c.topic FROM statements AS s JOIN {{changes}} AS c USING (order_key)
             WHERE c.kind IN ('change', 'ddl') AND c.batch > {one.since} AND c.event_time < (SELECT max(event_high)
-            FROM {{books}} WHERE changes > 0 AND batch <= {one.since} AND {one.where}))"""
+            FROM {{books}} AS b WHERE changes > 0 AND b.batch < c.batch AND {one.where}))"""
     if not one.lake.ask(f"WITH {late} FROM late"):
         return []
     found = one.lake.ask(

@@ -84,7 +84,7 @@ def test_a_file_that_comes_late_is_told(shops: Shops) -> None:
     """Its changes win over the newer ones of a file that was read before."""
     shops.say(1, "UPDATE", 1, "b", at=15).say(1, "INSERT", 3, "n", at=16)
     shops.number = 5  # the file's
-    assert 1 == found(shops, 2)
+    assert 1 == found(shops, 2) == said(shops, "rows_set_back", 0)
     assert {1: "b", 2: "b", 3: "n"} == shops.rows("mirrors/shop_1/item")
 
 
@@ -114,7 +114,7 @@ def test_a_statement_of_a_late_file_that_changes_newer_rows_is_told(
     assert 0 == found(shops.say(1, "INSERT", 3, "new", at=40).say(1, "DELETE", 9, at=41), 2)
     shops.ddl(statement, at=30)
     shops.number = 5
-    assert (0 if kept and kept[3] == "new" else 1) == found(shops, 3)
+    assert (0 if kept and kept[3] == "new" else 1) == found(shops, 3) == said(shops, "rows_set_back", 0)
     assert kept == shops.rows("mirrors/shop_1/item")
     again = shops.ddl(statement.replace("more", "others"), at=50)
     again.number = 60
