@@ -35,7 +35,7 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind == "word" else ""
 
 
-_STRING = r"'(?:[^'\\]|\\.|'')*+'"
+_STRING = r"'(?:[^'\\]++|\\.|'')*+'"
 _PLAIN_STRING = r"'(?:[^']|'')*+'"
 _COMMON = r"""
   (?P<space>\s++)
@@ -51,7 +51,7 @@ _LEXERS = {
 | (?P<hint>/\*M?![0-9]*+|\*/)
 | (?P<bits>[bB]'[01]*+'|0b[01]++(?!\w))
 | (?P<hex>[xX]'[0-9a-fA-F]*+'|0x[0-9a-fA-F]++(?!\w))
-| (?P<escaped>(?:[nN]|_[A-Za-z0-9]++\s*+)?{_STRING}|"(?:[^"\\]|\\.|"")*+")
+| (?P<escaped>(?:[nN]|_[A-Za-z0-9]++\s*+)?{_STRING}|"(?:[^"\\]++|\\.|"")*+")
 | {_COMMON}""",
         re.VERBOSE | re.DOTALL,
     ),

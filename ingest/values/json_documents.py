@@ -223,7 +223,7 @@ def lenient(raw: bytes) -> bytes:
     return _LENIENT.sub(lambda found: found[1] or b" " * len(found[0]), raw)
 
 
-_LENIENT = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*+[}\]])', re.DOTALL)
+_LENIENT = re.compile(rb'("(?:[^"\\]++|\\.)*+"?)|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*+[}\]])', re.DOTALL)
 """Strings (kept), comments and trailing commas.
 
 A string without its end is a string, too: else each escaped quote in it is tried as the start of one.
