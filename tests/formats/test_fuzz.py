@@ -43,10 +43,10 @@ def test_no_cache_keeps_long_texts(name):
     module, random, decoded = formats.load(name), Random(name), 0
     for known in random.sample(corpus(name), 5):
         value = known.message.value or b""
-        for number, found in enumerate(re.finditer(rb'(?<=")[^"\\]*+(?=")', value)):
+        for number, found in enumerate(re.finditer(rb'"((?:[^"\\]++|\\.)*+)"', value)):
             long = b"%d" % number + b"x" * LONG
             with suppress(Undecodable):
-                message = known.message._replace(value=value[: found.start()] + long + value[found.end() :])
+                message = known.message._replace(value=value[: found.start(1)] + long + value[found.end(1) :])
                 decoded += bool(list(module.parse(message, known.hints)))
     assert decoded
     caches = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
