@@ -137,21 +137,22 @@ def _changed_late(one: OrderedLane) -> list[str]:
             taken.setdefault(str(step.order), []).append(step.column)
     if not taken:
         return []
-    values = ", ".join(f"({duck.text(place)}, {duck.texts(names)})" for place, names in taken.items())
-    late = f"""statements(order_key, names) AS (VALUES {values}),
-        late AS (SELECT s.order_key, s.names, c.event_time, c.topic FROM statements AS s JOIN {{changes}} AS c USING (order_key)
-            WHERE c.kind IN ('change', 'ddl') AND c.batch > {one.since} AND c.event_time < (SELECT max(event_high)
-            FROM {{books}} AS b WHERE changes > 0 AND b.batch < c.batch AND {one.where}))"""
-    if not one.lake.ask(f"WITH {late} FROM late"):
+    late = f"""late AS (SELECT c.order_key, c.event_time, c.topic FROM {{changes}} AS c
+            JOIN (SELECT batch, event_high FROM {{books}} WHERE changes > 0 AND {one.where}) AS b ON b.batch < c.batch
+            WHERE c.kind IN ('change', 'ddl') AND c.batch > {one.since} AND c.order_key IN ({", ".join(map(duck.text, taken))})
+            GROUP BY c.order_key, c.event_time, c.topic HAVING max(b.event_high) > c.event_time)"""
+    if not one.lake.ask(f"WITH {late} SELECT order_key FROM late"):
         return []
     found = one.lake.ask(
         f"""WITH {_keyed(one)}, {late},
         lasts AS (SELECT k, max(struct_pack(order_key, event_time, topic, there, names)) AS last FROM keyed GROUP BY k)
-        SELECT k, r.topic AS late, [l.last.topic] AS others FROM lasts AS l JOIN late AS r
-            ON l.last.order_key < r.order_key AND l.last.event_time > r.event_time
-        WHERE l.last.there AND (r.names = [] OR list_has_any(l.last.names, r.names))"""
+        SELECT k, r.order_key AS place, l.last.names AS names, r.topic AS late, [l.last.topic] AS others
+        FROM lasts AS l JOIN late AS r ON l.last.order_key < r.order_key AND l.last.event_time > r.event_time
+        WHERE l.last.there"""
     )
-    return _behind(one, found)
+    return _behind(
+        one, (row for row in found if not (names := taken[row["place"]]) or {*names} & {*row["names"]})
+    )
 
 
 def _by_name(one: OrderedLane) -> bool:
@@ -165,8 +166,9 @@ def _keyed(one: OrderedLane) -> str:
     return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, json_keys(after) AS names,
             {left} AS left_key, {new} AS new_key
             FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
-        keyed AS (SELECT *, new_key AS k FROM c
-            UNION ALL SELECT * REPLACE (false AS there), left_key AS k FROM c WHERE left_key <> new_key)"""
+        keyed AS (SELECT batch, order_key, event_time, topic, there, names, new_key AS k FROM c
+            UNION ALL SELECT batch, order_key, event_time, topic, false AS there, names, left_key AS k
+            FROM c WHERE left_key <> new_key)"""
 
 
 def _behind(one: OrderedLane, rows: Iterable[Row]) -> list[str]:
