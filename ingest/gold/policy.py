@@ -404,7 +404,8 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
     made, seen = _made_by(effect), subject.sent.keys() | subject.known.keys()
     spellings = {folded(one) for one in made}
     lost = {one for one in vacant if folded(one) in spellings}
-    if effect.action == "create_table":  # rows that spell names otherwise never show the new name
+    # rows that spell all names otherwise, as those of an Oracle table may, go on under theirs
+    if effect.action == "create_table" and made & subject.sent.keys():
         shown = {folded(one) for one in made & seen}
         lost |= {one for one in seen if folded(one) in shown}
     return lost - made if subject.respells else set()

@@ -182,3 +182,15 @@ def test_a_statement_that_converts_values_is_a_step() -> None:
         ("site", "", "string"),
     ]
     assert expected == found
+
+
+def test_a_statement_that_spells_all_names_otherwise_than_the_rows_takes_none_away() -> None:
+    """A column that later rows do not name, for it is NULL in them, was dropped with its values."""
+    told = said("CREATE TABLE depot (NO INT PRIMARY KEY, SITE INT, NOTE INT)")
+    known = dict.fromkeys(("no", "site", "note", "NO", "SITE", "NOTE"), "int32")
+    rows = {"no": "int32", "site": "int32"}
+    assert {} == shown([told], Subject(DEPOT, "lenient", known, sent=rows)).gone
+    assert {} == shown([told], Subject(DEPOT, "lenient", known)).gone  # a batch without rows
+    assert {"site", "note"} <= shown(
+        [told], Subject(DEPOT, "lenient", known, sent={**rows, "NO": ""})
+    ).gone.keys()

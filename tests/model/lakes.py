@@ -148,7 +148,7 @@ def _mirrors(
     for table in made.source.known():
         name = TableId(table.database, None, table.name)
         mirror = found[name] = Mirror(loud=set(loud.get(str(name), ())))
-        if lake.exists(path := mirror_path(name)):
+        if not mirror.loud and lake.exists(path := mirror_path(name)):
             mirror.keys, columns = known[path].keys, known[path].columns
             mirror.columns = {one.name for one in columns}
             for page in read(lake, path, [one.column for one in columns], "true"):
