@@ -134,12 +134,20 @@ class _Deliveries:
             if effect.action in ("drop_table", "rename_table"):
                 self.gone.add(table)
                 self.made.pop(table, None)
-            elif effect.action == "create_table" and (table in self.gone or effect.note != "if-not-exists"):
+            elif effect.action == "create_table" and (
+                table in self.gone or (effect.note != "if-not-exists" and self.made.get(table) != mark)
+            ):
                 self.gone.discard(table)
                 self.made[table] = mark
                 for other in self.of_table.pop(table, set()) - {mark}:
-                    if other in self.first and not _renames(self.first[other][0], effect.table):
+                    known = self.first.get(other)
+                    if known and (self._follows(known[0], mark) or not _renames(known[0], effect.table)):
                         del self.first[other]
+
+    def _follows(self, statement: Statement, mark: _Mark) -> bool:
+        """True if a CREATE came before a statement when it came first: they come again in this order."""
+        created = self.first.get(mark)
+        return created is not None and created[0].order < statement.order
 
 
 def _renames(statement: Statement, table: TableId) -> bool:

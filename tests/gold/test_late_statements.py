@@ -1,8 +1,8 @@
-"""A statement that comes late can change what a later one does that the mirror has folded already."""
+"""Statements that come late, or again: they can change what later ones do that the mirror has folded already."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,3 +38,24 @@ def test_rows_are_as_if_the_statements_had_come_in_order(
     assert expected | {3: "own"} == {row["id"]: row["note"] for row in found}
     compared = mine.compared(0)["shop_1.item"]
     assert ([], []) == (compared.wrong, compared.left_out)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+def test_a_stream_that_goes_back_beyond_the_create(tmp_path: Path, policy: Any, cut: bool) -> None:
+    """What followed the CREATE when it came first follows it again, even what gave the table another name."""
+    shops = Shops(tmp_path, TableRule("shop_1.item", on_schema_change=policy), dialect="canal")
+    shops.ddl("CREATE TABLE item (id BIGINT PRIMARY KEY, text VARCHAR(9))").say(1, "INSERT", 1, "a")
+    for text in (
+        "CREATE TABLE _item_gho LIKE item",
+        "ALTER TABLE _item_gho DROP COLUMN text",
+        "RENAME TABLE item TO _item_del, _item_gho TO item",
+    ):
+        shops.ddl(text)
+    again = shops.lines[:]
+    if cut:
+        assert ("done", "") == shops.run()
+    shops.lines += again
+    shops.ddl("ALTER TABLE item ADD COLUMN text VARCHAR(9) DEFAULT 'x'")
+    assert ("done", "") == shops.run()
+    assert {1: "x"} == shops.rows("mirrors/shop_1/item")
