@@ -309,7 +309,8 @@ class Inserts:
             if change.op is not Op.UPDATE or step.row is None:
                 self._there.pop(key, None)
             return
-        if order.half:  # an upsert of StreamX is not an insert
+        # an upsert of StreamX is not an insert; rows from under an earlier key come again where a stream goes back beyond it
+        if order.half or order.row < 0:
             return
         content = _content(sent)
         contents = self._contents.setdefault(key, set())

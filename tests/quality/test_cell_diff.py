@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ingest.change import TableId
-from ingest.fold import SchemaStep
+from ingest.change import Change, Op, TableId
+from ingest.fold import Placed, SchemaStep, Table, steps
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import Order, order_key
-from ingest.quality.cell_diff import KeyHistory, differences, expected
+from ingest.quality.cell_diff import Inserts, KeyHistory, differences, expected
 from ingest.quality.cell_values import of_text
 
 COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))
@@ -307,3 +307,16 @@ def test_two_positions_in_the_log_show_two_loads() -> None:
 def test_what_was_merged_and_is_gone_is_no_longer_wrong() -> None:
     """A table that was emptied since holds nothing wrong."""
     assert [] == twice(row(1, "insert", 1, a="x"), row(2, "insert", 1, a="y"), truncate(3))
+
+
+@pytest.mark.parametrize(("row", "again"), [(-2, set()), (0, {(1,)})])
+def test_a_row_from_under_an_earlier_key_may_be_inserted_again(row: int, again: set[object]) -> None:
+    """A stream that goes back beyond the statement sends what the table had then, under the key of now."""
+    inserts, places = Inserts(), (Order(0, 1, (), 0, (5,), row), Order(0, 1, (), 0, (6,), 0))
+    events = [
+        Placed(place, Change(op=Op.INSERT, after={"id": "1", "n": n}))
+        for place, n in zip(places, "yx", strict=True)
+    ]
+    for step in steps(Table(("id",), {"id": "int32"}), events):
+        inserts.take(step)
+    assert again == {*inserts.twice}
