@@ -49,6 +49,7 @@ ABOUT = About(
     losses=(
         "Decimals lose trailing zeros: the last group of digits, if it is zero.",
         "Neither binlog file nor position is sent, so messages out of order cannot be put in order.",
+        "A Canal that keeps the structures of tables in H2 (`tsdb`, its default) may forget the newest ones when it is killed (seen with 1.1.7): until each table's next statement it sends values under the names of other columns, which no message tells. After a kill compare the tables with `ingest reconcile`.",
         "A column that `binlog_row_image=noblob` or `minimal` leaves out is like one that was dropped: it becomes NULL, and a check says so.",
     ),
     options={

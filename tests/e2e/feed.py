@@ -105,10 +105,17 @@ class Feed(ABC):
                 one.differing, one.declared = 0, one.differing
             found.append(one)
             more = {*cells.surplus(lake, path, table)} - {*surplus}
-            assert not more, f"{table.name} has {more}, which the source has not"
+            assert not more, (table.name, more, shown(lake, table.name))
         show(name, found)
         differing = {one.table: one.examples for one in found if one.differing}
         assert not differing, differing
+
+
+def shown(lake: Lake, table: str) -> list[object]:
+    """Which columns a table's rows have had, batch by batch, and where its statements stand among them."""
+    mine = f"\"table\" = '{table}' ORDER BY batch, order_"
+    rows = lake.ask(f"SELECT batch, order_low, order_high, columns FROM {{books}} WHERE {mine}low")
+    return [rows, lake.ask(f"SELECT batch, order_key, statement FROM {{ddl}} WHERE {mine}key")]
 
 
 def show(title: str, found: list[cells.Compared]) -> None:

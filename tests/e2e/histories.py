@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from random import Random
@@ -24,6 +25,9 @@ class History:
         self.quote = quote
         self.calm = True  # only values that a snapshot can read
         self.committed = self.rolled_back = self.statements = 0
+        self.shapes: defaultdict[str, set[frozenset[str]]] = defaultdict(
+            set
+        )  # columns after each ALTER TABLE
 
     def name(self, name: str) -> str:
         """A name as this database quotes it."""
@@ -171,6 +175,7 @@ def alter(history: History, table: Table) -> str:
         doings.append(lambda: _widen(table, random.choice(wider)))
     text = f"ALTER TABLE `{table.name}` {random.choice(doings)()}"
     history.execute(text)
+    history.shapes[text.strip()].add(tuple(table.columns))
     return text
 
 
