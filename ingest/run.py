@@ -308,9 +308,8 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
             look = partial(quality.check, lake, decided=warm.decided, tell=tell, steps=steps_of(lake))
             checked = look(warm.checked, done, partly=result.incomplete)
             if whole := {one.path: one.mirror for one in result.mirrors if one.whole and one.state == "done"}:
-                checked.take_over(
-                    look(only=whole), whole.values()
-                )  # earlier batches have other rows now, too
+                # earlier batches have other rows now, too
+                checked.take_over(look(only=whole), whole.values())
     except SealError as error:  # the next run checks these batches, too
         result.failures.append(f"nothing was checked, because {error}")
         return

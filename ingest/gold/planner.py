@@ -308,9 +308,8 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
     stamped = replace(one, shard=shard_of(pipeline, plan.mirror, name), stamps=stamps_of(plan.mirror, *name))
     one = _judged(stamped, plan.mirror)
     subject = subject_of(plan.job, plan.mirror, name, plan.frozen)
-    begins = (
-        one.folded_high is None and one.order_low is not None
-    )  # there are no rows before the first change
+    # there are no rows before the first change then
+    begins = one.folded_high is None and one.order_low is not None
     found = ledgers.steps(ledger.of(*name, one.last), subject, 0 if begins else one.first)
     if begins:
         found = found.after(one.order_low)

@@ -305,7 +305,7 @@ def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Stateme
             ring = []
 
 
-_OF_KEYS = ("create_table", "rename_column", "add_primary_key", "drop_primary_key")
+OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
 
 
 def by_statement(
@@ -325,7 +325,11 @@ def by_statement(
 
 def _rekeying(statement: Statement) -> Statement:
     did = statement.first.effects if statement.first else ()
-    keys = tuple(one for one in did if one.action in _OF_KEYS and one.note != EXCHANGED)
+    keys = tuple(
+        one
+        for one in did
+        if one.action in OF_KEYS or (one.action == "rename_column" and one.note != EXCHANGED)
+    )
     return replace(statement, effects=(*statement.effects, *keys)) if keys else statement
 
 

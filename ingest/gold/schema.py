@@ -385,9 +385,6 @@ def _lane_eras(
         raise HeldError(f"{job.table}: {error}") from None
 
 
-_OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
-
-
 def _is_news(
     job: Job,
     mirror: Mirror,
@@ -411,7 +408,9 @@ def _is_news(
     return any(
         effect.column in keys or effect.to in keys
         if effect.action == "rename_column"
-        else effect.action in _OF_KEYS and set(effect.keys) != keys and bool(effect.keys or not job.rule.keys)
+        else effect.action in policy.OF_KEYS
+        and set(effect.keys) != keys
+        and bool(effect.keys or not job.rule.keys)
         for statement, effect in policy.applied(logged, subject)
         if statement.batch > applied
     )

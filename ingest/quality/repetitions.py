@@ -19,12 +19,8 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
         return
     table = one.lane.table
     if changed := _changed_late(one):
-        detail = (
-            f"a TRUNCATE or DDL statement removed or changed {counted(len(changed), 'row')} of {table}, but came from a file that "
-            "stands before another one, by its name, which was read earlier and has newer changes of these rows: "
-            f"compare them with the source, or load the table again with {one.epoch()}"
-        )
-        yield one.metric("rows_set_back", len(changed), detail, tuple(changed[:FAILING_KEYS]))
+        what = f"a TRUNCATE or DDL statement removed or changed {counted(len(changed), 'row')} of {table}, but {_FROM_LATE}"
+        yield _rows_set_back(one, changed, f"{what}: compare them with the source, or load the table again")
     if not one.is_weak:
         return
     if one.lane.key_changes and (moves := _repeated_moves(one)):
@@ -39,17 +35,21 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
     if keys := _set_back(one):
         detail = (
             f"{len(keys)} rows of {table} were set back: their last change came before, and a newer one since then; "
-            "unless the source sends that one again, too, compare these rows with the source, or load the table "
-            f"again with {one.epoch()}"
+            "unless the source sends that one again, too, compare these rows with the source, or load the table again"
         )
-        yield one.metric("rows_set_back", len(keys), detail, tuple(keys[:FAILING_KEYS]))
+        yield _rows_set_back(one, keys, detail)
     if late := [key for key in _late(one) if key not in keys]:
-        detail = (
-            f"{counted(len(late), 'last change')} of rows of {table} came from a file that stands before another one, by its "
-            "name, which was read earlier and has newer changes of these rows, so that they were set back: compare them "
-            f"with the source, or load the table again with {one.epoch()}"
+        what = (
+            f"{counted(len(late), 'last change')} of rows of {table} {_FROM_LATE}, so that they were set back"
         )
-        yield one.metric("rows_set_back", len(late), detail, tuple(late[:FAILING_KEYS]))
+        yield _rows_set_back(one, late, f"{what}: compare them with the source, or load the table again")
+
+
+_FROM_LATE = "came from a file that is before another one, by its name, which was read earlier and has newer changes of these rows"
+
+
+def _rows_set_back(one: OrderedLane, keys: list[str], detail: str) -> Metric:
+    return one.metric("rows_set_back", len(keys), f"{detail} with {one.epoch()}", tuple(keys[:FAILING_KEYS]))
 
 
 def _repeated_moves(one: OrderedLane) -> int:
@@ -108,7 +108,7 @@ def _set_back(one: OrderedLane) -> list[str]:
 
 def _late(one: OrderedLane) -> list[str]:
     """The keys whose last change is from a file that came late: older than an earlier change of the key, by the source's
-    clock, and in a file that stands before that one's.
+    clock, and in a file that is before that one's by its name.
     """
     if not _by_name(one):
         return []
@@ -119,12 +119,12 @@ def _late(one: OrderedLane) -> list[str]:
         SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
         WHERE o.order_key < n.last.order_key AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
     )
-    return _behind(one, found)
+    return _from_late_files(one, found)
 
 
 def _changed_late(one: OrderedLane) -> list[str]:
     """The keys of rows that a statement of a late file has removed or changed, although their last change is newer than it,
-    by the source's clock, and in a file that stands behind the statement's.
+    by the source's clock, and in a file that is after the statement's by its name.
 
     Rows with the columns that a statement drops or renames have come after another statement.
     """
@@ -150,7 +150,7 @@ def _changed_late(one: OrderedLane) -> list[str]:
         FROM lasts AS l JOIN late AS r ON l.last.order_key < r.order_key AND l.last.event_time > r.event_time
         WHERE l.last.there"""
     )
-    return _behind(
+    return _from_late_files(
         one, (row for row in found if not (names := taken[row["place"]]) or {*names} & {*row["names"]})
     )
 
@@ -171,8 +171,8 @@ def _keyed(one: OrderedLane) -> str:
             FROM c WHERE left_key <> new_key)"""
 
 
-def _behind(one: OrderedLane, rows: Iterable[Row]) -> list[str]:
-    """The keys of rows whose file stands before another one of theirs."""
+def _from_late_files(one: OrderedLane, rows: Iterable[Row]) -> list[str]:
+    """The keys of rows whose file is before another one of theirs by its name."""
     late = [row for row in rows if natural(row["late"]) < max(map(natural, row["others"]))]
     return list(dict.fromkeys(_keys(one, late)))
 
