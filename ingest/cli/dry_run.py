@@ -24,7 +24,7 @@ from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
 from ingest.change import TableId
 from ingest.cli.doctor import answers
-from ingest.config import Pipeline, Source, TableRule, matches
+from ingest.config import Pipeline, Source, TableRule, matches, target
 from ingest.config.scalars import nearest
 from ingest.errors import StoreError, command
 from ingest.formats import ingest_snapshot
@@ -33,7 +33,7 @@ from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.lake import decoded_with, identity, lanes, stores
 from ingest.lake.books import Line, misdated
 from ingest.lake.identity import Seen
-from ingest.lake.mirrors import Column, names, target
+from ingest.lake.mirrors import Column, names
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader, Tables, has_landed
 from ingest.silver import preview as silver

@@ -14,9 +14,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule, is_stored
-from ingest.config.patterns import matches
+from ingest.config.patterns import matches, target
 
-__all__ = ["Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "is_stored", "load", "matches"]
+__all__ = [
+    "Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "is_stored", "load", "matches", "target",
+]  # fmt: skip
 
 
 def load(path: str | Path, *, to_look: bool = False) -> Pipeline:

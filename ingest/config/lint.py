@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest import formats
-from ingest.change import TableId
-from ingest.config import patterns, schema
+from ingest.config import schema, target
 from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, Pipeline, TableRule
 from ingest.config.scalars import is_uri
 from ingest.config.yaml_tree import Document, Where, is_secret
@@ -32,8 +31,11 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
     first: dict[str, str] = {}
     for i, source in enumerate(pipeline.sources):
         for table in {table for _, table in source.options.table}:
-            mirror = _mirror(pipeline, table)
-            if mirror and first.setdefault(mirror, source.name) != source.name:
+            rule = pipeline.rule(table)
+            if rule.exclude or rule.shard_column:
+                continue
+            mirror = str(target(rule, table))
+            if first.setdefault(mirror, source.name) != source.name:
                 document.fault(
                     ("sources", i, "options", "table"),
                     f"the sources {first[mirror]!r} and {source.name!r} both fill the mirror {mirror}, and their "
@@ -99,14 +101,6 @@ def _fixed(rule: TableRule) -> str:
     if not alone or len(parts) != 2:
         return ""
     return rule.into.format(database=parts[0], schema="", table=parts[1])
-
-
-def _mirror(pipeline: Pipeline, table: TableId) -> str | None:
-    rule = pipeline.rule(table)
-    if rule.exclude or rule.shard_column:
-        return None
-    groups = patterns.captured(rule.match, table) or ()
-    return rule.into.format("", *groups, **table._asdict()) if rule.into else str(table)
 
 
 def warnings(checked: CheckedFile) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import LaneId
+from ingest.config import target
 from ingest.errors import IngestError, command
 from ingest.gold import completed, policy
 from ingest.gold import ledger as ledgers
@@ -111,15 +112,13 @@ def _of_statement(
         if not rule.exclude
     ]
     for table, rule in rules:
-        target = mirrors.target(rule, table)
-        path = mirror_path(target)
+        name = target(rule, table)
+        path = mirror_path(name)
         mirror = known.get(path)
         folded = completed.folded(lake, mirror)
         rows = (statement.source, table) in sent or bool(mirror and mirror.sent)
         subject = Subject.of(rule, table, mirror, sys.maxsize if mirror is None else folded, rows=rows)
-        yield Listed(
-            statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded
-        )
+        yield Listed(statement, str(name), path, policy.judge(statement, subject), statement.batch <= folded)
 
 
 def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from ingest.config import TableRule
+from ingest.config import TableRule, target
 from ingest.errors import IngestError
 from ingest.gold import tables
 from ingest.gold.batch import Left
@@ -166,7 +166,7 @@ def _folded(
 def _paths(lake: Lake, books: Books) -> frozenset[str]:
     """The mirrors in the books. All lines are kept: a statement may concern other tables than its own."""
     tables = {line.table_id for line in books.lines if line.table is not None}
-    return frozenset(mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables)
+    return frozenset(mirror_path(target(lake.pipeline.rule(table), table)) for table in tables)
 
 
 def _rule(lake: Lake, mirror: Mirror) -> TableRule:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.change import LaneId, TableId
-from ingest.config import Pipeline, TableRule
+from ingest.config import Pipeline, TableRule, target
 from ingest.gold.completed import folded
 from ingest.gold.lane import Lane, Shape
 from ingest.lake import duck
 from ingest.lake.books import Line, merged_columns
-from ingest.lake.mirrors import Era, Mirror, feeding, target
+from ingest.lake.mirrors import Era, Mirror, feeding
 from ingest.lake.names import mirror_path
 from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables

@@ -16,7 +16,7 @@ import msgspec
 
 from ingest import types
 from ingest.change import LaneId, TableId
-from ingest.config import Pipeline, TableRule, patterns
+from ingest.config import Pipeline, TableRule, target
 from ingest.config.model import MadeColumn
 from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck, lanes
@@ -167,20 +167,6 @@ _IF_ANY = ("history", "eras", "shape", "shard", "ignores")
 def _column_value(one: Column) -> list[Any]:
     rest = [one.comment, *([one.made] if one.made else [])] if one.comment or one.made else []
     return [one.name, one.column, one.type, *rest]
-
-
-def target(rule: TableRule, source: TableId) -> TableId:
-    """The mirror of a source table: its own name, or the rule's ``into`` template."""
-    if not rule.into:
-        return source
-    values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
-    groups = patterns.captured(rule.match, source) or ()
-    parts = [part.format("", *groups, **values) for part in rule.into.split(".")]
-    if len(parts) == 1:
-        return source._replace(table=parts[0])
-    if len(parts) == 2:
-        return TableId(parts[0], None, parts[1])
-    return TableId(parts[0], parts[1], ".".join(parts[2:]))
 
 
 def names(pipeline: Pipeline, source: TableId) -> list[TableId]:

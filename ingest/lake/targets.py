@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ingest.change import TableId
-from ingest.config import Pipeline
+from ingest.config import Pipeline, target
 from ingest.lake import feeds, lanes
-from ingest.lake.mirrors import Mirror, known, reshaped, target
+from ingest.lake.mirrors import Mirror, known, reshaped
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 

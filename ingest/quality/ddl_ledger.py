@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ingest.change import TableId
-from ingest.config import Pipeline, TableRule
+from ingest.config import Pipeline, TableRule, target
 from ingest.lake import lanes
 from ingest.lake.decisions import DISMISS
-from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import Lanes, Presence, leaves_open, renamed_into, resolved
 from ingest.lake.statements import Statement, decided, of_row, touched

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.change import TableId
-from ingest.config import Pipeline, matches
+from ingest.config import Pipeline, matches, target
 from ingest.fold import SchemaStep
 from ingest.lake import faults, mirrors, targets
 from ingest.lake.delta import type_of_log
 from ingest.lake.duck import LANE
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, feeding, rule_for, target
+from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
 from ingest.order import same_place
 from ingest.quality.ledgers import SUMS

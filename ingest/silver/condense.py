@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import LaneId, TableId
+from ingest.config import target
 from ingest.lake import condensed, mirrors
 from ingest.lake.condensed import Condensed
 from ingest.lake.decisions import CONDENSE
@@ -117,7 +118,7 @@ def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Ke
     first = lake.pipeline.rule(table)
     found = set[Keys]()
     for rule in (first, *first.also):
-        mirror = known.get(mirror_path(mirrors.target(rule, table)))
+        mirror = known.get(mirror_path(target(rule, table)))
         if mirror is None or mirror.eras or rule.history or rule.soft or rule.exclude:
             return ()
         found.add(tuple(key for key in mirror.keys if key != rule.shard_column))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from ingest.change import TableId
-from ingest.config import Pipeline
+from ingest.config import Pipeline, target
 from ingest.lake import duck, mirrors
 from ingest.lake.books import merged_columns
 from ingest.lake.tables import LakeReader
@@ -44,6 +44,6 @@ def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
     for row in lake.ask(f"SELECT columns FROM {{books}} WHERE {of_source} AND {mine} ORDER BY batch"):
         types = merged_columns(types, orjson.loads(row["columns"] or "{}"))
     epoch = order_of(books["highest"]).epoch if books["highest"] else 0
-    target = mirrors.target(pipeline.rule(table), table)
-    keys = next((one.keys for one in mirrors.known(lake).values() if one.table == target), ())
+    mirror = target(pipeline.rule(table), table)
+    keys = next((one.keys for one in mirrors.known(lake).values() if one.table == mirror), ())
     return KnownTable(books["batch"] or 0, books["high"], epoch, bool(books["messages"]), types, keys)

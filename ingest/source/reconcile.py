@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from random import Random
 
 from ingest.change import TableId
-from ingest.config import Source
+from ingest.config import Source, target
 from ingest.errors import IngestError
 from ingest.lake import duck, lanes, mirrors, targets
 from ingest.lake.mirrors import Mirror
@@ -89,28 +89,28 @@ def reconcile(
 def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
     """The mirror of one source table alone; an `IngestError` if there is none, or if it has rows of other tables."""
     rule = lake.pipeline.rule(table)
-    target = mirrors.target(rule, table)
-    found = next((one for one in mirrors.known(lake).values() if one.table == target), None)
+    name = target(rule, table)
+    found = next((one for one in mirrors.known(lake).values() if one.table == name), None)
     if found is None or not lake.exists(found.path):
         raise IngestError(f"There is no mirror of {table} yet: run the pipeline, then `ingest snapshot` it.")
     if found.where:
         raise IngestError(
-            f"{target} holds the rows that meet {found.where} alone, so it cannot be held against {table}: `ingest quality "
+            f"{name} holds the rows that meet {found.where} alone, so it cannot be held against {table}: `ingest quality "
             "--deep` compares it with all changes."
         )
     if found.soft:
         raise IngestError(
-            f"{target} keeps rows that {table} has deleted, so it cannot be held against it: `ingest quality --deep` "
+            f"{name} keeps rows that {table} has deleted, so it cannot be held against it: `ingest quality --deep` "
             "compares it with all changes."
         )
     others = [
-        f"{of.table} of {name}"
-        for name, of in lanes.booked(lake)
-        if (name, of) != (source.name, table) and mirrors.target(lake.pipeline.rule(of), of) == target
+        f"{of.table} of {by}"
+        for by, of in lanes.booked(lake)
+        if (by, of) != (source.name, table) and target(lake.pipeline.rule(of), of) == name
     ]
     if others:
         raise IngestError(
-            f"{target} holds rows of {', '.join(sorted(others))}, too, so it cannot be held against {table} alone."
+            f"{name} holds rows of {', '.join(sorted(others))}, too, so it cannot be held against {table} alone."
         )
     return found
 

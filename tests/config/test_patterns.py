@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ingest.change import TableId
-from ingest.config import load, patterns
+from ingest.config import load, patterns, target
 from ingest.errors import ConfigError
-from ingest.lake.mirrors import target
 
 HEAD = "pipeline: shop\nlake: ./lake\nsources:\n  - {name: s, path: ./x, format: dts-canal}\n"
 SHARDS = r"shop_(\d+).orders_(.*)"
