@@ -44,7 +44,7 @@ e2e: $(VENV)/.ready-e2e
 
 slow: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive >/dev/null
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m tests.parallel $(LIMIT) -m slow
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check

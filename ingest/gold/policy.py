@@ -191,6 +191,8 @@ def _phrase(effect: Effect, subject: Subject) -> str:
                 f"removes the rows of {effect.table}, if its name in another letter case is the same table; if it is "
                 "another table, dismiss it"
             )
+        case "create_table" if subject.policy == "evolve":
+            return f"gives the keys and columns of {effect.table}; rows from before it go, and columns that it lacks"
         case "swap_table" if effect.note == UNSEEN:
             return (
                 f"goes on with the rows of {effect.table}; what was done to {effect.to} before is not known"
@@ -241,6 +243,9 @@ class Shown:
     keys: tuple[str, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
+    dropped: set[str] = field(
+        default_factory=set
+    )  # those that the mirror may have: new statements dropped them
     comments: dict[str, str] = field(default_factory=dict)
     # names that were dropped and reused since: other columns now
     again: set[str] = field(default_factory=set)
@@ -344,9 +349,11 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
     found, statements = Shown(), list(statements)
     left: set[str] = set()
     vacant: set[str] = set()  # names that columns have had, and no column has now
+    presence = Presence()
     for statement, effects in rings(applied(statements, subject)):
         new, effect = statement.batch > since, effects[0]
         name, to = effect.column or "", str(effect.to)
+        begins = presence.begins(effect, statement, subject.table)
         if len(effects) > 1:
             taken = {str(one.to): one.column or "" for one in effects}
             _exchange(found, effects, subject)
@@ -382,6 +389,10 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
             left.remove(came)
             found.again |= {came} if new else set()
         lost = _respelt(effect, vacant, subject)
+        if begins and subject.policy == "evolve":
+            former = _not_made_again(effect, found, subject)
+            found.columns = {one: logical for one, logical in found.columns.items() if one not in former}
+            lost |= former
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, subject):
             lost.add(name)
         for past in lost:
@@ -389,6 +400,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
             found.again.discard(past)
             found.columns.pop(past, None)
             found.gone[past] = statement.order
+            found.dropped |= {past} if new else set()
     for statement in statements:
         for effect in statement.first.effects if statement.first else ():  # rows before it were repeated, too
             name = subject.column(effect.column or "")
@@ -415,6 +427,15 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
     return lost - made if subject.respells else set()
 
 
+def _not_made_again(effect: Effect, found: Shown, subject: Subject) -> set[str]:
+    """Columns that a table does not have any more since it was created again."""
+    if not effect.columns or effect.note not in (None, "if-not-exists"):
+        return set()  # of LIKE and AS SELECT some columns are in no statement
+    made = {folded(one.name) for one in effect.columns}
+    had = found.columns.keys() | subject.known.keys() | subject.sent.keys()
+    return {one for one in had if folded(one) not in made and one not in found.keys}
+
+
 def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:
     """Columns that exchange names keep their types, comments and places in the key."""
     names = {one.column or "": str(one.to) for one in ring}
@@ -426,6 +447,7 @@ def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:
 def _declare(found: Shown, name: str, logical: str, comment: str | None) -> None:
     found.columns[name] = logical
     found.gone.pop(name, None)
+    found.dropped.discard(name)
     if comment is not None:
         found.comments[name] = comment
 

@@ -236,7 +236,9 @@ def _decided(
         }
         seen |= again
         if mirror is not None:
-            kept = (one for one in mirror.columns if one.name not in gone)
+            # rows of later batches may have a column again that an old statement dropped
+            dropped = {name for one in declared.values() for name in one.dropped & gone}
+            kept = (one for one in mirror.columns if one.name not in dropped)
             fresh = (_retyped(one, job, again) if one.name in again else one for one in kept)
             mirror = replace(mirror, columns=tuple(fresh))  # a reused name may have any type
     comments = {column: text for one in declared.values() for column, text in one.comments.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ingest.change import TableId
@@ -21,6 +23,10 @@ from ingest.gold.policy import (
 )
 from ingest.lake.decisions import APPROVE, DISMISS
 from tests.gold.statements import DEPOT, said, subject
+from tests.shops import Shops
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CASES = [
     # statement, then the state under lenient, evolve, freeze, ignore
@@ -194,3 +200,49 @@ def test_a_statement_that_spells_all_names_otherwise_than_the_rows_takes_none_aw
     assert {"site", "note"} <= shown(
         [told], Subject(DEPOT, "lenient", known, sent={**rows, "NO": ""})
     ).gone.keys()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_table_created_again_has_its_new_columns_only(tmp_path: Path, cut: bool) -> None:
+    """Under evolve a mirror has the source's columns: those of the table before were left, with NULL in each row."""
+    shops = Shops(tmp_path, TableRule("shop_1.item", on_schema_change="evolve"), dialect="canal")
+    shops.ddl("CREATE TABLE item (id BIGINT PRIMARY KEY, text VARCHAR(9), shelf INT, note VARCHAR(9))")
+    shops.say(1, "INSERT", 1, "a", note="x")
+    if cut:
+        assert ("done", "") == shops.run()
+    shops.ddl("DROP TABLE item").ddl("CREATE TABLE item (id BIGINT PRIMARY KEY, text VARCHAR(9), place INT)")
+    for key in range(2, 4):
+        assert ("done", "") == shops.say(1, "INSERT", key, "b").run()
+        found = shops.lake.ask_mirror("mirrors/shop_1/item", "SELECT * FROM {mirror}")
+        assert {"id": 2, "text": "b", "place": None} in found
+    # what rows have, though no statement named it, stays
+    assert ("done", "") == shops.say(1, "INSERT", 4, "c", note="y").run()
+    assert ("done", "") == shops.say(1, "INSERT", 5, "d").run()
+    found = shops.lake.ask_mirror("mirrors/shop_1/item", "SELECT * FROM {mirror} WHERE id = 4")
+    assert [{"id": 4, "text": "c", "place": None, "note": "y"}] == found
+
+
+def test_a_dropped_column_that_rows_have_again(tmp_path: Path) -> None:
+    """No statement told that it was added again: with the next one of any kind its new values were lost."""
+    shops = Shops(tmp_path, TableRule("shop_1.item", on_schema_change="evolve"), dialect="canal")
+    shops.ddl("CREATE TABLE item (id BIGINT PRIMARY KEY, text VARCHAR(9), note VARCHAR(9))")
+    assert ("done", "") == shops.say(1, "INSERT", 1, "a", note="x").run()
+    assert ("done", "") == shops.ddl("ALTER TABLE item DROP COLUMN note").run()
+    assert ("done", "") == shops.say(1, "INSERT", 2, "b", note="y").run()
+    shops.ddl("ALTER TABLE item ADD COLUMN shelf INT")
+    assert ("done", "") == shops.say(1, "INSERT", 3, "c").run()
+    found = shops.lake.ask_mirror("mirrors/shop_1/item", "SELECT id, note FROM {mirror}")
+    assert {1: None, 2: "y", 3: None} == {row["id"]: row["note"] for row in found}
+
+
+def test_columns_that_a_statement_does_not_name() -> None:
+    """The columns of LIKE and AS SELECT are in no message; a CREATE of a table that exists changes nothing."""
+    known = {"no": "int32", "site": "string"}
+    for text in (
+        "CREATE TABLE depot LIKE hall", "CREATE TABLE depot (no INT) AS SELECT * FROM hall",
+        "CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY)",
+    ):  # fmt: skip
+        assert {} == shown([said(text)], Subject(DEPOT, "evolve", known)).gone, text
+    again = said("CREATE TABLE depot (no INT PRIMARY KEY)")
+    assert {"site"} == shown([again], Subject(DEPOT, "evolve", known)).gone.keys()
+    assert {} == shown([again], Subject(DEPOT, "lenient", known)).gone

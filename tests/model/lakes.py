@@ -130,7 +130,7 @@ def _surplus(made: History, found: Mapping[TableId, Mirror]) -> list[str]:
     for table in made.source.known():
         lost: set[str] = set()
         for event in made.events:
-            if event.kind in ("create", "rename", "drop", "query"):
+            if event.kind in ("rename", "query"):
                 lost.clear()
             elif event.table == table.name:
                 lost |= event.shape.keys()
