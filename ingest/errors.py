@@ -61,9 +61,16 @@ class StoppedError(IngestError):
 
 
 class HeldError(IngestError):
-    """A mirror, lane or source waits for the operator; the text names the command that releases it."""
+    """A mirror, lane or source waits for the operator; the text says what releases it.
+
+    ``command`` is the `ingest` command that does, empty if something else is to be done first.
+    """
 
     exit_code = 1
+
+    def __init__(self, text: str, command: str = "") -> None:
+        super().__init__(text)
+        self.command = command
 
 
 class Undecodable(Exception):

@@ -368,10 +368,10 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
         began = result.began[stage]
         until = result.complete_until if stage == "gold" else None
         moment = until and until.replace(tzinfo=dt.UTC)
-        yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment)
+        yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment, None)
     for one in result.mirrors:
         if one.state != "skipped":
             about = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
-            yield (*head, "gold", one.mirror, one.state, *about, None)
+            yield (*head, "gold", one.mirror, one.state, *about, None, one.command or None)
     for text in result.failures:
-        yield (*head, "alarm", None, "alarm", now, 0.0, None, "{}", text, None)
+        yield (*head, "alarm", None, "alarm", now, 0.0, None, "{}", text, None, None)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ingest.config import matches
-from ingest.errors import HeldError
 from ingest.gold import eras, failover
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import folded
@@ -18,7 +17,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.results import Folded
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, caught_up, jobs, stated
-from ingest.lake import faults, mirrors, pauses
+from ingest.lake import mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -125,8 +124,7 @@ def _planned(
             lake.pipeline, job, known, ledger, applied, max(job.first_rows, settled),
             partial(lake.exists, job.path), lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto or last, last)),
         )  # fmt: skip
-    except HeldError as error:
-        return Folded(str(job.table), job.path, "held", message=str(error))
     except Exception as error:  # a damaged log, for example: the others go on
-        why = faults.of_mirror(error, lake, str(job.table), job.path)
-        return Folded(str(job.table), job.path, "failed", message=why)
+        result = Folded(str(job.table), job.path, "failed")
+        result.stop(lake, error)
+        return result

@@ -29,11 +29,13 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
         for name, lines in job.lines.items()
         if name[0] in watched and any(line.servers for line in lines)
     )
-    if why := next(filter(None, told), ""):
-        raise HeldError(why)
+    if held := next(filter(None, told), None):
+        raise held
 
 
-def _compared(pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]) -> str:
+def _compared(
+    pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]
+) -> HeldError | None:
     """Compare with the servers in the books so far, then with the first new line."""
     seen: dict[str, set[str]] = defaultdict(set)
     for server in known:
@@ -42,9 +44,9 @@ def _compared(pipeline: Pipeline, books: Books, source: str, known: set[str], li
         for server in sorted(line.servers, key=line.servers.__getitem__):  # in order of arrival
             before = seen[_kind(server)]
             if before and server not in before:
-                return _sentence(pipeline, books, source, before, server)
+                return _held(pipeline, books, source, before, server)
             before.add(server)
-    return ""
+    return None
 
 
 def _kind(server: str) -> str:
@@ -52,13 +54,15 @@ def _kind(server: str) -> str:
     return " ".join(server.split(" ", 2)[:2])
 
 
-def _sentence(pipeline: Pipeline, books: Books, source: str, before: Iterable[str], now: str) -> str:
+def _held(pipeline: Pipeline, books: Books, source: str, before: Iterable[str], now: str) -> HeldError:
     old = " or ".join(sorted(_name(one) for one in before))
     places = [word for place in _places(books, source, now) for word in ("--from", place)]
-    return (
+    typed = command("epoch", pipeline.file, source, *places)
+    return HeldError(
         f"the positions of {source} were counted by {old} and are now counted by {_name(now)}, which cannot be "
-        f"compared: `{command('epoch', pipeline.file, source, *places)}` puts the new after the "
-        f"old; `server_change: {ACCEPT}` in the source says that one log holds both."
+        f"compared: `{typed}` puts the new after the "
+        f"old; `server_change: {ACCEPT}` in the source says that one log holds both.",
+        typed,
     )
 
 

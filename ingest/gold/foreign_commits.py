@@ -32,10 +32,11 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
     if ours.get("landed") and ours["batch"] == applied <= last:
         past = lake.landed_by(applied) not in (None, ours["landed"])
     if past:
+        again = command("rebuild", lake.pipeline.file, mirror.name)
         raise HeldError(
             f"{mirror.name} has folded a batch {applied} which is not the lake's: the lake was restored from a "
-            "backup without its mirrors. "
-            f"`{command('rebuild', lake.pipeline.file, mirror.name)}` folds it from what the lake holds now."
+            f"backup without its mirrors. `{again}` folds it from what the lake holds now.",
+            again,
         )
 
 
@@ -59,6 +60,7 @@ def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
             what = info.get("operation", "an unknown operation")
             raise HeldError(
                 f"version {number} of {mirror.name} was not written by this pipeline ({what}), so what "
-                "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again."
+                "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again.",
+                command("rebuild", lake.pipeline.file, mirror.name),
             )
     return {}

@@ -29,18 +29,20 @@ def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
     """
     asking = [lane for lane in lanes if lane.inherits_ever]
     known = condensed.read(lake) if asking and mirror.keys else condensed.Condensed()
+    silver = command("rebuild", lake.pipeline.file, "--layer", "silver")
     for lane in asking:
         floor = known.floors.get((lane.source, lane.table))
         if floor is not None and mirror.soft:
             raise HeldError(
                 f"{mirror.name} keeps deleted rows, and their values have been condensed away from the changes of "
-                f"{lane.table}: `{command('rebuild', lake.pipeline.file, '--layer', 'silver')}` brings them back, if bronze "
-                "still holds them."
+                f"{lane.table}: `{silver}` brings them back, if bronze still holds them.",
+                silver,
             )
         if floor is not None and _asks(lake, mirror, lane, floor):
             raise HeldError(
                 f"a change of a key of {lane.table} came so late that the row it takes along has been condensed "
-                f"away: `{command('rebuild', lake.pipeline.file, '--layer', 'silver')}` brings it back, if bronze still holds it."
+                f"away: `{silver}` brings it back, if bronze still holds it.",
+                silver,
             )
 
 

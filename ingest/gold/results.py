@@ -6,6 +6,10 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ingest.errors import HeldError, command
+from ingest.lake import faults
+from ingest.lake.tables import Tables
+
 
 @dataclass(slots=True)
 class Folded:
@@ -18,11 +22,21 @@ class Folded:
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     message: str = ""
+    command: str = ""  # the command that resolves what the message says; empty if it says what to do itself
     size: int = 0  # bytes of its table
     began: dt.datetime | None = None  # None if nothing was begun
     waits: bool = False  # held for a decision: no message can change that
     why_spark: str | None = None  # why Spark folded it; empty if Arrow did, None if nothing was folded
     whole: bool = False  # folded again from its first change
+
+    def stop(self, lake: Tables, error: Exception) -> None:
+        """Note why the mirror is not folded: what holds it, or its failure."""
+        if isinstance(error, HeldError):
+            self.state, self.message, self.command = "held", str(error), error.command
+            return
+        self.state, self.message = "failed", faults.of_mirror(error, lake, self.mirror, self.path)
+        if faults.damaged(error):
+            self.command = command("rebuild", lake.pipeline.file, self.mirror)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, conditions
 from ingest.config.model import TableRule
-from ingest.errors import HeldError
+from ingest.errors import HeldError, command
 from ingest.gold import eras, policy, rule_faults
 from ingest.gold.eras import Evidence, Run, evidence_of_lines
 from ingest.gold.ledger import Ledger
@@ -39,6 +39,7 @@ class Hold:
 
     batch: int
     why: str
+    command: str = ""  # that resolves it; empty if something else is to be done first
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def decide(
     subjects = {name: subject_of(job, mirror, name, frozen) for name in job.lines}
     # before its first rows nothing was applied
     settled = applied if mirror is not None and mirror.columns else 0
-    hold = min(_holds(job, ledger, subjects, settled), key=lambda one: one.batch, default=None)
+    hold = min(_holds(pipeline, job, ledger, subjects, settled), key=lambda one: one.batch, default=None)
     if hold is not None:
         job = job.before(hold.batch)
     last = hold.batch - 1 if hold else None
@@ -144,7 +145,9 @@ def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Su
 # --- holds --------------------------------------------------------------------------------------
 
 
-def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: int) -> Iterator[Hold]:
+def _holds(
+    pipeline: Pipeline, job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: int
+) -> Iterator[Hold]:
     """What stops the job. A frozen mirror accepts everything up to its first rows: until then nothing is frozen."""
     for name, subject in subjects.items():
         statements = ledger.of(*name)
@@ -154,7 +157,8 @@ def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: i
             if verdict.state == HELD and (
                 one.batch > applied or did == APPLIED
             ):  # or late rows tell otherwise
-                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict))
+                typed = command("ddl", pipeline.file)
+                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict), typed)
         if subject.policy == "freeze":
             yield from _unannounced(job, subject, job.lines[name], policy.shown(statements, subject))
 

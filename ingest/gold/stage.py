@@ -19,7 +19,7 @@ from ingest.gold.planner import FoldPlan, fold_plan
 from ingest.gold.results import Folded, MirrorCommit
 from ingest.gold.schema import RETYPED, Plan, is_recomputed, recomputed
 from ingest.gold.work import Books
-from ingest.lake import conditions, decisions, faults, mirrors
+from ingest.lake import conditions, decisions, mirrors
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.spark.deferred import has_started, start
@@ -137,11 +137,9 @@ class _Stage:
                 result.state = "skipped"
             if plan.hold is not None and result.state in ("done", "skipped"):
                 result.state, result.message, result.waits = "held", plan.hold.why, True
-        except HeldError as error:
-            result.state, result.message = "held", str(error)
+                result.command = plan.hold.command
         except Exception as error:  # a failure of one mirror does not stop the others
-            result.state = "failed"
-            result.message = faults.of_mirror(error, self.lake, plan.mirror.name, plan.mirror.path)
+            result.stop(self.lake, error)
         if plan.left_out:
             result.counts["columns_left_out"] = len(plan.left_out)
         if plan.noticed:
@@ -179,7 +177,7 @@ class _Stage:
             raise HeldError(f"{plan.whole}, so that it must be folded again: `ingest run` does that.")
         last = self.batch.until(plan).last
         found, self.decided[path] = self.again(self.lake, self.decided[path], last, self.tell)
-        result.state, result.message = found.state, found.message
+        result.state, result.message, result.command = found.state, found.message, found.command
         result.version, result.size, result.counts = found.version, found.size, found.counts
         result.why_spark, result.whole = found.why_spark, True
 

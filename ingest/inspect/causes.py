@@ -219,17 +219,11 @@ def _rejected(kind: str, count: int) -> str:
     }.get(kind, f"{counted(count, 'change')} {'was' if one else 'were'} refused")
 
 
-_ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume|accept-gap)\b[^`]*`")
-
-
 def resolving_command(lake: Tables, row: Mapping[str, Any]) -> str:
-    """The command that resolves a mirror's problem; for a held mirror it is in its message."""
+    """The command that resolves a mirror's problem."""
     file = lake.pipeline.file
     if row["state"] == "paused":
         return command("resume", file, row["table"])
     if row["state"] == "damaged":
         return command("rebuild", file, row["table"])
-    if advised := _ADVISED.search(row["message"]):
-        verb = advised[1]
-        return command(verb, file, row["table"]) if verb in ("rebuild", "resume") else command(verb, file)
-    return command("retry", file)
+    return row["command"] or command("retry", file)

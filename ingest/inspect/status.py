@@ -114,6 +114,7 @@ def _line(name: str, run: dict[str, Any], found: Mapping[str, Any] = _NO_ENTRY) 
         **found,
         "state": state_of(run),
         "message": run.get("message") or "",
+        "command": run.get("command") or "",
         "seconds": run.get("seconds"),
         "cpu_seconds": None if cpu is None else cpu / 1000,
         "rewritten_bytes": counts.get("rewritten_bytes"),
@@ -128,7 +129,7 @@ def state_of(run: dict[str, Any]) -> str:
 def last_runs(lake: Tables) -> dict[str, Row]:
     """The newest gold row of `runs` for each mirror."""
     rows = lake.ask(
-        """SELECT subject, state, message, batch, seconds, counts FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
+        """SELECT subject, state, message, command, batch, seconds, counts FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
         QUALIFY row_number() OVER (PARTITION BY subject ORDER BY started_at DESC, batch DESC NULLS LAST) = 1"""
     )
     return {row["subject"]: row for row in rows}
@@ -206,7 +207,15 @@ def _row(entry: Mapping[str, Any], lane: Mapping[str, Any], complete: Complete) 
         "rejected": lane.get("rejected", 0),
         **{
             name: entry[name]
-            for name in ("message", "seconds", "cpu_seconds", "rewritten_bytes", "bytes", "marked_files")
+            for name in (
+                "message",
+                "command",
+                "seconds",
+                "cpu_seconds",
+                "rewritten_bytes",
+                "bytes",
+                "marked_files",
+            )
         },
     }
 

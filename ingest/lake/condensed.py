@@ -57,10 +57,12 @@ def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, .
     under = known.keys.get(lane, ())
     wrong = [keys for place, keys in eras if place < floor and set(keys) != set(under)]
     if wrong:
+        silver = command("rebuild", lake.pipeline.file, "--layer", "silver")
         raise HeldError(
             f"old changes of {lane[1]} were condensed by the key ({', '.join(under) or 'not known'}), which may have "
             f"dropped rows that the key ({', '.join(wrong[0])}) tells apart: "
-            f"`{command('rebuild', lake.pipeline.file, '--layer', 'silver')}` brings them back, if bronze still holds them."
+            f"`{silver}` brings them back, if bronze still holds them.",
+            silver,
         )
 
 

@@ -240,7 +240,8 @@ RUNS = TableSchema(
     version BIGINT COMMENT 'the mirror''s Delta version after the batch',
     counts STRING COMMENT 'JSON; of a mirror rewritten_bytes and, where Arrow folded it, cpu_ms: the milliseconds of the thread that did',
     message STRING COMMENT 'what went wrong or is waited for',
-    complete_until TIMESTAMP COMMENT 'of stage gold, for all mirrors together: the source time before which no change is expected any more; NULL where it is not known, and in all other rows'""",
+    complete_until TIMESTAMP COMMENT 'of stage gold, for all mirrors together: the source time before which no change is expected any more; NULL where it is not known, and in all other rows',
+    command STRING COMMENT 'of a mirror, the command that resolves what the message says; NULL where it says what to do itself'""",
 )
 
 DECISIONS = TableSchema(

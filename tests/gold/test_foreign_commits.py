@@ -11,8 +11,9 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
-from ingest.errors import HeldError
+from ingest.errors import HeldError, command
 from ingest.gold.foreign_commits import refuse_past
+from ingest.inspect.status import status
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.run import Warm
@@ -65,6 +66,9 @@ def test_a_held_mirror_starts_no_spark(tmp_path: Path) -> None:
     for key in (3, 4):
         state, message = shops.say(1, "INSERT", key, "c").run()
         assert ("held", True) == (state, "was not written by this pipeline (DELETE)" in message)
+        said = status(shops.lake)
+        again = command("rebuild", shops.pipeline.file, "shop_1.item")
+        assert (again, again) == (said["next"], said["causes"][0]["command"])
         shops.warm = Warm()
 
 
