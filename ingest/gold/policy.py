@@ -192,7 +192,7 @@ def _phrase(effect: Effect, subject: Subject) -> str:
                 "another table, dismiss it"
             )
         case "create_table" if subject.policy == "evolve":
-            return f"gives the keys and columns of {effect.table}; rows from before it go, and columns that it lacks"
+            return f"gives the keys and columns of {effect.table}; earlier rows, and columns that it lacks, are deleted"
         case "swap_table" if effect.note == UNSEEN:
             return (
                 f"goes on with the rows of {effect.table}; what was done to {effect.to} before is not known"
@@ -243,9 +243,8 @@ class Shown:
     keys: tuple[str, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
-    dropped: set[str] = field(
-        default_factory=set
-    )  # those that the mirror may have: new statements dropped them
+    # those that the mirror may have, because new statements dropped them
+    dropped: set[str] = field(default_factory=set)
     comments: dict[str, str] = field(default_factory=dict)
     # names that were dropped and reused since: other columns now
     again: set[str] = field(default_factory=set)
@@ -346,67 +345,112 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
         subject: the table.
         since: the last batch that the mirror has folded.
     """
-    found, statements = Shown(), list(statements)
-    left: set[str] = set()
-    vacant: set[str] = set()  # names that columns have had, and no column has now
-    presence = Presence()
+    statements, columns = list(statements), _Columns(subject)
     for statement, effects in rings(applied(statements, subject)):
-        new, effect = statement.batch > since, effects[0]
-        name, to = effect.column or "", str(effect.to)
-        begins = presence.begins(effect, statement, subject.table)
-        if len(effects) > 1:
-            taken = {str(one.to): one.column or "" for one in effects}
-            _exchange(found, effects, subject)
-            found.again |= taken.keys() if subject.policy == "evolve" and new else set()
-            found.reused += [(statement.order, taken)] if new else []
-            continue
-        taken = {}
+        columns.take(effects, statement, new=statement.batch > since)
+    gone = columns.found.gone
+    for statement in statements:
+        for effect in statement.first.effects if statement.first else ():  # rows before it were repeated, too
+            name = subject.column(effect.column or "")
+            if name in gone and effect.action in ("drop_column", "rename_column"):
+                gone[name] = max(gone[name], statement.order)
+    return columns.found
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What the statements so far show of a table, and which of its columns' names are free."""
+
+    subject: Subject
+    found: Shown = field(default_factory=Shown)
+    presence: Presence = field(default_factory=Presence)
+    vacant: set[str] = field(default_factory=set)  # names that columns have had, and no column has now
+    lost: set[str] = field(default_factory=set)  # those of columns that rows have lost, too
+
+    def take(self, effects: Sequence[Effect], statement: Statement, *, new: bool) -> None:
+        """Add one effect, or renames that exchange names; ``new`` if the mirror has not folded their statement."""
+        exchanged, begins = len(effects) > 1, self.presence.begins(effects[0], statement, self.subject.table)
+        taken = self._exchange(effects) if exchanged else self._declare(effects[0])
+        if new and taken:
+            self.found.reused.append((statement.order, taken))
+        if not exchanged:
+            self._lose(effects[0], statement.order, new=new, begins=begins)
+        elif new and self.subject.policy == "evolve":
+            self.found.again |= taken.keys()
+
+    def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
+        """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
+        found, name = self.found, effect.column or ""
+        came = {"add_column": name, "rename_column": str(effect.to)}.get(effect.action)
+        if came in self.lost:
+            self.lost.remove(came)
+            found.again |= {came} if new else set()
+        lost = _respelt(effect, self.vacant, self.subject)
+        if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
+            lost.add(name)
+        if begins and self.subject.policy == "evolve":
+            lost |= self._not_made_again(effect)
+        self.lost |= lost
+        found.again -= lost
+        found.dropped |= lost if new else set()
+        for past in lost:
+            found.columns.pop(past, None)
+            found.gone[past] = order
+
+    def _not_made_again(self, effect: Effect) -> set[str]:
+        """Columns that a table does not have any more since it was created again."""
+        if not effect.columns or effect.note not in (None, "if-not-exists"):
+            return set()  # of LIKE and AS SELECT some columns are in no statement
+        made = {folded(one.name) for one in effect.columns}
+        had = self.found.columns.keys() | self.subject.known.keys() | self.subject.sent.keys()
+        return {one for one in had if folded(one) not in made and one not in self.found.keys}
+
+    def _declare(self, effect: Effect) -> dict[str, str]:
+        """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
+        found, name, to = self.found, effect.column or "", str(effect.to)
+        taken: dict[str, str] = {}
         match effect.action:
             case "create_table":
-                vacant = (vacant | found.columns.keys()) - {one.name for one in effect.columns}
+                self.vacant = (self.vacant | found.columns.keys()) - {one.name for one in effect.columns}
                 found.keys = effect.keys or found.keys
                 for one in effect.columns:
-                    _declare(found, one.name, one.type or "unknown", one.comment)
+                    self._show(one.name, one.type or "unknown", one.comment)
             case "add_column" | "modify_column":
-                if effect.action == "add_column" and name in vacant:
+                if effect.action == "add_column" and name in self.vacant:
                     taken = {name: ""}
-                    vacant.remove(name)
-                _declare(found, name, effect.type or _type_of(found, name, subject), effect.comment)
+                    self.vacant.remove(name)
+                self._show(name, effect.type or self._type_of(name), effect.comment)
             case "add_primary_key":
                 found.keys = effect.keys or found.keys
             case "comment_column" if effect.comment is not None:
                 found.comments[name] = effect.comment
             case "rename_column":
-                taken = {to: name} if to in vacant else {}
-                vacant = (vacant | {name}) - {to}
-                _declare(found, to, _type_of(found, name, subject), found.comments.get(name))
+                taken = {to: name} if to in self.vacant else {}
+                self.vacant = (self.vacant | {name}) - {to}
+                self._show(to, self._type_of(name), found.comments.get(name))
                 found.keys = tuple(to if key == name else key for key in found.keys)
             case "drop_column":
-                vacant.add(name)
-        found.reused += [(statement.order, taken)] if new and taken else []
-        came = {"add_column": name, "rename_column": to}.get(effect.action)
-        if came in left:  # from here on the name belongs to another column
-            left.remove(came)
-            found.again |= {came} if new else set()
-        lost = _respelt(effect, vacant, subject)
-        if begins and subject.policy == "evolve":
-            former = _not_made_again(effect, found, subject)
-            found.columns = {one: logical for one, logical in found.columns.items() if one not in former}
-            lost |= former
-        if effect.action in ("drop_column", "rename_column") and drops_column(effect, subject):
-            lost.add(name)
-        for past in lost:
-            left.add(past)
-            found.again.discard(past)
-            found.columns.pop(past, None)
-            found.gone[past] = statement.order
-            found.dropped |= {past} if new else set()
-    for statement in statements:
-        for effect in statement.first.effects if statement.first else ():  # rows before it were repeated, too
-            name = subject.column(effect.column or "")
-            if name in found.gone and effect.action in ("drop_column", "rename_column"):
-                found.gone[name] = max(found.gone[name], statement.order)
-    return found
+                self.vacant.add(name)
+        return taken
+
+    def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
+        """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
+        found, names = self.found, {one.column or "": str(one.to) for one in ring}
+        found.columns |= {new: self._type_of(old) for old, new in names.items()}
+        found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
+        found.keys = tuple(names.get(key, key) for key in found.keys)
+        return {new: old for old, new in names.items()}
+
+    def _show(self, name: str, logical: str, comment: str | None) -> None:
+        self.found.columns[name] = logical
+        self.found.gone.pop(name, None)
+        self.found.dropped.discard(name)
+        if comment is not None:
+            self.found.comments[name] = comment
+
+    def _type_of(self, name: str) -> str:
+        known = self.subject
+        return self.found.columns.get(name) or known.known.get(name) or known.sent.get(name) or "unknown"
 
 
 def drops_column(effect: Effect, subject: Subject) -> bool:
@@ -425,35 +469,6 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
         shown = {folded(one) for one in made & seen}
         lost |= {one for one in seen if folded(one) in shown}
     return lost - made if subject.respells else set()
-
-
-def _not_made_again(effect: Effect, found: Shown, subject: Subject) -> set[str]:
-    """Columns that a table does not have any more since it was created again."""
-    if not effect.columns or effect.note not in (None, "if-not-exists"):
-        return set()  # of LIKE and AS SELECT some columns are in no statement
-    made = {folded(one.name) for one in effect.columns}
-    had = found.columns.keys() | subject.known.keys() | subject.sent.keys()
-    return {one for one in had if folded(one) not in made and one not in found.keys}
-
-
-def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:
-    """Columns that exchange names keep their types, comments and places in the key."""
-    names = {one.column or "": str(one.to) for one in ring}
-    found.columns |= {new: _type_of(found, old, subject) for old, new in names.items()}
-    found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
-    found.keys = tuple(names.get(key, key) for key in found.keys)
-
-
-def _declare(found: Shown, name: str, logical: str, comment: str | None) -> None:
-    found.columns[name] = logical
-    found.gone.pop(name, None)
-    found.dropped.discard(name)
-    if comment is not None:
-        found.comments[name] = comment
-
-
-def _type_of(found: Shown, name: str, subject: Subject) -> str:
-    return found.columns.get(name) or subject.known.get(name) or subject.sent.get(name) or "unknown"
 
 
 def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:

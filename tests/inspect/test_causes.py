@@ -58,7 +58,12 @@ def test_all_who_ask_are_given_the_same(lake: Written) -> None:
 def test_the_command_of_a_held_mirror_is_a_field_beside_its_message(lake: Written) -> None:
     """Read from the message it was `rebuild FILE TABLE`, which brings no change back that silver has dropped."""
     silver = f"ingest rebuild {lake.file} --layer silver"
-    row = {"table": "depot.box", "state": "held", "message": f"`{silver}` brings them back", "command": silver}
+    row = {
+        "table": "depot.box",
+        "state": "held",
+        "message": f"`{silver}` brings them back",
+        "command": silver,
+    }
     assert silver == causes.resolving_command(lake.reader, row)
     asked = causes.resolving_command(lake.reader, row | {"command": ""})
     assert f"ingest retry {lake.file}" == asked
