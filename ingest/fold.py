@@ -57,6 +57,11 @@ class SchemaStep(NamedTuple):
     computed: bool = False
     serial: bool = False
 
+    @property
+    def empties(self) -> bool:
+        """True if it removes all rows from before it."""
+        return self.action == "new_incarnation"
+
     def decoded(self) -> SchemaStep:
         """A step of the ledger, which stores places as order keys, as input of the fold."""
         since = order_of(str(self.since)) if self.since else None
@@ -343,7 +348,7 @@ def _truncate(table: Table, event: Placed | SchemaStep) -> Iterator[Step]:
 
 
 def _schema(table: Table, event: SchemaStep) -> Iterator[Step]:
-    if event.action == "new_incarnation":
+    if event.empties:
         yield from _truncate(table, event)
         return
     change = _SCHEMA[event.action]
@@ -408,7 +413,7 @@ def copies(events: Iterable[Placed | SchemaStep]) -> Iterator[Row]:
     seen: set[str] = set()
     for event in sorted(events, key=lambda event: event.order):
         if isinstance(event, SchemaStep):
-            if event.action == "new_incarnation":
+            if event.empties:
                 rows = []
             for row in rows:
                 if not event.meets(row):

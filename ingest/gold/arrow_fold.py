@@ -90,7 +90,7 @@ class LaneWork:
     @property
     def created(self) -> list[tuple[str, bool]]:
         """Where the table was created again, and whether that is new."""
-        found = (str(step.order) for step in self.own_steps if step.action == "new_incarnation")
+        found = (str(step.order) for step in self.own_steps if step.empties)
         return [(at, bool(self.since) and at >= self.since) for at in found]
 
     @property

@@ -130,7 +130,7 @@ def _texts(
                 continue
             values[target] = None
             there = there - {target}
-        elif step.action != "new_incarnation" and before:
+        elif not step.empties and before:
             if target not in there:
                 values[target] = step.default if step.action == "add_column" else values[step.column]
             there = there | {target}

@@ -96,7 +96,7 @@ class Steps:
     @property
     def incarnations(self) -> tuple[SchemaStep, ...]:
         """Tables created again: they clear the rows like a truncate."""
-        return tuple(step for step in self.ever if step.action == "new_incarnation")
+        return tuple(step for step in self.ever if step.empties)
 
 
 def lane_name(lanes: Collection[LaneId], one: LaneId) -> str:

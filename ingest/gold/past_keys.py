@@ -64,7 +64,7 @@ def endings(
         truncates: the places of its truncates.
         logical: the mirror's columns with their types.
     """
-    created = (str(step.order) for step in steps if step.action == "new_incarnation")
+    created = (str(step.order) for step in steps if step.empties)
     cleared = max([*created, *truncates], default="")
     types = [
         _key_types(logical, era.keys, [step for step in steps if end and str(step.order) >= end])

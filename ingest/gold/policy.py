@@ -491,7 +491,7 @@ def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> I
     if statement.first is not None:
         order, since = cast("Any", statement.order), cast("Any", statement.since)
         for step in taken.get(statement.first.id, ()):
-            if step.action != "new_incarnation":
+            if not step.empties:
                 yield step._replace(order=order, since=since)
 
 

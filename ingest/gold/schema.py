@@ -98,7 +98,7 @@ def decide(
         len(job.lanes | subjects.keys()) == 1
         and not job.rule.soft
         and any(
-            step.action == "new_incarnation" and batch > applied
+            step.empties and batch > applied
             for name, subject in subjects.items()
             for step, batch in policy.steps(logged[name], subject)
         )

@@ -355,7 +355,7 @@ def _content(sent: Image) -> str:
 
 def _clears(event: Placed | SchemaStep) -> bool:
     if isinstance(event, SchemaStep):
-        return event.action == "new_incarnation"
+        return event.empties
     return event.change.op is Op.TRUNCATE
 
 

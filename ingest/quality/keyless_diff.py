@@ -26,7 +26,7 @@ _NUMBER = "%number"  # the name under which each row has a number of its own; no
 def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Content]:
     """The expected count of each row."""
     table = Table((_NUMBER,))
-    wanted = [one for one in history.steps if not appends or one.action == "new_incarnation"]
+    wanted = [one for one in history.steps if not appends or one.empties]
     events: list[tuple[Any, Any]] = [(order_of(str(one.order)), one) for one in wanted]
     events += [(order_of(row["order_key"]), row) for row in _once(history.rows)]
     index: dict[str, list[str]] = {}

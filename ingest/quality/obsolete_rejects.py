@@ -64,7 +64,7 @@ def _cleared(
     for lane in subject.lanes if refused else ():
         mine = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
         taken = steps(mirror, lane.source, lane.table, subject.applied)
-        places = [str(step.order) for step, _ in taken if step.action == "new_incarnation"]
+        places = [str(step.order) for step, _ in taken if step.empties]
         [last] = lake.ask(f"SELECT max(order_key) AS place {mine} AND op = 'truncate'")
         cleared = max([*places, last["place"] or ""], default="")
         names = ", ".join(map(duck.name, rejects.PLACE))

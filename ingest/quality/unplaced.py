@@ -93,7 +93,7 @@ def clears(one: OrderedLane) -> list[Mapping[str, Any]]:
         found += one.lake.ask(
             f"SELECT {_ARRIVAL} FROM {{changes.change}} WHERE op = 'truncate' AND {one.where}"
         )
-    places = {str(step.order) for step, _batch in one.taken() if step.action == "new_incarnation"}
+    places = {str(step.order) for step, _batch in one.taken() if step.empties}
     found += [row for row in one.statements if row["order_key"] in places]
     return [row for row in found if row.get("topic") is not None]  # not what an epoch has cleared
 
