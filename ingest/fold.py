@@ -337,7 +337,9 @@ def _delete(table: Table, event: Placed) -> Iterator[Step]:
 
 def _remove(table: Table, key: Key, event: Placed, why: str) -> Iterator[Step]:
     gone = table.remove(key, event)
-    yield Step(key, event, "delete" if gone else "nothing", None, why if gone else f"{why}, but no row stood")
+    yield Step(
+        key, event, "delete" if gone else "nothing", None, why if gone else f"{why}, but there was no row"
+    )
 
 
 def _truncate(table: Table, event: Placed | SchemaStep) -> Iterator[Step]:

@@ -32,7 +32,7 @@ CONTAINER = b"Obj\x01"
 MAX_BLOCK = 128 * 1024 * 1024
 """Bytes that a block of an Avro container may unpack to; writers make blocks of kilobytes."""
 
-_ZSTD_BLOCK = 1 << 12  # small, because one byte can stand for 32 thousand
+_ZSTD_BLOCK = 1 << 12  # small, because one byte may expand to 32 thousand
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _json = msgspec.json.Decoder(msgspec.Raw)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])

@@ -286,7 +286,7 @@ def _difference(source: Source, file: Found, state: FileState) -> str:
         return "grew, which one document cannot: nothing of it was read now; give new content a new name"
     if framing == "lines" and len(ends) == 2 and ends[:1] != b"\n" and ends[1:] not in (b"\n", b"\r"):
         return (
-            "grew inside its last line, which had been read as it stood: nothing of it was read now; "
+            "grew inside its last line, which had already been read: nothing of it was read now; "
             "write whole lines, or raise `settle:`, and give the content a new name"
         )
     return ""

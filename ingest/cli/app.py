@@ -89,7 +89,7 @@ class Verbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the options that hold for every verb before the verb, wherever they stand."""
+        """Put the options that hold for every verb before the verb, wherever they are written."""
         end = args.index("--") if "--" in args else len(args)
         found: list[str] = []
         rest: list[str] = []
@@ -118,7 +118,7 @@ class Verbs(TyperGroup):
 
 def _unexpected(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return "there is not enough memory; give the command more or the work less"
+        return "there is not enough memory: give the command more, or the batch less"
     from ingest.lake.faults import fault
 
     if (found := fault(error)) is not None:
@@ -157,7 +157,7 @@ def everywhere(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
     jars_dir: Annotated[
         Path | None,
-        typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, or go, instead of the cache."),
+        typer.Option(envvar="INGEST_JARS_DIR", help="The folder of the jars, instead of the cache."),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)

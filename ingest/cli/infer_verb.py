@@ -129,7 +129,7 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
 
 
 def _shown(change: Change, pipeline: Pipeline | None) -> Change:
-    """The change without its masked columns: the evidence tells of values."""
+    """The change without its masked columns: the evidence contains values."""
     from msgspec.structs import replace
 
     if pipeline is None or not (rule := pipeline.masking(change.table)).mask:

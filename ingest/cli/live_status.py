@@ -26,7 +26,7 @@ Found = Mapping[str, Any]
 
 
 class Watched(TyperCommand):
-    """A command whose ``--watch`` may stand without its seconds."""
+    """A command whose ``--watch`` may be given without its seconds."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the usual seconds after a ``--watch`` that has none."""

@@ -19,7 +19,7 @@ _KNOWN = frozenset(
     "Case If Coalesce Nullif Lower Upper Length Trim Substring Cast TryCast DataType DataTypeParam "
     "DPipe Concat Round Floor Ceil Greatest Least Year Month Day".split()
 )
-"""What may stand in an expression, as sqlglot names it."""
+"""What an expression may contain, as sqlglot names it."""
 
 
 def condition(text: str) -> str:
@@ -43,7 +43,7 @@ def _check(text: str, what: str, without_columns: str) -> None:
     if odd := next((one for one in found.walk() if type(one).__name__ not in _KNOWN), None):
         shown = odd.sql(dialect=DIALECT)
         raise ValueError(
-            f"{shown[:60]!r} cannot stand in {what}: write comparisons of the row's own columns, with AND, OR, NOT, IN, "
+            f"{shown[:60]!r} is not allowed in {what}: write comparisons of the row's own columns, with AND, OR, NOT, IN, "
             "BETWEEN, LIKE, CASE, CAST, coalesce, lower, upper, length, trim, substring, round, year, month, day, || and arithmetic"
         )
     if odd := next((one for one in found.find_all(exp.Column) if one.table), None):

@@ -152,7 +152,7 @@ class Cursor:
         return self.peek(ahead).word
 
     def accept(self, *words: str) -> bool:
-        """Move past these words if all stand here in this order."""
+        """Move past these words if they come next, in this order."""
         if all(self.word(i) == word for i, word in enumerate(words)):
             self.at += len(words)
             return True
@@ -204,7 +204,7 @@ _END = Token("end", "", 0, 0)
 
 
 def split(items: Sequence[Token], separator: str = ",") -> list[Sequence[Token]]:
-    """The tokens between separators that stand outside every bracket; empty parts are left out."""
+    """The tokens between separators outside every bracket; empty parts are left out."""
     parts: list[Sequence[Token]] = []
     depth = start = 0
     for i, token in enumerate(items):

@@ -149,7 +149,7 @@ def refusal(one: Listed, verb: str) -> str:
     what = f"Statement {one.statement.id}"
     if verb == APPROVE and any(effect.action == "truncate_partition" for effect in one.statement.effects):
         return (
-            f"{what} cannot be approved: no message tells which rows of {one.mirror} were in the partition; "
+            f"{what} cannot be approved: no message shows which rows of {one.mirror} were in the partition; "
             "load the table again, then dismiss the statement."
         )
     if verb == APPROVE and one.verdict.state == policy.LOGGED:

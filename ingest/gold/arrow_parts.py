@@ -1,8 +1,8 @@
 """Fold mirrors with more changes than one process holds at once: the last image of each key, in parts by Arrow.
 
-Tasks fold pieces of ``changes``, each by itself, and deal the outcomes to parts by a hash of the key, in a file for each
-mirror and task. Then the last outcome of each key of a part, among all these files, is the fold's; it is merged with the
-mirror's rows of the same part into a file for each part.
+Each task folds a piece of ``changes`` and distributes the outcomes over parts by a hash of the key, in one file for each
+mirror and task. The last outcome of each key, among all these files, is the result of the fold; each part is merged with
+the mirror's rows of that part into one file.
 
 Only for changes that carry whole rows and do not change their keys.
 """
@@ -41,9 +41,12 @@ from ingest.gold.arrow_fold import (
 from ingest.gold.overtaken import refuse_parts
 from ingest.lake import stores, vectors
 
-WAITING_ROWS, WAITING_BYTES = 100_000, 64 << 20  # outcomes of one mirror that wait in a task to be dealt
+WAITING_ROWS, WAITING_BYTES = (
+    100_000,
+    64 << 20,
+)  # outcomes of one mirror that a task holds before it writes them
 PART_BYTES = 256 << 20  # of a part's outcomes in memory
-_SPREAD = 0x9E3779B97F4A7C15  # numbers that follow each other are multiplied by it to lie in different parts
+_SPREAD = 0x9E3779B97F4A7C15  # consecutive numbers, multiplied by it, fall into different parts
 _LANE = "%lane"
 
 
@@ -93,12 +96,12 @@ def parts_of(work: Work, most: int) -> int:
 
 
 def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
-    """Fold some pieces, and deal the outcomes of each mirror to its parts.
+    """Fold some pieces, and distribute the outcomes of each mirror over its parts.
 
     Args:
         works: the mirrors.
         some: the pieces.
-        folder: the name of a folder in each mirror's folder, for what is dealt.
+        folder: the name of a folder in each mirror's folder, for the outcomes.
         most: the changes of a part.
     """
     dealers = [_Dealer(work, folder, parts_of(work, most)) for work in works]
@@ -232,7 +235,7 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 
 
 def merged(work: Work, found: Sequence[Dealt], part: int, most: int) -> Written:
-    """Merge what was dealt to a part into the mirror's rows of that part, and write them; commits nothing."""
+    """Merge the outcomes of a part into the mirror's rows of that part, and write them; commits nothing."""
     new = {at for at, lane in enumerate(work.lanes) if not lane.late_from}  # whose truncates are
     clears, gone = any(not new.isdisjoint(one.cleared) for one in found), dict[str, bytes]()
 

@@ -24,12 +24,12 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
         HeldError: they do.
     """
     watched = {one.name for one in pipeline.sources if one.server_change != ACCEPT}
-    told = (
+    found = (
         _compared(pipeline, books, name[0], books.histories.get(name, History()).servers, lines)
         for name, lines in job.lines.items()
         if name[0] in watched and any(line.servers for line in lines)
     )
-    if held := next(filter(None, told), None):
+    if held := next(filter(None, found), None):
         raise held
 
 

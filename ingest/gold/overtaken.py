@@ -51,7 +51,7 @@ def _left(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
         return new
     overtaken = np.unique(mine[_ROW].take(at).to_numpy())
     if pc.any(folded["partial"]).as_py() or mine.num_rows > late.num_rows:
-        raise NotPlain("a later change of a late one's key has been folded, and does not tell its whole row")
+        raise NotPlain("a later change of a late one's key has been folded, and does not carry its whole row")
     places = late["order_key"].take(pa.array(overtaken)).combine_chunks()
     return new.filter(pc.invert(pc.is_in(new["order_key"], value_set=places)))
 
@@ -80,7 +80,7 @@ def _keyed(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
 
 
 def refuse_parts(rows: pa.Table, lane: LaneWork, work: Work) -> None:
-    """Refuse changes of which the last one of a key does not tell the row.
+    """Refuse changes of which the last one of a key does not carry the whole row.
 
     Raises:
         NotPlain: one carries a part of its row only, or changes its key.

@@ -82,7 +82,7 @@ class Verdict:
 
     state: str
     does: tuple[str, ...] = ()
-    approvable: bool = True  # False if no message tells what it does
+    approvable: bool = True  # False if no message shows what it does
     reload: bool = False  # it leaves rows out that the source must send again
 
 
@@ -224,7 +224,7 @@ _WORDS = {
     "swap_table": "goes on with the rows of {table}, and does to them what was done to {to} before",
     "rename_table": "goes on with the rows sent under the name {to}; those sent under {table} stay there",
     "truncate": "removes the rows of {table}",
-    "truncate_partition": "nothing: no message tells which rows of {table} go, or come",
+    "truncate_partition": "nothing: no message shows which rows of {table} go, or come",
     "comment_column": "nothing to the rows: a comment",
     "add_primary_key": "gives the key of {table}",
     "drop_primary_key": "keeps the key of {table} until a row or a statement names another",

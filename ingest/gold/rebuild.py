@@ -35,7 +35,7 @@ from ingest.lake.tables import Row
 
 _TABLE = ("kind", "database", "schema", "table", "key", "raw")
 _NAMED = {"cell": (*_TABLE, "column"), "change": (*_TABLE, "topic", "partition", "offset")}
-"""What tells the rejects of a kind apart."""
+"""The columns that identify a reject, by its kind."""
 
 
 @dataclass(slots=True)

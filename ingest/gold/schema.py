@@ -156,7 +156,7 @@ def _holds(
             did, _ = ledger.recorded.get((job.path, one.id), ("", ()))
             if verdict.state == HELD and (
                 one.batch > applied or did == APPLIED
-            ):  # or late rows tell otherwise
+            ):  # or late rows show otherwise
                 typed = command("ddl", pipeline.file)
                 yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict), typed)
         if subject.policy == "freeze":

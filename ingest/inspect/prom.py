@@ -36,7 +36,7 @@ def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
     ]
     return {
         "mirror_lag_seconds": (
-            "Age of the newest commit of the source that the mirror's changes tell of.",
+            "Age of the newest source commit among the mirror's changes.",
             [(labels, one["lag_seconds"]) for labels, one in rows],
         ),
         "mirror_complete_until_timestamp_seconds": (

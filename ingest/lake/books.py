@@ -55,7 +55,7 @@ class Line:
     key_changes: int = 0
     inherits: int = 0  # key changes whose row is not sent whole
     noted: int = 0
-    erased: int = 0  # changes left out, because their rows were erased
+    erased: int = 0  # changes left out because their rows were erased
     order_low: str | None = None
     order_high: str | None = None
     event_low: int | None = None

@@ -439,7 +439,7 @@ def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> b
 
 @dataclass(slots=True)
 class _Structure:
-    """A table's columns and key, as far as statements tell them."""
+    """A table's columns and key, as far as statements show them."""
 
     columns: dict[str, ColumnDefinition | None] = field(default_factory=dict)  # by folded name
     gone: set[str] = field(default_factory=set)  # folded names

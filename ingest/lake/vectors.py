@@ -1,4 +1,4 @@
-"""Deletion vectors: rows of a data file that are gone, in a file next to it, as Delta's protocol describes it.
+"""Deletion vectors: the deleted rows of a data file, in a file next to it, as Delta's protocol describes it.
 
 A file of vectors is one byte, its version, and for each data file the size of its vector, the vector, and its CRC-32. A
 vector is a magic number and a 64-bit portable roaring bitmap (https://github.com/RoaringBitmap/RoaringFormatSpec).

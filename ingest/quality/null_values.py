@@ -1,9 +1,9 @@
 """Null values that deleted no row: nothing names their table, or the broker has compacted their delete away.
 
-Debezium says a delete twice: as a row, and as a null value of the same key, after which the broker may forget both the key
-and its delete. Of a topic that was compacted meanwhile only the null value may be left, which has no place in the source's
-order and so is no delete; and flattened topics may be set to send no other delete at all. Each null value is held
-against the message of its key before it, in bronze: if that one is a row that was not deleted, its row is still in the mirror.
+Debezium sends a delete twice: as a row, and as a null value of the same key, after which the broker may drop all messages
+of the key. In a topic that has been compacted, only the null value may be left. It has no place in the source's
+order, so it is not a delete; and flattened topics may be set to send no other delete at all. Each null value is compared
+with the message of its key before it, in bronze: if that is a row that was not deleted, the row is still in the mirror.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Render the report: one self-contained HTML file without network, scripts or fonts.
 
-All data passes through Jinja2's autoescape; colours never stand alone: each state also has a word and a sign.
+All data passes through Jinja2's autoescape; each state has a word and a sign besides its colour.
 """
 
 from __future__ import annotations

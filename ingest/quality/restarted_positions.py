@@ -1,4 +1,4 @@
-"""Positions of a source that start again, so that newer changes stand before older ones."""
+"""Positions of a source that start again, so that newer changes come before older ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
 
 
 def restarted(one: OrderedLane) -> Iterator[Metric]:
-    """Changes that stand before older ones, as if the positions had started again."""
+    """Changes that come before older ones, as if the positions had started again."""
     lane = one.lane
     low, high, folded = lane.order_low, lane.order_high, lane.folded_high
     if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):

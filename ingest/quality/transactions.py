@@ -1,6 +1,6 @@
-"""Incomplete transactions: those that name their number of changes, and of which fewer arrived.
+"""Incomplete transactions: those that name their number of changes, but of which fewer arrived.
 
-Two kinds of messages name it: the mark that ends a transaction with its ``event_count`` (and, for each table, its
+Two kinds of messages name that number: the mark that ends a transaction with its ``event_count`` (and, for each table, its
 share), and a change that is part ``i/n`` of its set. Both are read from bronze, because marks are not kept as changes.
 Parts may arrive a batch later, from other partitions; so a run judges what ended before its newest batch, and the check
 of a whole lake judges everything.
@@ -71,7 +71,7 @@ def _ask(
         sources: whose messages are read.
         span: the first and the last batch of these messages.
         word: a text that they contain.
-        query: asks ``messages`` (source, batch, text) for sets, once; a text is NULL if it is no JSON.
+        query: asks ``messages`` (source, batch, text) for sets, once; a text is NULL if it is not JSON.
     """
     wanted = f"source IN ({', '.join(map(duck.text, sources))})"
     with closing(duck.opened()) as base:

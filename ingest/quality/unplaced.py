@@ -29,7 +29,7 @@ def unplaced_changes(one: OrderedLane) -> Iterator[Metric]:
         yield one.metric("re_reads_ignored", lost, detail)
     if unplaced:
         detail = (
-            f"{unplaced} changes of {table} have no position while others before them have one, so they stand "
+            f"{unplaced} changes of {table} have no position while others before them have one, so they come "
             f"before these: write `order_by: arrival` under the options of source {one.lane.source}, then run {one.backfill()}"
         )
         yield one.metric("unplaced_changes", unplaced, detail)
@@ -99,9 +99,9 @@ def clears(one: OrderedLane) -> list[Mapping[str, Any]]:
 
 
 def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
-    """The number of rows of a full load that arrived after their table was emptied, but stand before that.
+    """The number of rows of a full load that arrived after their table was emptied, but come before that.
 
-    They have no place among the changes, so they stand before all of them, as those of a first load must.
+    They have no place among the changes, so they come before all of them, as those of a first load must.
     """
     cleared = [row for row in clears(one) if row["order_key"] > (one.lane.order_low or "")]
     values = ", ".join(
@@ -129,7 +129,7 @@ def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
     n = sum(row["n"] for row in streams)
     detail = (
         f"{n} rows of {one.lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
-        "the mirror: rows of a full load have no position, so they stand before all statements. To let them win, "
+        "the mirror: rows of a full load have no position, so they come before all statements. To let them win, "
         f"{one.epoch(first, places)}, {_COMPLETE}"
     )
     yield one.metric("re_reads_ignored", n, detail)

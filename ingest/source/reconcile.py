@@ -1,4 +1,4 @@
-"""A mirror held against its source table: sums over ranges of the key on both sides, halved down to rows.
+"""Compare a mirror with its source table: sums over ranges of the key on both sides, halved down to rows.
 
 The source computes counts and sums of `ingest.source.digest` over ranges that its own index has; DuckDB computes them
 once over the mirror's files.  A range that differs is cut at keys of the mirror, until its rows are few enough to be
@@ -95,12 +95,12 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
         raise IngestError(f"There is no mirror of {table} yet: run the pipeline, then `ingest snapshot` it.")
     if found.where:
         raise IngestError(
-            f"{name} holds the rows that meet {found.where} alone, so it cannot be held against {table}: `ingest quality "
+            f"{name} holds the rows that meet {found.where} alone, so it cannot be compared with {table}: `ingest quality "
             "--deep` compares it with all changes."
         )
     if found.soft:
         raise IngestError(
-            f"{name} keeps rows that {table} has deleted, so it cannot be held against it: `ingest quality --deep` "
+            f"{name} keeps rows that {table} has deleted, so it cannot be compared with it: `ingest quality --deep` "
             "compares it with all changes."
         )
     others = [
@@ -110,7 +110,7 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
     ]
     if others:
         raise IngestError(
-            f"{name} holds rows of {', '.join(sorted(others))}, too, so it cannot be held against {table} alone."
+            f"{name} holds rows of {', '.join(sorted(others))}, too, so it cannot be compared with {table} alone."
         )
     return found
 

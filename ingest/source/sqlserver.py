@@ -2,8 +2,8 @@
 
 What its documents say, and what is done about it:
 
-- ``SET TEXTSIZE`` bounds what a client is given of a long value, without a word: it is set to the most.
-- ``CONCAT`` cuts its result at 8,000 bytes, without a word: texts go into a row's checksum as their MD5.
+- ``SET TEXTSIZE`` bounds what a client is given of a long value, silently: it is set to the most.
+- ``CONCAT`` cuts its result at 8,000 bytes, silently: texts go into a row's checksum as their MD5.
 - ``HASHBYTES`` hashes the bytes that a text has; those of UTF-8 need a collation that the database knows from 2019 on,
   so before that texts are read and not compared.
 - Comparisons of texts ignore spaces at the end, so no collation orders as bytes do.

@@ -49,7 +49,7 @@ def test_growth_inside_a_settled_line_is_an_alarm(feed: Feed) -> None:
     assert [b"1", b'{"id"'] == feed.run()
     file.write_bytes(b'1\n{"id":5}\n')
     assert [] == feed.run()
-    assert f"{file} grew inside its last line, which had been read as it stood" in feed.alarms[0]
+    assert f"{file} grew inside its last line, which had already been read" in feed.alarms[0]
 
 
 def test_growth_behind_a_settled_line_is_read(feed: Feed) -> None:

@@ -168,7 +168,7 @@ def test_no_late_change_beside_a_long_history_is_wrong(kind: Kind, tmp_path: Pat
             work = _fold(work, made)
         assert feed.rows == _content(work, feed.keys)
     assert ways[""] > 10, ways
-    assert ways["a later change of a late one's key has been folded, and does not tell its whole row"] > 10
+    assert ways["a later change of a late one's key has been folded, and does not carry its whole row"] > 10
 
 
 def _column(files: Sequence[str], name: str) -> list[str]:
