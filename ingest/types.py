@@ -7,7 +7,7 @@ value is given with its pattern in `PATTERNS`; gold casts only text that matches
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 
 LOGICAL = (
@@ -287,6 +287,11 @@ def mysql(declared: str) -> str:
     if name == "bit":
         return "bit(64)" if args and args.strip() == "64" else "bit"
     return _MYSQL.get(name, "unknown")
+
+
+def mysql_names(declared: Mapping[str, str]) -> dict[str, str]:
+    """Logical types of MySQL's type names without lengths."""
+    return {column: with_zeros(mysql(name), name, lengths=False) for column, name in declared.items()}
 
 
 def _mysql_words(declared: str) -> tuple[str, str | None, list[str]]:

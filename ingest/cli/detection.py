@@ -17,7 +17,7 @@ from typing import Any
 from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableId
 from ingest.cli.messages import messages
-from ingest.config.scalars import listed
+from ingest.config.scalars import listed, plain_name
 from ingest.errors import Undecodable
 
 _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
@@ -147,11 +147,6 @@ def block(
         lines += [f"    #{' more' if given else ''} options:"]
         lines += [f"    #   {key}:   # {text}" for key, text in rest.items()]
     return "\n".join(lines)
-
-
-def plain_name(name: str) -> str:
-    """A name of letters, digits, ``_`` and ``-`` made of any text."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name) or "source"
 
 
 def quoted(text: str) -> str:

@@ -50,7 +50,8 @@ def init(
     output_as: Output = "table",
 ) -> None:
     """Write a starter pipeline file for a source of files: its format detected, the rest as comments."""
-    from ingest.cli import detection, starter
+    from ingest.cli import starter
+    from ingest.config import scalars
     from ingest.config.schema import json_schema
 
     if file.exists() and not force:
@@ -59,7 +60,7 @@ def init(
         if not sys.stdin.isatty():
             raise ConfigError(["--source is missing; name the messages that the pipeline reads"])
         source = str(typer.prompt("A file or glob of messages", err=True))
-    named = name or detection.plain_name(file.stem)
+    named = name or scalars.plain_name(file.stem)
     read = starter.found(source, format_)
     zone = _zone(timezone, asks=read.has_zone)
     text = starter.text(file, named, read, lake, plain_tables=_wants_plain(plain_tables), zone=zone)

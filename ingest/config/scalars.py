@@ -190,6 +190,11 @@ def name(text: str) -> str:
     return text
 
 
+def plain_name(name: str) -> str:
+    """A name of letters, digits, ``_`` and ``-`` made of any text."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name) or "source"
+
+
 def one_of(text: str, known: Iterable[str]) -> str:
     """The text itself if it is one of the known words."""
     if text not in (known := tuple(known)):

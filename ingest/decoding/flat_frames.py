@@ -32,13 +32,6 @@ def mysql_types(declared: Mapping[str, str]) -> dict[str, str]:
     return {column: types.with_zeros(types.mysql(name), name) for column, name in declared.items()}
 
 
-def mysql_names(declared: Mapping[str, str]) -> dict[str, str]:
-    """Logical types of MySQL's type names without lengths."""
-    return {
-        column: types.with_zeros(types.mysql(name), name, lengths=False) for column, name in declared.items()
-    }
-
-
 class CanalPlan(NamedTuple):
     """What one list of column types asks for, worked out once per distinct list."""
 

@@ -49,19 +49,19 @@ class Envelope(msgspec.Struct, Generic[_Kept], gc=False, rename="camel"):
 
 Decoded = Envelope[Rows | None]
 Bare = Envelope[list[dict[str, Any] | None] | None]
-Sealed = Envelope[Raw]
-Found = Decoded | Bare | Sealed
+Undecoded = Envelope[Raw]
+Found = Decoded | Bare | Undecoded
 
 _decoded = msgspec.json.Decoder(Decoded)
 _bare = msgspec.json.Decoder(Bare, float_hook=Raw)
-_sealed = msgspec.json.Decoder(Sealed)
+_undecoded = msgspec.json.Decoder(Undecoded)
 _encode = msgspec.json.encode
 
 
 def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
     """A message's envelope, and a note if its text had to be repaired first.
 
-    Rows of strings and nulls come decoded, all others sealed. For a writer known to send bare numbers
+    Rows of strings and nulls come decoded, all others as their own bytes. For a writer known to send bare numbers
     ``bare`` decodes those too: integers as they are, other numbers as their own bytes.
 
     Raises:
@@ -84,10 +84,10 @@ def _read(value: bytes, bare: bool) -> Found:
     try:
         found = (_bare if bare else _decoded).decode(value)
     except Exception:  # some value is not a string, or the message is damaged
-        found = _read_sealed(value)
+        found = _read_raw(value)
     if len(_encode(found)) != len(value):
         values.strict(value)  # a name given twice; or only spaces, escapes and unknown members
-        return _read_sealed(value) if bare else found  # -0 is an unusual zero too
+        return _read_raw(value) if bare else found  # -0 is an unusual zero too
     if not value.isascii():
         try:
             value.decode("utf-8")  # members that stay bytes have not been looked at
@@ -96,14 +96,14 @@ def _read(value: bytes, bare: bool) -> Found:
     return found
 
 
-def _read_sealed(value: bytes) -> Sealed:
+def _read_raw(value: bytes) -> Undecoded:
     try:
-        return _sealed.decode(value)
+        return _undecoded.decode(value)
     except Exception:  # the decoder leaks exceptions of other modules
         return _read_member_by_member(value)
 
 
-def _read_member_by_member(value: bytes) -> Sealed:
+def _read_member_by_member(value: bytes) -> Undecoded:
     """The slow and tolerant way: a damaged counter must not make good rows undecodable."""
     if value.lstrip()[:1] not in (b"{", b""):
         values.strict(value)  # names a malformed document as such
@@ -143,7 +143,7 @@ def absent(kept: object) -> bool:
 
 
 def content(raw: Bytes) -> bytes:
-    """A sealed member's own bytes; none for a missing or null one."""
+    """A member's own bytes; none for a missing or null one."""
     found = b"" if raw is UNSET else bytes(raw)
     return b"" if found == b"null" else found
 
@@ -154,11 +154,11 @@ def rows(kept: Rows | Raw | UnsetType | None) -> Rows:
         return kept or []
     if values.is_null(kept):
         return []
-    return [None if values.is_null(row) else values.image(row) for row in sealed_rows(kept)]
+    return [None if values.is_null(row) else values.image(row) for row in raw_rows(kept)]
 
 
-def sealed_rows(kept: Raw) -> list[Raw]:
-    """The rows of a sealed ``data`` or ``old``, each as its own bytes."""
+def raw_rows(kept: Raw) -> list[Raw]:
+    """The rows of a ``data`` or ``old`` that was kept as bytes, each as its own bytes."""
     if bytes(kept)[:1] != b"[":
         raise Undecodable("not-this-format", "data and old must be lists of rows")
     found = values.items(kept)

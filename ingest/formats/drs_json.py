@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ingest import types
 from ingest.decoding.converters import bytes_in, instant, zoneless
-from ingest.decoding.flat_frames import CanalDialect, mysql_names
+from ingest.decoding.flat_frames import CanalDialect
 from ingest.decoding.flat_messages import glimpse, id_decides
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
@@ -34,7 +35,7 @@ DIALECT = CanalDialect(
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("int-list")},
     position=id_decides,
     deleted_in_old=True,
-    types=mysql_names,
+    types=types.mysql_names,
 )
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ingest import types
 from ingest.decoding.converters import bytes_in, instant, zoneless
-from ingest.decoding.flat_frames import CanalDialect, mysql_names
+from ingest.decoding.flat_frames import CanalDialect
 from ingest.decoding.flat_messages import glimpse, id_decides
 from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
@@ -42,7 +43,7 @@ DIALECT = CanalDialect(
     position=id_decides,
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
     gtid_is_transaction=True,
-    types=mysql_names,
+    types=types.mysql_names,
 )
 
 

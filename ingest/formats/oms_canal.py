@@ -24,7 +24,7 @@ from ingest import types, values
 from ingest.change import Image
 from ingest.decoding.converters import bytes_in, instant
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan
-from ingest.decoding.flat_messages import Rows, glimpse, sealed_rows
+from ingest.decoding.flat_messages import Rows, glimpse, raw_rows
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
 
@@ -86,7 +86,7 @@ def _bare_rows(kept: list[Any] | Raw, plan: CanalPlan) -> Rows:
     if not isinstance(kept, Raw):
         return [_bare_row(row, plan.bits) if row else row for row in kept]
     found: Rows = []  # something about the message is unusual, so each value is looked at on its own
-    for row in sealed_rows(kept):
+    for row in raw_rows(kept):
         if values.is_null(row):
             found.append(None)
             continue

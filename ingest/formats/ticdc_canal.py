@@ -17,9 +17,9 @@ from itertools import takewhile
 import msgspec
 from msgspec import Raw
 
-from ingest import values
+from ingest import types, values
 from ingest.change import Change, ChangeColumns, Hints, Message, Op
-from ingest.decoding.flat_frames import MARKS, CanalDialect, mysql_names
+from ingest.decoding.flat_frames import MARKS, CanalDialect
 from ingest.decoding.flat_messages import NOWHERE, CanalPosition, Found, content, glimpse, position_of, read
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -64,7 +64,7 @@ DIALECT = CanalDialect(
     position=_commit,
     makers=TEXT_MAKERS,
     marks={**MARKS, "TIDB_WATERMARK": Op.HEARTBEAT},
-    types=mysql_names,
+    types=types.mysql_names,
     sql="tidb",
 )
 

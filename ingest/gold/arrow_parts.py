@@ -244,7 +244,7 @@ def merged(work: Work, found: Sequence[Dealt], part: int, most: int) -> Written:
 
     def merge() -> tuple[Merged, Gone]:
         rows, numbers = keyed(work, _outcomes(work, found, part), clears, mine)
-        gone.update((name, packed(some)) for name, some in numbers.items())
+        gone.update((name, _packed(some)) for name, some in numbers.items())
         return rows, {}
 
     # either all parts replace the files that are not marked, or none
@@ -252,7 +252,7 @@ def merged(work: Work, found: Sequence[Dealt], part: int, most: int) -> Written:
     return replace(made, gone=gone) if made.replaces else made
 
 
-def packed(rows: vectors.Rows) -> bytes:
+def _packed(rows: vectors.Rows) -> bytes:
     """Numbers of rows as a bit for each row."""
     mask = np.zeros(rows[-1] + 1, np.bool_)
     mask[rows] = True

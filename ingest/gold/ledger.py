@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ingest import types
 from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.gold import policy
-from ingest.gold.lane import Steps
-from ingest.gold.policy import Subject
 from ingest.gold.work import Books, Job
 from ingest.lake.books import Line
 from ingest.lake.duck import name
@@ -21,9 +19,6 @@ from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
 from ingest.lake.statements import Decided, Statement, decided, of_row, recorded
 from ingest.lake.tables import Tables
-
-if TYPE_CHECKING:
-    from ingest.fold import SchemaStep
 
 _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
@@ -134,25 +129,3 @@ def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
             yield replace(effect, note="if-not-exists")
         elif effect.action in ("comment_column", "add_foreign_key"):
             yield effect
-
-
-def steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
-    """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
-    statements = list(statements)
-    found = policy.steps(statements, subject)
-    new = tuple(step for step, batch in found if batch >= first)
-    return Steps(tuple(step for step, _ in found), new, revised=_revised(statements, subject, first, found))
-
-
-def _revised(
-    statements: Sequence[Statement], subject: Subject, first: int, found: Sequence[tuple[SchemaStep, int]]
-) -> bool:
-    """True if a late statement changes the steps of later ones that the mirror has folded.
-
-    ADD COLUMN empties the column if a DROP COLUMN comes before it, and a MODIFY converts from the type of the last one.
-    """
-    folded = [one for one in statements if one.batch < first]
-    newest = max((one.order or "" for one in folded), default="")
-    if all((one.order or "") > newest for one in statements if one.batch >= first):
-        return False
-    return policy.steps(folded, subject) != [one for one in found if one[1] < first]

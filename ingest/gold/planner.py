@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from ingest import types
 from ingest.config import Pipeline, TableRule
-from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, subject_of
+from ingest.gold.steps import lane_steps
 from ingest.gold.work import Books, lanes_of, pending_lane, whole_lane
 from ingest.lake import commits, condensed
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
@@ -310,7 +310,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
     subject = subject_of(plan.job, plan.mirror, name, plan.frozen)
     # there are no rows before the first change then
     begins = one.folded_high is None and one.order_low is not None
-    found = ledgers.steps(ledger.of(*name, one.last), subject, 0 if begins else one.first)
+    found = lane_steps(ledger.of(*name, one.last), subject, 0 if begins else one.first)
     if begins:
         found = found.after(one.order_low)
     return one, found
