@@ -159,6 +159,11 @@ def concat_call(parts: Sequence[str]) -> str:
     return f"CONCAT({', '.join(parts)})"
 
 
+def md5_call(text: str, digits: int = 32, *, binary: bool = False) -> str:
+    """`SourceDialect.md5` of databases whose texts are in UTF-8, and whose function is the same for bytes."""
+    return f"LEFT(MD5({text}), {digits})"
+
+
 def clock(dialect: SourceDialect, connection: Any) -> str:
     """The database's own time, as canonical ``timestamp`` text."""
     return str(dialect.values(connection, dialect.CLOCK)[0][0])

@@ -33,6 +33,7 @@ from ingest.source.database import (
     SourceColumn,
     SourceTable,
     concat_call,
+    md5_call,
     no_bits,
     no_right,
     nothing_open,
@@ -45,7 +46,8 @@ ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 CLOCK = "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')"
 BOUNDED_TEXTS = False
 HIDES_TABLES = False
-nth, concat, trimmed, bits, settled = nth_by_limit, concat_call, trim_call, no_bits, nothing_open
+nth, concat, trimmed, md5 = nth_by_limit, concat_call, trim_call, md5_call
+bits, settled = no_bits, nothing_open
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DENIED = (1044, 1142, 1143)  # the database, SELECT on a table, on a column
 _NOT_THERE = (1049, 1146)  # the database, the table
@@ -184,11 +186,6 @@ def real_date(column: SourceColumn) -> str:
     """NULL for a date of zeros, as mirrors have it; such a cell is a reject."""
     name = name_of(column.name)
     return f"IF(DAYOFMONTH({name}) = 0 OR MONTH({name}) = 0, NULL, {column.text})"
-
-
-def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
-    """Its texts are in UTF-8, and its function is the same for bytes."""
-    return f"LEFT(MD5({text}), {digits})"
 
 
 def number(text: str) -> str:

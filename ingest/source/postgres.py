@@ -27,6 +27,7 @@ from ingest.source.database import (
     SourceColumn,
     SourceTable,
     concat_call,
+    md5_call,
     no_bits,
     nth_by_limit,
     quoted,
@@ -37,7 +38,7 @@ ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 CLOCK = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 BOUNDED_TEXTS = False
 HIDES_TABLES = False
-nth, concat, trimmed, bits = nth_by_limit, concat_call, trim_call, no_bits
+nth, concat, trimmed, md5, bits = nth_by_limit, concat_call, trim_call, md5_call, no_bits
 _SETTINGS = {
     "timezone": "UTC",
     "datestyle": "ISO",
@@ -174,11 +175,6 @@ def double(column: SourceColumn) -> tuple[str, str]:
 def real_date(column: SourceColumn) -> str:
     """Every date that this database holds is one."""
     return column.text
-
-
-def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
-    """Its function is the same for bytes."""
-    return f"left(md5({text}), {digits})"
 
 
 def number(text: str) -> str:
