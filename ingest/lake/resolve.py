@@ -372,29 +372,22 @@ class _Made:
             self.structures[effect.table].take(effect)
 
     def _renamed(self, effect: Effect, old: TableId, new: TableId, statement: Statement) -> Iterator[Effect]:
+        """What a rename does to both tables: it takes rows along, brings in a copy, or names an empty table."""
         before = self.structures.get(new, _Structure())
         self.structures[new] = self.structures.get(old, _Structure())
         done, origin = self.effects.get(old), self.origin.get(old)
-        unread = old in self.unread
-        rows = self.sent(statement.source, old).values()
-        later = bool(rows) and all(statement.order < one.low for one in rows)  # of the next table of its name
-        since = self.created.get(old)
-        if since is not None and rows and not later:  # or of other ones of its name
-            later = not self.came(statement.source, old, since, statement.order)
+        unread, of_others = old in self.unread, self._rows_are_of_others(old, statement)
         self._forget(old)
         self._forget(new)
         self._replace(new)
         if is_copy(old, new):
-            unseen = done is None or unread
-            yield Effect("swap_table", new, to=old, note=UNSEEN if unseen else None)
+            yield Effect("swap_table", new, to=old, note=UNSEEN if done is None or unread else None)
             if done and done[0].action == "create_table" and done[0].columns:
-                sent = self.sent(statement.source, new)
-                earlier = {
-                    name: one.type for name, one in sent.items() if name and one.high < statement.order
-                }
+                sent = self.sent(statement.source, new).items()
+                earlier = {name: one.type for name, one in sent if name and one.high < statement.order}
                 yield from (_onto(new, one) for one in before.changed_to(done[0], earlier))
             yield from (_onto(new, one) for one in done or () if one.action != "create_table")
-        elif (old in self.names.exact and not later) or done is None or unread:
+        elif (old in self.names.exact and not of_others) or done is None or unread:
             self.origin[new] = old
             self.effects[new] = []
             yield effect
@@ -405,7 +398,8 @@ class _Made:
             done
             and done[0].action == "create_table"
             and done[0].note != "as-select"
-            and (later or not rows)  # a table that a rule excludes has sent some, too
+            # a table that a rule excludes has sent rows, too
+            and (of_others or not self.sent(statement.source, old))
         ):
             yield Effect("drop_table", old)  # it was empty, and its name is unused
             yield from (_onto(new, replace(one, note=None) if one is done[0] else one) for one in done)
@@ -413,6 +407,17 @@ class _Made:
             self.origin[new] = origin or old
             self.effects[new] = done
             yield effect
+
+    def _rows_are_of_others(self, table: TableId, statement: Statement) -> bool:
+        """True if a table's name has rows before a statement or after it, but this table has sent none of them."""
+        rows, since = self.sent(statement.source, table).values(), self.created.get(table)
+        if rows and all(statement.order < one.low for one in rows):
+            return True
+        return (
+            bool(rows)
+            and since is not None
+            and not self.came(statement.source, table, since, statement.order)
+        )
 
     def _replace(self, table: TableId) -> None:
         """Another table has the name now: the earlier table, now elsewhere, is no longer its history."""
