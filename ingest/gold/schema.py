@@ -94,21 +94,13 @@ def decide(
     last = hold.batch - 1 if hold else None
     logged = {name: ledger.of(*name, last) for name in subjects}
     declared = {name: policy.shown(logged[name], subject, applied) for name, subject in subjects.items()}
-    from_scratch = (
-        len(job.lanes | subjects.keys()) == 1
-        and not job.rule.soft
-        and any(
-            step.empties and batch > applied
-            for name, subject in subjects.items()
-            for step, batch in policy.steps(logged[name], subject)
-        )
-    )
     lanes = {
         name: _eras(job, mirror, name, logged[name], subject, applied, asked and partial(asked, name, last))
         for name, subject in subjects.items()
     }
     keys = _keys(job, mirror, lanes)
     rule_faults.refuse_lossy_key(pipeline, job, keys)
+    from_scratch = _is_emptied(job, logged, subjects, applied)
     decided, left_out = _decided(job, mirror, declared, keys, from_scratch)
     rule_faults.refuse_hidden_columns(job, mirror, declared)
     departed = {name: policy.departed(logged[name], subjects[name]) for name in subjects}
@@ -126,14 +118,20 @@ def decide(
             f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
             "into its tables: entry; the states up to here stay as they are."
         )
-    verdicts = tuple(
-        (one, policy.judge(one, subject))
-        for name, subject in subjects.items()
-        for one in logged[name]
-        if one.batch > applied
-    )
+    new = ((one, name) for name in subjects for one in logged[name] if one.batch > applied)
+    verdicts = tuple((one, policy.judge(one, subjects[name])) for one, name in new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
     return Plan(job, decided, hold, frozen, whole, left_out, noticed, verdicts)
+
+
+def _is_emptied(
+    job: Job, logged: Mapping[LaneId, Sequence[Statement]], subjects: Mapping[LaneId, Subject], applied: int
+) -> bool:
+    """True if a new statement removes all rows that the mirror has."""
+    if len(job.lanes | subjects.keys()) != 1 or job.rule.soft:
+        return False
+    steps = (each for name, subject in subjects.items() for each in policy.steps(logged[name], subject))
+    return any(step.empties and batch > applied for step, batch in steps)
 
 
 def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
