@@ -158,7 +158,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     try:
         files, others, away = listing(source)
     except Exception as error:  # each store's client has its own errors, also for a store that is down
-        text = f"cannot be listed ({type(error).__name__}: {first_line(error)[:300]}): nothing of it was read now; repair that."
+        text = f"cannot be listed ({type(error).__name__}: {first_line(error)[:300]}): none of it was read; repair that."
         return FilePlan(alarms=(f"{shown(source.path)} {text}",))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is not a file that can be read again: passed over." for path in others]
@@ -166,7 +166,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     waiting = ""  # the file that could not be read, if arrival orders the source
     alarms = [
         f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
-        "nothing of it was read; move the file here, or name its own folder in `path:`."
+        "none of it was read; move the file here, or name its own folder in `path:`."
         for path in sorted(away)
     ]
     alarms += _vanished(files, known)
@@ -176,7 +176,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         try:
             found = _look(source, file, state)
         except OSError as error:
-            text = f"cannot be read ({error.strerror or error}): nothing of it was read now; repair that"
+            text = f"cannot be read ({error.strerror or error}): none of it was read; repair that"
             found = Fault(text, holds=True)
         if isinstance(found, Fault):
             alarms.append(f"{shown(file.path)} {found.text}.")
@@ -266,11 +266,10 @@ def framing_of(source: Source) -> str:
 
 def _difference(source: Source, file: Found, state: FileState) -> str:
     """Why a changed file is not the one that was read; empty if it only grew or was touched."""
-    rewritten = "was rewritten after it was read: nothing of it was read now; give new content a new name"
+    rewritten = "was rewritten after it was read: none of it was read; give new content a new name"
     if file.size < state.size:
         return (
-            f"shrank from {state.size} to {file.size} bytes: nothing of it was read now; "
-            "give new content a new name"
+            f"shrank from {state.size} to {file.size} bytes: none of it was read; give new content a new name"
         )
     framing = framing_of(source)
     with _open(source, file.path) as stream:
@@ -283,10 +282,10 @@ def _difference(source: Source, file: Found, state: FileState) -> str:
     if not same:
         return rewritten
     if framing in ("document", "raw") and file.size > state.size:
-        return "grew, which one document cannot: nothing of it was read now; give new content a new name"
+        return "grew, which one document cannot: none of it was read; give new content a new name"
     if framing == "lines" and len(ends) == 2 and ends[:1] != b"\n" and ends[1:] not in (b"\n", b"\r"):
         return (
-            "grew inside its last line, which had already been read: nothing of it was read now; "
+            "grew inside its last line, which had already been read: none of it was read; "
             "write whole lines, or raise `settle:`, and give the content a new name"
         )
     return ""

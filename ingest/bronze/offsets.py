@@ -112,7 +112,7 @@ class Gap:
     def text(self) -> str:
         """The alarm."""
         return (
-            f"{self.place} {self.loss}: nothing of it was read; "
+            f"{self.place} {self.loss}: none of it was read; "
             "type `ingest accept-gap` to go on with what is there."
         )
 

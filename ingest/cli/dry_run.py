@@ -394,7 +394,7 @@ def _untyped(pipeline: Pipeline, tables: Iterable[Foreseen]) -> Iterator[str]:
         [mirror, *others] = found
         where = f"each of {len(found)} tables" if others else mirror
         yield (
-            f"{_listed([f'{mirror}: {texts}' for mirror, texts in found.items()], '; ')} would be STRING, for the messages "
+            f"{_listed([f'{mirror}: {texts}' for mirror, texts in found.items()], '; ')} would be STRING, because the messages "
             f"do not say a type or its precision: write columns: for {where}; `{command('infer', pipeline.file)}` proposes them"
         )
 

@@ -26,7 +26,7 @@ def tables(
     output_as: Annotated[
         Literal["table", "json", "sql"],
         typer.Option(
-            "--output", "-o", help="table, json, or sql that makes the mirrors known to another engine."
+            "--output", "-o", help="table, json, or SQL that registers the mirrors in another engine."
         ),
     ] = "table",
     dialect: Annotated[
@@ -41,7 +41,7 @@ def tables(
     from ingest.inspect import status as looking
 
     if table and output_as == "sql":
-        raise ConfigError(["--table has no meaning with --output sql: a catalog wants every mirror"])
+        raise ConfigError(["--table cannot be used with --output sql: a catalog wants every mirror"])
     with looked_at(file) as lake:
         if output_as == "sql":
             output.text(catalog_sql.sql(dialect, catalog_sql.registered(lake)))
@@ -86,7 +86,7 @@ def status(
     from ingest.inspect import status as looking
 
     if watch is not None and output_as == "prom":
-        raise ConfigError(["--watch has no meaning with --output prom: a collector wants one whole file"])
+        raise ConfigError(["--watch cannot be used with --output prom: a collector wants one whole file"])
     with looked_at(file) as lake:
         if watch is not None:
             live_status.watch(lambda: looking.status(lake), watch, output_as)
@@ -129,7 +129,7 @@ def sql(
     output_as: Output = "table",
     limit: Annotated[int, typer.Option(min=0, help="At most so many rows.")] = 0,
     engine: Annotated[
-        Literal["duckdb", "spark"], typer.Option(help="Whose SQL it is: Spark's takes longer to start.")
+        Literal["duckdb", "spark"], typer.Option(help="The engine that runs it; Spark takes longer to start.")
     ] = "duckdb",
 ) -> None:
     """Query mirrors and product tables by name."""

@@ -335,7 +335,7 @@ def _outcome(one: Reconciled) -> str:
         parts.append(f"without {', '.join(one.left_out)}, which cannot be compared")
     if one.waiting:
         parts.append(
-            f"{counted(one.waiting, 'row')} not judged, for the stream has not passed {one.looked_at}"
+            f"{counted(one.waiting, 'row')} not judged, because the stream has not passed {one.looked_at}"
         )
     return ", ".join(parts)
 

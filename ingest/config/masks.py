@@ -30,7 +30,7 @@ from ingest.values.charsets import keeps_all
 from ingest.values.remembered import KEPT, LONG
 
 HIDDEN = "***"
-NOT_SHOWN = "not shown, for the pipeline file masks columns or seals bronze"
+NOT_SHOWN = "not shown, because the pipeline file masks columns or seals bronze"
 _BLOCK = 64  # bytes that SHA-256 takes at a time
 LAST = 4  # characters that last4 leaves
 _Mask = Callable[[str | None], str | None]

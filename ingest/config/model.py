@@ -260,7 +260,7 @@ class Pipeline:
     seal: Sealing | None = None  # None: bronze holds messages as they were sent
     # of a view: source tables whose further mirror is another table's
     barred: frozenset[TableId] = frozenset()
-    # of a file read for looking: what was left out, for its ``${...}`` does not resolve: why, by the key's path with dots
+    # of a file read for looking: what was left out because its ``${...}`` does not resolve: why, by the key's path with dots
     unresolved: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -157,7 +157,7 @@ def zoned(value: str, zone: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def _hour(text: str, zone: str) -> str | None:
-    """UTC's date and hour at an hour of a zone's clocks, for the instants of a stream are not far apart.
+    """UTC's date and hour at an hour of a zone's clocks, because the instants of a stream are not far apart.
 
     None where they are not whole hours apart, or clocks are changed in that hour.
     """

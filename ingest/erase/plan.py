@@ -177,7 +177,9 @@ def keys_where(lake: Lake, name: str, condition: str) -> list[Texts]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
             raise
-        raise IngestError(f"--where cannot be asked of {mirror.name}: {str(error).splitlines()[0]}") from None
+        raise IngestError(
+            f"--where cannot be evaluated on {mirror.name}: {str(error).splitlines()[0]}"
+        ) from None
     return [tuple(str(cell) for cell in row.values()) for row in found]
 
 

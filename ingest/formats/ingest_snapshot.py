@@ -7,7 +7,7 @@
 - ``op`` is ``read``, ``delete`` (rows that the source does not have; key columns are enough), or ``end``: rows
   that stand before ``place`` and that the snapshot did not contain go.
 - ``place`` is where the rows are placed among the stream's changes: ``phase``, ``sequence``, ``half`` and ``arrival``
-  of an order, numbers as text, for they may be of any size.  It is known before the rows are read: what the
+  of an order, numbers as text, because they may be of any size.  It is known before the rows are read: what the
   stream says after it wins, what it said before it loses.
 - ``time`` is the source's own clock as the rows were read.
 """

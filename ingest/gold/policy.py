@@ -162,7 +162,9 @@ def _phrase(effect: Effect, subject: Subject) -> str:
             if effect.note == UNREAD:
                 return f"has column {column} ({types.delta(effect.type or 'unknown')}); what became of the rows is not known"
             if leaves_open(effect, subject.table):
-                filled = "; existing rows have NULL, for only the source knows their values: load them again"
+                filled = (
+                    "; existing rows have NULL, because only the source knows their values: load them again"
+                )
             return f"adds column {column} ({types.delta(effect.type or 'unknown')}){filled}"
         case "drop_column" if subject.keyless and not drops:
             return f"empties column {column}: without a key, rows are distinguished by the columns that the source has"
@@ -218,13 +220,13 @@ def _retyped(effect: Effect, subject: Subject) -> str:
 
 
 _WORDS = {
-    "create_table": "gives the keys and columns of {table}; rows from before it go",
+    "create_table": "gives the keys and columns of {table}; earlier rows are deleted",
     "drop_table": "keeps the rows of {table} until it is created again",
     "drop_database": "keeps the rows of {table} until its tables are created again",
     "swap_table": "goes on with the rows of {table}, and does to them what was done to {to} before",
     "rename_table": "goes on with the rows sent under the name {to}; those sent under {table} stay there",
     "truncate": "removes the rows of {table}",
-    "truncate_partition": "nothing: no message shows which rows of {table} go, or come",
+    "truncate_partition": "nothing: no message shows which rows of {table} are deleted or inserted",
     "comment_column": "nothing to the rows: a comment",
     "add_primary_key": "gives the key of {table}",
     "drop_primary_key": "keeps the key of {table} until a row or a statement names another",

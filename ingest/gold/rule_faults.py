@@ -122,7 +122,7 @@ def refuse_unanswerable_rules(job: Job, mirror: Mirror, departed: Mapping[LaneId
                     f"{what} needs the column {name} of {job.table}, which {why}: correct the expression there."
                 )
         if expression and (why := refusal(expression, [deltas[name] for name in names])):
-            raise HeldError(f"{what} cannot be asked of {job.table}: {why}.")
+            raise HeldError(f"{what} cannot be evaluated on {job.table}: {why}.")
 
 
 def _untyped(expression: str, deltas: Sequence[str]) -> str:

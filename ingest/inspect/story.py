@@ -81,7 +81,7 @@ def _verdict(story: Story) -> str:
         cells = sum(one["kind"] == "cell" for one in story.suspects)
         but = f", but for {cells} cell{'' if cells == 1 else 's'} that did not fit" if cells else ""
         if story.left_out:
-            return f"no row, for the one that they give does not meet {story.left_out}"
+            return f"no row, because the one that they give does not meet {story.left_out}"
         if not story.mirror_rows and not story.events:
             return "no change has named this key, and the mirror has no row of it"
         return f"the mirror's row is what they say{but}" if story.mirror_rows else "no row, as they say"

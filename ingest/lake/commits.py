@@ -141,7 +141,9 @@ def _attempts(path: str, writer: str, batch: int) -> Iterator[delta.Snapshot]:
             raise TakenError(f"{path} holds batch {batch} of {writer} already.")
         yield state
         time.sleep(0.01 * attempt)
-    raise IngestError(f"{path} takes no commit, for others were faster {_TRIES} times: run again.")
+    raise IngestError(
+        f"{path} cannot be committed to, because other writers were faster {_TRIES} times: run again."
+    )
 
 
 class Staged(NamedTuple):
@@ -301,7 +303,7 @@ def mark(path: str, metadata: str) -> int:
     version = delta.snapshot(path).version + 1
     about = {"timestamp": int(time.time() * 1000), "operation": "MARK", "operationParameters": {}}
     if not _put(path, version, [{"commitInfo": about | {"userMetadata": metadata, "engineInfo": "ingest"}}]):
-        raise IngestError(f"{path} takes no commit, for another one was faster: run again.")
+        raise IngestError(f"{path} cannot be committed to, because another writer was faster: run again.")
     return version
 
 

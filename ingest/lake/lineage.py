@@ -90,7 +90,7 @@ class Emitter:
         except Exception as error:  # any error of a service or its client
             text = struck(first_line(error), self.lake.pipeline)
             reason = f"{type(error).__name__}: {text[:200]}"
-            self.warnings.append(f"openlineage: the {event.state} event was not taken ({reason}).")
+            self.warnings.append(f"openlineage: the {event.state} event was not accepted ({reason}).")
 
 
 def _client(where: Lineage) -> OpenLineageClient:

@@ -15,7 +15,7 @@ from ingest.lake.tables import Row, Tables
 
 RAW_CHARACTERS = 2_000
 RAW_BYTES = 4 * RAW_CHARACTERS
-HIDDEN = "(not shown, for its table may have masked columns; bronze holds it)"
+HIDDEN = "(not shown, because its table may have masked columns; bronze holds it)"
 
 
 @dataclass(frozen=True, slots=True)

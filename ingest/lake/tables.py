@@ -134,7 +134,7 @@ class LakeReader(Tables):
             duck.connection.cache_clear()  # without one, no files of stores can be opened
 
     def _rows(self, query: str) -> list[Row]:
-        """The rows of a query; small answers are remembered, for the query names its files, which never change."""
+        """The rows of a query; small answers are remembered, because the query names its files, which never change."""
         known = self.kept.get(_REMEMBERED, (None, None))[1]
         if not isinstance(known, _Remembered):
             known = _Remembered()

@@ -59,7 +59,7 @@ def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -
 def _cleared(
     lake: Lake, subject: CheckedMirror, refused: Sequence[dict[str, Any]], steps: StepsOf
 ) -> list[dict[str, Any]]:
-    """Changes whose row would be gone, for the table was emptied or created again after them."""
+    """Changes whose row would be gone, because the table was emptied or created again after them."""
     mirror, found = subject.decided, set[tuple[Any, ...]]()
     for lane in subject.lanes if refused else ():
         mine = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"

@@ -179,10 +179,7 @@ def test_a_file_that_cannot_be_opened_is_an_alarm(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(files, "_open", closed)
     monkeypatch.setattr(files, "_SMALL", 0)
     assert [b"3"] == feed.run()
-    assert (
-        f"{file} cannot be read (Permission denied): nothing of it was read now; repair that."
-        == feed.alarms[0]
-    )
+    assert f"{file} cannot be read (Permission denied): none of it was read; repair that." == feed.alarms[0]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 1000])

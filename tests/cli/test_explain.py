@@ -40,7 +40,7 @@ def test_the_headline_counts_cells_that_did_not_fit() -> None:
 def test_a_row_that_a_condition_leaves_out_is_no_fault() -> None:
     """`The mirror LACKS the row` would send somebody looking for a fault that is none."""
     left = replace(story(), mirror_rows=(), left_out="at > 4")
-    assert lines(left)[0].endswith("no row, for the one that they give does not meet at > 4.")
+    assert lines(left)[0].endswith("no row, because the one that they give does not meet at > 4.")
     assert lines(replace(story(), equal=False, left_out="at > 4"))[0].endswith(
         "a row that DOES NOT MEET at > 4."
     )

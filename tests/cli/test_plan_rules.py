@@ -56,7 +56,7 @@ def test_columns_are_named_as_they_would_be(folder):
         ("wrod = 'a'", "where: needs the column wrod of depot.bins, which the mirror does not have"),
         (
             "word > 5",
-            "where: cannot be asked of depot.bins: Binder Error: Cannot compare values of type VARCHAR",
+            "where: cannot be evaluated on depot.bins: Binder Error: Cannot compare values of type VARCHAR",
         ),
     ],
 )
@@ -77,11 +77,11 @@ def test_conditions_that_cannot_be_asked_hold(folder, where, why):
         ),
         (
             "{compute: word > 5}",
-            "columns: own cannot be asked of depot.bins: Binder Error: Cannot compare values of",
+            "columns: own cannot be evaluated on depot.bins: Binder Error: Cannot compare values of",
         ),
         (
             "{compute: CAST(word AS TIMESTAMP) - CAST(word AS TIMESTAMP)}",
-            "columns: own cannot be asked of depot.bins: its type is INTERVAL, which a column cannot have",
+            "columns: own cannot be evaluated on depot.bins: its type is INTERVAL, which a column cannot have",
         ),
     ],
 )
@@ -161,7 +161,7 @@ def test_columns_that_nobody_gives_a_type_are_told(folder):
     touch(folder / "bins-2.jsonl")
     (told,) = planned(folder)["warnings"]
     assert told.startswith("depot.bins: price; depot.bins0: price; ")
-    assert " and 4 more would be STRING, for the messages" in told
+    assert " and 4 more would be STRING, because the messages" in told
     assert "write columns: for each of 12 tables; `ingest infer" in told
 
 

@@ -179,4 +179,4 @@ def test_metrics_are_not_watched():
     """A collector takes one whole file, not block after block."""
     done = runner.invoke(command, ["status", "none.yaml", "--watch", "--output", "prom"])
     assert 2 == done.exit_code
-    assert "--watch has no meaning with --output prom" in done.stderr
+    assert "--watch cannot be used with --output prom" in done.stderr

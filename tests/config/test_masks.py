@@ -171,7 +171,7 @@ def test_secrets_have_names_that_do_not_give_them_away() -> None:
 def test_complaints_quote_no_values() -> None:
     """A reject is seen by more people than its table."""
     assert "member *** is missing" == without_values("missing-member", "member 'x@y' is missing")
-    hidden = "(not shown, for the pipeline file masks columns or seals bronze)"
+    hidden = "(not shown, because the pipeline file masks columns or seals bronze)"
     assert hidden == without_values("bad-avro", "the Avro datum cannot be read: x@y")
     assert f"ValueError {hidden}" == without_values("decoder-error", "ValueError: x@y")
 
@@ -183,7 +183,7 @@ def test_complaints_quote_no_values() -> None:
         ("oracle", "ALTER TABLE t ADD (a VARCHAR2(10 CHAR) DEFAULT q'[it's]')", "ALTER TABLE t ADD (a VARCHAR2(10 CHAR) DEFAULT ***)"),
         ("postgres", "CREATE TABLE t AS SELECT $$x$$, 'y' FROM \"User\" WHERE id = 4711", 'CREATE TABLE t AS SELECT ***, *** FROM "User" WHERE id = ***'),
         ("mysql", "ALTER TABLE t PARTITION BY RANGE (y) (PARTITION p VALUES LESS THAN (19991231))", "ALTER TABLE t PARTITION BY RANGE (y) (PARTITION p VALUES LESS THAN (***))"),
-        ("mysql", "ALTER TABLE t COMMENT 'has no end", "(not shown, for the pipeline file masks columns or seals bronze)"),
+        ("mysql", "ALTER TABLE t COMMENT 'has no end", "(not shown, because the pipeline file masks columns or seals bronze)"),
     ],
 )  # fmt: skip
 def test_statements_are_shown_without_values(dialect: str, statement: str, shown: str) -> None:
