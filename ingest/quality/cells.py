@@ -537,6 +537,7 @@ class _Check:
         return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins, rereads)
 
     def run(self) -> Compared:
+        """Compare the chosen keys' rows with the fold of their changes."""
         if not self.subject.keyed:
             return self._of_rows() if self.lanes else self.found
         if any(self.subject.types.get(one.column) != one.delta for one in self.mirror.key_columns):
@@ -566,27 +567,35 @@ class _Check:
         self.found.texts, self.found.reread = wanted.texts, wanted.reread
         self.found.twice = set(wanted.twice) - self._repeated(wanted)
         gained = self._gained()
-        for one in self.lanes if gained > 0 else ():
-            if not one.above:
-                begun, texts = began_incomplete(
-                    one.history(self._partly_updated(one), linked=False), self.mirror
-                )
-                self.found.texts |= texts
-                self.found.begun |= begun
-        for one in self.lanes if gained < 0 else ():
-            if not one.whole and not one.above:
-                met = self._inserted_again(one)
-                read = sum(row["op"] == "read" and row["batch"] > self.since for row in met)
-                again, texts = inserted_twice(
-                    one.history(met, linked=False), self.mirror, others=read < min(one.lane.reads, ALWAYS)
-                )
-                self.found.texts |= texts
-                self.found.twice |= again.twice.keys()
-                self.found.reread |= again.reread
+        if gained > 0:
+            self._find_begun()
+        elif gained < 0:
+            self._find_inserted_twice()
         self.found.filled = {
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
         }
         return self.found
+
+    def _find_begun(self) -> None:
+        """Find rows that updates in new batches may have begun, with some of their columns."""
+        for one in self.lanes:
+            if not one.above:
+                history = one.history(self._partly_updated(one), linked=False)
+                begun, texts = began_incomplete(history, self.mirror)
+                self.found.texts |= texts
+                self.found.begun |= begun
+
+    def _find_inserted_twice(self) -> None:
+        """Find keys that new batches insert or read again, where only new changes have been read so far."""
+        for one in self.lanes:
+            if not one.whole and not one.above:
+                met = self._inserted_again(one)
+                read = sum(row["op"] == "read" and row["batch"] > self.since for row in met)
+                others = read < min(one.lane.reads, ALWAYS)
+                again, texts = inserted_twice(one.history(met, linked=False), self.mirror, others=others)
+                self.found.texts |= texts
+                self.found.twice |= again.twice.keys()
+                self.found.reread |= again.reread
 
     def _of_rows(self) -> Compared:
         """A mirror without a key: compare all its rows as a multiset."""
