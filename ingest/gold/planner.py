@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ingest import types
+from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
 from ingest.gold import policy
 from ingest.gold.completed import STAGE
@@ -16,7 +17,7 @@ from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, subject_of
 from ingest.gold.steps import lane_steps
-from ingest.gold.work import Books, lanes_of, pending_lane, whole_lane
+from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
 from ingest.lake import commits, condensed
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Mirror, shard_of
@@ -278,10 +279,7 @@ def work_of(
     if merged and any(line.batch > applied for some in lines.values() for line in some):
         lines = {name: lines.get(name, []) for name in lanes_of(pipeline, books, plan.mirror.path)}
     for name, some in lines.items():
-        eras, declared = plan.mirror.eras_of(*name), bool(plan.job.rule.keys)
-        one = pending_lane(
-            books, name, some, applied, _own_keys(plan), eras, declared=declared, merged=merged
-        )
+        one = pending_lane(books, name, some, applied, _keys_of(plan, name))
         if one is not None:
             one, steps = _by_rules(pipeline, ledger, plan, one)
             found.append((one, steps.meeting(before.columns, one.folded_high)))
@@ -290,16 +288,15 @@ def work_of(
 
 def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Work:
     """All of the mirror's lanes from their first change, each with its schema steps."""
-    found = []
-    for name in lanes_of(pipeline, books, plan.mirror.path):
-        eras, declared = plan.mirror.eras_of(*name), bool(plan.job.rule.keys)
-        one = whole_lane(books, name, _own_keys(plan), eras, declared=declared, merged=plan.job.merged)
-        found.append(_by_rules(pipeline, ledger, plan, one))
-    return tuple(found)
+    names = lanes_of(pipeline, books, plan.mirror.path)
+    lanes = (whole_lane(books, name, _keys_of(plan, name)) for name in names)
+    return tuple(_by_rules(pipeline, ledger, plan, one) for one in lanes)
 
 
-def _own_keys(plan: Plan) -> list[str]:
-    return [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
+def _keys_of(plan: Plan, name: LaneId) -> LaneKeys:
+    mirror, rule = plan.mirror, plan.job.rule
+    own = [key for key in mirror.keys if key != rule.shard_column]
+    return LaneKeys(own, mirror.eras_of(*name), bool(rule.keys), plan.job.merged)
 
 
 def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tuple[Lane, Steps]:

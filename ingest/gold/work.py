@@ -326,22 +326,27 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
     return [found[path] for path in sorted(found)]
 
 
-def pending_lane(
-    books: Books,
-    name: LaneId,
-    lines: Iterable[Line],
-    applied: int,
-    keys: Collection[str] = (),
-    eras: tuple[Era, ...] = (),
-    *,
-    declared: bool = False,
-    merged: bool = False,
-) -> Lane | None:
-    """A lane for `gather`, of a mirror that has folded up to ``applied``; None if it is up to date and not ``merged``.
+class LaneKeys(NamedTuple):
+    """How a lane's rows are identified: by which columns now and before.
 
-    ``keys`` are the columns that identify the lane's rows now, ``eras`` those that did before. If they are
-    ``declared``, moves were counted by the declared names, whatever the columns were called then.
+    If they are ``declared``, moves were counted by the declared names, whatever the columns were called then; if the lane
+    is ``merged`` with others, rows of several lanes are distinguished by their key alone.
     """
+
+    keys: Collection[str] = ()
+    eras: tuple[Era, ...] = ()
+    declared: bool = False
+    merged: bool = False
+
+    def counted(self, history: History) -> History:
+        """The counts by these keys."""
+        return history.recounted(self.keys, () if self.declared else self.eras)
+
+
+def pending_lane(
+    books: Books, name: LaneId, lines: Iterable[Line], applied: int, by: LaneKeys
+) -> Lane | None:
+    """A lane for `gather`, of a mirror that has folded up to ``applied``; None if it is up to date and not merged."""
     past, new = replace(books.histories.get(name, History())), History()
     low: str | None = None
     first = books.last + 1
@@ -353,11 +358,9 @@ def pending_lane(
         new.add(line)
         if line.changes and line.order_low is not None and (low is None or line.order_low < low):
             low = line.order_low
-    if first > books.last and not merged:
+    if first > books.last and not by.merged:
         return None
-    named = () if declared else eras
-    past, new = past.recounted(keys, named), new.recounted(keys, named)
-    return _lane(name, past, new, first=first, last=books.last, order_low=low, eras=eras, merged=merged)
+    return _lane(name, past, new, by, first=first, last=books.last, order_low=low)
 
 
 def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
@@ -375,26 +378,18 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
     return [name for name in mine if name in kept]
 
 
-def whole_lane(
-    books: Books,
-    name: LaneId,
-    keys: Collection[str] = (),
-    eras: tuple[Era, ...] = (),
-    *,
-    declared: bool = False,
-    merged: bool = False,
-) -> Lane:
-    """A lane as in a mirror's first run: everything is new. The arguments are those of `pending_lane`."""
+def whole_lane(books: Books, name: LaneId, by: LaneKeys) -> Lane:
+    """A lane as in a mirror's first run: everything is new."""
     every = replace(books.histories.get(name, History()))
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:
             every.add(line)
-    every = every.recounted(keys, () if declared else eras)
-    return _lane(name, History(), every, first=0, last=books.last, order_low=None, eras=eras, merged=merged)
+    return _lane(name, History(), every, by, first=0, last=books.last, order_low=None)
 
 
-def _lane(name: LaneId, past: History, new: History, **given: Any) -> Lane:
+def _lane(name: LaneId, past: History, new: History, by: LaneKeys, **given: Any) -> Lane:
     """A lane with the counts of what its mirror has folded and of what it has not."""
+    past, new = by.counted(past), by.counted(new)
     return Lane(
         *name,
         folded_high=past.high if past.changes else None,
@@ -409,5 +404,7 @@ def _lane(name: LaneId, past: History, new: History, **given: Any) -> Lane:
         inherits_ever=new.inherits + past.inherits,
         ddl_ever=new.ddl + past.ddl,
         changes_ever=new.changes + past.changes,
+        eras=by.eras,
+        merged=by.merged,
         **given,
     )

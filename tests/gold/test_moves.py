@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingest.change import TableId
-from ingest.gold.work import Books, pending_lane
+from ingest.gold.work import Books, LaneKeys, pending_lane
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Era
 
@@ -41,6 +41,6 @@ def test_moves_counted_by_another_key(
         order_high="2",
     )
     eras = (Era("", ("id",)), Era("1", ("order_id",))) if keys == ["order_id"] else ()
-    found = pending_lane(Books(0, 1), NAME, [line], 0, keys, eras, declared=declared)
+    found = pending_lane(Books(0, 1), NAME, [line], 0, LaneKeys(keys, eras, declared))
     assert found is not None
     assert (expected, expected) == (found.new.key_changes, bool(found.inherits))
