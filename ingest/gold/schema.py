@@ -92,25 +92,24 @@ def decide(
     if hold is not None:
         job = job.before(hold.batch)
     last = hold.batch - 1 if hold else None
-    logged = {name: ledger.of(*name, last) for name in subjects}
-    declared = {name: policy.shown(logged[name], subject, applied) for name, subject in subjects.items()}
-    lanes = {
-        name: _eras(job, mirror, name, logged[name], subject, applied, asked and partial(asked, name, last))
+    lanes = [
+        _Logged(name, job.lines[name], ledger.of(*name, last), subject, applied)
         for name, subject in subjects.items()
-    }
-    keys = _keys(job, mirror, lanes)
+    ]
+    declared = {one.name: policy.shown(one.statements, one.subject, applied) for one in lanes}
+    found = {one.name: _eras(job, mirror, one, asked and partial(asked, one.name, last)) for one in lanes}
+    keys = _keys(job, mirror, found)
     rule_faults.refuse_lossy_key(pipeline, job, keys)
-    from_scratch = _is_emptied(job, logged, subjects, applied)
-    decided, left_out = _decided(job, mirror, declared, keys, from_scratch)
+    decided, left_out = _decided(job, mirror, declared, keys, _is_emptied(job, lanes))
     rule_faults.refuse_hidden_columns(job, mirror, declared)
-    departed = {name: policy.departed(logged[name], subjects[name]) for name in subjects}
+    departed = {one.name: policy.departed(one.statements, one.subject) for one in lanes}
     rule_faults.refuse_unanswerable_rules(job, decided, departed)
     decided = recomputed(job.rule, decided)
     decided = replace(decided, names_sources=pipeline.names_sources if job.rule.shard_column else None)
-    decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
+    decided = replace(decided, eras=tuple((*name, one) for name, one in found.items() if len(one) > 1))
     if job.rule.history and decided.keys:
         decided = histories.named(decided, before)
-    whole = _why_whole(pipeline, job, before, decided, logged, applied)
+    whole = _why_whole(pipeline, job, before, decided, lanes)
     if whole and not exists():
         whole = ""
     if job.rule.history and (whole == REKEYED or decided.eras):
@@ -118,20 +117,33 @@ def decide(
             f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
             "into its tables: entry; the states up to here stay as they are."
         )
-    new = ((one, name) for name in subjects for one in logged[name] if one.batch > applied)
-    verdicts = tuple((one, policy.judge(one, subjects[name])) for one, name in new)
+    verdicts = tuple((new, policy.judge(new, one.subject)) for one in lanes for new in one.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
     return Plan(job, decided, hold, frozen, whole, left_out, noticed, verdicts)
 
 
-def _is_emptied(
-    job: Job, logged: Mapping[LaneId, Sequence[Statement]], subjects: Mapping[LaneId, Subject], applied: int
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """A lane's new lines, and the statements on its table with the subject for which they are judged."""
+
+    name: LaneId
+    lines: list[Line]
+    statements: list[Statement]
+    subject: Subject
+    applied: int  # the last batch that the mirror has folded
+
+    @property
+    def new(self) -> list[Statement]:
+        """The statements that the mirror has not folded yet."""
+        return [one for one in self.statements if one.batch > self.applied]
+
+
+def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     """True if a new statement removes all rows that the mirror has."""
-    if len(job.lanes | subjects.keys()) != 1 or job.rule.soft:
+    if len(job.lanes | {one.name for one in lanes}) != 1 or job.rule.soft:
         return False
-    steps = (each for name, subject in subjects.items() for each in policy.steps(logged[name], subject))
-    return any(step.empties and batch > applied for step, batch in steps)
+    steps = (each for one in lanes for each in policy.steps(one.statements, one.subject))
+    return any(step.empties and batch > lanes[0].applied for step, batch in steps)
 
 
 def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
@@ -353,23 +365,16 @@ def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...
 
 
 def _eras(
-    job: Job,
-    mirror: Mirror | None,
-    name: LaneId,
-    logged: Iterable[Statement],
-    subject: Subject,
-    applied: int,
-    asked: Callable[[], Evidence] | None,
+    job: Job, mirror: Mirror | None, lane: _Logged, asked: Callable[[], Evidence] | None
 ) -> tuple[Era, ...]:
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
-    logged, lines = list(logged), job.lines[name]
-    statements = policy.by_statement(logged, subject, again=not job.rule.keys)
+    statements = policy.by_statement(lane.statements, lane.subject, again=not job.rule.keys)
     exists = mirror is not None and bool(mirror.columns)
     own = tuple(key for key in mirror.keys if key != job.rule.shard_column) if mirror else ()
-    if mirror is not None and exists and not _is_news(job, mirror, lines, logged, subject, applied):
-        return mirror.eras_of(*name) or ((Era("", own),) if own else ())
+    if mirror is not None and exists and not _is_news(job, mirror, lane):
+        return mirror.eras_of(*lane.name) or ((Era("", own),) if own else ())
     keyless = exists and mirror is not None and not mirror.keys
-    found = evidence_of_lines(lines)
+    found = evidence_of_lines(lane.lines)
     if asked is None and own:
         found = replace(found, runs=(Run(own, "", ""), *found.runs))
     lane_eras = _lane_eras(job, found, statements, keyless=keyless)
@@ -389,25 +394,17 @@ def _lane_eras(
         raise HeldError(f"{job.table}: {error}") from None
 
 
-def _is_news(
-    job: Job,
-    mirror: Mirror,
-    lines: Iterable[Line],
-    logged: Iterable[Statement],
-    subject: Subject,
-    applied: int,
-) -> bool:
+def _is_news(job: Job, mirror: Mirror, lane: _Logged) -> bool:
     """True if something that the mirror has not folded yet names another key."""
+    lines = [line for line in lane.lines if line.batch > lane.applied]
     keys = set(mirror.keys) - {job.rule.shard_column}
     decided = [keys, *(set(era.keys) for *_, some in mirror.eras for era in some)]
     if job.rule.keys and set(job.rule.keys) not in decided:
         return True
-    if not job.rule.keys and any(
-        set(one) != keys for line in lines if line.batch > applied for one in line.keys
-    ):
+    if not job.rule.keys and any(set(one) != keys for line in lines for one in line.keys):
         return True
-    new = not job.rule.keys and any(line.batch > applied and line.changes for line in lines)
-    if new and keys and not eras.last(policy.by_statement(logged, subject), mirror.keys):
+    new = not job.rule.keys and any(line.changes for line in lines)
+    if new and keys and not eras.last(policy.by_statement(lane.statements, lane.subject), mirror.keys):
         return True  # perhaps the first rows without the key
     return any(
         effect.column in keys or effect.to in keys
@@ -415,23 +412,18 @@ def _is_news(
         else effect.action in policy.OF_KEYS
         and set(effect.keys) != keys
         and bool(effect.keys or not job.rule.keys)
-        for statement, effect in policy.applied(logged, subject)
-        if statement.batch > applied
+        for statement, effect in policy.applied(lane.statements, lane.subject)
+        if statement.batch > lane.applied
     )
 
 
 def _why_whole(
-    pipeline: Pipeline,
-    job: Job,
-    before: Mirror | None,
-    now: Mirror,
-    logged: Mapping[LaneId, Sequence[Statement]],
-    applied: int,
+    pipeline: Pipeline, job: Job, before: Mirror | None, now: Mirror, lanes: Sequence[_Logged]
 ) -> str:
     """Why the existing rows are folded again; empty if they are not."""
     if before is None:
         return ""
-    if _is_rekeyed(job, before, now, logged, applied):
+    if _is_rekeyed(before, now, lanes):
         return REKEYED
     if before.columns and not before.is_shaped_by(job.rule):
         return RESHAPED
@@ -447,21 +439,20 @@ def is_recomputed(before: Mirror, now: Mirror) -> bool:
     return any(old.get(one.name, one.delta) != one.delta for one in now.columns if one.name in needed)
 
 
-def _is_rekeyed(
-    job: Job, before: Mirror, now: Mirror, logged: Mapping[LaneId, Sequence[Statement]], applied: int
-) -> bool:
+def _is_rekeyed(before: Mirror, now: Mirror, lanes: Sequence[_Logged]) -> bool:
     """True if the existing rows were identified by another key than now."""
     if not before.columns or not (before.keys or now.keys):
         return False
     if set(before.keys) != set(now.keys):
         return True
-    for name, lines in job.lines.items():
-        old, new = ([set(era.keys) for era in one.eras_of(*name)] for one in (before, now))
+    for lane in lanes:
+        old, new = ([set(era.keys) for era in one.eras_of(*lane.name)] for one in (before, now))
         if new and old[-len(new) :] != new:
             return True
-        last = now.eras_of(*name)[-1].place if new else ""
-        late = [line.order_low for line in lines if line.batch > applied and line.changes and line.order_low]
-        late += [statement.order for statement in logged[name] if statement.batch > applied]
+        last = now.eras_of(*lane.name)[-1].place if new else ""
+        lines = (line for line in lane.lines if line.batch > lane.applied and line.changes)
+        late = [line.order_low for line in lines if line.order_low]
+        late += [statement.order for statement in lane.new]
         if last and min(late, default=last + "~") <= last:
             return True
     return False

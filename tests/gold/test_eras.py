@@ -215,7 +215,8 @@ def test_a_batch_of_several_keys_is_looked_up() -> None:
         exact = evidence(spans)
         expected = eras.eras(exact, policy.by_statement(said, subject), (), keyless=False)
         job = Job(ITEM, "mirrors/shop/item", TableRule("*"), {LANE: lines(spans, random)})
-        found = schema._eras(job, None, LANE, said, subject, 0, lambda exact=exact: exact)
+        lane = schema._Logged(LANE, job.lines[LANE], said, subject, 0)
+        found = schema._eras(job, None, lane, lambda exact=exact: exact)
         assert [(one.place, set(one.keys)) for one in expected] == [
             (one.place, set(one.keys)) for one in found
         ], (number, spans, said)
