@@ -98,7 +98,10 @@ def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
     shown = COLUMNS if any(one["message"] for one in tables) else COLUMNS[:-1]
     rows = [[one[name] for name in shown] for one in tables]
     complete = f"complete until {found['complete_until'] or 'no known time'} ({found['complete_reason']})"
-    line = partial(Text, no_wrap=not wrap, overflow="fold" if wrap else "ignore")
+
+    def line(text: str) -> Text:
+        return Text(output.lines(text), no_wrap=not wrap, overflow="fold" if wrap else "ignore")
+
     lines = [head + found["headline"], complete, *(f"- {text}" for text in found["problems"])]
     parts: list[RenderableType] = [*map(line, lines), line(f"next: {found['next']}")]
     if rows or not summarised:
