@@ -135,9 +135,10 @@ def _untyped(expression: str, deltas: Sequence[str]) -> str:
 
 
 def not_again(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
+    """The columns that no new row has from the place on at which a statement dropped them."""
     found = set()
     for name, places in gone.items():
         for column, order in places.items():
-            if not any(column in line.columns and (line.order_low or "") > order for line in job.lines[name]):
+            if all(line.last_with(column) <= order for line in job.lines[name]):
                 found.add(column)
     return found

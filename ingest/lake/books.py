@@ -87,6 +87,13 @@ class Line:
             return self.lacks[column]
         return ([], self.whole) if column in self.columns else (self.whole, [])
 
+    def last_with(self, column: str) -> str:
+        """The place of the last row that has a column, or an earlier one if that is not known; empty if none has it."""
+        if column not in self.columns:
+            return ""
+        _, having = self.lacks.get(column, ([], []))
+        return max(self.order_low or "", *having)
+
     def merge(self, other: Line) -> None:
         """Add another line of the same batch, partition and table."""
         self.lacks = dict(_lacking(self, other))

@@ -86,6 +86,8 @@ class Expected:
     twice: dict[Key, str] = field(default_factory=dict)  # inserted with these values while they were there
     reread: set[Key] = field(default_factory=set)  # read again with other values
     filtered: set[Key] = field(default_factory=set)  # keys of rows that do not meet the mirror's condition
+    # values by the source's column, if the mirror does not have it
+    beyond: dict[tuple[Key, str], str] = field(default_factory=dict)
 
     def add(self, other: Expected) -> None:
         """Add the result of another lane of the mirror."""
@@ -97,6 +99,7 @@ class Expected:
         self.twice |= other.twice
         self.reread |= other.reread
         self.filtered |= other.filtered
+        self.beyond |= other.beyond
 
     def forget(self, key: Key) -> None:
         """Remove a key from the expectation."""
@@ -128,7 +131,7 @@ def expected(
         inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
             sent.take(step, table)
-    found = Expected()
+    found, names = Expected(), {one.name for one in mirror.columns}
     twice, reread = inserts.twice, inserts.reread
     for key in filter(chosen, sent.texts):
         if mirror.soft and not history.whole and key not in table.rows:
@@ -149,6 +152,11 @@ def expected(
             }
             found.unfit |= {
                 (key, name) for name in row if row[name] is None and live.values.get(name) is not None
+            }
+            found.beyond |= {
+                (key, name): value
+                for name, value in live.values.items()
+                if name not in names and value is not None and (only is None or name in only)
             }
     if mirror.where:
         _filter(found, mirror, table, sent)

@@ -542,7 +542,7 @@ class _Check:
             return self._of_rows() if self.lanes else self.found
         if any(self.subject.types.get(one.column) != one.delta for one in self.mirror.key_columns):
             return self.found  # another check reports it
-        wanted, closed = Expected(), self.deep
+        wanted, closed, beyond = Expected(), self.deep, list[Wrong]()
         for one in self.lanes:
             changes, marks, touched = one.sample.chosen()
             self.found.touched += touched
@@ -550,11 +550,11 @@ class _Check:
                 self.found.left_out.append(
                     "of keys whose changes came late, only newer ones: `ingest quality --deep` compares all"
                 )
-            wanted.add(
-                expected(
-                    one.history(changes, linked=marks is None), self.mirror, among(one.sample.marks, marks)
-                )
+            mine = expected(
+                one.history(changes, linked=marks is None), self.mirror, among(one.sample.marks, marks)
             )
+            wanted.add(mine)
+            beyond += self._without_a_column(one, mine)
             closed &= one.whole and not one.above
         if self.found.touched and not wanted.known:
             self.found.left_out.append("no change has all columns of its key")
@@ -563,7 +563,7 @@ class _Check:
         self.found.filtered = len(wanted.filtered)
         self.found.wrong = self._without_rejected(
             list(differences(wanted, rows, self.mirror, self.types, closed))
-        )
+        ) + [one for one in beyond if one.key in wanted.rows]
         self.found.texts, self.found.reread = wanted.texts, wanted.reread
         self.found.twice = set(wanted.twice) - self._repeated(wanted)
         gained = self._gained()
@@ -596,6 +596,14 @@ class _Check:
                 self.found.texts |= texts
                 self.found.twice |= again.twice.keys()
                 self.found.reread |= again.reread
+
+    def _without_a_column(self, one: _Reading, found: Expected) -> Iterator[Wrong]:
+        """Values of rows under names that are no column of the mirror, though its rule does not leave them out."""
+        rule = rule_for(self.lake.pipeline, one.lane.table, self.subject.path)
+        for (key, name), value in () if rule.ignores else found.beyond.items():
+            if not rule.leaves_out(name):
+                text = f"is no column of the mirror, the changes give {value!r}"
+                yield Wrong(key, name, text)
 
     def _of_rows(self) -> Compared:
         """A mirror without a key: compare all its rows as a multiset."""

@@ -235,6 +235,25 @@ def test_a_dropped_column_that_rows_have_again(tmp_path: Path) -> None:
     assert {1: None, 2: "y", 3: None} == {row["id"]: row["note"] for row in found}
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["ALTER TABLE item DROP COLUMN note"],
+        ["DROP TABLE item", "CREATE TABLE item (id BIGINT PRIMARY KEY, text VARCHAR(9))"],
+    ],
+)
+def test_rows_around_a_statement_in_one_batch(statements: list[str], tmp_path: Path) -> None:
+    """Rows before it, of the same batch, made the column of the rows after it seem gone."""
+    shops = Shops(tmp_path, TableRule("shop_1.item", on_schema_change="evolve"), dialect="canal")
+    shops.ddl("CREATE TABLE item (id BIGINT PRIMARY KEY, text VARCHAR(9), note VARCHAR(9))")
+    shops.say(1, "INSERT", 1, "a", note="x")
+    for text in statements:
+        shops.ddl(text)
+    assert ("done", "") == shops.say(1, "INSERT", 3, "c").say(1, "INSERT", 2, "b", note="y").run()
+    found = shops.lake.ask_mirror("mirrors/shop_1/item", "SELECT note FROM {mirror} WHERE id = 2")
+    assert [{"note": "y"}] == found
+
+
 def test_columns_that_a_statement_does_not_name() -> None:
     """The columns of LIKE and AS SELECT are in no message; a CREATE of a table that exists changes nothing."""
     known = {"no": "int32", "site": "string"}

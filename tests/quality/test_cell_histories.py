@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from tests.properties.conditions import CONDITIONS, Cells
 from tests.properties.delivery import deliver, placed
 from tests.properties.histories import COLUMNS, history
 from tests.properties.kinds import KINDS, Kind
+from tests.shops import Shops
 
 ROWS = pa.schema(
     [(name, pa.string()) for name in ("op", "order_key", "before", "after", "types")]
@@ -314,3 +316,16 @@ def test_marks_are_of_keys(kinds: tuple[str, str]) -> None:
         )
         assert wanted == first
         assert [wanted[0], marks.of_key(typed_key(("8", "y"))), *wanted[2:]] == second
+
+
+@pytest.mark.parametrize("rule", [{}, {"without": ("note",)}, {"on_schema_change": "ignore"}], ids=str)
+def test_a_value_under_no_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: dict[str, Any]
+) -> None:
+    """The columns that a mirror has were compared: a column that it should have could be missing with all its values."""
+    shops = Shops(tmp_path, TableRule("shop_1.item", **rule))
+    assert ("done", "") == shops.say(1, "INSERT", 1, "a").run()
+    monkeypatch.setattr("ingest.gold.work.Job.columns_of", lambda *_: {"id": "int64", "text": "string"})
+    shops.say(1, "INSERT", 2, "b", note="x").say(1, "INSERT", 3, "c", note=None).run()
+    wrong = [] if rule else [((2,), "note", "is no column of the mirror, the changes give 'x'")]
+    assert wrong == [one[:3] for one in shops.compared(1)["shop_1.item"].wrong]
