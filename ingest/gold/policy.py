@@ -350,13 +350,21 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
     statements, columns = list(statements), _Columns(subject)
     for statement, effects in rings(applied(statements, subject)):
         columns.take(effects, statement, new=statement.batch > since)
-    gone = columns.found.gone
+    found = columns.found
     for statement in statements:
         for effect in statement.first.effects if statement.first else ():  # rows before it were repeated, too
-            name = subject.column(effect.column or "")
-            if name in gone and effect.action in ("drop_column", "rename_column"):
-                gone[name] = max(gone[name], statement.order)
-    return columns.found
+            made = {one.name for one in effect.columns}
+            names = (
+                found.gone.keys() - made
+                if effect.action == "create_table"
+                else {subject.column(effect.column or "")}
+            )
+            if effect.action in ("create_table", "drop_column", "rename_column"):
+                found.gone |= {
+                    one: max(found.gone[one], statement.order) for one in names & found.gone.keys()
+                }
+                found.dropped |= names & found.gone.keys() if statement.batch > since else set()
+    return found
 
 
 @dataclass(slots=True)

@@ -92,7 +92,7 @@ class Line:
         if column not in self.columns:
             return ""
         _, having = self.lacks.get(column, ([], []))
-        return max(self.order_low or "", *having)
+        return max([self.order_low or "", *having])
 
     def merge(self, other: Line) -> None:
         """Add another line of the same batch, partition and table."""
