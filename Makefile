@@ -1,5 +1,5 @@
 # A fresh machine needs a POSIX shell, make and Python 3.11 or newer; the rest is fetched into .venv and the
-# user's cache. PYTHON=/path/to/python chooses an interpreter. MINUTES=n ends `make test` and `make e2e` after that
+# user's cache. PYTHON=/path/to/python chooses an interpreter. MINUTES=n ends `make test`, `e2e` and `slow` after that
 # time, with a list of the files that were not run.
 
 PYTHON =

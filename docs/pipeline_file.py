@@ -334,6 +334,9 @@ the statement, loses nothing, and goes on after `ingest ddl approve` or `dismiss
 |---|---|---|---|---|
 """
 _STATES = """\
+If you change `ignore` to `lenient` or `evolve`, the next run applies the statements that were logged. If you change
+`lenient` to `evolve`, columns that the mirror has kept stay until `ingest rebuild FILE TABLE` drops them.
+
 After `RENAME TABLE t TO u` the mirror of shop.u **holds** as soon as rows come under that name, for the rows that the table
 had until then are in the mirror of shop.t: approve the statement, and load the table again.
 
