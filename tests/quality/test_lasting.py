@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from ingest.change import TableId
 from ingest.cli.app import app
+from ingest.cli.repair_verbs import fold_again
 from ingest.config import load
 from ingest.config.model import TableRule
 from ingest.gold.steps import steps_of
@@ -19,6 +21,7 @@ from ingest.lake import epochs
 from ingest.lake.schemas import CHECKS
 from ingest.lake.starts import Start
 from ingest.quality import lasting
+from ingest.quality.report_data import gather
 from ingest.quality.stage import check
 from ingest.result import STAGES
 from ingest.run import Warm, run
@@ -229,3 +232,30 @@ def test_a_mirror_that_is_folded_again_is_checked_as_a_whole(tmp_path: Path) -> 
         shops.rows("mirrors/shop_1/item"),
     )
     assert not [one for one in shops.result.warnings if "inserted again" in one]
+
+
+def test_rows_that_are_newer_than_their_check_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report would show numbers of a check as those of rows that came after it; what folds again checks again."""
+    shops = Shops(tmp_path, TableRule("shop_1.item"), stages=STAGES).say(1, "INSERT", 1, "a")
+    shops.run()
+    assert [False] == [one.stale for one in gather(shops.lake).tables]
+    shops.stages = STAGES[:3]
+    shops.say(1, "INSERT", 2, "b").run()
+    assert [True] == [one.stale for one in gather(shops.lake).tables]
+    done = SimpleNamespace(mirror=NAME, state="rebuilt", batch=2, message="", difference=None)
+    monkeypatch.setattr("ingest.gold.rebuild.rebuild", lambda *_, **_more: [done])
+    fold_again(shops.lake, [NAME], dry_run=False)
+    assert [False] == [one.stale for one in gather(shops.lake).tables]
+
+
+def test_a_message_that_waits_is_said_with_later_batches(tmp_path: Path) -> None:
+    """A batch without rejects has no less of the source's rows missing than the one that had some."""
+    shops = Shops(tmp_path, TableRule("shop_1.item"), stages=STAGES).say(1, "INSERT", 1, "a")
+    shops.lines.append('{"broken": ')
+    shops.run()
+    shops.say(1, "INSERT", 2, "b").run()
+    assert shops.result is not None
+    [said] = shops.result.warnings
+    assert "source s: 1 of 3 messages could not be decoded and waits" in said

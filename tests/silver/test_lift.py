@@ -316,3 +316,16 @@ def test_a_moved_row_names_its_old_key(size: int):
     }
     assert {2: ("update", '{"no":"1"}'), 3: ("update", None), 5: ("update", None)} == moved
     assert 1 == sum(json.loads(row["payload"])["inherits"] for row in found if row["kind"] == "book")
+
+
+def test_equal_places_in_two_topics_are_two_arrivals() -> None:
+    """Changes without positions would have one order key, and a fold would keep one of them."""
+    told = {b"a": [change(Op.INSERT, after={"id": "1"})], b"b": [change(Op.UPDATE, after={"id": "1"})]}
+    how = lifting("dms", TableRule())
+    source = replace(how.pipeline.sources[0], kind="kafka")
+    mine = SourceDecoder(replace(how, pipeline=replace(how.pipeline, sources=(source,))), "s")
+    mine.parse, mine.parse_many = (lambda message, _hints: told[message.value or b""]), None
+    pages = [bronze([Message(value, topic=value.decode())], 40) for value in told]
+    rows = [row for page in pages for made in mine.lift(page) for row in made.to_pylist()]
+    keys = {row["order_key"] for row in rows if row["kind"] == "change"}
+    assert len(keys) == 2
