@@ -240,7 +240,7 @@ def _decided(
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
     if not rule.shard_column and not job.merged:
-        gone = rule_faults.not_again(job, {name: one.gone for name, one in declared.items()})
+        gone = rule_faults.not_again(job, {name: one.gone for name, one in declared.items()}) - {*keys}
         seen = {name: logical for name, logical in seen.items() if name not in gone}
         again = {
             name: one.columns[name]

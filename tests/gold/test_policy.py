@@ -255,6 +255,14 @@ def test_rows_around_a_statement_in_one_batch(statements: list[str], tmp_path: P
     assert [{"note": "y"}] == found
 
 
+def test_a_key_that_no_statement_names(tmp_path: Path) -> None:
+    """OMS numbers the rows of a table without a key in a column of its own, which the CREATE does not have."""
+    shops = Shops(tmp_path, TableRule("shop_1.item", on_schema_change="evolve", keys=("id",)))
+    shops.say(1, "INSERT", 1, "a").ddl("DROP TABLE item").ddl("CREATE TABLE item (text VARCHAR(9))")
+    assert ("done", "") == shops.say(1, "INSERT", 2, "b").say(1, "UPDATE", 2, "c").run()
+    assert {2: "c"} == shops.rows("mirrors/shop_1/item")
+
+
 def test_columns_that_a_statement_does_not_name() -> None:
     """The columns of LIKE and AS SELECT are in no message; a CREATE of a table that exists changes nothing."""
     known = {"no": "int32", "site": "string"}
