@@ -108,7 +108,7 @@ def test_what_would_be_erased(spark: Any, depot: People) -> None:
     assert [(NEW,)] == plan.keys_where(lake, "depot.people", "id > 5 AND word LIKE 'planted%'")
     for wrong, words in (
         ("id >", "--where"),
-        ("nothing = 1", "cannot be asked"),
+        ("nothing = 1", "cannot be evaluated"),
         ("word = ''; DROP", "--where"),
     ):
         with pytest.raises(IngestError, match=words):
