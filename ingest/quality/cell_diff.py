@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from ingest.change import Image, Op
 from ingest.config import conditions
 from ingest.fold import (
+    DELETED,
+    DELETED_AT,
     Key,
     KeyCellError,
     Placed,
@@ -131,7 +133,7 @@ def expected(
         inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
             sent.take(step, table)
-    found, names = Expected(), {one.name for one in mirror.columns}
+    found, names = Expected(), {*(one.name for one in mirror.columns), DELETED, DELETED_AT}
     twice, reread = inserts.twice, inserts.reread
     for key in filter(chosen, sent.texts):
         if mirror.soft and not history.whole and key not in table.rows:
