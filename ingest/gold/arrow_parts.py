@@ -41,10 +41,8 @@ from ingest.gold.arrow_fold import (
 from ingest.gold.overtaken import refuse_parts
 from ingest.lake import stores, vectors
 
-WAITING_ROWS, WAITING_BYTES = (
-    100_000,
-    64 << 20,
-)  # outcomes of one mirror that a task holds before it writes them
+# outcomes of one mirror that a task holds before it writes them
+WAITING_ROWS, WAITING_BYTES = 100_000, 64 << 20
 PART_BYTES = 256 << 20  # of a part's outcomes in memory
 _SPREAD = 0x9E3779B97F4A7C15  # consecutive numbers, multiplied by it, fall into different parts
 _LANE = "%lane"

@@ -350,21 +350,10 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
     statements, columns = list(statements), _Columns(subject)
     for statement, effects in rings(applied(statements, subject)):
         columns.take(effects, statement, new=statement.batch > since)
-    found = columns.found
     for statement in statements:
-        for effect in statement.first.effects if statement.first else ():  # rows before it were repeated, too
-            made = {one.name for one in effect.columns}
-            names = (
-                found.gone.keys() - made
-                if effect.action == "create_table"
-                else {subject.column(effect.column or "")}
-            )
-            if effect.action in ("create_table", "drop_column", "rename_column"):
-                found.gone |= {
-                    one: max(found.gone[one], statement.order) for one in names & found.gone.keys()
-                }
-                found.dropped |= names & found.gone.keys() if statement.batch > since else set()
-    return found
+        for effect in statement.first.effects if statement.first else ():
+            columns.lose_again(effect, statement.order, new=statement.batch > since)
+    return columns.found
 
 
 @dataclass(slots=True)
@@ -399,7 +388,10 @@ class _Columns:
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
             lost.add(name)
         if begins and self.subject.policy == "evolve":
-            lost |= self._not_made_again(effect)
+            known = self.subject
+            lost |= self._not_made_again(
+                effect, found.columns.keys() | known.known.keys() | known.sent.keys()
+            )
         self.lost |= lost
         found.again -= lost
         found.dropped |= lost if new else set()
@@ -407,13 +399,25 @@ class _Columns:
             found.columns.pop(past, None)
             found.gone[past] = order
 
-    def _not_made_again(self, effect: Effect) -> set[str]:
+    def lose_again(self, effect: Effect, order: str, *, new: bool) -> None:
+        """Add an effect of a repeated statement: rows before it were repeated, and they lose the same columns."""
+        found = self.found
+        match effect.action:
+            case "create_table":
+                lost = self._not_made_again(effect, found.gone.keys())
+            case "drop_column" | "rename_column":
+                lost = {self.subject.column(effect.column or "")} & found.gone.keys()
+            case _:
+                return
+        found.gone |= {name: max(found.gone[name], order) for name in lost}
+        found.dropped |= lost if new else set()
+
+    def _not_made_again(self, effect: Effect, names: Collection[str]) -> set[str]:
         """Columns that a table does not have any more since it was created again."""
         if not effect.columns or effect.note not in (None, "if-not-exists"):
             return set()  # of LIKE and AS SELECT some columns are in no statement
         made = {folded(one.name) for one in effect.columns}
-        had = self.found.columns.keys() | self.subject.known.keys() | self.subject.sent.keys()
-        return {one for one in had if folded(one) not in made and one not in self.found.keys}
+        return {one for one in names if folded(one) not in made and one not in self.found.keys}
 
     def _declare(self, effect: Effect) -> dict[str, str]:
         """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""

@@ -91,8 +91,7 @@ class Line:
         """The place of the last row that has a column, or an earlier one if that is not known; empty if none has it."""
         if column not in self.columns:
             return ""
-        _, having = self.lacks.get(column, ([], []))
-        return max([self.order_low or "", *having])
+        return max([self.order_low or "", *self.spans(column)[1]])
 
     def merge(self, other: Line) -> None:
         """Add another line of the same batch, partition and table."""

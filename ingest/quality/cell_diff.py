@@ -101,7 +101,6 @@ class Expected:
         self.twice |= other.twice
         self.reread |= other.reread
         self.filtered |= other.filtered
-        self.beyond |= other.beyond
 
     def forget(self, key: Key) -> None:
         """Remove a key from the expectation."""
