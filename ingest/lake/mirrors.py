@@ -86,6 +86,7 @@ class Mirror:
     shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
     shard: str = ""  # the column that names the source table; one of an older version does not say it
     ignores: bool = False  # statements, and columns that they add
+    keyed_by: tuple[str, ...] = ()  # what the pipeline file said of its key
     names_sources: bool | None = None  # its shard column does; one of an older version does not say it
 
     def is_sharded_by(self, column: str) -> bool:
@@ -100,6 +101,11 @@ class Mirror:
     def is_named_by(self, pipeline: Pipeline, rule: TableRule) -> bool:
         """True if its rows name their source tables as a pipeline does now, or need not name them."""
         return not rule.shard_column or self.names_sources is pipeline.names_sources
+
+    def is_made_by(self, pipeline: Pipeline, rule: TableRule) -> bool:
+        """True if the pipeline file says the same of it as when it was decided."""
+        alike = self.is_shaped_by(rule) and self.is_named_by(pipeline, rule)
+        return alike and self.keyed_by == rule.keys
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
         """A lane's eras; empty if its key has never changed."""
@@ -161,7 +167,7 @@ class Mirror:
         return msgspec.convert({**found, "path": path, "columns": columns}, cls)
 
 
-_IF_ANY = ("history", "eras", "shape", "shard", "ignores")
+_IF_ANY = ("history", "eras", "shape", "shard", "ignores", "keyed_by")
 
 
 def _column_value(one: Column) -> list[Any]:
@@ -253,19 +259,18 @@ def not_created_yet(lake: Tables) -> frozenset[str]:
 def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ, or may differ, from those that they were folded by."""
     found = known(lake) if decided is None else decided
-    shaped = any(rule.shape or rule.shard_column for rule in lake.pipeline.tables)
-    if not shaped and not any(one.shape or one.shard or one.ignores for one in found.values()):
+    shaped = any(rule.shape or rule.shard_column or rule.keys for rule in lake.pipeline.tables)
+    if not shaped and not any(
+        one.shape or one.shard or one.ignores or one.keyed_by for one in found.values()
+    ):
         return frozenset()
     return frozenset(
         path
         for path, some in rules(lake).items()
         if path in found
         and found[path].columns
-        and len({(one.shape, one.shard_column, one.ignores) for one in some}) == 1
-        and any(
-            not (found[path].is_shaped_by(one) and found[path].is_named_by(lake.pipeline, one))
-            for one in some
-        )
+        and len({(one.shape, one.shard_column, one.ignores, one.keys) for one in some}) == 1
+        and not found[path].is_made_by(lake.pipeline, some[0])
     )
 
 
@@ -363,7 +368,7 @@ def grown(
     columns = [_typed(one, rule, seen) for one in columns]
     path = mirror_path(table)
     known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))
-    return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores)
+    return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores, keyed_by=rule.keys)
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
