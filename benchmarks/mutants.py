@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "a column that stands is added and filled again",
-        "ingest/gold/policy.py",
+        "ingest/gold/steps.py",
         'case "add_column" if name in self.made:',
         'case "add_column" if False:',
         tests=MODEL,

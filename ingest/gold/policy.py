@@ -17,21 +17,18 @@ the table's policy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
 from ingest.config import TableRule
-from ingest.ddl import COMPUTED, COPIED, EXCHANGED, UNREAD, Effect, columns
-from ingest.fold import SchemaStep
+from ingest.ddl import COPIED, EXCHANGED, UNREAD, Effect
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.mirrors import Mirror, is_full_row
 from ingest.lake.names import folded
-from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, leaves_open, renamed_into
+from ingest.lake.resolve import DOUBTED, UNSEEN, leaves_open, renamed_into
 from ingest.lake.statements import Statement, touched
-from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
@@ -154,7 +151,7 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
 
 
 def _phrase(effect: Effect, subject: Subject) -> str:
-    """What an effect does to the mirror, in words; `steps` and `shown` do exactly that."""
+    """What an effect does to the mirror, in words; `ingest.gold.steps` and `ingest.gold.declared` do exactly that."""
     column, drops = effect.column, drops_column(effect, subject)
     match effect.action:
         case "add_column":
@@ -235,24 +232,7 @@ _WORDS = {
 }
 
 
-# --- what statements show and do ------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Shown:
-    """What applied statements say of a table: its key, its columns, and which columns were dropped, and when."""
-
-    keys: tuple[str, ...] = ()
-    columns: dict[str, str] = field(default_factory=dict)
-    gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
-    # those that the mirror may have, because new statements dropped them
-    dropped: set[str] = field(default_factory=set)
-    comments: dict[str, str] = field(default_factory=dict)
-    # names that were dropped and reused since: other columns now
-    again: set[str] = field(default_factory=set)
-    # per new statement its order key, and the names that it gives to other columns than rows before it may show: by name,
-    # the column whose values come under it, empty for a new one
-    reused: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+# --- what a policy applies ------------------------------------------------------------------------
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
@@ -265,10 +245,10 @@ def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple
             for effect in statement.effects:
                 if subject.table in touched(effect):
                     yield statement, _spelt(effect, replace(subject, sent={**made, **subject.sent}))
-                    made |= dict.fromkeys(_made_by(effect), "unknown")
+                    made |= dict.fromkeys(columns_made(effect), "unknown")
 
 
-def _made_by(effect: Effect) -> set[str]:
+def columns_made(effect: Effect) -> set[str]:
     """The column names that exist after an effect."""
     if effect.action == "create_table":
         return {one.name for one in effect.columns}
@@ -283,22 +263,6 @@ def _spelt(effect: Effect, subject: Subject) -> Effect:
     if effect.action == "add_primary_key":
         return replace(effect, keys=tuple(map(subject.column, effect.keys)))
     return effect
-
-
-def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str]:
-    """Columns that the source has dropped or renamed, under any policy, with the statements' places."""
-    found: dict[str, str] = {}
-    for statement in statements:
-        if judge(statement, subject).state == DISMISSED:
-            continue
-        for effect in statement.effects:
-            if subject.table not in touched(effect) or effect.note == EXCHANGED:
-                continue
-            if effect.action in ("drop_column", "rename_column"):
-                found[subject.column(effect.column or "")] = statement.order
-            for name in _made_by(effect):
-                found.pop(name, None)
-    return found
 
 
 def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
@@ -339,318 +303,7 @@ def _rekeying(statement: Statement) -> Statement:
     return replace(statement, effects=(*statement.effects, *keys)) if keys else statement
 
 
-def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Shown:
-    """Keys and columns as applied statements declare them; later ones win.
-
-    Args:
-        statements: of one table, in order.
-        subject: the table.
-        since: the last batch that the mirror has folded.
-    """
-    statements, columns = list(statements), _Columns(subject)
-    for statement, effects in rings(applied(statements, subject)):
-        columns.take(effects, statement, new=statement.batch > since)
-    for statement in statements:
-        for effect in statement.first.effects if statement.first else ():
-            columns.lose_again(effect, statement.order, new=statement.batch > since)
-    return columns.found
-
-
-@dataclass(slots=True)
-class _Columns:
-    """What the statements so far show of a table, and which of its columns' names are free."""
-
-    subject: Subject
-    found: Shown = field(default_factory=Shown)
-    presence: Presence = field(default_factory=Presence)
-    vacant: set[str] = field(default_factory=set)  # names that columns have had, and no column has now
-    lost: set[str] = field(default_factory=set)  # those of columns that rows have lost, too
-
-    def take(self, effects: Sequence[Effect], statement: Statement, *, new: bool) -> None:
-        """Add one effect, or renames that exchange names; ``new`` if the mirror has not folded their statement."""
-        exchanged, begins = len(effects) > 1, self.presence.begins(effects[0], statement, self.subject.table)
-        taken = self._exchange(effects) if exchanged else self._declare(effects[0])
-        if new and taken:
-            self.found.reused.append((statement.order, taken))
-        if not exchanged:
-            self._lose(effects[0], statement.order, new=new, begins=begins)
-        elif new and self.subject.policy == "evolve":
-            self.found.again |= taken.keys()
-
-    def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
-        """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
-        found, name = self.found, effect.column or ""
-        came = {"add_column": name, "rename_column": str(effect.to)}.get(effect.action)
-        if came in self.lost:
-            self.lost.remove(came)
-            found.again |= {came} if new else set()
-        lost = _respelt(effect, self.vacant, self.subject)
-        if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
-            lost.add(name)
-        if begins and self.subject.policy == "evolve":
-            known = self.subject
-            lost |= self._not_made_again(
-                effect, found.columns.keys() | known.known.keys() | known.sent.keys()
-            )
-        self.lost |= lost
-        found.again -= lost
-        found.dropped |= lost if new else set()
-        for past in lost:
-            found.columns.pop(past, None)
-            found.gone[past] = order
-
-    def lose_again(self, effect: Effect, order: str, *, new: bool) -> None:
-        """Add an effect of a repeated statement: rows before it were repeated, and they lose the same columns."""
-        found = self.found
-        match effect.action:
-            case "create_table":
-                lost = self._not_made_again(effect, found.gone.keys())
-            case "drop_column" | "rename_column":
-                lost = {self.subject.column(effect.column or "")} & found.gone.keys()
-            case _:
-                return
-        found.gone |= {name: max(found.gone[name], order) for name in lost}
-        found.dropped |= lost if new else set()
-
-    def _not_made_again(self, effect: Effect, names: Collection[str]) -> set[str]:
-        """Columns that a table does not have any more since it was created again."""
-        if not effect.columns or effect.note not in (None, "if-not-exists"):
-            return set()  # of LIKE and AS SELECT some columns are in no statement
-        made = {folded(one.name) for one in effect.columns}
-        return {one for one in names if folded(one) not in made and one not in self.found.keys}
-
-    def _declare(self, effect: Effect) -> dict[str, str]:
-        """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
-        found, name, to = self.found, effect.column or "", str(effect.to)
-        taken: dict[str, str] = {}
-        match effect.action:
-            case "create_table":
-                self.vacant = (self.vacant | found.columns.keys()) - {one.name for one in effect.columns}
-                found.keys = effect.keys or found.keys
-                for one in effect.columns:
-                    self._show(one.name, one.type or "unknown", one.comment)
-            case "add_column" | "modify_column":
-                if effect.action == "add_column" and name in self.vacant:
-                    taken = {name: ""}
-                    self.vacant.remove(name)
-                self._show(name, effect.type or self._type_of(name), effect.comment)
-            case "add_primary_key":
-                found.keys = effect.keys or found.keys
-            case "comment_column" if effect.comment is not None:
-                found.comments[name] = effect.comment
-            case "rename_column":
-                taken = {to: name} if to in self.vacant else {}
-                self.vacant = (self.vacant | {name}) - {to}
-                self._show(to, self._type_of(name), found.comments.get(name))
-                found.keys = tuple(to if key == name else key for key in found.keys)
-            case "drop_column":
-                self.vacant.add(name)
-        return taken
-
-    def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
-        """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
-        found, names = self.found, {one.column or "": str(one.to) for one in ring}
-        found.columns |= {new: self._type_of(old) for old, new in names.items()}
-        found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
-        found.keys = tuple(names.get(key, key) for key in found.keys)
-        return {new: old for old, new in names.items()}
-
-    def _show(self, name: str, logical: str, comment: str | None) -> None:
-        self.found.columns[name] = logical
-        self.found.gone.pop(name, None)
-        self.found.dropped.discard(name)
-        if comment is not None:
-            self.found.comments[name] = comment
-
-    def _type_of(self, name: str) -> str:
-        known = self.subject
-        return self.found.columns.get(name) or known.known.get(name) or known.sent.get(name) or "unknown"
-
-
 def drops_column(effect: Effect, subject: Subject) -> bool:
     """True if rows lose the column that an effect drops or renames: a new name in another letter case replaces it."""
     respelt = effect.action == "rename_column" and folded(effect.column or "") == folded(str(effect.to))
     return subject.policy == "evolve" or (respelt and subject.respells)
-
-
-def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:
-    """Names of former columns that an effect gives again in another letter case: a mirror cannot have both."""
-    made, seen = _made_by(effect), subject.sent.keys() | subject.known.keys()
-    spellings = {folded(one) for one in made}
-    lost = {one for one in vacant if folded(one) in spellings}
-    # rows that spell all names otherwise, as those of an Oracle table may, go on under theirs
-    if effect.action == "create_table" and made & subject.sent.keys():
-        shown = {folded(one) for one in made & seen}
-        lost |= {one for one in seen if folded(one) in shown}
-    return lost - made if subject.respells else set()
-
-
-def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
-    """The steps that change rows without row messages, each with its batch."""
-    statements = list(statements)
-    found: list[tuple[SchemaStep, int]] = []
-    taken: dict[str, list[SchemaStep]] = {}
-    walk = _Walk(subject.table, subject)
-    for statement, effects in rings(applied(statements, subject)):
-        made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
-        mine = list(made)
-        taken.setdefault(statement.id, []).extend(mine)
-        found.extend((step, statement.batch) for step in mine)
-    again = [(step, one.batch) for one in statements for step in _again(one, taken)]
-    return sorted([*found, *again], key=lambda one: one[0].order) if again else found
-
-
-def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> Iterator[SchemaStep]:
-    """The effect of a repeated statement: the same, on the rows that were repeated before it."""
-    if statement.first is not None:
-        order, since = cast("Any", statement.order), cast("Any", statement.since)
-        for step in taken.get(statement.first.id, ()):
-            if not step.empties:
-                yield step._replace(order=order, since=since)
-
-
-_TEXTS = ("string", "enum", "set")
-
-
-def _is_mysql(effect: Effect) -> bool:
-    return effect.dialect is None and effect.table.schema is None
-
-
-@dataclass(slots=True)
-class _Walk:
-    """The source's columns according to its statements, and columns that are gone there but still in the mirror."""
-
-    table: TableId
-    subject: Subject
-    stale: set[str] = field(default_factory=set)
-    types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
-    charset: str = UNSAID  # of new columns
-    charsets: dict[str, str] = field(default_factory=dict)
-    made: set[str] = field(default_factory=set)  # columns that a statement has created and none has dropped
-    presence: Presence = field(default_factory=Presence)
-
-    def take(self, effect: Effect, statement: Statement) -> Iterator[SchemaStep]:
-        """One effect's steps. A reused name starts empty: its old values belong to another column."""
-        name, to = effect.column or "", str(effect.to)
-        order: Any = statement.order
-        if self.presence.begins(effect, statement, self.table):
-            self.stale.clear()
-            self.made = {one.name for one in effect.columns}
-            self.charset, self.charsets = UNSAID, {}
-            self._declare(effect)
-            yield SchemaStep(order, "new_incarnation")
-            return
-        match effect.action:
-            case "truncate" if effect.note == RESPELT:
-                yield SchemaStep(order, "new_incarnation")
-            case "modify_column" if effect.type is not None:
-                yield from self._retype(effect, order)
-            case "convert_charset":
-                yield from self._convert(effect, order)
-            case "add_column" if name in self.made:  # a repeated statement, or IF NOT EXISTS
-                return
-            case "add_column":
-                yield from self._revive(name, order)
-                self.made.add(name)
-                if effect.default is not None:
-                    yield SchemaStep(
-                        order, "add_column", name, default=effect.default, guarded=effect.guarded
-                    )
-            case "rename_column":
-                yield from self._revive(to, order)
-                self.made.add(to)
-                yield SchemaStep(order, "rename_column", name, to)
-                yield from self._leave(effect, order)
-            case "drop_column":
-                yield from self._leave(effect, order)
-        self._declare(effect)
-
-    def _declare(self, effect: Effect) -> None:
-        if effect.action == "create_table":
-            self.types.update({one.name: named(one.type or "", one.declared or "") for one in effect.columns})
-            self.charset = effect.charset or UNSAID
-            self.charsets = {one.name: one.charset or self.charset for one in effect.columns}
-        elif effect.action in ("default_charset", "convert_charset"):
-            self.charset = effect.charset or UNSAID
-        elif effect.action == "rename_column":
-            self.types[str(effect.to)] = self.types.pop(effect.column or "", "")
-            if charset := self.charsets.pop(effect.column or "", ""):
-                self.charsets[str(effect.to)] = charset
-        elif effect.column and effect.type:
-            self.types[effect.column] = named(effect.type, effect.declared or "")
-            self.charsets[effect.column] = effect.charset or self.charset
-
-    def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        """What the source does to its rows; if no statement has named the old type, their messages may."""
-        name = effect.column or ""
-        step = SchemaStep(
-            order,
-            "retype_column",
-            name,
-            old=self.types.get(name, ""),
-            type=effect.type or "",
-            declared=self._declared(effect),
-            mysql=_is_mysql(effect),
-            solid=effect.solid,
-            zero=columns.zero(effect) if effect.solid else None,
-            computed=effect.note in (COMPUTED, "generated"),
-            serial=effect.note == "identity",
-        )
-        if not step.old or step.solid or step.serial or step.conversion() != KEEP:
-            yield step
-
-    def _declared(self, effect: Effect) -> str:
-        """The type that a column is changed to, with its character set if that changes or may change.
-
-        A MODIFY without a character set gives a text column that of its table.
-        """
-        declared, new = effect.declared or "", effect.charset or self.charset
-        texts = types.base(effect.type or "") in _TEXTS and _is_mysql(effect)
-        changes = texts and new != self.charsets.get(effect.column or "")
-        return in_charset(declared, new) if changes else declared
-
-    def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
-        charset = str(effect.charset)
-        for name in sorted({*self.subject.known, *self.subject.sent, *self.types} - self.stale):
-            old = self.types.get(name, "")
-            known = types.base(old or self.subject.known.get(name, "unknown"))
-            if self.charsets.get(name) != charset and known in (*_TEXTS, "unknown"):
-                step = SchemaStep(
-                    order, "retype_column", name, old=old, type="string", declared=in_charset("", charset),
-                    computed=charset == "binary" or effect.note == COMPUTED,
-                )  # fmt: skip
-                if step.conversion() != KEEP:
-                    yield step
-            self.charsets[name] = charset
-
-    def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:
-        """Columns that exchange names in one statement: the last one's values are kept under a temporary name
-        meanwhile.
-        """
-        order: Any = statement.order
-        waiting = f"{ring[-1].column} exchanged"
-        yield SchemaStep(order, "rename_column", str(ring[-1].column), waiting)
-        for one in reversed(ring[:-1]):
-            yield SchemaStep(order, "drop_column", str(one.to))
-            yield SchemaStep(order, "rename_column", str(one.column), str(one.to))
-        yield SchemaStep(order, "drop_column", str(ring[-1].to))
-        yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
-        yield SchemaStep(order, "drop_column", waiting)
-        self.types |= {str(one.to): self.types.get(one.column or "", "") for one in ring}
-        sets = {str(one.to): self.charsets.pop(one.column or "", "") for one in ring}
-        self.charsets |= {name: charset for name, charset in sets.items() if charset}
-        self.stale -= {str(one.to) for one in ring}
-        self.made |= {str(one.to) for one in ring}
-
-    def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
-        if name in self.stale:
-            self.stale.discard(name)
-            yield SchemaStep(order, "drop_column", name)
-
-    def _leave(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        name = effect.column or ""
-        self.stale.add(name)
-        self.made.discard(name)
-        if self.subject.keyless or drops_column(effect, self.subject):
-            yield SchemaStep(order, "drop_column", name)

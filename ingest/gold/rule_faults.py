@@ -11,8 +11,8 @@ from ingest.change import LaneId
 from ingest.config import Pipeline, conditions
 from ingest.config.model import KEEP
 from ingest.errors import HeldError, command
+from ingest.gold.declared import Declared
 from ingest.gold.lane import lane_name
-from ingest.gold.policy import Shown
 from ingest.gold.work import Job
 from ingest.lake.conditions import ConditionError, refused, type_of
 from ingest.lake.mirrors import Mirror
@@ -61,7 +61,7 @@ def refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
             )
 
 
-def refuse_hidden_columns(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Shown]) -> None:
+def refuse_hidden_columns(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Declared]) -> None:
     """Hold if the source has a column with the name of one that a rule makes: one of them would hide the other."""
     if not job.rule.made:
         return

@@ -16,9 +16,11 @@ from ingest.config import Pipeline, conditions
 from ingest.config.model import TableRule
 from ingest.errors import HeldError, command
 from ingest.gold import eras, policy, rule_faults
+from ingest.gold.declared import Declared, declared_by, departed
 from ingest.gold.eras import Evidence, Run, evidence_of_lines
 from ingest.gold.ledger import Ledger
-from ingest.gold.policy import APPLIED, HELD, NOTICED, Shown, Subject, Verdict
+from ingest.gold.policy import APPLIED, HELD, NOTICED, Subject, Verdict
+from ingest.gold.steps import steps
 from ingest.gold.work import Job
 from ingest.lake import histories
 from ingest.lake.books import Line, merged_columns
@@ -96,14 +98,14 @@ def decide(
         _Logged(name, job.lines[name], ledger.of(*name, last), subject, applied)
         for name, subject in subjects.items()
     ]
-    declared = {one.name: policy.shown(one.statements, one.subject, applied) for one in lanes}
+    declared = {one.name: declared_by(one.statements, one.subject, applied) for one in lanes}
     found = {one.name: _eras(job, mirror, one, asked and partial(asked, one.name, last)) for one in lanes}
     keys = _keys(job, mirror, found)
     rule_faults.refuse_lossy_key(pipeline, job, keys)
     decided, left_out = _decided(job, mirror, declared, keys, _is_emptied(job, lanes))
     rule_faults.refuse_hidden_columns(job, mirror, declared)
-    departed = {one.name: policy.departed(one.statements, one.subject) for one in lanes}
-    rule_faults.refuse_unanswerable_rules(job, decided, departed)
+    gone = {one.name: departed(one.statements, one.subject) for one in lanes}
+    rule_faults.refuse_unanswerable_rules(job, decided, gone)
     decided = recomputed(job.rule, decided)
     decided = replace(decided, names_sources=pipeline.names_sources if job.rule.shard_column else None)
     decided = replace(decided, eras=tuple((*name, one) for name, one in found.items() if len(one) > 1))
@@ -142,8 +144,8 @@ def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     """True if a new statement removes all rows that the mirror has."""
     if len(job.lanes | {one.name for one in lanes}) != 1 or job.rule.soft:
         return False
-    steps = (each for one in lanes for each in policy.steps(one.statements, one.subject))
-    return any(step.empties and batch > lanes[0].applied for step, batch in steps)
+    found = (each for one in lanes for each in steps(one.statements, one.subject))
+    return any(step.empties and batch > lanes[0].applied for step, batch in found)
 
 
 def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
@@ -164,13 +166,12 @@ def _holds(
         for one in statements:
             verdict = policy.judge(one, subject)
             did, _ = ledger.recorded.get((job.path, one.id), ("", ()))
-            if verdict.state == HELD and (
-                one.batch > applied or did == APPLIED
-            ):  # or late rows show otherwise
+            late = did == APPLIED  # before late rows have shown otherwise
+            if verdict.state == HELD and (one.batch > applied or late):
                 typed = command("ddl", pipeline.file)
                 yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict), typed)
         if subject.policy == "freeze":
-            yield from _unannounced(job, subject, job.lines[name], policy.shown(statements, subject))
+            yield from _unannounced(job, subject, job.lines[name], declared_by(statements, subject))
 
 
 def _explained(job: Job, statement: Statement, verdict: Verdict) -> str:
@@ -184,7 +185,7 @@ def _explained(job: Job, statement: Statement, verdict: Verdict) -> str:
     )
 
 
-def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Shown) -> Iterator[Hold]:
+def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Declared) -> Iterator[Hold]:
     """Columns and wider types of a frozen mirror that rows show and no statement announced."""
     allowed = {**subject.known, **declared.columns}
     for line in lines:
@@ -214,7 +215,11 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Sh
 
 
 def _decided(
-    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], keys: tuple[str, ...], from_scratch: bool
+    job: Job,
+    mirror: Mirror | None,
+    declared: dict[LaneId, Declared],
+    keys: tuple[str, ...],
+    from_scratch: bool,
 ) -> tuple[Mirror, tuple[str, ...]]:
     rule = job.rule
     seen: dict[str, str] = {}
@@ -306,7 +311,7 @@ def _with_declared(
 
 
 def _with_reused(
-    found: dict[str, str], lines: Iterable[Line], declared: Shown, mirror: Mirror | None
+    found: dict[str, str], lines: Iterable[Line], declared: Declared, mirror: Mirror | None
 ) -> dict[str, str]:
     """Columns that can hold the values that statements put under a name which rows show for another column.
 

@@ -1,19 +1,26 @@
-"""The schema steps of a mirror's lane, for the stage and for code that folds outside of it: the check of cells, explain."""
+"""The steps by which statements change rows without row messages: for the stage, and for code that folds outside of it,
+such as the check of cells and `ingest explain`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
 
+from ingest import types
 from ingest.change import TableId
+from ingest.ddl import COMPUTED, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.gold import ledger as ledgers
-from ingest.gold import policy
 from ingest.gold.lane import Steps
-from ingest.gold.policy import Subject
+from ingest.gold.policy import Subject, applied, drops_column, rings
 from ingest.lake import lanes
 from ingest.lake.mirrors import Mirror, rule_for
+from ingest.lake.resolve import RESPELT, Presence
 from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables
+from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
 
 def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
@@ -23,22 +30,22 @@ def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tup
     """
     read: list[ledgers.Ledger] = []
 
-    def steps(mirror: Mirror, source: str, table: TableId, last: int) -> Sequence[tuple[SchemaStep, int]]:
+    def of(mirror: Mirror, source: str, table: TableId, last: int) -> Sequence[tuple[SchemaStep, int]]:
         if not read:
             read.append(ledgers.read(lake, lanes.with_rows(lake)))
         statements = read[0].of(source, table, last)
         if not statements:
             return ()
         rule = rule_for(lake.pipeline, table, mirror.path)
-        return policy.steps(statements, Subject.of(rule, table, mirror, last))
+        return steps(statements, Subject.of(rule, table, mirror, last))
 
-    return steps
+    return of
 
 
 def lane_steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
     statements = list(statements)
-    found = policy.steps(statements, subject)
+    found = steps(statements, subject)
     new = tuple(step for step, batch in found if batch >= first)
     return Steps(tuple(step for step, _ in found), new, revised=_revised(statements, subject, first, found))
 
@@ -54,4 +61,178 @@ def _revised(
     newest = max((one.order or "" for one in folded), default="")
     if all((one.order or "") > newest for one in statements if one.batch >= first):
         return False
-    return policy.steps(folded, subject) != [one for one in found if one[1] < first]
+    return steps(folded, subject) != [one for one in found if one[1] < first]
+
+
+# --- of the statements --------------------------------------------------------------------------
+
+
+def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
+    """The steps that change rows without row messages, each with its batch."""
+    statements = list(statements)
+    found: list[tuple[SchemaStep, int]] = []
+    taken: dict[str, list[SchemaStep]] = {}
+    walk = _Walk(subject.table, subject)
+    for statement, effects in rings(applied(statements, subject)):
+        made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
+        mine = list(made)
+        taken.setdefault(statement.id, []).extend(mine)
+        found.extend((step, statement.batch) for step in mine)
+    again = [(step, one.batch) for one in statements for step in _again(one, taken)]
+    return sorted([*found, *again], key=lambda one: one[0].order) if again else found
+
+
+def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> Iterator[SchemaStep]:
+    """The effect of a repeated statement: the same, on the rows that were repeated before it."""
+    if statement.first is not None:
+        order, since = cast("Any", statement.order), cast("Any", statement.since)
+        for step in taken.get(statement.first.id, ()):
+            if not step.empties:
+                yield step._replace(order=order, since=since)
+
+
+_TEXTS = ("string", "enum", "set")
+
+
+def _is_mysql(effect: Effect) -> bool:
+    return effect.dialect is None and effect.table.schema is None
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The source's columns according to its statements, and columns that are gone there but still in the mirror."""
+
+    table: TableId
+    subject: Subject
+    stale: set[str] = field(default_factory=set)
+    types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
+    charset: str = UNSAID  # of new columns
+    charsets: dict[str, str] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)  # columns that a statement has created and none has dropped
+    presence: Presence = field(default_factory=Presence)
+
+    def take(self, effect: Effect, statement: Statement) -> Iterator[SchemaStep]:
+        """One effect's steps. A reused name starts empty: its old values belong to another column."""
+        name, to = effect.column or "", str(effect.to)
+        order: Any = statement.order
+        if self.presence.begins(effect, statement, self.table):
+            self.stale.clear()
+            self.made = {one.name for one in effect.columns}
+            self.charset, self.charsets = UNSAID, {}
+            self._declare(effect)
+            yield SchemaStep(order, "new_incarnation")
+            return
+        match effect.action:
+            case "truncate" if effect.note == RESPELT:
+                yield SchemaStep(order, "new_incarnation")
+            case "modify_column" if effect.type is not None:
+                yield from self._retype(effect, order)
+            case "convert_charset":
+                yield from self._convert(effect, order)
+            case "add_column" if name in self.made:  # a repeated statement, or IF NOT EXISTS
+                return
+            case "add_column":
+                yield from self._revive(name, order)
+                self.made.add(name)
+                if effect.default is not None:
+                    yield SchemaStep(
+                        order, "add_column", name, default=effect.default, guarded=effect.guarded
+                    )
+            case "rename_column":
+                yield from self._revive(to, order)
+                self.made.add(to)
+                yield SchemaStep(order, "rename_column", name, to)
+                yield from self._leave(effect, order)
+            case "drop_column":
+                yield from self._leave(effect, order)
+        self._declare(effect)
+
+    def _declare(self, effect: Effect) -> None:
+        if effect.action == "create_table":
+            self.types.update({one.name: named(one.type or "", one.declared or "") for one in effect.columns})
+            self.charset = effect.charset or UNSAID
+            self.charsets = {one.name: one.charset or self.charset for one in effect.columns}
+        elif effect.action in ("default_charset", "convert_charset"):
+            self.charset = effect.charset or UNSAID
+        elif effect.action == "rename_column":
+            self.types[str(effect.to)] = self.types.pop(effect.column or "", "")
+            if charset := self.charsets.pop(effect.column or "", ""):
+                self.charsets[str(effect.to)] = charset
+        elif effect.column and effect.type:
+            self.types[effect.column] = named(effect.type, effect.declared or "")
+            self.charsets[effect.column] = effect.charset or self.charset
+
+    def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+        """What the source does to its rows; if no statement has named the old type, their messages may."""
+        name = effect.column or ""
+        step = SchemaStep(
+            order,
+            "retype_column",
+            name,
+            old=self.types.get(name, ""),
+            type=effect.type or "",
+            declared=self._declared(effect),
+            mysql=_is_mysql(effect),
+            solid=effect.solid,
+            zero=columns.zero(effect) if effect.solid else None,
+            computed=effect.note in (COMPUTED, "generated"),
+            serial=effect.note == "identity",
+        )
+        if not step.old or step.solid or step.serial or step.conversion() != KEEP:
+            yield step
+
+    def _declared(self, effect: Effect) -> str:
+        """The type that a column is changed to, with its character set if that changes or may change.
+
+        A MODIFY without a character set gives a text column that of its table.
+        """
+        declared, new = effect.declared or "", effect.charset or self.charset
+        texts = types.base(effect.type or "") in _TEXTS and _is_mysql(effect)
+        changes = texts and new != self.charsets.get(effect.column or "")
+        return in_charset(declared, new) if changes else declared
+
+    def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+        """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
+        charset = str(effect.charset)
+        for name in sorted({*self.subject.known, *self.subject.sent, *self.types} - self.stale):
+            old = self.types.get(name, "")
+            known = types.base(old or self.subject.known.get(name, "unknown"))
+            if self.charsets.get(name) != charset and known in (*_TEXTS, "unknown"):
+                step = SchemaStep(
+                    order, "retype_column", name, old=old, type="string", declared=in_charset("", charset),
+                    computed=charset == "binary" or effect.note == COMPUTED,
+                )  # fmt: skip
+                if step.conversion() != KEEP:
+                    yield step
+            self.charsets[name] = charset
+
+    def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:
+        """Columns that exchange names in one statement: the last one's values are kept under a temporary name
+        meanwhile.
+        """
+        order: Any = statement.order
+        waiting = f"{ring[-1].column} exchanged"
+        yield SchemaStep(order, "rename_column", str(ring[-1].column), waiting)
+        for one in reversed(ring[:-1]):
+            yield SchemaStep(order, "drop_column", str(one.to))
+            yield SchemaStep(order, "rename_column", str(one.column), str(one.to))
+        yield SchemaStep(order, "drop_column", str(ring[-1].to))
+        yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
+        yield SchemaStep(order, "drop_column", waiting)
+        self.types |= {str(one.to): self.types.get(one.column or "", "") for one in ring}
+        sets = {str(one.to): self.charsets.pop(one.column or "", "") for one in ring}
+        self.charsets |= {name: charset for name, charset in sets.items() if charset}
+        self.stale -= {str(one.to) for one in ring}
+        self.made |= {str(one.to) for one in ring}
+
+    def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
+        if name in self.stale:
+            self.stale.discard(name)
+            yield SchemaStep(order, "drop_column", name)
+
+    def _leave(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+        name = effect.column or ""
+        self.stale.add(name)
+        self.made.discard(name)
+        if self.subject.keyless or drops_column(effect, self.subject):
+            yield SchemaStep(order, "drop_column", name)

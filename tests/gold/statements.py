@@ -5,10 +5,8 @@ from __future__ import annotations
 from ingest import ddl
 from ingest.change import TableId
 from ingest.fold import SchemaStep
-from ingest.gold.policy import (
-    Subject,
-    steps,
-)
+from ingest.gold.policy import Subject
+from ingest.gold.steps import steps
 from ingest.lake.statements import Statement
 
 DEPOT = TableId("yard", None, "depot")

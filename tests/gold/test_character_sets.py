@@ -9,9 +9,7 @@ import pytest
 
 from ingest import ddl, formats
 from ingest.change import Change, Hints, Message, Op
-from ingest.gold.policy import (
-    steps,
-)
+from ingest.gold.steps import steps
 from ingest.lake.statements import Statement
 from tests.gold.statements import DEPOT, converted, said, subject
 

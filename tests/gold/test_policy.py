@@ -10,18 +10,9 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.fold import SchemaStep
-from ingest.gold.policy import (
-    APPLIED,
-    DISMISSED,
-    HELD,
-    LOGGED,
-    NOTICED,
-    Subject,
-    concerns,
-    judge,
-    shown,
-    steps,
-)
+from ingest.gold.declared import declared_by
+from ingest.gold.policy import APPLIED, DISMISSED, HELD, LOGGED, NOTICED, Subject, concerns, judge
+from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
 from tests.gold.statements import DEPOT, said, subject
 from tests.shops import Shops
@@ -99,7 +90,7 @@ def test_shown() -> None:
         said("ALTER TABLE depot RENAME COLUMN site TO place, DROP COLUMN load", 2),
         said("ALTER TABLE depot MODIFY no BIGINT, ADD COLUMN load INT", 3),
     ]
-    lenient, evolve = shown(history, subject()), shown(history, subject("evolve"))
+    lenient, evolve = declared_by(history, subject()), declared_by(history, subject("evolve"))
     assert ("no", "place") == lenient.keys
     assert {"no": "int64", "site": "string", "load": "int32", "place": "string"} == lenient.columns
     assert {"no": "int64", "load": "int32", "place": "string"} == evolve.columns
@@ -108,7 +99,9 @@ def test_shown() -> None:
 
 def test_renamed_columns_keep_the_mirror_type() -> None:
     """A column whose type no statement told would become text under its new name."""
-    assert {"nr": "int32"} == shown([said("ALTER TABLE depot RENAME COLUMN no TO nr")], subject()).columns
+    assert {"nr": "int32"} == declared_by(
+        [said("ALTER TABLE depot RENAME COLUMN no TO nr")], subject()
+    ).columns
 
 
 def test_a_name_that_comes_again_starts_empty() -> None:
@@ -128,22 +121,22 @@ def test_a_name_that_comes_again_starts_empty() -> None:
 
 def test_columns_whose_names_differ_in_letter_case_alone_stand_side_by_side() -> None:
     """PostgreSQL and Oracle have both: the second one must not remove the first."""
-    found = shown([said('ALTER TABLE depot ADD COLUMN "Site" TEXT')], subject())
+    found = declared_by([said('ALTER TABLE depot ADD COLUMN "Site" TEXT')], subject())
     assert ({}, "string") == (found.gone, found.columns["Site"])
-    again = shown([said("ALTER TABLE depot DROP COLUMN site, ADD COLUMN `Site` TEXT")], subject())
+    again = declared_by([said("ALTER TABLE depot DROP COLUMN site, ADD COLUMN `Site` TEXT")], subject())
     assert ["site"] == list(again.gone)
     created = said("CREATE TABLE depot (NO INT PRIMARY KEY, SITE TEXT)")
-    assert {} == shown([created], subject()).gone  # rows go on to spell their columns otherwise
+    assert {} == declared_by([created], subject()).gone  # rows go on to spell their columns otherwise
 
 
 @pytest.mark.parametrize("rule", [TableRule("d.*", history=True), TableRule("d.*", shard_column="shard")])
 def test_a_name_in_another_letter_case_stays_where_others_have_values_under_it(rule: TableRule) -> None:
     """Older states of rows, and other tables of one mirror, would lose them."""
     renamed = said("ALTER TABLE depot RENAME COLUMN site TO Site")
-    assert ["site"] == list(shown([renamed], subject()).gone)
+    assert ["site"] == list(declared_by([renamed], subject()).gone)
     assert ["rename_column", "drop_column"] == [step.action for step, _ in steps([renamed], subject())]
     kept = Subject.of(rule, DEPOT, None, 0, sent={"no": "int32", "site": "int32"})
-    assert {} == shown([renamed], kept).gone
+    assert {} == declared_by([renamed], kept).gone
     assert ["rename_column"] == [step.action for step, _ in steps([renamed], kept)]
 
 
@@ -196,9 +189,9 @@ def test_a_statement_that_spells_all_names_otherwise_than_the_rows_takes_none_aw
     told = said("CREATE TABLE depot (NO INT PRIMARY KEY, SITE INT, NOTE INT)")
     known = dict.fromkeys(("no", "site", "note", "NO", "SITE", "NOTE"), "int32")
     rows = {"no": "int32", "site": "int32"}
-    assert {} == shown([told], Subject(DEPOT, "lenient", known, sent=rows)).gone
-    assert {} == shown([told], Subject(DEPOT, "lenient", known)).gone  # a batch without rows
-    assert {"site", "note"} <= shown(
+    assert {} == declared_by([told], Subject(DEPOT, "lenient", known, sent=rows)).gone
+    assert {} == declared_by([told], Subject(DEPOT, "lenient", known)).gone  # a batch without rows
+    assert {"site", "note"} <= declared_by(
         [told], Subject(DEPOT, "lenient", known, sent={**rows, "NO": ""})
     ).gone.keys()
 
@@ -270,10 +263,10 @@ def test_columns_that_a_statement_does_not_name() -> None:
         "CREATE TABLE depot LIKE hall", "CREATE TABLE depot (no INT) AS SELECT * FROM hall",
         "CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY)",
     ):  # fmt: skip
-        assert {} == shown([said(text)], Subject(DEPOT, "evolve", known)).gone, text
+        assert {} == declared_by([said(text)], Subject(DEPOT, "evolve", known)).gone, text
     again = said("CREATE TABLE depot (no INT PRIMARY KEY)")
-    assert {"site"} == shown([again], Subject(DEPOT, "evolve", known)).gone.keys()
-    assert {} == shown([again], Subject(DEPOT, "lenient", known)).gone
+    assert {"site"} == declared_by([again], Subject(DEPOT, "evolve", known)).gone.keys()
+    assert {} == declared_by([again], Subject(DEPOT, "lenient", known)).gone
 
 
 def pending(shops: Shops) -> list[tuple[str, str]]:

@@ -10,17 +10,9 @@ from ingest import ddl
 from ingest.change import Change, Image, Op
 from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold import retyped
-from ingest.gold.policy import (
-    APPLIED,
-    HELD,
-    LOGGED,
-    PARTLY,
-    Subject,
-    concerns,
-    judge,
-    shown,
-    steps,
-)
+from ingest.gold.declared import declared_by
+from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, concerns, judge
+from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.resolve import resolved
 from ingest.lake.statements import Statement
@@ -85,7 +77,7 @@ def test_values_that_only_the_source_knows(column: str) -> None:
     assert PARTLY == judge(statement, subject()).state
     assert "existing rows have NULL" in " ".join(judge(statement, subject()).does)
     assert APPLIED == judge(said(statement.text, decided=APPROVE), subject()).state
-    assert "c" in shown([statement], subject()).columns, "the column is added all the same"
+    assert "c" in declared_by([statement], subject()).columns, "the column is added all the same"
 
 
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])

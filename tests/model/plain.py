@@ -17,9 +17,10 @@ from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change, steps
-from ingest.gold import eras, policy, retyped
+from ingest.gold import declared, eras, policy, retyped
 from ingest.gold.eras import Run, evidence
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
+from ingest.gold.steps import steps as schema_steps
 from ingest.lake.books import merged_columns
 from ingest.lake.mirrors import Era
 from ingest.lake.resolve import SentColumn, resolved
@@ -200,9 +201,9 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         mine = [one for one in mine if one.batch < first]
     mirror.loud |= {f"noticed: {one.text}" for one in mine if states[one.id] in (NOTICED, PARTLY)}
     applied = [one for one in mine if states[one.id] in (APPLIED, PARTLY)]
-    found = [step for step, _batch in policy.steps(applied, subject)]
+    found = [step for step, _batch in schema_steps(applied, subject)]
     told = _eras(rule, changes, applied, subject)
-    mirror.keys = told[-1].keys if told else policy.shown(mine, subject).keys
+    mirror.keys = told[-1].keys if told else declared.declared_by(mine, subject).keys
     if not mirror.keys:
         mirror.loud |= {"no key"} if changes else set()
         return mirror

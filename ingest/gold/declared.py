@@ -1,0 +1,185 @@
+"""What the statements that a policy applies say of a table: its key and columns, and which of these rows lose."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ingest.ddl import EXCHANGED, Effect
+from ingest.gold.policy import DISMISSED, Subject, applied, columns_made, drops_column, judge, rings
+from ingest.lake.names import folded
+from ingest.lake.resolve import Presence
+from ingest.lake.statements import Statement, touched
+
+
+@dataclass(slots=True)
+class Declared:
+    """What applied statements say of a table: its key, its columns, and which columns were dropped, and when."""
+
+    keys: tuple[str, ...] = ()
+    columns: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
+    # those that the mirror may have, because new statements dropped them
+    dropped: set[str] = field(default_factory=set)
+    comments: dict[str, str] = field(default_factory=dict)
+    # names that were dropped and reused since: other columns now
+    again: set[str] = field(default_factory=set)
+    # per new statement its order key, and the names that it gives to other columns than rows before it may show: by name,
+    # the column whose values come under it, empty for a new one
+    reused: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+
+def declared_by(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Declared:
+    """Keys and columns as applied statements declare them; later ones win.
+
+    Args:
+        statements: of one table, in order.
+        subject: the table.
+        since: the last batch that the mirror has folded.
+    """
+    statements, columns = list(statements), _Columns(subject)
+    for statement, effects in rings(applied(statements, subject)):
+        columns.take(effects, statement, new=statement.batch > since)
+    for statement in statements:
+        for effect in statement.first.effects if statement.first else ():
+            columns.lose_again(effect, statement.order, new=statement.batch > since)
+    return columns.found
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What the statements so far show of a table, and which of its columns' names are free."""
+
+    subject: Subject
+    found: Declared = field(default_factory=Declared)
+    presence: Presence = field(default_factory=Presence)
+    vacant: set[str] = field(default_factory=set)  # names that columns have had, and no column has now
+    lost: set[str] = field(default_factory=set)  # those of columns that rows have lost, too
+
+    def take(self, effects: Sequence[Effect], statement: Statement, *, new: bool) -> None:
+        """Add one effect, or renames that exchange names; ``new`` if the mirror has not folded their statement."""
+        exchanged, begins = len(effects) > 1, self.presence.begins(effects[0], statement, self.subject.table)
+        taken = self._exchange(effects) if exchanged else self._declare(effects[0])
+        if new and taken:
+            self.found.reused.append((statement.order, taken))
+        if not exchanged:
+            self._lose(effects[0], statement.order, new=new, begins=begins)
+        elif new and self.subject.policy == "evolve":
+            self.found.again |= taken.keys()
+
+    def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
+        """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
+        found, name = self.found, effect.column or ""
+        came = {"add_column": name, "rename_column": str(effect.to)}.get(effect.action)
+        if came in self.lost:
+            self.lost.remove(came)
+            found.again |= {came} if new else set()
+        lost = _respelt(effect, self.vacant, self.subject)
+        if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
+            lost.add(name)
+        if begins and self.subject.policy == "evolve":
+            known = self.subject
+            lost |= self._not_made_again(
+                effect, found.columns.keys() | known.known.keys() | known.sent.keys()
+            )
+        self.lost |= lost
+        found.again -= lost
+        found.dropped |= lost if new else set()
+        for past in lost:
+            found.columns.pop(past, None)
+            found.gone[past] = order
+
+    def lose_again(self, effect: Effect, order: str, *, new: bool) -> None:
+        """Add an effect of a repeated statement: rows before it were repeated, and they lose the same columns."""
+        found = self.found
+        match effect.action:
+            case "create_table":
+                lost = self._not_made_again(effect, found.gone.keys())
+            case "drop_column" | "rename_column":
+                lost = {self.subject.column(effect.column or "")} & found.gone.keys()
+            case _:
+                return
+        found.gone |= {name: max(found.gone[name], order) for name in lost}
+        found.dropped |= lost if new else set()
+
+    def _not_made_again(self, effect: Effect, names: Collection[str]) -> set[str]:
+        """Columns that a table does not have any more since it was created again."""
+        if not effect.columns or effect.note not in (None, "if-not-exists"):
+            return set()  # of LIKE and AS SELECT some columns are in no statement
+        made = {folded(one.name) for one in effect.columns}
+        return {one for one in names if folded(one) not in made and one not in self.found.keys}
+
+    def _declare(self, effect: Effect) -> dict[str, str]:
+        """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
+        found, name, to = self.found, effect.column or "", str(effect.to)
+        taken: dict[str, str] = {}
+        match effect.action:
+            case "create_table":
+                self.vacant = (self.vacant | found.columns.keys()) - {one.name for one in effect.columns}
+                found.keys = effect.keys or found.keys
+                for one in effect.columns:
+                    self._show(one.name, one.type or "unknown", one.comment)
+            case "add_column" | "modify_column":
+                if effect.action == "add_column" and name in self.vacant:
+                    taken = {name: ""}
+                    self.vacant.remove(name)
+                self._show(name, effect.type or self._type_of(name), effect.comment)
+            case "add_primary_key":
+                found.keys = effect.keys or found.keys
+            case "comment_column" if effect.comment is not None:
+                found.comments[name] = effect.comment
+            case "rename_column":
+                taken = {to: name} if to in self.vacant else {}
+                self.vacant = (self.vacant | {name}) - {to}
+                self._show(to, self._type_of(name), found.comments.get(name))
+                found.keys = tuple(to if key == name else key for key in found.keys)
+            case "drop_column":
+                self.vacant.add(name)
+        return taken
+
+    def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
+        """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
+        found, names = self.found, {one.column or "": str(one.to) for one in ring}
+        found.columns |= {new: self._type_of(old) for old, new in names.items()}
+        found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
+        found.keys = tuple(names.get(key, key) for key in found.keys)
+        return {new: old for old, new in names.items()}
+
+    def _show(self, name: str, logical: str, comment: str | None) -> None:
+        self.found.columns[name] = logical
+        self.found.gone.pop(name, None)
+        self.found.dropped.discard(name)
+        if comment is not None:
+            self.found.comments[name] = comment
+
+    def _type_of(self, name: str) -> str:
+        known = self.subject
+        return self.found.columns.get(name) or known.known.get(name) or known.sent.get(name) or "unknown"
+
+
+def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:
+    """Names of former columns that an effect gives again in another letter case: a mirror cannot have both."""
+    made, seen = columns_made(effect), subject.sent.keys() | subject.known.keys()
+    spellings = {folded(one) for one in made}
+    lost = {one for one in vacant if folded(one) in spellings}
+    # rows that spell all names otherwise, as those of an Oracle table may, go on under theirs
+    if effect.action == "create_table" and made & subject.sent.keys():
+        shown = {folded(one) for one in made & seen}
+        lost |= {one for one in seen if folded(one) in shown}
+    return lost - made if subject.respells else set()
+
+
+def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str]:
+    """Columns that the source has dropped or renamed, under any policy, with the statements' places."""
+    found: dict[str, str] = {}
+    for statement in statements:
+        if judge(statement, subject).state == DISMISSED:
+            continue
+        for effect in statement.effects:
+            if subject.table not in touched(effect) or effect.note == EXCHANGED:
+                continue
+            if effect.action in ("drop_column", "rename_column"):
+                found[subject.column(effect.column or "")] = statement.order
+            for name in columns_made(effect):
+                found.pop(name, None)
+    return found
