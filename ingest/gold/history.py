@@ -1,6 +1,6 @@
 """History tables (``history: true``): every state of every row, as SCD type 2, next to the mirror.
 
-``histories/<database>/<table>``, in queries ``<table>__history``, has the mirror's columns and
+``histories/<database>/<table>``, in queries ``<table>__history``, has the mirror's columns, also former ones, and
 ``valid_from``, ``valid_to``, ``is_current``.  It has a folder of its own: among the mirrors, a source table of that
 name would have the same path. States follow the fold's order. The times are the changes' event times and are only
 shown: if two states have the same time, the order decides which is current. A state that a statement ended, or whose
@@ -29,7 +29,7 @@ from ingest.gold.lane import Lane, Steps
 from ingest.gold.merge import Guard
 from ingest.gold.planner import Work
 from ingest.gold.refold import ROW, Beyond, batches_of, grouped, groups, keyed_rows, of_group
-from ingest.lake.histories import CURRENT, FROM, TAKEN, TO, table_of
+from ingest.lake.histories import CURRENT, FROM, TAKEN, TO, states_of, table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import quoted
@@ -42,10 +42,9 @@ def fold(lake: Lake, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -
 
     If it is folded ``again``, ``work`` holds everything, and the table is replaced, columns included.
     """
-    changes = lake.read(CHANGES.name)
+    changes, table, mirror = lake.read(CHANGES.name), table_of(mirror), states_of(mirror)
     found_states = [_states(lake, changes, mirror, *pair) for pair in work]
     source = _typed(reduce(DataFrame.unionByName, found_states), mirror)
-    table = table_of(mirror)
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in table.key_columns)
     if again:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 from ingest import types
 from ingest.change import LaneId
@@ -110,7 +110,7 @@ def decide(
     decided = replace(decided, names_sources=pipeline.names_sources if job.rule.shard_column else None)
     decided = replace(decided, eras=tuple((*name, one) for name, one in found.items() if len(one) > 1))
     if job.rule.history and decided.keys:
-        decided = histories.named(decided, before)
+        decided = histories.kept(histories.named(decided, before), before, _rows(job))
     whole = _why_whole(pipeline, job, before, decided, lanes)
     if whole and not exists():
         whole = ""
@@ -122,6 +122,12 @@ def decide(
     verdicts = tuple((new, policy.judge(new, one.subject)) for one in lanes for new in one.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
     return Plan(job, decided, hold, frozen, whole, left_out, noticed, verdicts)
+
+
+def _rows(job: Job) -> dict[str, str]:
+    """The columns of a job's rows that the pipeline file neither types nor leaves out, with their types."""
+    found: dict[str, str] = reduce(merged_columns, map(job.columns_of, job.lines), {})
+    return {} if job.rule.ignores else {name: found[name] for name in found if name not in job.rule.declared}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from ingest import types
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.names import MIRRORS, column_name, folded
 
@@ -45,21 +47,62 @@ def path_of(mirror: Mirror) -> str:
     return FOLDER + mirror.path.removeprefix(MIRRORS)
 
 
-def table_of(mirror: Mirror) -> Mirror:
-    """The history table of a mirror, as a mirror of its own.
+def kept(mirror: Mirror, before: Mirror | None, rows: Mapping[str, str]) -> Mirror:
+    """The mirror with what its older states need: the columns that it no longer has, or has in a type that does not hold
+    their values.
 
-    A later source column with the name of one of its own columns gets another name there.
+    Args:
+        mirror: as decided now.
+        before: as decided last.
+        rows: the columns of its new rows, with their types.
+    """
+    now, former = {one.name: one for one in mirror.columns}, {one.name: one for one in mirror.former}
+    known = {one.name: one for one in before.columns} if before is not None else {}
+    taken = {folded(one.column) for some in (known, now, former) for one in some.values()}
+    for name, logical in (*((one.name, one.type) for one in known.values()), *rows.items()):
+        one = former.get(name) or known.get(name) or now.get(name)
+        one = one or Column(name, column_name(name, taken), logical)
+        held = replace(one, type=types.grown(one.type, logical))
+        there = now.get(name)
+        if there is None or (logical != "unknown" and not types.widens(held.delta, there.delta)):
+            former[name] = held
+    return replace(mirror, former=tuple(former.values()))
+
+
+def table_of(mirror: Mirror) -> Mirror:
+    """The history table of a mirror, as a mirror of its own, with the columns of older states, too.
+
+    A later source column with the name of one of its own columns, or of an older one in another letter case, gets another
+    name there.
     """
     mirror = named(mirror, None)
-    own = {folded(name) for name in mirror.history}
-    taken = own | {folded(one.column) for one in mirror.columns}
+    own, former = {folded(name) for name in mirror.history}, {one.name: one for one in mirror.former}
+    names = {one.name for one in mirror.columns}
+    columns = [_with_former(one, former.get(one.name)) for one in mirror.columns]
+    columns += [one for one in mirror.former if one.name not in names]
+    fixed = {folded(one.column) for one in mirror.former}
+    taken = own | fixed | {folded(one.column) for one in columns}
+    columns = [
+        replace(one, column=column_name(one.name, taken))
+        if folded(one.column) in own or (one.name not in former and folded(one.column) in fixed)
+        else one
+        for one in columns
+    ]
     extra = [
         Column(name, column, logical)
         for (name, _, logical), column in zip(_EXTRA, mirror.history, strict=True)
     ]
-    columns = [
-        replace(one, column=column_name(one.name, taken)) if folded(one.column) in own else one
-        for one in mirror.columns
-    ]
     name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
     return replace(mirror, table=name, path=path_of(mirror), columns=(*columns, *extra))
+
+
+def states_of(mirror: Mirror) -> Mirror:
+    """The mirror with the columns of its states: those of its history table but for the table's own."""
+    return replace(mirror, columns=table_of(mirror).columns[: -len(_EXTRA)])
+
+
+def _with_former(column: Column, former: Column | None) -> Column:
+    """A column with the name that it has in older states, and a type that holds their values, too."""
+    if former is None:
+        return column
+    return replace(column, column=former.column, type=types.grown(former.type, column.type))

@@ -88,6 +88,9 @@ class Mirror:
     ignores: bool = False  # statements, and columns that they add
     keyed_by: tuple[str, ...] = ()  # what the pipeline file said of its key
     names_sources: bool | None = None  # its shard column does; one of an older version does not say it
+    former: tuple[
+        Column, ...
+    ] = ()  # what only older states in its history table need, see `ingest.lake.histories.kept`
 
     def is_sharded_by(self, column: str) -> bool:
         """True if that column, or none if it is empty, names the source tables of its rows."""
@@ -158,13 +161,18 @@ class Mirror:
             "columns": list(map(_column_value, self.columns)),
             "generation": self.generation,
             **found,
+            **({"former": list(map(_column_value, self.former))} if self.former else {}),
         }
 
     @classmethod
     def from_value(cls, path: str, found: Mapping[str, Any]) -> Mirror:
         names = [one.name for one in fields(Column)]
-        columns = [dict(zip(names, one, strict=False)) for one in found["columns"]]
-        return msgspec.convert({**found, "path": path, "columns": columns}, cls)
+        columns = {
+            each: [dict(zip(names, one, strict=False)) for one in found[each]]
+            for each in ("columns", "former")
+            if each in found
+        }
+        return msgspec.convert({**found, "path": path, **columns}, cls)
 
 
 _IF_ANY = ("history", "eras", "shape", "shard", "ignores", "keyed_by")

@@ -102,3 +102,33 @@ def test_a_source_column_named_like_one_of_its_own(spark: SparkSession, tmp_path
     assert {1: None, 2: dt.date(2023, 11, 14), 3: None} == {
         row["id"]: row["Valid_From"] for row in depot.rows()
     }
+
+
+@pytest.mark.parametrize(
+    ("policy", "lost", "ended"),
+    [
+        ("lenient", ("DROP TABLE depot", "CREATE TABLE depot (id INT PRIMARY KEY, m INT)"), 40),
+        ("evolve", ("ALTER TABLE depot DROP n", "ALTER TABLE depot COMMENT 'x'"), 30),
+    ],
+)
+def test_older_states_keep_values_that_the_mirror_has_no_column_for(
+    spark: SparkSession, tmp_path: Path, policy: str, lost: tuple[str, str], ended: int
+) -> None:
+    """A column that is dropped, or made again with another type, would be NULL in all states from before."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True, on_schema_change=policy))
+    named = {"table": "depot", "isDdl": False, "type": "INSERT", "old": None, "sql": "", "pkNames": ["id"]}
+    types = {"id": "int", "n": "varchar(9)", "m": "int"}
+    for number, text in ((1, "abc"), (2, "7.50")):
+        depot.say(data=[{"id": str(number), "n": text, "m": "1"}], mysqlType=types, **named)
+    assert ("done", "") == depot.run()
+    depot.ddl(lost[0]).ddl(lost[1]).row(id="1", m="2")
+    assert ("done", "") == depot.run()
+    depot.ddl("ALTER TABLE depot ADD COLUMN n INT").row(id="1", m="3", n="5")
+    assert ("done", "") == depot.run()
+    expected = [(1, "abc", 10, ended, False), (1, None, 50, 70, False), (1, "5", 70, None, True)]
+    assert expected == [one for one in states(depot) if one[0] == 1 and one[2] != 30]
+    assert (2, "7.50", 20, ended, False) in states(depot)
+    # a table that is dropped keeps its columns unless the policy drops them
+    assert ["5" if policy == "lenient" else 5] == [row["n"] for row in depot.rows() if row["id"] == 1]

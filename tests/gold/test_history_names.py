@@ -55,3 +55,25 @@ def test_the_own_columns_say_what_they_hold() -> None:
     assert "from when the row was so" == said["valid_from"]
     assert not any("%" in text for text in said.values())
     assert (True, False) == (histories.is_history(table), histories.is_history(decided(None, "id")))
+
+
+def test_older_states_keep_their_columns() -> None:
+    """A column that the source drops, or makes again with another type, has values in states from before."""
+    first = grown(None, TABLE, RULE, ("id",), {"id": "int64", "Price": "string", "n": "int32", "day": "date"})
+    now = grown(None, TABLE, RULE, ("id",), {"id": "int64", "price": "int32", "n": "int64", "day": "int32"})
+    first, now = histories.named(first, None), histories.named(now, first)
+    later = histories.kept(now, first, {"gone": "boolean", "n": "int64", "day": "unknown"})
+    later = Mirror.from_value(later.path, json.loads(json.dumps(later.to_value())))
+    states = histories.states_of(later)
+    assert ["id", "price", "n", "day", "Price", "gone"] == [one.name for one in states.columns]
+    assert ["BIGINT", "INT", "BIGINT", "STRING", "STRING", "BOOLEAN"] == [one.delta for one in states.columns]
+    assert "Price" == states.columns[4].column  # as its table of old states has it
+    assert states.columns[1].column.startswith("price_")
+    assert ["id", "price", "n", "day"] == [one.column for one in later.columns]
+    again = grown(later, TABLE, RULE, ("id",), {"gone": "date"})
+    again = histories.kept(again, later, {"gone": "date"})
+    columns = {one.name: one for one in histories.states_of(again).columns}
+    assert {one.name: one.column for one in states.columns} == {
+        name: one.column for name, one in columns.items()
+    }
+    assert "STRING" == columns["gone"].delta
