@@ -321,8 +321,8 @@ _TEXTS = {
     "year": "digits",
     "bit": "the unsigned number; `bit(64)` is DECIMAL(20,0)",
     "unknown": "any text",
-    "float32": "digits, `NaN`, `Infinity`",
-    "float64": "digits, `NaN`, `Infinity`",
+    "float32": "digits, `NaN`, `Infinity`; the mirror has the nearest binary number, so declare decimals as `decimal`",
+    "float64": "digits, `NaN`, `Infinity`; the mirror has the nearest binary number, so declare decimals as `decimal`",
 }
 _POLICY = """\
 ## Schema policies

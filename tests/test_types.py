@@ -169,3 +169,11 @@ def test_a_mirrors_column_has_no_zerofill() -> None:
     )
     assert not types.is_logical(filled)
     assert not types.is_logical(decimal)
+
+
+def test_long_type_names_are_cut() -> None:
+    """A type's name is the source's text, of any length: it is read as far as a name can mean something."""
+    labels = ",".join(f"'{one}'" for one in range(types.LONGEST))
+    assert ("enum", "enum") == (types.mysql(f"enum({labels})"), types.mysql("enum('0')"))
+    assert "decimal(10,2)" == types.mysql("decimal(10,2)" + " comment" * types.LONGEST)
+    assert types.mysql("varchar") == types.mysql("varchar(" + "9" * types.LONGEST + ")")

@@ -11,9 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ingest.errors import IngestError
+from ingest import run as runs
+from ingest.config.model import TableRule
+from ingest.errors import IngestError, StoppedError
 from ingest.lake.datafiles import FilePart, Files, Layout, written
 from ingest.lake.faults import fault, of_mirror, said
+from tests.shops import Shops
 
 JAVA = "An error occurred while calling o2663.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
 TEXTS = {
@@ -114,3 +117,23 @@ def test_a_sealed_message_that_does_not_open_is_a_sentence_in_a_task_too() -> No
     """A worker's error reaches the driver as a trace of a hundred lines."""
     trace = 'Traceback (most recent call last):\n  File "w.py", line 9\ningest.lake.envelope.SealError: The message at t/0/7 was changed.\n\tat org.apache'
     assert "The message at t/0/7 was changed" == fault(RuntimeError(trace))
+
+
+@pytest.mark.parametrize("stage", ["silver", "gold"])
+def test_a_stage_that_stops_is_recorded(stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bronze has landed messages by then: without a row in `runs` no one could see that there was a run, and why it ended."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+    mine = Shops(tmp_path, TableRule("*")).say(1, "INSERT", 1, "a")
+    with monkeypatch.context() as during:
+        during.setitem(runs._STAGES, stage, full)
+        with pytest.raises(StoppedError, match=f"^{stage} stopped: the disk is full at {tmp_path}"):
+            mine.run()
+    rows = mine.lake.ask("SELECT stage, state, message FROM {runs}")
+    assert "bronze" in {row["stage"] for row in rows}
+    [alarm] = [row["message"] for row in rows if row["state"] == "alarm"]
+    assert alarm.startswith(f"{stage} stopped: the disk is full")
+    mine.warm = runs.Warm()
+    assert ("done", "") == mine.run()

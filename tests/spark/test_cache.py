@@ -9,7 +9,7 @@ import pytest
 
 from ingest.cli import doctor
 from ingest.errors import SetupError
-from ingest.spark import archive, cache, java, session
+from ingest.spark import archive, cache, java, session, trust
 from ingest.spark.java import Java
 
 FOUND = Java(Path("/java"), "17.0.15", "PATH")
@@ -144,3 +144,20 @@ def test_an_archive_is_written_for_this_user_alone(
     file = top / "classes" / "one.jsa"
     assert archive.build(file)
     assert [f"-XX:SharedArchiveFile={file}"] == archive.options(file)
+
+
+@pytest.mark.parametrize("variable", trust.VARIABLES)
+def test_the_doctor_names_a_file_of_certificates_that_is_not_there(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java would trust only what is left, and the first download would fail with a fault that names no file."""
+    for name in trust.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    bundle = tmp_path / "company.pem"
+    monkeypatch.setenv(variable, str(bundle))
+    found = doctor._certificates()
+    assert ("wrong", f"unset {variable}") == (found.state, found.repair)
+    assert str(bundle) in found.found
+    bundle.write_text("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n", "utf-8")
+    found = doctor._certificates()
+    assert ("ok", str(bundle)) == (found.state, found.found)
