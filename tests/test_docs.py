@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ from tests.lakes import ROOT, example
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 _COMMAND = re.compile(r"(?:^\$ |`)(ingest [^`\n]+)", re.MULTILINE)
+_CODE = re.compile(r"`((?:ingest|tests|docs|jobs|benchmarks)/[\w/]+(?:\.py)?)(?::(\w+))?`")
 _YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 runner = CliRunner()
 
@@ -71,6 +73,19 @@ def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         if not link.startswith("http"):
             assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_code_that_a_page_names_exists(page):
+    """An engineer who looks for a function that was renamed trusts no other line of the page."""
+    for file, name in _CODE.findall(page.read_text("utf-8")):
+        path = ROOT / file
+        if "acme" in file:  # the example of a format that does not exist yet
+            continue
+        assert path.exists(), file
+        if name:
+            defined = {getattr(one, "name", "") for one in ast.parse(path.read_text("utf-8")).body}
+            assert name in defined, f"{file}:{name}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
