@@ -6,7 +6,7 @@ waits for a transaction that is still open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,18 +23,19 @@ _PATIENCE = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
 @contextmanager
 def connected(spark: SparkSession, source: Source) -> Iterator[Cluster]:
     """The cluster of a source, queried for offsets by time while the body runs; a `BrokerError` if it does not answer."""
+    jvm: Any = spark._jvm
     admin = None
     try:
-        settings = _jvm(spark).java.util.HashMap()
+        settings = jvm.java.util.HashMap()
         for name, value in {**_PATIENCE, **client_settings(source)}.items():
             settings.put(name, value)
-        admin = _jvm(spark).org.apache.kafka.clients.admin.AdminClient.create(settings)
-        yield _described(spark, admin, source)
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+        yield _described(jvm, admin, source)
     except Py4JJavaError as error:
         raise refused(source, reason(error)) from None
     finally:
         if admin is not None:
-            admin.close(_jvm(spark).java.time.Duration.ofSeconds(5))
+            admin.close(jvm.java.time.Duration.ofSeconds(5))
 
 
 def reason(error: Py4JJavaError) -> str:
@@ -45,12 +46,7 @@ def reason(error: Py4JJavaError) -> str:
     return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".partition("\n")[0]
 
 
-def _jvm(spark: SparkSession) -> Any:
-    return spark._jvm
-
-
-def _described(spark: SparkSession, admin: Any, source: Source) -> Cluster:
-    jvm = _jvm(spark)
+def _described(jvm: Any, admin: Any, source: Source) -> Cluster:
     cluster_id = str(admin.describeCluster().clusterId().get())
     wanted = jvm.java.util.ArrayList()
     listed = jvm.java.lang.String.join(" ", admin.listTopics().names().get())  # one call for all topics
@@ -65,25 +61,17 @@ def _described(spark: SparkSession, admin: Any, source: Source) -> Cluster:
         for partition in range(description.partitions().size()):
             places[Place(topic, partition)] = jvm.org.apache.kafka.common.TopicPartition(topic, partition)
     specs = jvm.org.apache.kafka.clients.admin.OffsetSpec
-    begins = _offsets(jvm, admin, source, places, specs.earliest())
-    ends = _offsets(jvm, admin, source, places, specs.latest())
-
-    def since(moment: int) -> Offsets:
-        found = _offsets(jvm, admin, source, places, specs.forTimestamp(moment))
-        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
-
-    return Cluster(cluster_id, topics, begins, ends, since)
-
-
-def _offsets(
-    jvm: Any, admin: Any, source: Source, places: Mapping[Place, Any], spec: Any
-) -> dict[Place, int]:
-    asked = jvm.java.util.HashMap()
-    for partition in places.values():
-        asked.put(partition, spec)
     level = jvm.org.apache.kafka.common.IsolationLevel
     options = jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(
         level.READ_COMMITTED if reads_committed(source) else level.READ_UNCOMMITTED
     )
-    found = admin.listOffsets(asked, options).all().get()
-    return {place: int(found.get(partition).offset()) for place, partition in places.items()}
+
+    def ask(spec: Any) -> Offsets:
+        asked = jvm.java.util.HashMap()
+        for partition in places.values():
+            asked.put(partition, spec)
+        found = admin.listOffsets(asked, options).all().get()
+        return {place: int(found.get(partition).offset()) for place, partition in places.items()}
+
+    begins, ends = ask(specs.earliest()), ask(specs.latest())
+    return Cluster(cluster_id, topics, begins, ends, lambda moment: ask(specs.forTimestamp(moment)))

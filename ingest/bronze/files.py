@@ -363,7 +363,20 @@ def _ranges(source: Source, rank: int, work: list[Piece], cores: int) -> Iterato
         whole = _compressed(piece.file.path) or framing != "lines"
         stop = piece.end if whole else min(piece.end, piece.start + left)
         left -= _size(piece) if whole else stop - piece.start
-        one = _range(source, rank, number, framing, piece, stop)
+        one = Range(
+            source=rank,
+            file=piece.file.path,
+            rank=number,
+            start=piece.start,
+            end=stop,
+            size=piece.file.size if stop == piece.end else stop,  # the unread rest counts as growth
+            mtime=piece.file.mtime,
+            framing=framing,
+            compressed=_compressed(piece.file.path),
+            finished=piece.finished,
+            max_record_bytes=source.max_record_bytes,
+            storage=dict(source.storage),
+        )
         if whole:
             yield one
             continue
@@ -373,21 +386,3 @@ def _ranges(source: Source, rank: int, work: list[Piece], cores: int) -> Iterato
 
 def _size(piece: Piece) -> int:
     return piece.file.size if piece.end == OPEN_END else piece.end - piece.start
-
-
-def _range(source: Source, rank: int, number: int, framing: str, piece: Piece, stop: int) -> Range:
-    file = piece.file
-    return Range(
-        source=rank,
-        file=file.path,
-        rank=number,
-        start=piece.start,
-        end=stop,
-        size=file.size if stop == piece.end else stop,  # the unread rest counts as growth
-        mtime=file.mtime,
-        framing=framing,
-        compressed=_compressed(file.path),
-        finished=piece.finished,
-        max_record_bytes=source.max_record_bytes,
-        storage=dict(source.storage),
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,7 @@ def _reason(error: Exception) -> str:
 
 
 def _described(admin: AdminClient, source: Source) -> Cluster:
-    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 
     specs: Any = import_module("confluent_kafka.admin").OffsetSpec  # which has no types
     cluster = admin.list_topics(timeout=_SECONDS)
@@ -114,33 +114,20 @@ def _described(admin: AdminClient, source: Source) -> Cluster:
         for name, topic in described.items()
         for one in topic.partitions
     }
-    ask = _asking(admin, source, places)
-    begins, ends = ask(specs.earliest()), ask(specs.latest())
-
-    def since(moment: int) -> Offsets:
-        found = ask(specs.for_timestamp(moment))
-        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
-
-    ids = {name: _id(topic.topic_id) for name, topic in described.items()}
-    return Cluster(str(cluster.cluster_id), ids, begins, ends, since)
-
-
-def _asking(
-    admin: AdminClient, source: Source, places: Mapping[Place, Any]
-) -> Callable[[Any], dict[Place, int]]:
-    """A function that asks for one offset of every partition."""
-    from confluent_kafka import IsolationLevel
-
     level = IsolationLevel.READ_COMMITTED if reads_committed(source) else IsolationLevel.READ_UNCOMMITTED
 
-    def ask(spec: Any) -> dict[Place, int]:
+    def ask(spec: Any) -> Offsets:
         if not places:
             return {}
         asked = dict.fromkeys(places.values(), spec)
         answers = admin.list_offsets(asked, isolation_level=level, request_timeout=_SECONDS)
         return {place: answers[partition].result(_LONGER).offset for place, partition in places.items()}
 
-    return ask
+    ids = {name: _id(topic.topic_id) for name, topic in described.items()}
+    begins, ends = ask(specs.earliest()), ask(specs.latest())
+    return Cluster(
+        str(cluster.cluster_id), ids, begins, ends, lambda moment: ask(specs.for_timestamp(moment))
+    )
 
 
 def _id(found: Any) -> str:

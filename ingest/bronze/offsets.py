@@ -79,15 +79,20 @@ Offsets = Mapping[Place, int]
 class Cluster:
     """The topics of a source as their cluster describes them.
 
-    ``since`` returns for every place the offset of the first message with this timestamp (milliseconds)
-    or a later one, and the end if there is none.
+    ``ask_since`` gives for every place the offset of the first message with this timestamp (milliseconds) or a later
+    one, and a negative number if there is none.
     """
 
     id: str
     topics: Mapping[str, str]  # name -> id
     begins: Offsets
     ends: Offsets
-    since: Callable[[int], Offsets]
+    ask_since: Callable[[int], Offsets]
+
+    def since(self, moment: int) -> Offsets:
+        """The same, and the end if there is none."""
+        found = self.ask_since(moment)
+        return {place: offset if offset >= 0 else self.ends[place] for place, offset in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
