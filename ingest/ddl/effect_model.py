@@ -2,20 +2,18 @@
 
 Kinds, by the worst effect:
 
-- ``safe``: create, add column, comment, a change of default or nullability only, and a retyping
-  that loses nothing: into text, or from a known narrower type;
-- ``lossy``: drop, truncate (also of a partition), rename, a retyping that is not known to widen, and a conversion
-  to a character set that lacks characters;
+- ``safe``: create, add column, comment, a change of default or nullability only, and a retyping into text;
+- ``lossy``: drop, truncate (also of a partition), rename, any other retyping, and a conversion to a character set
+  that lacks characters;
 - ``none``: no effect on a mirror (indexes, keys, grants, views, options, comments only);
 - ``unknown``: not read to its end, so no effects are listed.
 
-A statement does not name a column's old type.  Without it a retyping into a number or a date counts
-as lossy; a caller that knows the mirror's types calls `kind_of` again with them.
+A statement does not name a column's old type, so a retyping into a number or a date counts as lossy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -123,18 +121,14 @@ def definition_of(effect: Effect) -> ColumnDefinition:
     return ColumnDefinition(effect.column or "", **given)
 
 
-def kind_of(effects: Iterable[Effect], known: Mapping[str, str] | None = None) -> Kind:
-    """``safe``, ``lossy`` or (for no effects) ``none``; ``known`` maps columns to logical types."""
-    kinds = [_kind(effect, known or {}) for effect in effects]
-    return "lossy" if "lossy" in kinds else "safe" if kinds else "none"
+def kind_of(effects: Sequence[Effect]) -> Kind:
+    """``safe``, ``lossy`` or (for no effects) ``none``."""
+    return "lossy" if any(map(_is_lossy, effects)) else "safe" if effects else "none"
 
 
-def _kind(effect: Effect, known: Mapping[str, str]) -> Kind:
-    if effect.action in _LOSSY or (
-        effect.action == "convert_charset" and not keeps_all(effect.charset or "")
-    ):
-        return "lossy"
-    if effect.action != "modify_column" or effect.type is None:
-        return "safe"
-    old, new = known.get(effect.column or ""), types.delta(effect.type)  # only text widens an unknown type
-    return "safe" if (types.widens(types.delta(old), new) if old else new == "STRING") else "lossy"
+def _is_lossy(effect: Effect) -> bool:
+    if effect.action == "convert_charset":
+        return not keeps_all(effect.charset or "")
+    if effect.action == "modify_column":
+        return effect.type is not None and types.delta(effect.type) != "STRING"
+    return effect.action in _LOSSY
