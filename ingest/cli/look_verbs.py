@@ -146,21 +146,16 @@ def _asked(
     file: Path, text: str, limit: int, batch: int | None, engine: str
 ) -> tuple[list[str], list[list[Any]], list[str]]:
     """A query's columns and rows, and which mirrors lack some of the batch."""
-    if engine == "duckdb":
-        from ingest.lake.tables import LakeReader
+    from ingest.lake.tables import LakeReader
 
-        with looked_at(file) as lake:
-            if not isinstance(lake, LakeReader):  # only Spark reaches the store, so the query is Spark's, too
-                from ingest.cli import spark_query
-
-                return spark_query.query(cast("Lake", lake), text, limit, batch)
+    with looked_at(file) if engine == "duckdb" else opened(file, to_look=True) as lake:
+        if isinstance(lake, LakeReader):
             from ingest.inspect.query import query
 
             return query(lake, text, limit, batch)
-    from ingest.cli import spark_query
+        from ingest.cli import spark_query  # also where only Spark reaches the store
 
-    with opened(file, to_look=True) as spark_lake:
-        return spark_query.query(spark_lake, text, limit, batch)
+        return spark_query.query(cast("Lake", lake), text, limit, batch)
 
 
 def _shown(cell: object) -> object:
