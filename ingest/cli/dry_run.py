@@ -58,14 +58,12 @@ class Sources:
     messages: list[tuple[Any, ...]] = field(default_factory=list)
 
 
-def unreachable(source: Source) -> str:
-    """Why none of a Kafka source's brokers can be asked; empty if one of them answers."""
-    return _silent(source.bootstrap_servers)
-
-
 @cache
-def _silent(servers: str) -> str:
-    """Each is tried once, for a dead one takes seconds."""
+def unreachable(servers: str) -> str:
+    """Why none of a Kafka source's brokers can be asked; empty if one of them answers.
+
+    Each is tried once, because a dead one takes seconds.
+    """
     rows = [answers("broker", f"//{one.strip()}") for one in servers.split(",")]
     if any(row.state == "ok" for row in rows):
         return ""
@@ -75,7 +73,12 @@ def _silent(servers: str) -> str:
 def why_spark(pipeline: Pipeline) -> str:
     """Why the plan needs Spark, in a sentence; empty if it does not."""
     for one in pipeline.sources:
-        if one.enabled and one.kind == "kafka" and not unreachable(one) and (why := why_java(one)):
+        if (
+            one.enabled
+            and one.kind == "kafka"
+            and not unreachable(one.bootstrap_servers)
+            and (why := why_java(one))
+        ):
             return f"The offsets of {one.name} are asked of the brokers by Spark's client, because {why}."
     if not stores.is_readable(pipeline.lake):
         return f"{pipeline.lake} is not read otherwise."
@@ -227,8 +230,7 @@ def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
 def _topics(
     lake: Tables | None, with_spark: Lake | None, source: Source, known: dict[Place, Position], count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
-    fault = unreachable(source)
-    if fault:
+    if fault := unreachable(source.bootstrap_servers):
         return _source_described(source, [], [fault], ()), unread.Sample()
     look = _asked(lake, with_spark, source, known)
     reads = [

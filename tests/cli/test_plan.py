@@ -236,7 +236,7 @@ def read_rows(folder: Path, source: str, table: str) -> None:
 def test_rows_that_were_read_and_wait_are_planned(folder, monkeypatch, source):
     """`run` lands them: a plan without them shows neither their tables nor that there is anything to do."""
     monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: "there")
-    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    monkeypatch.setattr(dry_run, "unreachable", lambda _servers: "")
     monkeypatch.setattr(native_broker, "connected", quiet_cluster)
     read_rows(folder, source, "racks")
     read_rows(folder, source, "carts")
@@ -276,7 +276,7 @@ def test_a_topic_is_planned_without_java(folder, monkeypatch):
     texts = [change("INSERT", "bins", n, {"id": str(n), "word": "x"}) for n in range(2)]
     rows = [("bins", 0, n, None, text.encode(), None) for n, text in enumerate(texts)]
     monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: "there")
-    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    monkeypatch.setattr(dry_run, "unreachable", lambda _servers: "")
     monkeypatch.setattr(native_broker, "connected", cluster)
     monkeypatch.setattr(native_broker, "first_messages", lambda _source, _spans, count: iter(rows[:count]))
     found = planned(folder, KAFKA)
@@ -297,7 +297,7 @@ def test_a_cluster_that_refuses_is_a_problem(folder, monkeypatch):
         yield
 
     monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: "there")
-    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    monkeypatch.setattr(dry_run, "unreachable", lambda _servers: "")
     monkeypatch.setattr(native_broker, "connected", refusing)
     found = planned(folder, KAFKA, code=1)
     [text] = found["problems"]
@@ -310,7 +310,7 @@ def test_a_cluster_that_refuses_is_a_problem(folder, monkeypatch):
 def test_without_the_client_java_is_asked_with_a_reason(folder, monkeypatch):
     """The sentence says what would spare the wait."""
     monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: None)
-    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    monkeypatch.setattr(dry_run, "unreachable", lambda _servers: "")
     file = folder / "depot.yaml"
     file.write_text(HEAD + KAFKA, "utf-8")
     assert "pip install 'ingest[kafka]'" in dry_run.why_spark(load(file))
