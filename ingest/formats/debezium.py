@@ -358,11 +358,8 @@ JSON = Encoding(
 
 def recognise(sample: bytes) -> str | None:
     """Evidence in one message; a flattened row shows none unless it carries ``__`` members."""
-    try:
-        found = json_values.repaired(sample, json_values.unwrapped)[0].payload
-    except Undecodable:
-        return None
-    if not found:
+    document = json_values.peeked(sample, json_values.unwrapped)
+    if document is None or not (found := document.payload):
         return None
     kind = debezium_events.kind_of(found)
     if kind == "row":

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from ingest import types, values
 from ingest.change import Image
+from ingest.decoding import json_values
 from ingest.decoding.converters import bytes_in, instant
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan
 from ingest.decoding.flat_messages import Rows, glimpse, raw_rows
@@ -101,21 +101,12 @@ def _bare_rows(kept: list[Any] | Raw, plan: CanalPlan) -> Rows:
 
 
 def _bare_row(row: dict[str, Any], bits: frozenset[str]) -> Image:
-    found = {
-        column: value if value is None or type(value) is str else _text(value)
-        for column, value in row.items()
-    }
+    found = json_values.texts(row)
     for column in bits:
         value = row.get(column)
         if type(value) is str:
             found[column] = _bit_text(value)
     return found
-
-
-def _text(value: Any) -> str | None:
-    if type(value) is int:
-        return str(value)
-    return values.text(value if type(value) is Raw else msgspec.json.encode(value))
 
 
 def _bit_text(value: str) -> str:

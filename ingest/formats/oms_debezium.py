@@ -151,11 +151,8 @@ def _image(found: object, plan: ConnectPlan) -> Image | None:
 
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS inside a payload."""
-    try:
-        found = json_values.repaired(sample, json_values.unwrapped)[0]
-    except Undecodable:
-        return None
-    return evidence(found.payload) if found.wrapped else None
+    document = json_values.peeked(sample, json_values.unwrapped)
+    return evidence(document.payload) if document and document.wrapped else None
 
 
 def evidence(found: Values | None) -> str | None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from ingest.change import Change, Hints, Message, Op
 from ingest.decoding import json_values
-from ingest.errors import Undecodable
 from ingest.formats import About, oms_debezium
 
 ABOUT: About = replace(
@@ -32,7 +31,4 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS next to the operation."""
-    try:
-        return oms_debezium.evidence(json_values.repaired(sample, json_values.object_of)[0])
-    except Undecodable:
-        return None
+    return oms_debezium.evidence(json_values.peeked(sample, json_values.object_of))
