@@ -59,9 +59,6 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
             source, text = _bare(dialect, source), _bare_here(text)
     elif delta == "BINARY":
         text = f"base64({name})"
-        if dialect.BOUNDED_TEXTS:
-            there, here = dialect.md5(source, binary=True), f"md5({name})"
-            return ComparedColumn(column.name, delta, source, text, _marked(there), _marked(here))
     elif delta == "TIMESTAMP":
         text = f"(replace({text}, ' ', 'T') || 'Z')"
     elif delta == "TIMESTAMP_NTZ" and logical == "date":
@@ -74,29 +71,26 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
         source, text = _dense(source), _dense(name)
     elif delta == "STRING":
         text = name
-    if delta != "STRING":
-        return ComparedColumn(column.name, delta, source, text, _marked(source), _marked(text), sent)
-    if dialect.BOUNDED_TEXTS:
-        there, here = dialect.md5(source), f"md5({text})"
-        return ComparedColumn(column.name, delta, source, text, _marked(there), _marked(here))
-    return ComparedColumn(
-        column.name, delta, source, text, _measured(source, "CHAR_LENGTH"), _measured(text, "length")
-    )
+    there, here = _marked(source), _marked(text)
+    if delta in ("STRING", "BINARY") and dialect.BOUNDED_TEXTS:
+        there = _marked(dialect.md5(source, binary=delta == "BINARY"))
+        here = _marked(f"md5({name if delta == 'BINARY' else text})")
+    elif delta == "STRING":
+        there, here = _measured(source, "CHAR_LENGTH"), _measured(text, "length")
+    return ComparedColumn(column.name, delta, source, text, there, here, sent)
 
 
 def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:
     """A floating number, as the double that it is."""
     number, text = dialect.double(column)
     mine = f"CAST({duck.name(mirror.column)} AS DOUBLE)"
-    if there := dialect.bits(column):
-        here = f"hex(CAST(CAST({mine} AS BIT) AS BLOB))"
-        return ComparedColumn(
-            column.name, mirror.delta, text, f"CAST({mine} AS VARCHAR)", _marked(there), _marked(here)
-        )
-    digits = f"CASE WHEN {mine} = trunc({mine}) THEN replace(CAST({mine} AS VARCHAR), '.0', '') ELSE CAST({mine} AS VARCHAR) END"
-    return ComparedColumn(
-        column.name, mirror.delta, text, f"CAST({mine} AS VARCHAR)", _near(number, text, "?"), _near(mine, digits, "!")
-    )  # fmt: skip
+    shown = f"CAST({mine} AS VARCHAR)"
+    if bits := dialect.bits(column):
+        there, here = _marked(bits), _marked(f"hex(CAST(CAST({mine} AS BIT) AS BLOB))")
+    else:
+        digits = f"CASE WHEN {mine} = trunc({mine}) THEN replace({shown}, '.0', '') ELSE {shown} END"
+        there, here = _near(number, text, "?"), _near(mine, digits, "!")
+    return ComparedColumn(column.name, mirror.delta, text, shown, there, here)
 
 
 def _near(number: str, text: str, else_: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from random import Random
 
 from ingest.errors import IngestError
 from ingest.source.chunks import Chunk
@@ -30,7 +30,6 @@ class RangeSearch:
     pair: ComparedTable
     options: ReconcileOptions
     done: Reconciled
-    random: Random
     tell: Callable[[Reconciled], None]
     found: dict[RowKey, None] = field(default_factory=dict)
     # how often in the source and the mirror, by number
@@ -43,7 +42,7 @@ class RangeSearch:
         if self.pair.ranged:
             ranges = self.theirs.ranges(self.options.range_rows)
             if self.options.sample:
-                ranges = self.random.sample(ranges, math.ceil(len(ranges) / _SAMPLE))
+                ranges = random.sample(ranges, math.ceil(len(ranges) / _SAMPLE))
             self._each(self._range, ranges)
         else:
             self._hashed()

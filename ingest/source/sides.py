@@ -72,10 +72,11 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
             f"{min(unlike)!r} is in the key of {mirror.name}, and values of its type cannot be compared here "
             f"(docs/reading-the-source.md), so no row can be looked up in {table.id}."
         )
+    not_compared = [one for one in there_too if one.name in masked | own_form]
     both = {
         one.name: digest.compared(dialect, one, by_name[one.name])
         for one in there_too
-        if one.name not in masked | own_form
+        if one not in not_compared
     }
     ranged = []
     columns = {one.name: one for one in table.columns}
@@ -91,11 +92,7 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
         tuple(both[name] for name in mirror.keys),
         tuple(ranged),
         tuple(one.name for one in table.columns if one.name not in by_name and not rule.leaves_out(one.name)),
-        tuple(
-            one.name
-            for one in (*there_too, *table.left_out)
-            if one.name in masked | own_form or one in table.left_out
-        ),
+        tuple(one.name for one in (*not_compared, *table.left_out)),
     )
 
 
