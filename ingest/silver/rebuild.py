@@ -6,7 +6,7 @@ in between, the tables still agree on every batch, or rebuilding again repairs t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -41,14 +41,7 @@ class SilverRebuild:
         return all(one.none for one in self.differences.values())
 
 
-def rebuild(
-    lake: Lake,
-    cores: int,
-    *,
-    since: int = 0,
-    dry_run: bool,
-    tell: Callable[[str, str], None] = lambda _subject, _step: None,
-) -> SilverRebuild:
+def rebuild(lake: Lake, cores: int, *, since: int = 0, dry_run: bool) -> SilverRebuild:
     """Decode bronze after batch ``since`` with today's parsers and options, and publish the outcome unless ``dry_run``.
 
     The caller holds the lake's lock. An `IngestError` if bronze lacks messages, or if the new books do not balance.
@@ -58,16 +51,13 @@ def rebuild(
     decoded_with.refuse_mixed_masks(lake, since)
     was = condensed.read(lake)
     with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
-        tell("silver", "decoding")
         done = decode(shadow, last, cores, since)
         if done.unbalanced:
             raise IngestError(f"The books do not balance, so nothing was published: {done.unbalanced[0]}.")
-        tell("silver", "comparing")
         differences = {one.name: _difference(lake, shadow, one, since) for one in TABLES}
         if not dry_run:
             _announce(lake, shadow, since, last, differences)
             for one in TABLES:
-                tell("silver", f"publishing {one.name}")
                 _publish(lake, shadow, one, since, last)
             decoded_with.note(lake, [source.name for source in lake.pipeline.sources], since + 1)
             if not since and was.batch:
