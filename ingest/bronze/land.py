@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.bronze import files, kafka
-from ingest.bronze.kafka_look import Look
+from ingest.bronze.offsets import Look
 from ingest.bronze.positions import Positions, Receipts
 from ingest.bronze.positions import receipts as receipts_of
 from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read

@@ -1,7 +1,7 @@
 """Query a Kafka cluster without Java, by librdkafka: topics, their ids, their offsets, and first messages.
 
 It is used only where `ingest.bronze.kafka_settings.why_java` has no reason against it; its answers are those of
-`ingest.bronze.broker`. It changes nothing in the cluster: no topic is made, no consumer group is joined.
+`ingest.bronze.kafka`. It changes nothing in the cluster: no topic is made, no consumer group is joined.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ingest.lake.envelope import NOT_SEALED
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.bronze.kafka_look import Look
+    from ingest.bronze.offsets import Look
     from ingest.lake.lake import Lake
 
 MOST_FILES = 50  # a sample opens no more of a source's files

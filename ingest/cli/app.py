@@ -33,7 +33,7 @@ VERBS = {
     "reconcile": "reconcile_verb",
     "tables": "look_verbs",
     "status": "look_verbs",
-    "wait": "wait_verb",
+    "wait": "look_verbs",
     "alerts": "look_verbs",
     "serve": "serve_verb",
     "sql": "look_verbs",

@@ -190,7 +190,7 @@ def _unread(
     dialect: SourceDialect, connection: Any, pipeline: Pipeline, source: Source, table: TableId
 ) -> str:
     """Why a table cannot be read, in a sentence; empty if it can be."""
-    from ingest.source.known import known
+    from ingest.source.place import known
     from ingest.source.snapshot import described
 
     try:

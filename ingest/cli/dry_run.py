@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.bronze import files, kafka_look
+from ingest.bronze import files, offsets
 from ingest.bronze import preview as unread
-from ingest.bronze.kafka_look import Look
 from ingest.bronze.kafka_settings import why_java
+from ingest.bronze.offsets import Look
 from ingest.bronze.positions import Positions, read_so_far
 from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
@@ -255,7 +255,7 @@ def _asked(
     if with_spark is None:
         from ingest.bronze import native_broker
 
-        return kafka_look.look(lake, source, known, native_broker.connected)
+        return offsets.look(lake, source, known, native_broker.connected)
     from ingest.bronze import kafka
 
     return kafka.look(with_spark, source, known)

@@ -164,7 +164,7 @@ class _Comparisons:
         self.rows += [_row(file, one, each, each in one.not_judged, cause) for each in chosen]
 
     def _repair(self, one: Reconciled, mirror: Mirror) -> None:
-        from ingest.source.repair import repair
+        from ingest.source.reconcile import repair
 
         keys = [each.key for each in one.differences]
         where, read, gone = repair(self.lake.pipeline, self.source, one.id, mirror, keys)

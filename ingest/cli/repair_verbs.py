@@ -269,7 +269,7 @@ def accept_gap(
 
     named = source_named(load(file), source, "kafka")
     with opened(file) as lake:
-        from ingest.bronze import kafka, kafka_look
+        from ingest.bronze import kafka, offsets
         from ingest.bronze.land import last_batch
         from ingest.bronze.positions import Positions
 
@@ -280,7 +280,7 @@ def accept_gap(
         if found.trouble:
             raise IngestError(f"source {source}: {found.trouble}")
         gaps = _chosen(found.plan.gaps, place)
-        kafka_look.accept(lake, named, gaps, last)
+        offsets.accept(lake, named, gaps, last)
     accepted = [{"place": str(gap.place), "loss": gap.loss} for gap in gaps]
     output.answer(output_as, accepted, lambda: _say_accepted(file, named, gaps))
 

@@ -2,8 +2,9 @@
 
 A converter (JSON or Avro) sends a schema of fields with the row, or nothing.  `columns` makes the
 plan of one such list once: for each column its logical type and two functions, one for its JSON
-value, one for its Avro value.  What a field's *semantic name* means is the format's own table.  In
-this order the meaning of a value is: its semantic name, the declared type (``columns:``), its physical type;
+value, one for its Avro value.  What a field's *semantic name* means is the format's own table; `meanings` is
+that of Kafka Connect (package ``org.apache.kafka.connect.data``) and Debezium (documentation, "Data type mappings" of each
+connector): a name says what a physical value counts or holds.  In this order the meaning of a value is: its semantic name, the declared type (``columns:``), its physical type;
 without any of them it stays as it came, with type ``unknown``.  A value that does not fit its meaning
 keeps its own text: later stages set such a cell aside with its text, never the row.
 """
@@ -11,16 +12,39 @@ keeps its own text: later stages set such a cell aside with its text, never the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from ingest import types
 from ingest.change import Image
 from ingest.decoding import json_values
 from ingest.decoding.converters import zoned
-from ingest.decoding.declared_values import ColumnReader, Reading, Text, compact, plain_text, without_digits
+from ingest.decoding.declared_values import (
+    ColumnReader,
+    Reading,
+    Text,
+    compact,
+    geometry,
+    plain_text,
+    variable_decimal,
+    without_digits,
+)
 from ingest.decoding.declared_values import column as declared_column
 from ingest.errors import Undecodable
-from ingest.values import MAX_EXPONENT, Number, bytes_of, float32_text, fraction, strict, unscaled_text
+from ingest.values import (
+    MAX_EXPONENT,
+    Number,
+    bytes_of,
+    date_text,
+    datetime_text,
+    float32_text,
+    fraction,
+    integer,
+    strict,
+    time_text,
+    unscaled_text,
+    zoneless_text,
+)
 from ingest.values.remembered import LONG, remembered
 
 
@@ -294,3 +318,63 @@ def _small(value: str | None) -> int | None:
     if value is None or not value.lstrip("-").isdecimal() or len(value) > 5:
         return None
     return int(value) if abs(int(value)) <= MAX_EXPONENT else None
+
+
+# --- what the semantic names mean -----------------------------------------------------------------
+
+_CONNECT = "org.apache.kafka.connect.data."
+_TIME = "io.debezium.time."
+_DATA = "io.debezium.data."
+SEMANTICS: dict[str, Meaning] = {
+    _CONNECT + "Date": Meaning("date", "int", date_text),
+    _CONNECT + "Time": Meaning("time", "int", partial(time_text, unit=10**3)),
+    _CONNECT + "Timestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**3)),
+    _TIME + "Date": Meaning("date", "int", date_text),
+    _TIME + "Time": Meaning("time", "int", partial(time_text, unit=10**3)),
+    _TIME + "MicroTime": Meaning("time", "int", partial(time_text, unit=10**6)),
+    _TIME + "NanoTime": Meaning("time", "int", partial(time_text, unit=10**9)),
+    _TIME + "Timestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**3)),
+    _TIME + "MicroTimestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**6)),
+    _TIME + "NanoTimestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**9)),
+    _TIME + "ZonedTimestamp": Meaning("timestamp", "text", partial(zoned, zone="UTC")),
+    _TIME + "ZonedTime": Meaning("string", "text", str),
+    _TIME + "IsoDate": Meaning("date", "text", lambda value: value.removesuffix("Z")),
+    _TIME + "IsoTime": Meaning("time", "text", lambda value: value.removesuffix("Z")),
+    _TIME + "IsoTimestamp": Meaning("datetime", "text", lambda value: zoneless_text(value.removesuffix("Z"))),
+    _TIME + "Year": Meaning("year", "int", str),
+    _TIME + "Interval": Meaning("interval", "text", str),
+    _TIME + "MicroDuration": Meaning("interval", "int", partial(duration, unit=10**6)),
+    _TIME + "NanoDuration": Meaning("interval", "int", partial(duration, unit=10**9)),
+    _DATA + "Json": Meaning("json", "text", str),
+    **{_DATA + name: Meaning("string", "text", str) for name in ("Xml", "Uuid", "Ltree", "TsVector")},
+    _DATA + "Enum": Meaning("enum", "text", str),
+    _DATA + "EnumSet": Meaning("set", "text", str),
+    _DATA + "VariableScaleDecimal": Meaning("decimal", "struct", variable_decimal),
+    **{
+        _DATA + "geometry." + shape: Meaning("geometry", "struct", geometry)
+        for shape in ("Geometry", "Geography", "Point")
+    },
+}
+"""Semantic names whose meaning needs no parameters; ``Decimal`` and ``Bits`` do."""
+
+
+def meanings(field: Field) -> Meaning | None:
+    """What a field's semantic name says of its values."""
+    if field.semantic == _CONNECT + "Decimal":
+        return decimal_meaning(field.parameters)
+    if field.semantic == _DATA + "Bits":
+        width = integer(field.parameters.get("length")) or 1
+        logical = "bit" if width < 64 else "bit(64)" if width == 64 else "string"
+        return Meaning(logical, "bytes", _bits)
+    if field.semantic == _DATA + "Enum" and r"\," in field.parameters.get("allowed", ""):
+        return Meaning("enum", "text", _label)
+    return SEMANTICS.get(field.semantic)
+
+
+def _bits(value: bytes) -> str:
+    return str(int.from_bytes(value[:MAX_BITS], "little"))
+
+
+def _label(value: str) -> str:
+    """A label whose commas are escaped as in the list of labels: Debezium does so for rows of MySQL's log."""
+    return value.replace(r"\,", ",")

@@ -28,8 +28,16 @@ from msgspec import UNSET
 from ingest import values
 from ingest.change import NO_TABLE, Change, ChangeColumns, Hints, Image, Message, Op, RowShape, TableId
 from ingest.decoding import converters, flat_messages
-from ingest.decoding.flat_frames import CanalDialect, CanalPlan, Frame, frame_of, nowhere
-from ingest.decoding.flat_messages import CanalPosition, Found, Rows
+from ingest.decoding.flat_messages import (
+    CanalDialect,
+    CanalPlan,
+    CanalPosition,
+    Found,
+    Frame,
+    Rows,
+    frame_of,
+    nowhere,
+)
 from ingest.decoding.rows import drop_unchanged, emptied, noted
 from ingest.errors import Undecodable
 from ingest.fold import may_change_key

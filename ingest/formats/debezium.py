@@ -27,8 +27,7 @@ import msgspec
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
 from ingest.decoding import connect, debezium_events, json_values
-from ingest.decoding.connect import ConnectPlan, Field
-from ingest.decoding.connect_names import meanings
+from ingest.decoding.connect import ConnectPlan, Field, meanings
 from ingest.decoding.declared_values import Reading
 from ingest.decoding.rows import binlog, named_table, noted, present
 from ingest.errors import Undecodable

@@ -18,8 +18,7 @@ from typing import Any
 
 from ingest.change import Change, Hints, Image, Message, TableHints
 from ingest.decoding import avro, connect, json_values
-from ingest.decoding.connect import Field
-from ingest.decoding.connect_names import meanings
+from ingest.decoding.connect import Field, meanings
 from ingest.decoding.debezium_events import control, kind_of
 from ingest.decoding.declared_values import compact, plain_text
 from ingest.errors import Undecodable

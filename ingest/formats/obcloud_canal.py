@@ -14,8 +14,7 @@ from functools import partial
 
 from ingest import types
 from ingest.decoding.converters import bytes_in, instant, zoneless
-from ingest.decoding.flat_frames import CanalDialect
-from ingest.decoding.flat_messages import glimpse, id_decides
+from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.formats.oms_canal import oracle_tenant

@@ -23,8 +23,7 @@ from ingest import types, values
 from ingest.change import Image
 from ingest.decoding import json_values
 from ingest.decoding.converters import bytes_in, instant
-from ingest.decoding.flat_frames import CanalDialect, CanalPlan
-from ingest.decoding.flat_messages import Rows, glimpse, raw_rows
+from ingest.decoding.flat_messages import CanalDialect, CanalPlan, Rows, glimpse, raw_rows
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
 

@@ -19,8 +19,17 @@ from msgspec import Raw
 
 from ingest import types, values
 from ingest.change import Change, ChangeColumns, Hints, Message, Op
-from ingest.decoding.flat_frames import MARKS, CanalDialect
-from ingest.decoding.flat_messages import NOWHERE, CanalPosition, Found, content, glimpse, position_of, read
+from ingest.decoding.flat_messages import (
+    MARKS,
+    NOWHERE,
+    CanalDialect,
+    CanalPosition,
+    Found,
+    content,
+    glimpse,
+    position_of,
+    read,
+)
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.formats.canal import TEXT_MAKERS, changes, changes_as_columns

@@ -29,8 +29,7 @@ from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
 from ingest.source.database import DatabaseError, SourceColumn, SourceTable, connected, named, no_table
 from ingest.source.database import clock as clock_of
-from ingest.source.known import KnownTable, known
-from ingest.source.place import SnapshotPlace, after, number_after
+from ingest.source.place import KnownTable, SnapshotPlace, after, known, number_after
 
 CHUNK_ROWS = 50_000
 _MESSAGE_ROWS, _MESSAGE_BYTES = 500, 1 << 20

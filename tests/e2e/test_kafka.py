@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.bronze import kafka, kafka_look
+from ingest.bronze import kafka, offsets
 from ingest.bronze.land import last_batch
 from ingest.bronze.offsets import Place
 from ingest.bronze.positions import Positions
@@ -263,7 +263,7 @@ def test_retention_overtakes(spark, pipeline, topics, name):
     assert "offsets 10 to 19 were not read" in alarm.failures[0]
     assert 1 == alarm.read, "the other partition goes on"
     lake, found = gaps(spark, made)
-    kafka_look.accept(lake, made.sources[0], found, last_batch(lake))
+    offsets.accept(lake, made.sources[0], found, last_batch(lake))
     after = run(spark, made, ("bronze",))
     assert (10, 0) == (after.read, after.exit_code)
     assert [*range(10), *range(20, 30)] == [offset for p, offset, *_ in landed(spark, made) if p == 0]
@@ -285,7 +285,7 @@ def test_topic_made_again(spark, pipeline, topics, name):
     assert "made again" in alarm.failures[0]
     lake, found = gaps(spark, made)
     assert [Place(name, 0)] == [gap.place for gap in found]
-    kafka_look.accept(lake, made.sources[0], found, last_batch(lake))
+    offsets.accept(lake, made.sources[0], found, last_batch(lake))
     after = run(spark, made, ("bronze",))
     assert (5, []) == (after.read, after.failures)
 

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from ingest.bronze import broker as java
+from ingest.bronze import kafka as java
 from ingest.bronze import native_broker
 from ingest.bronze.kafka_settings import why_java
 from ingest.cli import dry_run

@@ -18,8 +18,8 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
+from ingest.source.reconcile import repair
 from ingest.source.reconciled import Reconciled, ReconcileOptions
-from ingest.source.repair import repair
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import Database
 from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture

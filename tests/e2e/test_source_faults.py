@@ -14,7 +14,7 @@ from ingest.errors import IngestError
 from ingest.source import mysql, postgres
 from ingest.source import snapshot as reading
 from ingest.source.database import connected
-from ingest.source.known import KnownTable
+from ingest.source.place import KnownTable
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import PASSWORD, USER, Database
 from tests.e2e.test_reconcile import compare, lake, table_of

@@ -16,7 +16,7 @@ from ingest.change import Change, Image, Op
 from ingest.fold import Placed, fold
 from ingest.order import Order, order_key
 from ingest.source import snapshot as reading
-from ingest.source.known import KnownTable
+from ingest.source.place import KnownTable
 from tests.e2e.databases import Database
 from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
 

@@ -16,7 +16,7 @@ from ingest.config import load
 from ingest.errors import IngestError
 from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
-from ingest.source.repair import repair
+from ingest.source.reconcile import repair
 from ingest.source.snapshot import source_of
 from tests.source.far import BINS, Shop
 

@@ -14,7 +14,7 @@ from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.order import Order, order_key
 from ingest.source.database import SourceColumn
-from ingest.source.known import KnownTable, known
+from ingest.source.place import KnownTable, known
 from ingest.source.snapshot import agreed
 
 BINS = TableId("depot", None, "bins")
