@@ -12,6 +12,7 @@ from ingest.errors import Undecodable
 from ingest.formats import dms, maxwell
 from tests.formats import mutations
 from tests.formats.mutations import read
+from tests.formats.test_oms_family import FAMILY as OMS
 
 NAMES = ("maxwell", "ogg", "dms")
 
@@ -287,7 +288,7 @@ def test_null_value_of_a_named_table_deletes_its_key(name):
     assert (Op.DELETE, table, {"id": "1"}, ("id",)) == (found.op, found.table, found.before, found.keys)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *OMS, "oms-shareplex", "dts-shareplex"])
 def test_damage_is_refused_and_nothing_else(name):
     """An exception other than a refusal stops the whole batch."""
     decoded, refused = mutations.survives(name)
