@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, ChangeColumns, Hints, Image, Message, Op, RowShape, TableId
@@ -31,7 +32,6 @@ from ingest.decoding import converters, flat_messages
 from ingest.decoding.flat_messages import (
     CanalDialect,
     CanalPlan,
-    CanalPosition,
     Found,
     Frame,
     Rows,
@@ -104,16 +104,6 @@ def recognise(sample: bytes) -> str | None:
 # --- one message --------------------------------------------------------------------------------
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
-    """What all changes of one message share."""
-
-    table: TableId
-    place: CanalPosition
-    event_time: int | None
-    transaction: str | None
-    note: str | None
-
-
 def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Change]:
     """The changes of one message of any dialect of the family."""
     if message.value is None:
@@ -127,7 +117,7 @@ def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Chang
     ):
         return _row_changes(found, op, head, hints, dialect)
     if kind in dialect.marks:
-        return [_without_row(dialect.marks[kind], head)]
+        return [replace(head, op=dialect.marks[kind])]
     if found.is_ddl is True or kind in DDL_TYPES:
         return _table_events(kind, found.sql or "", head, dialect.sql)
     raise _refusal(found)
@@ -146,7 +136,8 @@ def _refusal(found: Found) -> Undecodable:
     return Undecodable("no-rows", f"the {found.type} holds no row")
 
 
-def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Head:
+def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Change:
+    """What all changes of one message share; each has an operation of its own."""
     place = dialect.position(found)
     if found.table:
         table, odd = _named(found.database or None, found.table)
@@ -155,8 +146,15 @@ def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: s
         odd = _odd_name(table.table or "")
     if note or odd or place.note:
         note = noted(note, place.note, odd)
-    transaction = found.gtid or None if dialect.gtid_is_transaction else None
-    return Head(table, place, _event_time(found.es), transaction, note)
+    return Change(
+        op=Op.CONTROL,
+        table=table,
+        sequence=place.sequence,
+        position=place.text,
+        event_time=_event_time(found.es),
+        transaction=found.gtid or None if dialect.gtid_is_transaction else None,
+        note=note,
+    )
 
 
 @remembered(1024)
@@ -174,30 +172,16 @@ def _event_time(es: flat_messages.Count) -> int | None:
     return values.micros_of(count, 1000) if count and count > 0 else None
 
 
-def _without_row(op: Op, head: Head, ddl: str | None = None) -> Change:
-    return Change(
-        op=op,
-        table=head.table,
-        sequence=head.place.sequence,
-        position=head.place.text,
-        event_time=head.event_time,
-        transaction=head.transaction,
-        ddl=ddl,
-        note=head.note,
-    )
-
-
-def _table_events(kind: str, sql: str, head: Head, dialect: str) -> list[Change]:
+def _table_events(kind: str, sql: str, head: Change, dialect: str) -> list[Change]:
     """The DDL event, and before it the truncates that it means."""
-    statement = msgspec.structs.replace(_without_row(Op.DDL, head, ddl=sql), dialect=dialect)
+    statement = replace(head, op=Op.DDL, ddl=sql, dialect=dialect)
     if not (_TRUNCATE.match(sql) or (kind == "TRUNCATE" and not _ALTER.match(sql))):
         return [statement]
     tables = emptied(statement, sql) or [head.table]
     if head.table.table is None and not all(table.database and table.table for table in tables):
         raise Undecodable("no-table", "a TRUNCATE without its table: set the option table")
-    place = _without_row(Op.TRUNCATE, head)
-    cleared = [msgspec.structs.replace(place, table=table, row=row) for row, table in enumerate(tables)]
-    return [*cleared, msgspec.structs.replace(statement, row=len(cleared))] if sql else cleared
+    cleared = [replace(head, op=Op.TRUNCATE, table=table, row=row) for row, table in enumerate(tables)]
+    return [*cleared, replace(statement, row=len(cleared))] if sql else cleared
 
 
 # --- its rows -----------------------------------------------------------------------------------
@@ -206,7 +190,7 @@ Pair = tuple[Image | None, Image | None]
 """One row before and after."""
 
 
-def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalDialect) -> list[Change]:
+def _row_changes(found: Found, op: Op, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
     frame = _frame(head.table, _members_of(found), hints, dialect)
@@ -268,8 +252,8 @@ def _whole(rows: Rows) -> list[Image]:
     return rows  # type: ignore[return-value]  # None has just been looked for
 
 
-def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
-    (plan, keys, keys_listed), (before, after), place = frame, pair, head.place
+def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
+    (plan, keys, keys_listed), (before, after) = frame, pair
     remarks: list[str] = []
     if plan.converters:
         for one in pair:
@@ -292,19 +276,15 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
     note = head.note or plan.note
     if note or remarks:
         note = noted(head.note, plan.note, *remarks)
-    return Change(
+    return replace(
+        head,
         op=op,
-        table=head.table,
         keys=keys,
         before=before,
         after=after,
         types=plan.types,
         partial=hidden or not whole,
-        phase=0 if op is READ and not place.sequence and dialect.position is not nowhere else 1,
-        sequence=place.sequence,
-        position=place.text,
-        event_time=head.event_time,
-        transaction=head.transaction,
+        phase=0 if op is READ and not head.sequence and dialect.position is not nowhere else 1,
         row=row,
         note=note,
     )
