@@ -83,7 +83,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``servers`` names the servers that counted the sequence, if the message says so (`ingest.decoding.rows.binlog`).
     ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
     until silver finds the rows around it (`ingest.silver.anchors`). ``arrival`` is the place that the message claims
-    among arriving messages, for rows read from the source itself; if empty, its place in bronze counts.
+    among arriving messages, for rows read from the source itself; if empty, its place in bronze counts. ``phase``,
+    ``half`` and ``row`` are those of `ingest.order.Order`.
     """
 
     op: Op

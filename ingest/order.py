@@ -19,7 +19,17 @@ AFTER_ITS_ROW = 2  # the half of a table event without a position, which is plac
 
 
 class Order(NamedTuple):
-    """A change's place in history. Python's own tuple comparison is the order."""
+    """A change's place in history. Python's own tuple comparison is the order.
+
+    Args:
+        epoch: the part of the source's history whose positions can be compared.
+        phase: 0 for a row of a full load whose place among the changes is not known: it comes before them; else 1.
+        sequence: the source's own position, by which repeats are known; empty if arrival decides.
+        half: of changes at one position, 1 for the image after where that before is a message of its own, then
+            `AFTER_ITS_ROW`, then those of `ingest.source.place`; else 0.
+        arrival: where the message was read, see `arrival_keys`: decides between changes at one position.
+        row: the number of the change in its message.
+    """
 
     epoch: int
     phase: int

@@ -44,7 +44,6 @@ from ingest.spark.pace import FEW, pace, paced
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
 PUT = ("inserted", "updated")  # counts of a mirror's commit: the rows that it wrote
-"""Called with the current task and the step that begins: ``("gold shop.orders", "merge")``."""
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 BatchSpan = tuple[int, int]
 """The first and the last batch of a range."""
 Tell = Callable[[str, str], None]
-"""Called with what is being worked on, and the step that begins."""
+"""Called with what is being worked on, and the step that begins: ``("gold shop.orders", "merge")``."""
 
 
 @dataclass(slots=True)
