@@ -34,7 +34,7 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
         return
     if keys := _set_back(one):
         detail = (
-            f"{len(keys)} rows of {table} were set back: their last change came before, and a newer one since then; "
+            f"{len(keys)} rows of {table} were set back: their last change came before, and a newer one or a statement since then; "
             "unless the source sends that one again, too, compare these rows with the source, or load the table again"
         )
         yield _rows_set_back(one, keys, detail)
@@ -74,34 +74,45 @@ def _repeated_moves(one: OrderedLane) -> int:
 
 
 def _has_older(one: OrderedLane) -> bool:
-    """True if a new change is older by the source's clock than one of an earlier batch."""
+    """True if a new change is older by the source's clock than one of an earlier batch, or than a statement."""
     batches = f"""SELECT batch, min(event_low) AS low, max(max(event_high)) OVER (
         ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
         FROM {{books}} WHERE changes > 0 AND {one.where} GROUP BY batch"""
-    return bool(
-        one.lake.ask(f"SELECT 1 FROM ({batches}) AS b WHERE batch > {one.since} AND low < high LIMIT 1")
-    )
+    stated = f"(SELECT max(event_time) FROM {{ddl}} WHERE source = {duck.text(one.lane.source)})"
+    older = f"(low < high OR low < {stated})" if one.statements else "low < high"
+    return bool(one.lake.ask(f"SELECT 1 FROM ({batches}) AS b WHERE batch > {one.since} AND {older} LIMIT 1"))
 
 
 def _set_back(one: OrderedLane) -> list[str]:
-    """The keys whose last change came again after a newer one of the key.
+    """The keys whose last change came again after a newer one of the key, or after a statement that removed or changed the
+    row.
 
     A stream that goes back goes forward again to the same end; an old file that is copied does not.
     """
-    changes = (
-        f"SELECT batch, order_key, event_time, [{', '.join(one.cells('after', 'before'))}] AS k, "
-        f"concat_ws('\n', op, before, after) AS said FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}"
-    )
+    does = {str(row["order_key"]): "" for row in clears(one)}
+    for step, _ in one.taken():
+        if not step.empties:
+            does[str(step.order)] = f"{step.action} {step.column} {step.to}"
+    given = after = ""
+    if does:
+        listed = ", ".join(f"({duck.text(place)}, {duck.text(what)})" for place, what in does.items())
+        after = """UNION SELECT k FROM again AS a JOIN stated AS s ON s.order_key > a.first AND s.order_key < a.order_key
+            WHERE a.there AND s.event_time > a.event_time AND (s.what = '' OR NOT a.partly) AND NOT EXISTS (
+            SELECT 1 FROM does AS d WHERE d.order_key > a.order_key AND d.what IN ('', s.what))"""
+        given = f"""does(order_key, what) AS (VALUES {listed}),
+        stated AS (SELECT DISTINCT order_key, what, event_time FROM does JOIN {{changes}} AS c USING (order_key)
+            WHERE c.kind IN ('change', 'ddl') AND c.order_key IN ({", ".join(map(duck.text, does))})),"""
     found = one.lake.ask(
-        f"""WITH changes AS ({changes}),
-        news AS (SELECT k, max(struct_pack(order_key, event_time, said)) AS last
-            FROM changes WHERE batch > {one.since} GROUP BY k),
-        again AS (SELECT k, n.last.order_key AS order_key, n.last.event_time AS event_time, min(c.order_key) AS first
-            FROM news AS n JOIN changes AS c USING (k)
+        f"""WITH {_keyed(one)}, {given}
+        news AS (SELECT k, max(struct_pack(order_key, event_time, said, there, partly)) AS last
+            FROM keyed WHERE batch > {one.since} GROUP BY k),
+        again AS (SELECT k, n.last.order_key AS order_key, n.last.event_time AS event_time, n.last.there AS there,
+                n.last.partly AS partly, min(c.order_key) AS first
+            FROM news AS n JOIN keyed AS c USING (k)
             WHERE c.event_time = n.last.event_time AND c.said = n.last.said AND c.order_key < n.last.order_key GROUP BY ALL)
-        SELECT DISTINCT k FROM again JOIN changes USING (k)
-        WHERE changes.order_key > first AND changes.order_key < again.order_key
-        AND changes.event_time > again.event_time"""
+        SELECT DISTINCT k FROM again JOIN keyed USING (k)
+        WHERE keyed.order_key > first AND keyed.order_key < again.order_key
+        AND keyed.event_time > again.event_time {after}"""
     )
     return _keys(one, found)
 
@@ -161,13 +172,18 @@ def _by_name(one: OrderedLane) -> bool:
 
 
 def _keyed(one: OrderedLane) -> str:
-    """SQL: ``keyed``, the changes of each key, also those by which a row leaves it; ``there`` if it has a row then."""
+    """SQL: ``keyed``, the changes of each key and what they say, also those by which a row leaves it; ``there`` if it has a
+    row then, ``partly`` if that may have columns of the row before.
+    """
     left, new = (f"[{', '.join(one.cells(*each))}]" for each in (("before", "after"), ("after", "before")))
     return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, json_keys(after) AS names,
-            {left} AS left_key, {new} AS new_key
+            concat_ws('\n', op, before, after) AS said,
+            op = 'update' AND partial AS partly, {left} AS left_key, {new} AS new_key
             FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
-        keyed AS (SELECT batch, order_key, event_time, topic, there, names, new_key AS k FROM c
-            UNION ALL SELECT batch, order_key, event_time, topic, false AS there, names, left_key AS k
+        keyed AS (SELECT batch, order_key, event_time, topic, there, names, said, partly, new_key AS k
+            FROM c
+            UNION ALL SELECT batch, order_key, event_time, topic, false AS there, names, said,
+            partly, left_key AS k
             FROM c WHERE left_key <> new_key)"""
 
 

@@ -66,6 +66,44 @@ def test_an_old_delete_is_told(shops: Shops) -> None:
     assert 1 == found(shops.say(1, "DELETE", 1, "c", at=30), 4)
 
 
+@pytest.mark.parametrize(
+    ("statements", "rows"),
+    [
+        (("TRUNCATE TABLE item",), 2),
+        (("DROP TABLE item", "CREATE TABLE item (id bigint PRIMARY KEY, text varchar(9))"), 2),
+        (("ALTER TABLE item ADD COLUMN more int DEFAULT 7",), 2),
+        (("ALTER TABLE item RENAME COLUMN text TO more",), 2),
+        (("ALTER TABLE item ADD COLUMN more int",), 0),
+    ],
+)
+def test_old_rows_that_come_again_after_a_statement_are_told(
+    shops: Shops, statements: tuple[str, ...], rows: int
+) -> None:
+    """Otherwise they were there again, or as before the statement, with every check green."""
+    for at, one in enumerate(statements, 30):
+        shops.ddl(one, at=at)
+    assert 0 == found(shops, 2)
+    shops.say(1, "INSERT", 2, "b", at=11).say(1, "UPDATE", 1, "c", at=20)
+    assert rows == found(shops, 3)
+    for at, one in enumerate(statements, 30):
+        shops.ddl(one, at=at)
+    assert 0 == found(shops.say(1, "UPDATE", 9, "z", at=60), 4)
+    for kind, key, text, at in (("INSERT", 2, "b", 11), ("UPDATE", 1, "c", 20)):  # the stream goes back
+        shops.say(1, kind, key, text, at=at)
+    for at, one in enumerate(statements, 30):  # and forward again
+        shops.ddl(one, at=at)
+    assert 0 == found(shops, 5)
+
+
+def test_an_old_row_under_a_key_that_it_has_left_is_told(shops: Shops) -> None:
+    """Otherwise it was there under both keys, with every check green."""
+    assert 0 == found(shops.say(1, "UPDATE", 7, "c", at=30, old=1), 2)
+    assert 1 == found(shops.say(1, "UPDATE", 1, "c", at=20), 3)
+    assert {1: "c", 2: "b", 7: "c"} == shops.rows("mirrors/shop_1/item")
+    again = shops.say(1, "UPDATE", 1, "c", at=20).say(1, "UPDATE", 7, "c", at=30, old=1)
+    assert 0 == found(again, 4)
+
+
 def test_a_stream_that_goes_back_and_forward_is_no_surprise(shops: Shops) -> None:
     """Every restart of Canal may do so, and all ends as it was."""
     again = (
