@@ -210,7 +210,7 @@ def _sealing(seal: Seal | None, batch: int) -> Sealed:
     """The function that seals the messages of pages, if they are to be."""
     if seal is None:
         return lambda pages, _source: pages
-    return lambda pages, source: seal.pages(pages, batch, source)
+    return lambda pages, source: (seal.page(page, batch, source) for page in pages)
 
 
 def _files(lake: Lake, work: list[Range], cores: int, sealed: Sealed) -> DataFrame:

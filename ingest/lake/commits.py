@@ -100,7 +100,11 @@ def append(
             raise IngestError(f"{path} is gone, or has a feature that only Spark writes: run again.")
         small = [one for one in state.files if one.size < SMALL_FILE] if joined else []
         moved = [*_moved(joined, small)] if joined and len(small) >= FILES_AT_MOST else []
-        if _put(path, state.version + 1, _entry(state, files, moved, metadata, writer, batch)):
+        parameters = {"mode": "Append", "partitionBy": orjson.dumps(state.partition_by).decode()}
+        actions = [_info(metadata, "WRITE", parameters, isBlindAppend=not moved)]
+        if writer:
+            actions.append({"txn": {"appId": writer, "version": batch, "lastUpdated": _now()}})
+        if _put(path, state.version + 1, [*actions, *map(_add, files), *moved]):
             _checkpoint(path, state.version + 1)
             return
 
@@ -109,8 +113,7 @@ def _moved(layout: Layout, small: Sequence[delta.DataFile]) -> Iterator[dict[str
     """The actions that replace files by one with the same rows."""
     from ingest.lake.datafiles import joined
 
-    now = int(time.time() * 1000)
-    actions = [_remove(one, now) for one in small]
+    actions = [_remove(one, _now()) for one in small]
     actions += map(_add, joined(layout, [one.place for one in small]))
     for action in actions:
         yield {name: about | {"dataChange": False} for name, about in action.items()}
@@ -127,8 +130,7 @@ def add_columns(path: str, fields: Sequence[Mapping[str, Any]], metadata: str) -
         there = {one["name"] for one in schema["fields"]}
         schema["fields"] += [one for one in fields if one["name"] not in there]
         about = {**state.meta, "schemaString": orjson.dumps(schema).decode()}
-        info = _info(int(time.time() * 1000), metadata, "ADD COLUMNS", {}, {})
-        if _put(path, state.version + 1, [info, {"metaData": about}]):
+        if _put(path, state.version + 1, [_info(metadata, "ADD COLUMNS"), {"metaData": about}]):
             _checkpoint(path, state.version + 1)
             return
 
@@ -212,7 +214,7 @@ def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -
     from ingest.lake.datafiles import Added
 
     staged.link(path)
-    new, now = staged.state, int(time.time() * 1000)
+    new, now = staged.state, _now()
     metrics = {"numFiles": len(new.files), "numOutputRows": new.rows, "numOutputBytes": new.size}
     rows = NewRows(
         [Added(one.place, one.size, dict(one.partition), one.stats, now) for one in new.files],
@@ -230,15 +232,12 @@ def _changing(
     path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer: str, batch: int
 ) -> Iterator[dict[str, Any]]:
     """The actions of a commit that may replace all files, and columns."""
-    now = int(time.time() * 1000)
-    mode = "Overwrite" if rows.replaces else "Append"
-    parameters = {"mode": mode, "partitionBy": "[]"}
-    more = {
-        "isolationLevel": "Serializable",
-        "isBlindAppend": not state.exists,
-        "operationMetrics": rows.metrics,
-    }
-    yield _info(now, metadata, rows.operation, parameters, more)
+    now = _now()
+    parameters = {"mode": "Overwrite" if rows.replaces else "Append", "partitionBy": "[]"}
+    yield _info(
+        metadata, rows.operation, parameters,
+        isolationLevel="Serializable", isBlindAppend=not state.exists, operationMetrics=rows.metrics,
+    )  # fmt: skip
     schema = rows.schema or state.meta["schemaString"]
     if (protocol := _protocol(state.protocol or rows.protocol, schema)) != state.protocol:
         yield {"protocol": protocol}
@@ -301,8 +300,7 @@ def mark(path: str, metadata: str) -> int:
         IngestError: another commit was faster.
     """
     version = delta.snapshot(path).version + 1
-    about = {"timestamp": int(time.time() * 1000), "operation": "MARK", "operationParameters": {}}
-    if not _put(path, version, [{"commitInfo": about | {"userMetadata": metadata, "engineInfo": "ingest"}}]):
+    if not _put(path, version, [_info(metadata, "MARK")]):
         raise IngestError(f"{path} cannot be committed to, because another writer was faster: run again.")
     return version
 
@@ -321,28 +319,14 @@ def forget(path: str, version: int) -> None:
             one.unlink(missing_ok=True)
 
 
-def _entry(
-    state: delta.Snapshot,
-    files: Sequence[Added],
-    moved: Sequence[dict[str, Any]],
-    metadata: str,
-    writer: str,
-    batch: int,
-) -> Iterator[dict[str, Any]]:
-    """The actions of a commit that adds files, and may have ``moved`` the rows of others: it is no blind append then."""
-    now = int(time.time() * 1000)
-    parameters = {"mode": "Append", "partitionBy": orjson.dumps(state.partition_by).decode()}
-    yield _info(now, metadata, "WRITE", parameters, {"isBlindAppend": not moved})
-    if writer:
-        yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
-    yield from map(_add, files)
-    yield from moved
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 def _info(
-    now: int, metadata: str, operation: str, parameters: Mapping[str, str], more: Mapping[str, object]
+    metadata: str, operation: str, parameters: Mapping[str, str] | None = None, **more: object
 ) -> dict[str, Any]:
-    about = {"timestamp": now, "operation": operation, "operationParameters": parameters, **more}
+    about = {"timestamp": _now(), "operation": operation, "operationParameters": parameters or {}, **more}
     about |= {"userMetadata": metadata, "engineInfo": "ingest", "txnId": str(uuid.uuid4())}
     return {"commitInfo": about}
 

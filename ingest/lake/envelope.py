@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -99,11 +99,6 @@ Spans = tuple[tuple[int, int | None], ...]
 """Runs of batches: the first, and the first one after them; None while there is none."""
 
 
-def is_in(spans: Spans, batch: int) -> bool:
-    """True if a batch is in one of the runs."""
-    return any(first <= batch and (end is None or batch < end) for first, end in spans)
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -135,13 +130,6 @@ class Seal:
             else:
                 values.append(row[len(_PLACE) + 1])
         return _with_parts(rows, values)
-
-    def pages(
-        self, pages: Iterator[pa.RecordBatch], batch: int, source: str = ""
-    ) -> Iterator[pa.RecordBatch]:
-        """Each page sealed."""
-        for page in pages:
-            yield self.page(page, batch, source)
 
 
 def _listed(rows: pa.RecordBatch, name: str, source: str) -> list[Any]:
@@ -200,17 +188,11 @@ class Opener:
 
     def seals(self, batch: int) -> bool:
         """True if the messages of a batch are sealed."""
-        return is_in(self.spans, batch)
-
-    def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of messages with the columns `INPUT` of bronze, opened."""
-        if not self.spans:
-            return batches
-        return map(self.opened, batches)
+        return any(first <= batch and (end is None or batch < end) for first, end in self.spans)
 
     def opened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Messages as they were sent."""
-        numbers = rows.column("batch").to_pylist()
+        """Messages with the columns `INPUT` of bronze, as they were sent."""
+        numbers = rows.column("batch").to_pylist() if self.spans else []
         sealed = {number for number in set(numbers) if self.seals(number)}
         if not sealed:
             return rows

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from ingest.config import Pipeline, is_stored
 from ingest.errors import IngestError
-from ingest.lake import commits, delta, duck, log, records, stores
+from ingest.lake import commits, duck, log, records, stores
 from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, fitted, written
 from ingest.lake.delta import NO_TABLE, Snapshot, UnreadableError, metadata_of
@@ -78,11 +78,9 @@ class Lake(Tables):
         return log.snapshot(self.spark, self.path(name))
 
     def actions(self, name: str, version: int) -> list[dict[str, Any]]:
-        """The actions of one of a table's commits; none if its log no longer has it."""
+        """As `Tables.actions`; in a store that only Hadoop reaches, by Spark."""
         if self.is_local:
-            with suppress(FileNotFoundError):
-                return delta.actions(self.path(name), version)
-            return []
+            return super(Lake, self).actions(name, version)
         try:
             return log.actions(self.spark, self.path(name), version)
         except Py4JJavaError:
@@ -94,13 +92,6 @@ class Lake(Tables):
             with suppress(UnreadableError):
                 return super(Lake, self).ask(query)
         return [row.asDict(recursive=True) for row in self.frame(query).collect()]
-
-    def count(self, name: str) -> int:
-        """As `Tables.count`; in a store that only Hadoop reaches, by Spark."""
-        if self.is_local:
-            with suppress(UnreadableError):
-                return super(Lake, self).count(name)
-        return self.read(name).count()
 
     def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """As `Tables.commits`; in a store that only Hadoop reaches, by Spark."""
@@ -332,7 +323,7 @@ class Lake(Tables):
         path = self.path(name)
         after = log.snapshot(self.spark, path)
         for version in range(before.version + 1, after.version + 1):
-            if log.commit_metadata(self.spark, path, version).get("run") == self.run:
+            if metadata_of(log.actions(self.spark, path, version)).get("run") == self.run:
                 return
         raise self._overtaken(name, batch)
 
@@ -388,13 +379,6 @@ class Lake(Tables):
                 self._writing(frame, schema, state), schema.name, json.dumps({"run": self.run, **marks})
             )
             self._known.add(schema.name)
-
-    def last_marks(self, name: str) -> dict[str, Any]:
-        """All marks of a table's newest commit; empty if there is no table."""
-        if self.is_local:
-            return super(Lake, self).last_marks(name)
-        state = self.snapshot(name)
-        return log.commit_metadata(self.spark, self.path(name), state.version) if state.exists else {}
 
     def metadata(self, batch: int | None = None, *, landed: bool = False) -> str:
         """The ``userMetadata`` of this run's commits; with ``landed``, the run that landed the batch, too."""

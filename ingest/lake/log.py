@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from pyspark.sql import SparkSession
 
-from ingest.lake.delta import NO_TABLE, Snapshot, metadata_of
+from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.spark.session import activate
 
 
@@ -62,11 +62,6 @@ def _transactions(state: Any, checksum: Any) -> dict[str, int]:
 def _each(entries: Any) -> Iterator[Any]:
     while entries.hasNext():
         yield entries.next()
-
-
-def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, Any]:
-    """A commit's ``userMetadata`` as a mapping; empty if the commit is not ours."""
-    return metadata_of(actions(spark, path, version))
 
 
 def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,16 @@ class Tables:
 
     def count(self, name: str) -> int:
         """The number of a table's rows; from its log if possible."""
-        rows = delta.snapshot(self.path(name)).rows
-        return (
-            self.ask_mirror(name, "SELECT count(*) AS n FROM {mirror} AS m")[0]["n"] if rows is None else rows
-        )
+        state = self.snapshot(name)
+        if state.files and (rows := state.rows) is not None:
+            return rows
+        return int(self.ask_mirror(name, "SELECT count(*) AS n FROM {mirror} AS m")[0]["n"])
+
+    def actions(self, name: str, version: int) -> list[dict[str, Any]]:
+        """The actions of one of a table's commits; none if its log no longer has it."""
+        with suppress(FileNotFoundError):
+            return delta.actions(self.path(name), version)
+        return []
 
     def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """A table's versions that its log still has, with the ``userMetadata`` of each, newest first."""
@@ -88,7 +95,7 @@ class Tables:
     def last_marks(self, name: str) -> dict[str, Any]:
         """All marks of a table's newest commit; empty if there is no table."""
         state = self.snapshot(name)
-        return delta.metadata_of(delta.actions(self.path(name), state.version)) if state.exists else {}
+        return delta.metadata_of(self.actions(name, state.version)) if state.exists else {}
 
     def ask(self, query: str) -> list[Row]:
         """The rows of a query in DuckDB's SQL, in which ``{books}`` is that product table as it is now.

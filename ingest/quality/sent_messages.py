@@ -47,4 +47,4 @@ class SentMessages:
         names = ", ".join(map(duck.name, COLUMNS))
         query = self._lake.sql(f"SELECT {names} FROM {{bronze.message}} WHERE {wanted}")
         sealed = duck.connection().cursor().execute(query).to_arrow_reader(_PAGE)
-        return pa.RecordBatchReader.from_batches(sealed.schema, self._opener.batches(sealed))
+        return pa.RecordBatchReader.from_batches(sealed.schema, map(self._opener.opened, sealed))

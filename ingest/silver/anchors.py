@@ -57,7 +57,7 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
 
     def run(batches: Batches) -> Batches:
         for page, changes in _decoded(
-            how, (one.filter(_holding(one, marked)) for one in how.opener.batches(batches))
+            how, (one.filter(_holding(one, marked)) for one in map(how.opener.opened, batches))
         ):
             found = [
                 {**spot._asdict(), "second": change.sequence[0]}
@@ -88,7 +88,7 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
         asked.setdefault((event.stream, event.second), []).append(number)
 
     def run(batches: Batches) -> Batches:
-        for page, changes in _decoded(how, _naming(how.opener.batches(batches), events)):
+        for page, changes in _decoded(how, _naming(map(how.opener.opened, batches), events)):
             last: dict[int, tuple[int, int, str]] = {}
             for spot, one in zip(_spots(page), changes, strict=True):
                 stream = stream_of(how.pipeline, spot.source, spot.topic, spot.partition)

@@ -117,7 +117,7 @@ def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
 
     def run(batches: Batches) -> Batches:
         decoders: dict[tuple[str, int], SourceDecoder] = {}
-        for batch in lifting.opener.batches(batches):
+        for batch in map(lifting.opener.opened, batches):
             for name, epoch, mine in parted(batch, lifting.starts):
                 if (name, epoch) not in decoders:
                     within = replace(lifting, epochs={name: epoch})

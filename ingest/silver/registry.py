@@ -74,7 +74,7 @@ def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Bat
 
     def run(batches: Batches) -> Batches:
         counts: Counter[tuple[str, bytes]] = Counter()
-        for batch in opener.batches(batches):
+        for batch in map(opener.opened, batches):
             for source in sources:
                 mine = batch.filter(pc.equal(batch.column("source"), source))
                 headers = mine.column("headers").flatten()
