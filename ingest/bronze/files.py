@@ -52,16 +52,6 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Unread bytes ``[start, end)`` of one file."""
-
-    file: Found
-    start: int
-    end: int
-    finished: bool
-
-
-@dataclass(frozen=True, slots=True)
 class FilePlan:
     """What would be read from one source now, and its alarms."""
 
@@ -162,7 +152,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         return FilePlan(alarms=(f"{shown(source.path)} {text}",))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is not a file that can be read again: passed over." for path in others]
-    work: list[Piece] = []
+    work: list[Range] = []
     waiting = ""  # the file that could not be read, if arrival orders the source
     alarms = [
         f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
@@ -174,7 +164,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     for file in sorted(files, key=lambda file: (file.mtime if by_time else 0, natural(file.path))):
         state = known.get(file.path)
         try:
-            found = _look(source, file, state)
+            found = _look(source, rank, file, state)
         except OSError as error:
             text = f"cannot be read ({error.strerror or error}): none of it was read; repair that"
             found = Fault(text, holds=True)
@@ -188,10 +178,10 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
             alarms.append(f"source {source.name}: {text}.")
             break
         if state is not None:
-            work.extend(Piece(file, start, end, False) for start, end in state.holes())
+            work.extend(_range(source, rank, file, start, end) for start, end in state.holes())
         if found is not None:
             work.append(found)
-    ranges = list(_ranges(source, rank, work, cores))
+    ranges = list(_cut(source, work, cores))
     if source.by_arrival:
         ranges[:-1] = [replace(one, followed=True) for one in ranges[:-1]]
     return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings))
@@ -212,7 +202,7 @@ def _vanished(files: list[Found], known: dict[str, FileState]) -> Iterator[str]:
             yield f"{shown(path)} {what}."
 
 
-def _look(source: Source, file: Found, state: FileState | None) -> Piece | Fault | None:
+def _look(source: Source, rank: int, file: Found, state: FileState | None) -> Range | Fault | None:
     """The unread end of a file; None if there is nothing to read."""
     try:
         file.path.encode()
@@ -220,17 +210,17 @@ def _look(source: Source, file: Found, state: FileState | None) -> Piece | Fault
         return Fault("has a name that is not UTF-8: rename it")
     packed = _compressed(file.path)
     if state is None or (state.position == 0 and (file.size, file.mtime) != (state.size, state.mtime)):
-        return _piece(source, file, 0)
+        return _rest(source, rank, file, 0)
     if (file.size, file.mtime) == (state.size, state.mtime):
         if state.damage:
             text = f"is still damaged ({state.damage.rstrip('.')}): repair it, or take it away"
             return Fault(text, holds=True)
         is_due = state.unread(packed) and _finished(source, file)
-        return _piece(source, file, state.position) if is_due else None
+        return _rest(source, rank, file, state.position) if is_due else None
     if text := _difference(source, file, state):
         return Fault(text)
     if (file.size > state.size or state.rest) if packed else file.size > state.position:
-        return _piece(source, file, state.position)
+        return _rest(source, rank, file, state.position)
     state.mtime = file.mtime  # only touched: this session does not compare it again
     return None
 
@@ -239,17 +229,34 @@ def _finished(source: Source, file: Found) -> bool:
     return time.time() - file.mtime > source.settle
 
 
-def _piece(source: Source, file: Found, start: int) -> Piece | None:
+def _rest(source: Source, rank: int, file: Found, start: int) -> Range | None:
     """The bytes after ``start``; None if they hold no whole record yet, which would be an empty batch."""
     packed, finished = _compressed(file.path), _finished(source, file)
     if not file.size:
         return None
-    piece = Piece(file, start, OPEN_END if packed else file.size, finished)
-    if packed or finished or framing_of(source) != "lines" or file.size - start > _SMALL:
-        return piece
+    found = _range(source, rank, file, start, OPEN_END if packed else file.size, finished=finished)
+    if packed or finished or found.framing != "lines" or file.size - start > _SMALL:
+        return found
     with _open(source, file.path) as stream:
         stream.seek(start)
-        return piece if b"\n" in stream.read(_SMALL) else None
+        return found if b"\n" in stream.read(_SMALL) else None
+
+
+def _range(source: Source, rank: int, file: Found, start: int, end: int, *, finished: bool = False) -> Range:
+    return Range(
+        source=rank,
+        file=file.path,
+        rank=0,  # known when the batch is cut
+        start=start,
+        end=end,
+        size=file.size,
+        mtime=file.mtime,
+        framing=framing_of(source),
+        compressed=_compressed(file.path),
+        finished=finished,
+        max_record_bytes=source.max_record_bytes,
+        storage=dict(source.storage),
+    )
 
 
 def _compressed(path: str) -> bool:
@@ -351,38 +358,21 @@ def _hash(stream: BinaryIO, count: int) -> tuple[str, bytes]:
 # --- ranges ---------------------------------------------------------------------------------------
 
 
-def _ranges(source: Source, rank: int, work: list[Piece], cores: int) -> Iterator[Range]:
+def _cut(source: Source, work: list[Range], cores: int) -> Iterator[Range]:
     """Divide the work so that one large file uses all cores; take at most ``max_bytes``."""
-    framing = framing_of(source)
-    total = sum(_size(piece) for piece in work)
+    total = sum(one.weight for one in work)
     step = min(MAX_SPLIT, max(MIN_SPLIT, total // (cores * 2) + 1))
     left = source.max_bytes if source.max_bytes is not None else total + 1
-    for number, piece in enumerate(work):
+    for number, one in enumerate(work):
         if left <= 0:
             return
-        whole = _compressed(piece.file.path) or framing != "lines"
-        stop = piece.end if whole else min(piece.end, piece.start + left)
-        left -= _size(piece) if whole else stop - piece.start
-        one = Range(
-            source=rank,
-            file=piece.file.path,
-            rank=number,
-            start=piece.start,
-            end=stop,
-            size=piece.file.size if stop == piece.end else stop,  # the unread rest counts as growth
-            mtime=piece.file.mtime,
-            framing=framing,
-            compressed=_compressed(piece.file.path),
-            finished=piece.finished,
-            max_record_bytes=source.max_record_bytes,
-            storage=dict(source.storage),
-        )
+        whole = one.compressed or one.framing != "lines"
+        stop = one.end if whole else min(one.end, one.start + left)
+        left -= one.weight if whole else stop - one.start
+        # the unread rest counts as growth
+        taken = replace(one, rank=number, end=stop, size=one.size if stop == one.end else stop)
         if whole:
-            yield one
+            yield taken
             continue
-        for cut in range(piece.start, stop, step):
-            yield replace(one, start=cut, end=min(cut + step, stop), exact=cut == piece.start)
-
-
-def _size(piece: Piece) -> int:
-    return piece.file.size if piece.end == OPEN_END else piece.end - piece.start
+        for start in range(taken.start, stop, step):
+            yield replace(taken, start=start, end=min(start + step, stop), exact=start == taken.start)
