@@ -12,7 +12,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -149,24 +149,22 @@ def _read(request: urllib.request.Request, timeout: float) -> bytes:
 
 def _within(seconds: float, work: Callable[[], bytes]) -> bytes:
     """The result within a time, all of it, else a `TimeoutError`: a socket's own limit begins again with each byte."""
-    done: SimpleQueue[Callable[[], bytes]] = SimpleQueue()
+    done: SimpleQueue[bytes | Exception] = SimpleQueue()
 
     def attempt() -> None:
         try:
-            found = work()
-            done.put(lambda: found)
+            done.put(work())
         except Exception as error:
-            done.put(partial(_raise, error))
+            done.put(error)
 
     threading.Thread(target=attempt, daemon=True).start()
     try:
-        return done.get(timeout=seconds)()
+        found = done.get(timeout=seconds)
     except Empty:
         raise TimeoutError(f"it takes more than {seconds:g} s") from None
-
-
-def _raise(error: Exception) -> bytes:
-    raise error
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _request(url: str, path: str) -> urllib.request.Request:
