@@ -281,7 +281,7 @@ def mysql(declared: str) -> str:
         width = _MYSQL_INTEGERS[name]
         return f"uint{width}" if unsigned else f"int{width}"
     if name in ("decimal", "numeric", "dec", "fixed"):
-        return _decimal(args, 0)
+        return _decimal(args)
     if name == "float" and args and "," not in args and args.strip().isdigit() and int(args) > 24:
         return "float64"
     if name == "bit":
@@ -304,13 +304,13 @@ def _mysql_words(declared: str) -> tuple[str, str | None, list[str]]:
     return (two if two in _MYSQL else words[0] if words else ""), args, words
 
 
-def _decimal(args: str | None, default_scale: int) -> str:
+def _decimal(args: str | None) -> str:
     if not args:
         return "decimal"
     parts = [part.strip() for part in args.split(",")]
     if not all(re.fullmatch(r"-?\d{1,9}", part) for part in parts):
         return "decimal"
-    precision, scale = int(parts[0]), int(parts[1]) if len(parts) > 1 else default_scale
+    precision, scale = int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
     if scale < 0:
         precision, scale = precision - scale, 0
     return f"decimal({max(precision, scale)},{scale})"
@@ -342,7 +342,7 @@ def oracle(declared: str) -> str:
     name = " ".join(_ARGUMENTS.sub("", declared).lower().split())
     args = _parts(declared)[1]
     if name in ("number", "numeric", "decimal", "dec"):
-        return "decimal" if args and args.strip().startswith("*") else _decimal(args, 0)
+        return "decimal" if args and args.strip().startswith("*") else _decimal(args)
     if name.startswith("interval"):
         return "interval"
     return _ORACLE.get(name, "unknown")
@@ -364,7 +364,7 @@ def sqlserver(declared: str) -> str:
     """The logical type of a SQL Server type name; its tinyint has no sign, datetimeoffset is an instant."""
     name = _ARGUMENTS.sub("", declared).strip().lower().removesuffix(" identity")
     if name in ("numeric", "decimal"):
-        return _decimal(_parts(declared)[1], 0)
+        return _decimal(_parts(declared)[1])
     return _SQLSERVER.get(name, "unknown")
 
 
@@ -432,7 +432,7 @@ def postgres(declared: str) -> str:
     args = _parts(lowered)[1]
     name = " ".join(_ARGUMENTS.sub("", lowered).split()).removeprefix("pg_catalog.")
     if name in ("numeric", "decimal", "dec"):
-        return _decimal(args, 0)
+        return _decimal(args)
     if name == "float" and args and args.strip().isdigit() and int(args) <= 24:
         return "float32"
     return "interval" if name.startswith("interval") else _POSTGRES.get(name, "unknown")
