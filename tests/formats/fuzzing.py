@@ -6,16 +6,18 @@ its own name, so that whatever one finds is found again.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ingest import formats
-from ingest.change import Change, Hints, Message, Options, TableHints, TableId
+from ingest import formats, types
+from ingest.change import Change, Hints, Message, Options, TableHints, TableId, describe
 from ingest.errors import Undecodable
 from tests.formats import golden
 from tests.formats.one_history.history import TYPES, history
@@ -24,6 +26,12 @@ from tests.formats.one_history.test_one_history import DIALECTS
 HISTORIES = 12
 LARGE = 100  # one of so many messages has 100 KB to 1 MB, and most of these are cut off
 ANY_TABLE = Options(table=(("*", TableId("shop", None, "any")),), timezone="Asia/Shanghai")
+OPTIONS = (
+    ANY_TABLE,
+    replace(ANY_TABLE, decimal_scale=2),
+    replace(ANY_TABLE, swap_old_data=True, binary="hex", timezone="America/New_York"),
+)
+LOGICAL = sorted({*TYPES.values(), *types.LOGICAL, "decimal(10,2)"})
 
 
 class Known(NamedTuple):
@@ -52,23 +60,27 @@ class Outcome:
         self.escapes += other.escapes
 
 
-def tried(name: str, chunk: int, count: int) -> Outcome:
-    """One chunk of damaged messages of a format, decoded or refused."""
+def tried(name: str, chunk: int, count: int, large_of: int = LARGE) -> Outcome:
+    """One chunk of damaged messages of a format, decoded or refused; one of ``large_of`` is large."""
     random = Random(f"{name}/{chunk}")
     module = formats.load(name)
     found = Outcome()
     known = corpus(name)
     for number in range(count):
         each = random.choice(known)
-        is_large = random.randrange(LARGE) == 0
+        is_large = random.randrange(large_of) == 0
         if is_large:
             value = large(each.message.value or b"", random)
         else:
             value = damaged(each.message.value or b"", random.choice(known).message.value or b"", random)
-        hints = each.hints if number % 3 else _declared(each.hints, random)
+        hints = each.hints if number % 3 else _declared(each.hints, value, random)
+        key = each.message.key
+        if key and number % 4 == 0:
+            key = damaged(key, value, random)
         started = time.process_time()
         try:
-            changes = list(module.parse(each.message._replace(value=value), hints))
+            changes = list(module.parse(each.message._replace(value=value, key=key), hints))
+            json.dumps([describe(change) for change in changes], ensure_ascii=False).encode()
             found.escapes += _strange(changes, name, value)
             found.decoded += 1
         except Undecodable as error:
@@ -78,7 +90,7 @@ def tried(name: str, chunk: int, count: int) -> Outcome:
         except Exception as error:
             found.escapes.append(f"{name}: {type(error).__name__}: {error}: {value!r:.2000}")
         took = time.process_time() - started
-        if is_large or number % 16 == 0:
+        if is_large or number % 2 == 0:
             started = time.process_time()
             found.escapes += _recognised(name, value)
             took = max(took, time.process_time() - started)
@@ -120,11 +132,11 @@ def golden_case(case) -> Known:
     return Known(*golden.message(case))
 
 
-def _declared(hints: Hints, random: Random) -> Hints:
+def _declared(hints: Hints, value: bytes, random: Random) -> Hints:
     """Hints that give columns types which they do not have, to reach every conversion."""
-    logical = list(TYPES.values())
-    columns = {name: random.choice(logical) for name in TYPES}
-    return Hints(ANY_TABLE, lambda _table: TableHints(("id",), columns), hints.schema)
+    words = {word.decode() for word in re.findall(rb'"(\w{1,30})"', value[:20_000])}
+    columns = {name: random.choice(LOGICAL) for name in sorted({*words, *TYPES})}
+    return Hints(random.choice(OPTIONS), lambda _table: TableHints(("id",), columns), hints.schema)
 
 
 # --- damage -------------------------------------------------------------------------------------
@@ -169,7 +181,25 @@ TOKENS = (
         b"\r\n{}",
     ),
     *(b'"2020-13-45 25:61:61"', b'"0000-00-00"', b'"99999-01-01"', b'"-838:59:60"', b'"[106,]"', b'"====="'),
+    *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"-", b"//", b"9" * 400, b'"x"', b"0.5", b"1e5"),
 )
+VALUES = (
+    *(None, True, 0, -1, 1.5, 10**30, 10**4000, "", "x", "null", "x" * 50, "1234", "\ud800", "\ufffd"),
+    *([], {}, [[]], [None], [{}], [1], ["a", "b"], {"a": {}}, {"a": []}, {"no": "timestamp"}),
+    *("2020-02-30 00:00:00", "0000-00-00 00:00:00", "9999-12-31 23:59:59", "0001-01-01 00:00:00"),
+    *(
+        "1e999999999",
+        "-9" * 40,
+        "9" * 5000,
+        "[1, -200]",
+        "UPDATE",
+        "DELETE",
+        "INIT",
+        "TRUNCATE",
+        "truncate t",
+    ),
+)
+"""What a member of another kind may hold."""
 TEXTS = (
     rb"{\"name\":\"a \\\"quoted\\\" name\",\"path\":\"C:\\\\temp\\\\\"},",
     rb"\u0434\ud83d\ude00\n\t\/",
@@ -280,10 +310,30 @@ def _member(torn: bytearray, _other: bytes, random: Random) -> None:
         torn[place:place] = b'"' + random.choice(names) + b'":' + value + b","
 
 
+def _kinds(torn: bytearray, _other: bytes, random: Random) -> None:
+    """Members that are lost, or have values of other kinds."""
+    with suppress(ValueError, RecursionError):  # no JSON, or damaged already
+        document = json.loads(bytes(torn))
+        for _ in range(random.randint(1, 3)):
+            document = _changed(document, random)
+        torn[:] = json.dumps(document, ensure_ascii=random.random() < 0.5).encode("utf-8", "surrogatepass")
+
+
+def _changed(node: Any, random: Random) -> Any:
+    if isinstance(node, dict) and node and random.random() < 0.9:
+        name = random.choice(sorted(node))
+        kept = {other: value for other, value in node.items() if other != name}
+        return kept if random.random() < 0.2 else {**node, name: _changed(node[name], random)}
+    if isinstance(node, list) and node and random.random() < 0.7:
+        place = random.randrange(len(node))
+        return [*node[:place], _changed(node[place], random), *node[place + 1 :]]
+    return random.choice(VALUES)
+
+
 def _varint(torn: bytearray, _other: bytes, random: Random) -> None:
     place = random.randrange(len(torn) + 1)
     lengths = (b"\xff" * 9 + b"\x01", b"\xff" * 12, b"\x01", b"\xfe\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x01")
     torn[place : place + random.choice((0, 1))] = random.choice(lengths)
 
 
-_DAMAGES: tuple[Damage, ...] = (_flip, _cut, _splice, _token, _number, _member, _varint)
+_DAMAGES: tuple[Damage, ...] = (_flip, _cut, _splice, _token, _number, _member, _varint, *[_kinds] * 4)

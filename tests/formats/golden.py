@@ -13,10 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from ingest import formats
-from ingest.change import Hints, Message, Options, TableHints, TableId, describe
+from ingest.change import Change, Hints, Message, Options, TableHints, TableId, describe
 from ingest.errors import Undecodable
 
 HERE = Path(__file__).parent
+VENDOR = HERE.parents[2] / "shared" / "vendor-samples"
+
+
+def samples(name: str) -> list[bytes]:
+    """Every golden message of a format, and the vendor's own where they are at hand."""
+    files = [case for case in cases() if case.parent.name == name] + sorted((VENDOR / name).glob("*.json"))
+    return [file.read_bytes() for file in files if file.stat().st_size]
+
+
+def read(name: str, value: bytes | None, hints: Hints | None = None) -> list[Change]:
+    """The changes of one message."""
+    return list(formats.load(name).parse(Message(value, topic="t"), hints or Hints()))
 
 
 def cases() -> list[Path]:

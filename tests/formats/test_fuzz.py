@@ -13,16 +13,16 @@ import pytest
 from ingest import formats
 from ingest.errors import Undecodable
 from ingest.values.remembered import LONG
-from tests.formats.fuzzing import corpus, tried
+from tests.formats.fuzzing import LARGE, corpus, tried
 
-SLICE = 20_000
+SLICE = 120_000
 SHARE = -(-SLICE // len(formats.names()))
 
 
 @pytest.mark.parametrize("name", formats.names())
 def test_damaged_messages_are_decoded_or_refused(name):
     """A message that raises anything else, or takes long, would stop a worker."""
-    found = tried(name, 0, SHARE)
+    found = tried(name, 0, SHARE, 6 * LARGE)
     assert [] == found.escapes
     assert found.decoded + found.refused == SHARE
     assert found.slowest < 3  # seconds of a busy machine, which takes three times those of a quiet one

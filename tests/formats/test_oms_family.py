@@ -1,4 +1,4 @@
-"""OMS Default, its extended form, and Dataworks 2.0: order, large objects, conversions, damage."""
+"""OMS Default, its extended form, and Dataworks 2.0: order, large objects, conversions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ingest import formats
 from ingest.change import Hints, Op, Options, TableHints, TableId
 from ingest.decoding.rows import clock_text, datetime_text, instant_text, integer_text
 from ingest.formats.oms_default import AFTER_EVERY_COUNTER, split_sequence
-from tests.formats import mutations
-from tests.formats.mutations import read
+from tests.formats import golden
+from tests.formats.golden import read
 
 FAMILY = ("oms-default", "oms-default-extended", "oms-dataworks")
 
@@ -193,7 +193,7 @@ def test_decimal_option_of_binary_encoding():
 @pytest.mark.parametrize("name", FAMILY)
 def test_vendor_samples_decode(name):
     """A message printed in the vendor's own document must not be refused."""
-    files = sorted((mutations.VENDOR / name).glob("*.json"))
+    files = sorted((golden.VENDOR / name).glob("*.json"))
     if not files:
         pytest.skip("the vendor's samples are not at hand")
     for file in files:

@@ -9,8 +9,8 @@ import pytest
 from ingest import formats
 from ingest.change import Hints, Op, Options, TableId
 from ingest.errors import Undecodable
-from tests.formats import mutations
-from tests.formats.mutations import read
+from tests.formats import golden
+from tests.formats.golden import read
 
 PARTIAL = Hints(Options(key_is_full=False))
 
@@ -128,11 +128,11 @@ def test_no_table_needs_the_option():
 @pytest.mark.parametrize("name", ["oms-shareplex", "dts-shareplex"])
 def test_vendor_samples_decode_and_are_told_apart(name):
     """A message printed in the vendor's own document must be decoded, and named rightly."""
-    files = sorted((mutations.VENDOR / name).glob("*.json"))
+    files = sorted((golden.VENDOR / name).glob("*.json"))
     if not files:
         pytest.skip("the vendor's samples are not at hand")
     other = "dts-shareplex" if name == "oms-shareplex" else "oms-shareplex"
-    hints = Hints(Options(table=mutations.ANY_TABLE))
+    hints = Hints(Options(table=(("*", TableId("shop", None, "any")),)))
     for file in files:
         raw = file.read_bytes()
         assert 1 == len(read(name, raw, hints))
