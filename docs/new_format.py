@@ -96,14 +96,7 @@ from msgspec import Raw
 
 from ingest import values
 from ingest.change import Change, Hints, Message, Op, TableId
-from ingest.decoding.rows import (
-    TOMBSTONE,
-    convert,
-    finish,
-    plan_of_declared,
-    require_image,
-    statement,
-)
+from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -141,64 +134,46 @@ MEMBERS = frozenset({"op", "db", "table", "pos"})
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The changes of one message."""
     if message.value is None:
-        return TOMBSTONE
+        return rows.TOMBSTONE
     envelope, note = values.opened(message.value)
     if not envelope.keys() >= MEMBERS:
         raise Undecodable("not-this-format", f"the message lacks one of {', '.join(sorted(MEMBERS))}")
     place = _place(envelope, note)
     if place.op is Op.DDL:
-        return statement(place, _text(envelope, "sql"), None)
+        return rows.statement(place, values.member_text(envelope, "sql"), None)
     return (place,) if place.op is Op.TRUNCATE else (_row(place, envelope, hints),)
 
 
 def recognise(sample: bytes) -> str | None:
     """The members that every message has."""
-    try:
-        envelope, _ = values.opened(sample)
-    except Undecodable:
-        return None
-    return ", ".join(sorted(MEMBERS)) if envelope.keys() >= MEMBERS else None
+    return ", ".join(sorted(MEMBERS)) if values.peeked(sample).keys() >= MEMBERS else None
 
 
 def _place(envelope: Mapping[str, Raw], note: str | None) -> Change:
-    """All but the row: MARK where the operation, the table, the position and the time stand."""
-    word = _text(envelope, "op") or ""
-    if word not in OPS:
-        raise Undecodable("unknown-operation", f"op {word[:40]!r} is not documented")
-    position = values.integer(_text(envelope, "pos"))
+    """All but the row: MARK where the operation, the table, the position and the time are."""
+    position = values.member_text(envelope, "pos")
+    number = values.integer(position)
     return Change(
-        op=OPS[word],
-        table=TableId(_text(envelope, "db"), None, _text(envelope, "table")),
-        sequence=() if position is None else (position,),
-        position=_text(envelope, "pos"),
-        event_time=values.micros_of(values.integer(_text(envelope, "ts")), 1000),
+        op=rows.operation(OPS, values.member_text(envelope, "op") or "", "op"),
+        table=TableId(values.member_text(envelope, "db"), None, values.member_text(envelope, "table")),
+        sequence=() if number is None else (number,),
+        position=position,
+        event_time=values.micros_of(values.integer(values.member_text(envelope, "ts")), 1000),
         note=note,
         dialect="mysql",
     )
 
 
 def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints) -> Change:
-    """The row's images by the declared columns: MARK where the images and the key's names stand."""
+    """The row's images by the declared columns: MARK where the images and the key's names are."""
     old, new = envelope.get("before"), envelope.get("after")
-    before = None if old is None or values.is_null(old) else values.bare_image(old)
-    after = None if new is None or values.is_null(new) else values.bare_image(new)
-    require_image(before if place.op is Op.DELETE else after, place.op)
+    before, after = values.optional_image(old), values.optional_image(new)
+    rows.require_image(before if place.op is Op.DELETE else after, place.op)
     declared = hints.tables(place.table)
-    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
-    kept = [*convert(before, plan, old), *convert(after, plan, new)]
-    keys = declared.keys or _names(envelope.get("keys"))
-    return finish(place, place.table, keys, before, after, plan, kept)
-
-
-def _names(raw: Raw | None) -> tuple[str, ...]:
-    if raw is None or bytes(raw)[:1] != b"[":
-        return ()
-    return tuple(name for name in map(values.text, values.items(raw)) if name)
-
-
-def _text(envelope: Mapping[str, Raw], name: str) -> str | None:
-    raw = envelope.get(name)
-    return values.text(raw) if raw is not None else None
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+    keys = declared.keys or values.names(envelope.get("keys"))
+    return rows.finish(place, place.table, keys, before, after, plan, kept)
 '''
 
 _WRITER = '''"""MARK: vendor and document, as in the format's module; this writes what the vendor's capture would send."""
