@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from ingest import formats
 from ingest.change import Hints, Message, Options, TableHints
 from ingest.errors import Undecodable
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "vendor-samples"
 FAMILY = ("debezium", "oms-debezium", "oms-debezium-flatten", "oms-debezium-smt")
 SOURCE = {
     "connector": "mysql",

@@ -13,7 +13,6 @@ from ingest.values import conversions
 from tests.formats import golden
 
 FAMILY = ("canal", "dts-canal", "drs-json", "drs-json-c", "obcloud-canal", "oms-canal", "ticdc-canal")
-VENDOR = [path for name in FAMILY for path in sorted((golden.VENDOR / name).glob("*.json"))]
 NO_HINTS = Hints()
 
 
@@ -36,23 +35,6 @@ def message(**members: object) -> bytes:
         "type": "INSERT",
     }
     return json.dumps(usual | members, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-@pytest.mark.skipif(not VENDOR, reason="the vendors' samples are not here")
-@pytest.mark.parametrize("sample", VENDOR, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_vendor_samples(sample):
-    """A reader of the vendor's page tries the printed message first."""
-    found = parse(sample.parent.name, sample.read_bytes())
-    expected = next(op for op in ("insert", "update", "delete", "ddl") if op in sample.stem)
-    assert [expected] == [change.op for change in found]
-
-
-@pytest.mark.skipif(not VENDOR, reason="the vendors' samples are not here")
-@pytest.mark.parametrize("sample", VENDOR, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_vendor_samples_are_recognised(sample):
-    """A detector that names two dialects, or the wrong one, sends people to the wrong encodings."""
-    value = sample.read_bytes()
-    assert [sample.parent.name] == [name for name in FAMILY if formats.load(name).recognise(value)]
 
 
 @pytest.mark.parametrize(

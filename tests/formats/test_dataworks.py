@@ -7,12 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from ingest import formats
 from ingest.change import Hints, Op, Options, TableHints
 from ingest.errors import Undecodable
 from ingest.fold import Placed, fold
 from ingest.order import Order
-from tests.formats import golden
 from tests.formats.golden import read
 
 COLUMNS = [{"name": "id", "type": "LONG"}, {"name": "v", "type": "STRING"}]
@@ -125,13 +123,3 @@ def test_operations_are_case_sensitive_and_known(op):
     """An unknown operation applied by guess damages the mirror."""
     with pytest.raises(Undecodable):
         read("dataworks", message(op, after={"id": 1, "v": "a"}))
-
-
-def test_vendor_samples_decode():
-    """A message printed in the vendor's own document must not be refused."""
-    files = sorted((golden.VENDOR / "dataworks").glob("*.json"))
-    if not files:
-        pytest.skip("the vendor's samples are not at hand")
-    ops = [read("dataworks", file.read_bytes())[0].op for file in files]
-    assert [Op.HEARTBEAT, Op.INSERT, Op.DELETE, Op.UPDATE, Op.UPDATE, Op.DELETE] == ops
-    assert all(formats.load("dataworks").recognise(file.read_bytes()) for file in files)

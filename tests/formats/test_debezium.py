@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ingest import formats
-from ingest.change import Hints, Message, Op, Options, TableId
+from ingest.change import Op, Options, TableId
 from tests.formats import golden
-from tests.formats.debezium_rows import FAMILY, POSTGRES, SAMPLES, SOURCE, code, decode, one, row
+from tests.formats.debezium_rows import POSTGRES, SOURCE, code, decode, one, row
 
 # --- rows ---------------------------------------------------------------------------------------
 
@@ -244,21 +244,6 @@ def test_oms_true_nulls_of_small_columns_stay():
 def test_oms_smt_needs_a_table():
     """A row without a table cannot be guessed into one."""
     assert "no-table" == code({"id": 1}, name="oms-debezium-smt")
-
-
-@pytest.mark.parametrize("name", FAMILY[1:])
-def test_vendor_samples_decode(name):
-    """The documents' own messages are the first thing people try."""
-    if not SAMPLES.exists():
-        pytest.skip("the vendors' sample messages are not on this machine")
-    options = Options(table=(("*", TableId("shop", None, "orders")),))
-    files = sorted((SAMPLES / name).glob("*.json"))
-    assert files
-    for file in files:
-        (change,) = formats.load(name).parse(Message(file.read_bytes(), topic="t"), Hints(options))
-        assert change.before or change.after
-        if "row-only" not in file.name:
-            assert formats.load(name).recognise(file.read_bytes())
 
 
 def test_recognition_tells_the_family_apart():

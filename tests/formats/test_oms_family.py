@@ -6,11 +6,9 @@ import json
 
 import pytest
 
-from ingest import formats
 from ingest.change import Hints, Op, Options, TableHints, TableId
 from ingest.decoding.rows import clock_text, datetime_text, instant_text, integer_text
 from ingest.formats.oms_default import AFTER_EVERY_COUNTER, split_sequence
-from tests.formats import golden
 from tests.formats.golden import read
 
 FAMILY = ("oms-default", "oms-default-extended", "oms-dataworks")
@@ -188,15 +186,3 @@ def test_decimal_option_of_binary_encoding():
     """Bytes in another encoding than base64 would be stored as other bytes."""
     change = default("INSERT", after={"b": "00ff"}, columns={"b": "binary"}, options=Options(binary="hex"))
     assert {"b": "AP8="} == change.after
-
-
-@pytest.mark.parametrize("name", FAMILY)
-def test_vendor_samples_decode(name):
-    """A message printed in the vendor's own document must not be refused."""
-    files = sorted((golden.VENDOR / name).glob("*.json"))
-    if not files:
-        pytest.skip("the vendor's samples are not at hand")
-    for file in files:
-        raw = file.read_bytes()
-        assert 1 == len(read(name, raw))
-        assert any(formats.load(other).recognise(raw) for other in (name, "oms-default")), file.name

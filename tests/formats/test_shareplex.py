@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from ingest import formats
 from ingest.change import Hints, Op, Options, TableId
 from ingest.errors import Undecodable
-from tests.formats import golden
 from tests.formats.golden import read
 
 PARTIAL = Hints(Options(key_is_full=False))
@@ -123,18 +121,3 @@ def test_no_table_needs_the_option():
         one("dts-shareplex", "del", {"id": "1"}, table=None)
     hints = Hints(Options(table=(("*", TableId("S", None, "T")),)))
     assert TableId("S", None, "T") == one("dts-shareplex", "del", {"id": "1"}, hints=hints, table=None).table
-
-
-@pytest.mark.parametrize("name", ["oms-shareplex", "dts-shareplex"])
-def test_vendor_samples_decode_and_are_told_apart(name):
-    """A message printed in the vendor's own document must be decoded, and named rightly."""
-    files = sorted((golden.VENDOR / name).glob("*.json"))
-    if not files:
-        pytest.skip("the vendor's samples are not at hand")
-    other = "dts-shareplex" if name == "oms-shareplex" else "oms-shareplex"
-    hints = Hints(Options(table=(("*", TableId("shop", None, "any")),)))
-    for file in files:
-        raw = file.read_bytes()
-        assert 1 == len(read(name, raw, hints))
-        assert formats.load(name).recognise(raw)
-        assert formats.load(other).recognise(raw) is None
