@@ -321,19 +321,20 @@ def _is_unsigned(declared: str) -> bool:
 
 
 def _to_exact(old: str, new: str, declared: str) -> Conversion:
-    parts = types.decimal_parts(new)
+    parts, group = types.decimal_parts(new), _group(old)
     if parts is None:
-        return UNKNOWN if declared.startswith(("dec", "num", "fixed")) and declared[:6] != "number" else KEEP
+        without_digits = declared.startswith(("dec", "num", "fixed")) and declared[:6] != "number"
+        return UNKNOWN if without_digits or group == "single" else KEEP
     before, unsigned = types.decimal_parts(old), _is_unsigned(declared)
     if before == parts and not unsigned:
         return KEEP
-    text = _group(old) == "text"
+    number_of = {"text": _begun, "single": _widened}.get(group, _same)
 
-    def convert(one: str) -> str:
-        return _fitted(_scaled(_begun(one) if text else one, parts[1]), parts, unsigned=unsigned)
+    def convert(text: str) -> str:
+        return _fitted(_scaled(number_of(text), parts[1]), parts, unsigned=unsigned)
 
     wider = types.widens(types.delta(old), types.delta(new)) and not unsigned
-    return Conversion(convert, respells=wider, doubts=_too_long if text else None)
+    return Conversion(convert, respells=wider, doubts=_too_long if group == "text" else None)
 
 
 def _fitted(text: str, parts: tuple[int, int], *, unsigned: bool) -> str:
@@ -348,14 +349,6 @@ def _fitted(text: str, parts: tuple[int, int], *, unsigned: bool) -> str:
         return text
     nines = Decimal("9" * parts[0]).scaleb(-parts[1], _EXACT)
     return f"{nines.copy_sign(value):f}"
-
-
-def _single_to_exact(_old: str, new: str, declared: str) -> Conversion:
-    parts = types.decimal_parts(new)
-    if parts is None:
-        return UNKNOWN
-    unsigned = _is_unsigned(declared)
-    return Conversion(lambda text: _fitted(_scaled(_widened(text), parts[1]), parts, unsigned=unsigned))
 
 
 def _widened(text: str) -> str:
@@ -704,8 +697,7 @@ def _of_bits(rule: Callable[[str, str, str], Conversion]) -> Callable[[str, str,
 
 
 _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
-    **{(one, "exact"): _to_exact for one in ("whole", "year", "exact", "double", "text")},
-    ("single", "exact"): _single_to_exact,
+    **{(one, "exact"): _to_exact for one in ("whole", "year", "exact", "single", "double", "text")},
     **{(one, "exact"): _of_bits(_to_exact) for one in ("bit", "boolean")},
     **{(one, "whole"): _narrowed for one in ("whole", "year")},
     **{(one, "whole"): _of_bits(_narrowed) for one in ("bit", "boolean")},
