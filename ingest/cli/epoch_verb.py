@@ -12,13 +12,14 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
+from ingest.cli.progress import ProgressLine, silent
 from ingest.cli.repair_verbs import fail_unless_done, fold_again, printed
 from ingest.cli.spark import PipelineFile, Reason, SourceName, locked, opened, source_named
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
     from ingest.change import TableId
-    from ingest.lake.lake import Lake
+    from ingest.lake.lake import Lake, Tell
     from ingest.lake.mirrors import Mirror
     from ingest.lake.starts import Start
 
@@ -68,7 +69,8 @@ def epoch(
         if start.first <= lake.decoded():  # nothing is decided of messages that could not be decoded again
             refuse_trimmed(lake, start.first - 1, lake.decoded())
         decide(lake, source, start, resnapshot or [], reason, complete=complete, withdraw=withdraw)
-        rows = carry_out(lake, source, start)
+        with ProgressLine(lake.spark, lake.pipeline.name) as progress:
+            rows = carry_out(lake, source, start, progress.tell)
     if rows:
         printed(rows, output_as)
     else:
@@ -134,7 +136,7 @@ def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> l
     return [there[name] for name in names]
 
 
-def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
+def carry_out(lake: Lake, source: str, start: Start, tell: Tell = silent) -> list[dict[str, Any]]:
     """Decode again what landed since, and fold the mirrors that it concerns."""
     from ingest.lake import mirrors
     from ingest.silver.rebuild import rebuild
@@ -142,9 +144,9 @@ def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
 
     if start.first > lake.decoded():
         return []  # it begins with what comes next
-    rebuild(lake, cores(lake.spark), since=start.first - 1, dry_run=False)
+    rebuild(lake, cores(lake.spark), since=start.first - 1, dry_run=False, tell=tell)
     concerned = {one.name for one in (*_concerned(lake, source, start), *mirrors.outdated(lake))}
-    return fold_again(lake, sorted(concerned), dry_run=False) if concerned else []
+    return fold_again(lake, sorted(concerned), dry_run=False, tell=tell) if concerned else []
 
 
 def _concerned(lake: Lake, source: str, start: Start) -> list[Mirror]:

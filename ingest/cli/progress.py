@@ -93,6 +93,10 @@ class ProgressLine:
         return f" ({done}/{total} tasks)" if total else ""
 
 
+def silent(_subject: str, _step: str) -> None:
+    """Instead of `ProgressLine.tell`, says nothing."""
+
+
 class SpacedNotes:
     """Notes of threads at work, at most one in a few seconds."""
 

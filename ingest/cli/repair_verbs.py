@@ -9,6 +9,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
+from ingest.cli.progress import ProgressLine, silent
 from ingest.cli.spark import (
     MirrorName,
     PipelineFile,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.bronze.offsets import Gap
     from ingest.config import Source
     from ingest.lake.compare import Difference
-    from ingest.lake.lake import Lake
+    from ingest.lake.lake import Lake, Tell
     from ingest.lake.mirrors import Mirror
 
 app = typer.Typer()
@@ -49,8 +50,14 @@ def rebuild(
     """Rebuild a layer from the one before it, show what differs, and put it in place in one commit."""
     if layer == "silver" and tables:
         raise IngestError("Silver is rebuilt whole: leave the tables out.")
-    with locked(file, f"rebuild of {layer}") as lake:
-        rows = _silver(lake, dry_run) if layer == "silver" else fold_again(lake, tables or [], dry_run)
+    with (
+        locked(file, f"rebuild of {layer}") as lake,
+        ProgressLine(lake.spark, lake.pipeline.name) as progress,
+    ):
+        if layer == "silver":
+            rows = _silver(lake, dry_run, tell=progress.tell)
+        else:
+            rows = fold_again(lake, tables or [], dry_run, progress.tell)
     printed(rows, output_as)
     if layer == "silver" and not dry_run and any(row["missing"] or row["surplus"] for row in rows):
         output.follow("rebuild", file)
@@ -78,36 +85,37 @@ def backfill(
             said = f"the batches from {first} on stay as they were decoded"
             output.answer(output_as, {"accepted_from_batch": first}, said)
             return
-        rows = decode_again(lake, last, dry_run=dry_run)
+        with ProgressLine(lake.spark, lake.pipeline.name) as progress:
+            rows = decode_again(lake, last, dry_run=dry_run, tell=progress.tell)
     printed(rows, output_as)
     fail_unless_done(rows)
 
 
-def decode_again(lake: Lake, last: int, *, dry_run: bool) -> list[dict[str, Any]]:
+def decode_again(lake: Lake, last: int, *, dry_run: bool, tell: Tell = silent) -> list[dict[str, Any]]:
     """The last batches decoded again and the mirrors folded, also those that a killed command has left."""
     from ingest.lake import mirrors
 
-    rows = _silver(lake, dry_run, max(0, lake.decoded() - last))
+    rows = _silver(lake, dry_run, max(0, lake.decoded() - last), tell)
     if dry_run:
         return rows
     if any(row["missing"] or row["surplus"] for row in rows):
-        return rows + fold_again(lake, [], dry_run)
+        return rows + fold_again(lake, [], dry_run, tell)
     waiting = [one.name for one in mirrors.outdated(lake)]
-    return rows + (fold_again(lake, waiting, dry_run) if waiting else [])
+    return rows + (fold_again(lake, waiting, dry_run, tell) if waiting else [])
 
 
-def fold_again(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:
+def fold_again(lake: Lake, names: list[str], dry_run: bool, tell: Tell = silent) -> list[dict[str, Any]]:
     """Mirrors rebuilt from silver, no name meaning all: one row for each."""
     from ingest.gold.rebuild import rebuild as rebuilt
 
-    found = rebuilt(lake, names, dry_run=dry_run)
+    found = rebuilt(lake, names, dry_run=dry_run, tell=tell)
     if not dry_run:
-        _check_again(lake, {one.mirror for one in found if one.state == "rebuilt"})
+        _check_again(lake, {one.mirror for one in found if one.state == "rebuilt"}, tell)
     rows = [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in found]
     return _without_samples(rows) if lake.pipeline.masks else rows
 
 
-def _check_again(lake: Lake, names: set[str]) -> None:
+def _check_again(lake: Lake, names: set[str], tell: Tell) -> None:
     """Check the mirrors that have new rows, so that the report is about these, in a lake that has checks."""
     from ingest.gold.steps import steps_of
     from ingest.lake import mirrors
@@ -117,18 +125,18 @@ def _check_again(lake: Lake, names: set[str]) -> None:
     if not names or not lake.exists(CHECKS.name):
         return
     paths = {one.path for one in mirrors.known(lake).values() if one.name in names}
-    failures, warnings = complaints(check(lake, steps=steps_of(lake), only=paths))
+    failures, warnings = complaints(check(lake, tell=tell, steps=steps_of(lake), only=paths))
     for text in failures:
         output.error(text)
     for text in warnings:
         output.warning(text)
 
 
-def _silver(lake: Lake, dry_run: bool, since: int = 0) -> list[dict[str, Any]]:
+def _silver(lake: Lake, dry_run: bool, since: int = 0, tell: Tell = silent) -> list[dict[str, Any]]:
     from ingest.silver.rebuild import rebuild as decoded_again
     from ingest.spark.deferred import cores
 
-    found = decoded_again(lake, cores(lake.spark), since=since, dry_run=dry_run)
+    found = decoded_again(lake, cores(lake.spark), since=since, dry_run=dry_run, tell=tell)
     state = "rebuilt" if found.published else "compared"
     rows = [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
     return _without_samples(rows) if lake.pipeline.masks else rows
@@ -201,7 +209,10 @@ def retry(file: PipelineFile, output_as: Output = "table") -> None:
         if stuck:
             asked = Decision(RETRIED, lake.pipeline.name, {"mirrors": stuck}, by=decisions.user())
             decisions.append(lake, [asked])
-        result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm) if stuck else None
+        result = None
+        if stuck:
+            with ProgressLine(lake.spark, lake.pipeline.name) as progress:
+                result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm, progress.tell)
     tried = [one for one in result.mirrors if one.state != "skipped"] if result else []
 
     def show() -> None:

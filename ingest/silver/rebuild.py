@@ -16,7 +16,7 @@ from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake import condensed, decisions, decoded_with, mirrors, sealing
 from ingest.lake.compare import Difference, as_sets, groups
-from ingest.lake.lake import Lake
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.staging import shadow_of
@@ -41,7 +41,9 @@ class SilverRebuild:
         return all(one.none for one in self.differences.values())
 
 
-def rebuild(lake: Lake, cores: int, *, since: int = 0, dry_run: bool) -> SilverRebuild:
+def rebuild(
+    lake: Lake, cores: int, *, since: int = 0, dry_run: bool, tell: Tell = lambda _subject, _step: None
+) -> SilverRebuild:
     """Decode bronze after batch ``since`` with today's parsers and options, and publish the outcome unless ``dry_run``.
 
     The caller holds the lake's lock. An `IngestError` if bronze lacks messages, or if the new books do not balance.
@@ -51,13 +53,16 @@ def rebuild(lake: Lake, cores: int, *, since: int = 0, dry_run: bool) -> SilverR
     decoded_with.refuse_mixed_masks(lake, since)
     was = condensed.read(lake)
     with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
+        tell("silver", "decoding")
         done = decode(shadow, last, cores, since)
         if done.unbalanced:
             raise IngestError(f"The books do not balance, so nothing was published: {done.unbalanced[0]}.")
+        tell("silver", "comparing")
         differences = {one.name: _difference(lake, shadow, one, since) for one in TABLES}
         if not dry_run:
             _announce(lake, shadow, since, last, differences)
             for one in TABLES:
+                tell("silver", f"publishing {one.name}")
                 _publish(lake, shadow, one, since, last)
             decoded_with.note(lake, [source.name for source in lake.pipeline.sources], since + 1)
             if not since and was.batch:

@@ -93,3 +93,16 @@ def test_the_ledger_keeps_what_was_done(spark: SparkSession, tmp_path: Path) -> 
     assert ("compared", "") == (found.state, found.message)
     assert found.difference is not None
     assert found.difference.none
+
+
+def test_a_rebuild_shows_what_it_is_doing(spark: SparkSession, tmp_path: Path) -> None:
+    """A command that says nothing for the minutes that a large mirror takes looks as if it hung."""
+    from ingest.cli.repair_verbs import decode_again, fold_again
+    from ingest.run import Warm
+
+    made, steps = Depot(spark, tmp_path, Warm(), TableRule("yard.*")), list[tuple[str, str]]()
+    made.row(id="1", n="1").run()
+    decode_again(made.lake(), 1, dry_run=True, tell=lambda *step: steps.append(step))
+    fold_again(made.lake(), [], dry_run=False, tell=lambda *step: steps.append(step))
+    assert [("silver", "decoding"), ("silver", "comparing")] == steps[:2]
+    assert [("yard.depot", "compare"), ("yard.depot", "publish")] == steps[-2:]
