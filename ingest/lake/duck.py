@@ -82,9 +82,9 @@ def member(image: str, column: str) -> str:
     return f"json_extract_string({image}, {_pointer(column)})"
 
 
-def cells(names: Iterable[str], first: str = "after", second: str = "before") -> list[str]:
-    """Key cells of a change in `changes`, each from one image or else from the other."""
-    return [f"coalesce({member(first, one)}, {member(second, one)})" for one in names]
+def cells(names: Iterable[str], first: str = "after", second: str = "before") -> str:
+    """Key cells of a change in `changes` with commas, each from one image or else from the other."""
+    return ", ".join(f"coalesce({member(first, one)}, {member(second, one)})" for one in names)
 
 
 def has_member(image: str, column: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -17,6 +16,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
 from ingest.lake.tables import scan
+from ingest.quality.catalogue import key_json
 from ingest.quality.cell_values import of_column, text_of
 
 Read = Callable[[Lake, str, Sequence[str], str], Iterator[pa.RecordBatch]]
@@ -135,7 +135,7 @@ def key_text(names: Sequence[str], cells: Sequence[object], kinds: Sequence[str]
     """A mirror's key as JSON, from cells as in `of_column`: whole numbers as numbers, other values as their texts."""
     pairs = zip(cells, kinds, strict=True)
     shown = [cell if cell is None or kind in WHOLE else text_of(cell, kind) for cell, kind in pairs]
-    return json.dumps(dict(zip(names, shown, strict=True)), ensure_ascii=False, separators=(",", ":"))
+    return key_json(names, shown)
 
 
 _REJECT = (

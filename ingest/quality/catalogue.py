@@ -207,9 +207,9 @@ def complains(check: str) -> bool:
     return check in CHECKS and CHECKS[check].limit is not None
 
 
-def key_json(names: Iterable[str], texts: Iterable[str]) -> str:
+def key_json(names: Iterable[str], cells: Iterable[object]) -> str:
     """A key as JSON under the source's names."""
-    return json.dumps(dict(zip(names, texts, strict=True)), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=False, separators=(",", ":"))
 
 
 def explained(check: str, observed: float, limit: float | None) -> str:

@@ -84,9 +84,8 @@ class Compared:
     wrong: list[Wrong] = field(default_factory=list)
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
     reread: set[Key] = field(default_factory=set)  # read again with other values
-    begun: set[Key] = field(
-        default_factory=set
-    )  # of rows that began in new batches, with some of their columns
+    # of rows that began in new batches, with some of their columns
+    begun: set[Key] = field(default_factory=set)
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     # cells that are known, and are values of their types
     filled: set[tuple[Key, str]] = field(default_factory=set)
@@ -558,7 +557,7 @@ class _Check:
             closed &= one.whole and not one.above
         if self.found.touched and not wanted.known:
             self.found.left_out.append("no change has all columns of its key")
-        rows = self._rows(None if closed else wanted.known)
+        rows = mirror_rows(self.lake, self.mirror, self.types, None if closed else wanted.known)
         self.found.keys, self.found.partly = len(wanted.known), len(wanted.partly)
         self.found.filtered = len(wanted.filtered)
         self.found.wrong = self._without_rejected(
@@ -578,24 +577,27 @@ class _Check:
 
     def _find_begun(self) -> None:
         """Find rows that updates in new batches may have begun, with some of their columns."""
+        updated = f"SELECT own_key FROM rows WHERE batch > {self.since} AND op = 'update' AND partial"
         for one in self.lanes:
             if not one.above:
-                history = one.history(self._partly_updated(one), linked=False)
+                history = one.history(self._of_keys(one, updated), linked=False)
                 begun, texts = began_incomplete(history, self.mirror)
                 self.found.texts |= texts
                 self.found.begun |= begun
 
     def _find_inserted_twice(self) -> None:
         """Find keys that new batches insert or read again, where only new changes have been read so far."""
+        again = f"""SELECT n.own_key FROM rows AS n JOIN rows AS o ON o.own_key = n.own_key
+            WHERE n.batch > {self.since} AND n.op IN ('insert', 'read') AND o.batch <= {self.since}"""
         for one in self.lanes:
             if not one.whole and not one.above:
-                met = self._inserted_again(one)
+                met = self._of_keys(one, again)
                 read = sum(row["op"] == "read" and row["batch"] > self.since for row in met)
                 others = read < min(one.lane.reads, ALWAYS)
-                again, texts = inserted_twice(one.history(met, linked=False), self.mirror, others=others)
+                inserts, texts = inserted_twice(one.history(met, linked=False), self.mirror, others=others)
                 self.found.texts |= texts
-                self.found.twice |= again.twice.keys()
-                self.found.reread |= again.reread
+                self.found.twice |= inserts.twice.keys()
+                self.found.reread |= inserts.reread
 
     def _without_a_column(self, one: _Reading, found: Expected) -> Iterator[Wrong]:
         """Values of rows under names that are no column of the mirror, though its rule does not leave them out."""
@@ -614,7 +616,8 @@ class _Check:
             changes, *_ = one.sample.chosen()
             wanted += keyless_diff.folded(one.history(changes, linked=True), self.mirror, appends=appends)
         self.found.keys = sum(wanted.values())
-        texts = keyless_diff.differences(wanted, self._rows(None), self.types)
+        rows = mirror_rows(self.lake, self.mirror, self.types, None)
+        texts = keyless_diff.differences(wanted, rows, self.types)
         self.found.wrong = [Wrong((), "", text) for text in texts]
         self.found.texts = {(): ()}
         return self.found
@@ -631,27 +634,12 @@ class _Check:
         given = sum(lane.inserts + lane.reads - lane.deletes for lane in lanes)
         return 0 if rows is None else rows - self.before - given
 
-    def _partly_updated(self, one: _Reading) -> list[dict[str, Any]]:
-        """All changes of some keys of which new batches update some columns."""
-        return self._of_keys(
-            one, f"SELECT own_key FROM rows WHERE batch > {self.since} AND op = 'update' AND partial"
-        )
-
-    def _inserted_again(self, one: _Reading) -> list[dict[str, Any]]:
-        """All changes of some keys that new batches insert or read and earlier ones had, if there are such keys."""
-        return self._of_keys(
-            one,
-            f"""SELECT n.own_key FROM rows AS n JOIN rows AS o ON o.own_key = n.own_key
-                WHERE n.batch > {self.since} AND n.op IN ('insert', 'read') AND o.batch <= {self.since}""",
-        )
-
     def _of_keys(self, one: _Reading, keys: str) -> list[dict[str, Any]]:
         """All changes of the first keys that a query finds in the lane's ``rows``."""
         named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
-        sides = duck.cells(named), duck.cells(named, "before", "after")
-        own, left = (f"[{', '.join(side)}]" for side in sides)
+        own, left = duck.cells(named), duck.cells(named, "before", "after")
         return self.lake.ask(
-            f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, {own} AS own_key, {left} AS left_key
+            f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, [{own}] AS own_key, [{left}] AS left_key
                 FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} AND batch <= {one.applied}),
             again AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS})
             SELECT {", ".join(map(duck.name, _COLUMNS))} FROM rows
@@ -679,9 +667,6 @@ class _Check:
             contents = {json.dumps(json.loads(row["after"]) | shard, sort_keys=True) for row in rows}
             found |= {key for key, content in wanted.twice.items() if content in contents}
         return found
-
-    def _rows(self, keys: Iterable[Key] | None) -> list[Sequence[object]]:
-        return mirror_rows(self.lake, self.mirror, self.types, keys)
 
     def _without_rejected(self, wrong: list[Wrong]) -> list[Wrong]:
         """Leave out cells that did not fit: `rejects` has them, and their own check counts them."""

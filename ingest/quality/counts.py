@@ -82,7 +82,7 @@ def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator
     by_table = {subject.table: subject for subject in chosen}
     found: set[tuple[str, str]] = set()
     for row in _rejected(lake, since):
-        subject = by_table.get(TableId(*(row[name] for name in TableId._fields)))
+        subject = by_table.get(TableId.of(row))
         if subject is None:
             continue
         check, n = REFUSED[row["kind"]], row["n"]

@@ -107,11 +107,10 @@ def _left(
     for lane in (one for one in subject.lanes if keys and one.changes):
         texts = [[str(cell) for cell in json.loads(key).values()] for key in keys]
         names = [one.name for one in subject.mirror.key_columns]
-        cells = ", ".join(duck.cells(names))
         listed = ", ".join(f"[{', '.join(map(duck.text, each))}]" for each in texts)
         whole = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
         written = lake.ask(
-            f"""SELECT DISTINCT k FROM (SELECT [{cells}] AS k FROM {{changes.change}}
+            f"""SELECT DISTINCT k FROM (SELECT [{duck.cells(names)}] AS k FROM {{changes.change}}
             WHERE {duck.of_lane(lane.source, lane.table)} AND batch > {since} AND batch <= {subject.applied}
             AND op <> 'truncate' AND order_key > {duck.text(lane.folded_high or "")}{whole}) AS c WHERE k IN ({listed})"""
         )

@@ -13,18 +13,18 @@ from ingest.lake.tables import Row
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake  # Spark's, which the report does without
 
-SUMS = "changes reads inserts deletes key_changes truncates messages rejected off turned_back".split()
-_EVER = ("truncates", "changes", "key_changes", "inherits", "messages", "rejected", "control", "erased")
+_NEW = "changes reads inserts deletes key_changes truncates messages rejected off turned_back".split()
+_EVER = ("truncates", "changes", "key_changes", "messages", "rejected", "control", "erased")
 PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
 
 
 @dataclass(slots=True)
 class Ledgers:
-    """The rows found; they lack the columns that are NULL."""
+    """The rows found."""
 
-    lanes: list[dict[str, Any]] = field(default_factory=list)
+    lanes: list[Row] = field(default_factory=list)
     receipts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # source, receipt
-    statements: list[dict[str, Any]] = field(default_factory=list)
+    statements: list[Row] = field(default_factory=list)
     accepted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # source, gap that was accepted
 
 
@@ -36,10 +36,10 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
         f"WHERE batch > {since} AND batch <= {last} GROUP BY source"
     )
     found = Ledgers(
-        [_there(row) for row in lake.ask(_lanes(since))],
+        lake.ask(_lanes(since)),
         [(row["source"], json.loads(row["value"])) for row in lake.ask(receipts)]
         + [(row["source"], {"count": row["count"]}) for row in lake.ask(replays)],
-        [_there(row) for row in lake.ask("SELECT * FROM {ddl} WHERE class <> 'none'")],
+        lake.ask("SELECT * FROM {ddl} WHERE class <> 'none'"),
     )
     if any(source.kind == "kafka" for source in lake.pipeline.sources):
         found.accepted += [
@@ -47,10 +47,6 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
             for one in decisions.read(lake).of(ACCEPT_GAP)
         ]
     return found
-
-
-def _there(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
 
 
 def lagging(lake: Lake) -> dict[str, int]:
@@ -67,12 +63,13 @@ def lagging(lake: Lake) -> dict[str, int]:
 
 def _lanes(since: int) -> str:
     """The books by lane: the batches to check, and those before."""
-    sums = ", ".join(f"CAST(sum(CASE WHEN fresh THEN {name} END) AS BIGINT) AS {name}" for name in SUMS)
-    ever = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}_ever" for name in _EVER)
+    summed = [(f"CASE WHEN fresh THEN {name} END", name) for name in _NEW]
+    summed += [(name, f"{name}_ever") for name in _EVER]
+    sums = ", ".join(f"CAST(coalesce(sum({one}), 0) AS BIGINT) AS {name}" for one, name in summed)
     parts = " + ".join(f"coalesce({name}, 0)" for name in PARTS)
     return (
-        f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND active) AS new, {sums}, {ever}, "
-        "max(CASE WHEN changed THEN batch END) AS last, "
+        f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND active) AS new, {sums}, "
+        "coalesce(max(CASE WHEN changed THEN batch END), 0) AS last, "
         "min(CASE WHEN fresh AND changed THEN order_low END) AS order_low, "
         "max(CASE WHEN fresh AND changed THEN order_high END) AS order_high, "
         "max(CASE WHEN NOT fresh THEN order_high END) AS folded_high, max(event_high) AS newest, "

@@ -100,4 +100,4 @@ def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[s
         if cell in newest:
             over.append(newest[cell])
         newest[cell] = row
-    return list(over)
+    return over

@@ -47,8 +47,8 @@ class OrderedLane:
         """True if the first new change has no position, so that arrival decides."""
         return self.lane.order_low is not None and is_weak(self.lane.order_low)
 
-    def cells(self, first: str, second: str) -> list[str]:
-        """Each key cell in SQL, from one image or else from the other."""
+    def cells(self, first: str, second: str) -> str:
+        """The key cells in SQL, each from one image or else from the other."""
         names = [one.name for one in self.subject.mirror.key_columns] if self.subject.mirror else []
         return duck.cells(names, first, second)
 

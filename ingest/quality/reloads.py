@@ -45,10 +45,9 @@ def advice(lake: Lake, subject: CheckedMirror) -> str:
 
 def _batches(lake: Lake, subject: CheckedMirror, lane: CheckedLane) -> list[Sequence[Row]]:
     """The parts of each batch of a lane, in order of arrival: whether inserts met rows of their keys, and where a load began."""
-    cells = duck.cells(subject.decided.keys)
     arrival = f"coalesce(substr(order_key, length({place_sql('order_key')}) + 1), order_key)"
     rows = lake.ask(
-        f"""WITH rows AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", op, after, [{", ".join(cells)}] AS k,
+        f"""WITH rows AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", op, after, [{duck.cells(subject.decided.keys)}] AS k,
             {arrival} AS arrival FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(lane.source, lane.table)}),
         placed AS (SELECT *, op IN ('insert', 'read') AND lag(op) OVER of_key <> 'delete' AS again, lag(batch) OVER of_key AS was_in,
             lag(topic) OVER of_key AS was_of, row_number() OVER (PARTITION BY k, after ORDER BY batch, arrival) = 1 AS is_new

@@ -58,7 +58,7 @@ def _repeated_moves(one: OrderedLane) -> int:
     A position would place the repetition at the first one. By arrival it moves the row that has the old key at that
     time, and inherits from it what the message does not carry, unless the row that the first one moved is still there.
     """
-    old, new = (", ".join(one.cells(*sides)) for sides in (("before", "after"), ("after", "before")))
+    old, new = one.cells("before", "after"), one.cells("after", "before")
     found = one.lake.ask(
         f"""WITH changes AS (SELECT batch, order_key, op, partial, "row" AS place, event_time, before, after,
             [{old}] AS left_key, CASE WHEN op <> 'delete' THEN [{new}] END AS new_key
@@ -175,10 +175,10 @@ def _keyed(one: OrderedLane) -> str:
     """SQL: ``keyed``, the changes of each key and what they say, also those by which a row leaves it; ``there`` if it has a
     row then, ``partly`` if that may have columns of the row before.
     """
-    left, new = (f"[{', '.join(one.cells(*each))}]" for each in (("before", "after"), ("after", "before")))
     return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, json_keys(after) AS names,
             concat_ws('\n', op, before, after) AS said,
-            op = 'update' AND partial AS partly, {left} AS left_key, {new} AS new_key
+            op = 'update' AND partial AS partly,
+            [{one.cells("before", "after")}] AS left_key, [{one.cells("after", "before")}] AS new_key
             FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
         keyed AS (SELECT batch, order_key, event_time, topic, there, names, said, partly, new_key AS k
             FROM c

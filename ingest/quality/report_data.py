@@ -35,7 +35,7 @@ from ingest.quality.report_model import (
     TableFact,
 )
 
-SHOWN_BATCHES, SHOWN_DDL, SHOWN_REASONS = 8, 20, 50
+SHOWN_DDL, SHOWN_REASONS = 20, 50
 _LANE_SQL = '"database", "schema", "table"'
 _NO_MIRROR = "~"  # prefix of the name of a checked subject that is not a mirror; no path begins with it
 
@@ -105,7 +105,7 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
         WHERE {ended} AND "table" IS NOT NULL AND (changes > 0 OR ddl > 0) GROUP BY source, {_LANE_SQL}"""
     )
     for row in lanes:
-        source = TableId(*(row[name] for name in TableId._fields))
+        source = TableId.of(row)
         newest = _moment(row["newest"])
         for mirror in mirrors.names(lake.pipeline, source):
             table = tables.setdefault(
@@ -118,9 +118,7 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
         f"""SELECT batch, source, {duck.sums(names)} FROM {{books}} WHERE {ended} GROUP BY batch, source
         ORDER BY batch DESC, source LIMIT {TREND * max(1, len(facts.sources))}"""
     )
-    facts.books = [
-        BookFact(row["batch"], row["source"], *(row[name] for name in names)) for row in newest_first
-    ]
+    facts.books = [BookFact(*row.values()) for row in newest_first]
 
 
 # --- runs ---
@@ -219,7 +217,7 @@ def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> N
         FROM {{ddl}} WHERE {_ended(batch)} ORDER BY batch DESC, order_key DESC LIMIT 2000"""
     )
     for row in newest:
-        source = TableId(*(row[name] for name in TableId._fields))
+        source = TableId.of(row)
         for table in map(tables.get, map(mirror_path, mirrors.names(lake.pipeline, source))):
             if table is None or len(table.ddl) >= SHOWN_DDL:
                 continue

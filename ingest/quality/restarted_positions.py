@@ -55,7 +55,7 @@ def _started_again(one: OrderedLane) -> int:
     [first] = one.lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")
     if first["low"] is None:
         return 0
-    left, new = (", ".join(one.cells(*sides)) for sides in (("before", "after"), ("after", "before")))
+    left, new = one.cells("before", "after"), one.cells("after", "before")
     one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(one.source))
     came_before = f"(o.batch < n.batch OR (o.batch = n.batch AND o.arrival < n.arrival{one_stream}))"
     [lost] = one.lake.ask(
@@ -109,7 +109,7 @@ def turned_files(lake: Lake, since: int) -> set[tuple[str, TableId]]:
         SELECT DISTINCT a.source, a.database, a."schema", a."table" FROM lines AS a JOIN lines AS b ON {same}
         WHERE b.order_low < a.order_high AND b.event_low > a.event_high"""
     )
-    return {(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows}
+    return {(row["source"], TableId.of(row)) for row in rows}
 
 
 def _first_of_each_stream(one: OrderedLane) -> list[str]:

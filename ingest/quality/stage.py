@@ -165,11 +165,7 @@ def _look(
     """Measure the mirrors that batches after ``since`` touched, and the sources that fed them."""
     books = ledgers.read(lake, since, last)
     surveyed = survey(lake, books.lanes, also, decided, only)
-    sent = {
-        (row["source"], TableId(row.get("database"), row.get("schema"), row.get("table")))
-        for row in books.lanes
-        if row.get("last")
-    }
+    sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
     logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
     metrics += order_checks.of_mirrors(

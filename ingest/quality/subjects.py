@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ingest.change import TableId
@@ -12,12 +12,10 @@ from ingest.config import Pipeline, matches, target
 from ingest.fold import SchemaStep
 from ingest.lake import faults, mirrors, targets
 from ingest.lake.delta import type_of_log
-from ingest.lake.duck import LANE
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
 from ingest.order import same_place
-from ingest.quality.ledgers import SUMS
 
 GOLD = "gold"
 StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
@@ -38,7 +36,6 @@ class CheckedLane:
     truncates: int
     truncates_ever: int
     changes_ever: int
-    inherits_ever: int
     order_low: str | None  # of the batches to check
     order_high: str | None
     folded_high: str | None  # of the batches before
@@ -146,10 +143,10 @@ def survey(
     for row in lines:
         booked = made.booked.setdefault(row["source"], Booked())
         for name in _BOOKED:
-            setattr(booked, name, getattr(booked, name) + row.get(name, 0))
-        if row.get("table") is None or not row.get("active"):
+            setattr(booked, name, getattr(booked, name) + row[name])
+        if row["table"] is None or not row["active"]:
             continue
-        source = TableId(*(row.get(name) for name in LANE[1:]))
+        source = TableId.of(row)
         booked.tables |= {str(source), str(source._replace(database=None))}
         for view in seen:
             rule = view.pipeline.rule(source)
@@ -160,7 +157,7 @@ def survey(
             found.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(
                 _lane(row, source)
             )
-            if row.get("new"):
+            if row["new"]:
                 touched.add(path)
     made.subjects = [
         found[path]
@@ -183,21 +180,9 @@ def survey(
 
 
 def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
-    newest = row.get("newest")
-    return CheckedLane(
-        source=row["source"],
-        table=source,
-        last=row.get("last", 0),
-        **{name: row.get(name, 0) for name in _COUNTS},
-        order_low=row.get("order_low"),
-        order_high=row.get("order_high"),
-        folded_high=row.get("folded_high"),
-        newest=None if newest is None else newest.replace(tzinfo=dt.UTC),
-    )
+    given = {one.name: row[one.name] for one in fields(CheckedLane) if one.name != "table"}
+    newest = None if row["newest"] is None else row["newest"].replace(tzinfo=dt.UTC)
+    return CheckedLane(**given | {"table": source, "newest": newest})
 
 
 _BOOKED = ("messages", "rejected", "off", "control_ever", "messages_ever", "rejected_ever")
-_COUNTS = (
-    *(name for name in SUMS if name not in _BOOKED),
-    *"erased_ever truncates_ever changes_ever key_changes_ever inherits_ever places new_places".split(),
-)

@@ -74,7 +74,7 @@ def _lost_reads(one: OrderedLane) -> tuple[int, int | None]:
     ):
         return 0, None
     [found] = one.lake.ask(
-        f"""WITH rows AS (SELECT batch, op, order_key, coalesce(after, '') AS after, [{", ".join(one.cells("after", "before"))}] AS k
+        f"""WITH rows AS (SELECT batch, op, order_key, coalesce(after, '') AS after, [{one.cells("after", "before")}] AS k
             FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
         news AS (SELECT k, max(struct_pack(order_key, after, batch)) AS last FROM rows
             WHERE op = 'read' AND batch > {one.since} GROUP BY k),

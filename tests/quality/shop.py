@@ -108,7 +108,7 @@ class Shop:
             name: sum(one["op"] == name for one in new) for name in ("delete", "truncate", "read", "insert")
         }
         lane = CheckedLane(
-            "s", TABLE, 9, len(new), count["read"], count["delete"], 0, count["truncate"], 0, ever or len(self.changes), 0,
+            "s", TABLE, 9, len(new), count["read"], count["delete"], 0, count["truncate"], 0, ever or len(self.changes),
             places[0] if new else None, places[-1] if new else None, max(old, default=None), None, 1,
             inserts=count["insert"],
         )  # fmt: skip
