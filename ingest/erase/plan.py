@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -214,7 +215,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     stretches = [one for mine in found.lanes.values() for one in mine]
     keys, several = {one.key for one in stretches}, {one.key for one in stretches if not one.alone}
     _refuse_several(lake, mirror, several)
-    secret, known = Barriers(barriers.read(lake).secret or barriers.new_secret()), found.known
+    secret, known = Barriers(barriers.read(lake).secret or secrets.token_hex(32)), found.known
     return Erasure(
         number=uuid.uuid4().hex[:12],
         secret=secret.secret,

@@ -20,9 +20,9 @@ from ingest.erase import plan as planning
 from ingest.erase.plan import Erasure, Texts, batched
 from ingest.erase.replacements import GONE, replaced
 from ingest.gold import feeds as filling
-from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, staging
+from ingest.lake import commits, decisions, duck, feeds, histories, log, mirrors, staging
 from ingest.lake.barriers import HEADER, Barrier
-from ingest.lake.decisions import ALERT, ERASE, ERASED, Decision
+from ingest.lake.decisions import ALERT, ERASE, ERASE_SECRET, ERASED, Decision
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.maintenance import cleaning_session, run_vacuum
 from ingest.lake.mirrors import Mirror
@@ -101,12 +101,14 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
 
 def _decide(lake: Lake, erasure: Erasure) -> None:
     """The barrier, once: from here on nothing of the rows is decoded again."""
-    barriers.decide_secret(lake, erasure.secret)
-    known = decisions.read(lake).of(ERASE)
-    if all(one.value["number"] != erasure.number for one in known):
+    known, decided = decisions.read(lake), list[Decision]()
+    if not any(known.of(ERASE_SECRET)):
+        decided.append(Decision(ERASE_SECRET, lake.pipeline.name, {"secret": erasure.secret}))
+    if all(one.value["number"] != erasure.number for one in known.of(ERASE)):
         value = {"number": erasure.number, "table": erasure.mirror, "barriers": erasure.barriers}
-        decided = Decision(ERASE, erasure.path, value, lake.decoded(), erasure.reason, erasure.by)
-        decisions.append(lake, [decided])
+        why = (erasure.reason, erasure.by)
+        decided.append(Decision(ERASE, erasure.path, value, lake.decoded(), *why))
+    decisions.append(lake, decided)
 
 
 Step = tuple[str, Callable[[], dict[str, int]]]

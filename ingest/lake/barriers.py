@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hmac
 import json
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -23,9 +22,6 @@ from ingest.fold import Key, KeyCellError, key_of_change
 from ingest.lake import decisions
 from ingest.lake.decisions import ERASE, ERASE_SECRET, ERASED, Decision
 from ingest.lake.tables import Tables
-
-if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
 
 HEADER = "ingest.erased"  # of a bronze message that was replaced: its value's HMAC
 
@@ -141,17 +137,6 @@ def read(lake: Tables) -> Barriers:
             lane = barrier.source, barrier.table
             lanes[lane] = (*lanes.get(lane, ()), barrier)
     return Barriers(secret, lanes)
-
-
-def new_secret() -> str:
-    """What the keys of a lake are named with from its first erasure on."""
-    return secrets.token_hex(32)
-
-
-def decide_secret(lake: Lake, secret: str) -> None:
-    """Write the secret down, unless there is one."""
-    if not read(lake).secret:
-        decisions.append(lake, [Decision(ERASE_SECRET, lake.pipeline.name, {"secret": secret})])
 
 
 def unfinished(lake: Tables) -> tuple[Decision, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ingest.change import TableId
 from ingest.errors import IngestError
@@ -71,18 +71,16 @@ def read(lake: Tables) -> Epochs:
 
 def record_start(lake: Lake, source: str, start: Start, reason: str, *, valid: bool = True) -> None:
     """Record that an epoch begins, or withdraw that decision."""
-    _append(lake, EPOCH, source, start, {"stands": valid}, reason)
+    value = {"start": start.to_json(), "stands": valid}
+    decisions.append(lake, [Decision(EPOCH, source, value, start.first, reason)])
 
 
 def record_resnapshot(
     lake: Lake, source: str, start: Start, table: TableId, reason: str, *, complete: bool
 ) -> None:
     """Record that a table is read again, or that this is complete."""
-    _append(lake, RESNAPSHOT, source, start, {"table": list(table), "complete": complete}, reason)
-
-
-def _append(lake: Lake, kind: str, source: str, start: Start, value: dict[str, Any], reason: str) -> None:
-    decisions.append(lake, [Decision(kind, source, {"start": start.to_json(), **value}, start.first, reason)])
+    value = {"start": start.to_json(), "table": list(table), "complete": complete}
+    decisions.append(lake, [Decision(RESNAPSHOT, source, value, start.first, reason)])
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -36,20 +36,14 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # fil
 _signed: dict[int, dict[str, Any]] = {}  # this process' locks of folders: their open files and holders
 
 
-@contextlib.contextmanager
-def held(lake: str, what: str) -> Iterator[None]:
+def held(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
     """Hold the lake's lock while the body runs.
 
     Raises:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    if not is_stored(lake):
-        with _held_file(lake, what):
-            yield
-        return
-    with _held_object(hadoop.small_files(lake), lake, what):
-        yield
+    return _held_object(lake, what) if is_stored(lake) else _held_file(lake, what)
 
 
 def name_jvm() -> None:
@@ -206,8 +200,8 @@ def _runs(jvm: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _held_object(store: SmallFiles, lake: str, what: str) -> Iterator[None]:
-    path, mine = _path(lake), _holder(what)
+def _held_object(lake: str, what: str) -> Iterator[None]:
+    store, path, mine = hadoop.small_files(lake), _path(lake), _holder(what)
     if not store.put_new(path, _text(mine)):  # of two runs at once the store admits one, if it can
         _refuse_held(store, lake)
         store.write(path, _text(mine))

@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import VariantType
 
 from ingest.config import Expectation, matches
-from ingest.lake import faults
+from ingest.lake import exact, faults
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
-from ingest.quality import key_checks, unexpected
+from ingest.lake.names import quoted
+from ingest.quality import key_checks
 from ingest.quality.arrow_rows import WHOLE, key_text, mirror_rows
 from ingest.quality.catalogue import (
     ERROR,
@@ -38,6 +40,8 @@ from ingest.quality.cell_values import of_column
 from ingest.quality.judge import FAILED, context
 from ingest.quality.subjects import CheckedMirror
 
+_HEAD = "expect_column_values_to_"
+_PARTIAL = ("row_condition", "condition_parser")  # arguments that change which rows are tested
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 MOST = 20_000  # changed keys whose rows are looked up in this process
 SMALL = 32 << 20  # bytes of a mirror that is read into this process
@@ -84,7 +88,7 @@ def _of_rows(
     try:
         asset = gx.data_sources.add_or_update_spark(name).add_dataframe_asset(name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-        keys = partial(unexpected.keys, frame, subject.decided)
+        keys = partial(_failing_keys, frame, subject.decided)
         return [_judged(batch, "BASIC", lambda wish, _: keys(wish), subject, one) for one in wishes]
     finally:
         frame.unpersist()
@@ -147,7 +151,7 @@ _PLAIN: Mapping[str, tuple[Callable[[str, Mapping[str, Any]], bool], frozenset[s
 
 def _is_plain(wish: Expectation, kind: str) -> bool:
     """True if an expectation on a column of a Delta type means the same in pandas as on Spark."""
-    name = wish.type.removeprefix(unexpected.HEAD)
+    name = wish.type.removeprefix(_HEAD)
     if name not in _PLAIN:
         return False
     fits, own = _PLAIN[name]
@@ -183,6 +187,54 @@ def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expect
     if keys is not None:
         rows = [row for row in rows if key_of_row(row, chosen, kinds) in keys]
     return _Rows(chosen, kinds, rows)
+
+
+# --- by Spark ------------------------------------------------------------------------------------
+
+
+def _outside(column: Column, given: Mapping[str, Any]) -> Column:
+    low, high = given.get("min_value"), given.get("max_value")
+    found = F.lit(False)
+    if low is not None:
+        found |= (column <= low) if given.get("strict_min") else (column < low)
+    if high is not None:
+        found |= (column >= high) if given.get("strict_max") else (column > high)
+    return found
+
+
+_UNEXPECTED: Mapping[str, Callable[[Column, Mapping[str, Any]], Column]] = {
+    "be_null": lambda column, _given: column.isNotNull(),
+    "not_be_null": lambda column, _given: column.isNull(),
+    "be_unique": lambda column, _given: (
+        column.isNotNull() & (F.count("*").over(Window.partitionBy(column)) > 1)
+    ),
+    "be_in_set": lambda column, given: ~column.isin(list(given["value_set"])),
+    "not_be_in_set": lambda column, given: column.isin(list(given["value_set"])),
+    "be_between": _outside,
+    "match_regex": lambda column, given: ~column.rlike(given["regex"]),
+    "not_match_regex": lambda column, given: column.rlike(given["regex"]),
+}
+
+
+def _failing_keys(frame: DataFrame, mirror: Mirror, wish: Expectation) -> tuple[str, ...]:
+    """Some keys of rows that fail an expectation, as JSON under the source's names; none if they are not known.
+
+    Great Expectations can name them only by collecting every failing row on the driver; here Spark evaluates the same
+    condition with a limit, for expectations that test one column row by row.
+    """
+    given = wish.arguments.get("column")
+    column = next((one.column for one in mirror.columns if one.name == given), None)
+    condition = _UNEXPECTED.get(wish.type.removeprefix(_HEAD))
+    if condition is None or column is None or not mirror.keys or wish.arguments.keys() & set(_PARTIAL):
+        return ()
+    cells = [F.col(quoted(one.column)).alias(one.name) for one in mirror.key_columns]
+    key = exact.key_json(cells)
+    try:
+        bad = frame.select(key.alias("key"), condition(F.col(quoted(column)), wish.arguments).alias("bad"))
+        rows = bad.where("bad").limit(FAILING_KEYS).collect()
+    except (PySparkException, KeyError, TypeError):  # Great Expectations supports more than this function
+        return ()
+    return tuple(sorted(row["key"] for row in rows))
 
 
 # --- by Great Expectations ------------------------------------------------------------------------

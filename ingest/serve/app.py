@@ -237,7 +237,7 @@ async def _refused(service: Service, request: Request, error: Exception) -> Resp
         usual = {404: "There is no such page.", 405: "This address does not take that."}
         text = usual.get(code, str(error.detail))
     if request.url.path.startswith("/api/"):
-        return Response(encoded({"error": text}), code, media_type="application/json")
+        return _turned_away(request.url.path, text, code)
     return await _drawn(
         service, request, View("message.html.j2", "Not here", {"text": text}, live=0, code=code)
     )
@@ -368,8 +368,8 @@ def _api_status(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
             "pipeline": one.name, "light": one.light, "state": one.word, "lag_seconds": one.lag, "batch": one.batch,
             "tables": len(one.tables), "not_ok": one.bad, "open_rejects": one.rejects,
             "pending_statements": one.statements, "failing_checks": one.failing,
-            "complete_until": one.complete_until, "complete_reason": one.complete_reason,
-            "last_run": one.status.get("last_run"),
+            "complete_until": one.status.get("complete_until"),
+            "complete_reason": one.status.get("complete_reason", ""), "last_run": one.status.get("last_run"),
             "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in one.troubles],
         }
         | (dict.fromkeys(_COUNTS) if one.being_read else {})

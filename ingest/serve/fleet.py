@@ -406,17 +406,6 @@ class PipelineState:
         return sum(self.checks.get(state, 0) for state in (FAIL, ERROR))
 
     @property
-    def complete_until(self) -> str | None:
-        """The source time before which no change is expected in any mirror; None if that is not known."""
-        found: str | None = self.status.get("complete_until")
-        return found
-
-    @property
-    def complete_reason(self) -> str:
-        """By what that is known, or why not."""
-        return str(self.status.get("complete_reason") or "")
-
-    @property
     def ended(self) -> dt.datetime | None:
         """When the last run ended."""
         last = self.status.get("last_run")
