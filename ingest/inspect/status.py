@@ -26,6 +26,8 @@ from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import ERROR, FAIL
 from ingest.values import shortened
 
+# what a mirror's line has of its entry as it is
+_OF_ENTRY = ("message", "command", "seconds", "cpu_seconds", "rewritten_bytes", "bytes", "marked_files")
 _NO_ENTRY: Mapping[str, Any] = {
     "path": None, "keys": [], "columns": [],
     **dict.fromkeys(("rows", "bytes", "marked_files", "batch", "version")),
@@ -205,18 +207,7 @@ def _row(entry: Mapping[str, Any], lane: Mapping[str, Any], complete: Complete) 
         **_until(complete),
         "rows": entry["rows"],
         "rejected": lane.get("rejected", 0),
-        **{
-            name: entry[name]
-            for name in (
-                "message",
-                "command",
-                "seconds",
-                "cpu_seconds",
-                "rewritten_bytes",
-                "bytes",
-                "marked_files",
-            )
-        },
+        **{name: entry[name] for name in _OF_ENTRY},
     }
 
 

@@ -409,7 +409,7 @@ class Lake(Tables):
         return None
 
     def now(self) -> dt.datetime:
-        """The current time, in UTC without a zone: the form of a TIMESTAMP in a UTC session of Spark."""
+        """The current time in UTC."""
         return dt.datetime.now(dt.UTC)
 
 

@@ -159,17 +159,15 @@ class Ranged(io.RawIOBase):
 
     def readall(self) -> bytes:
         """Read the rest."""
-        found = self._objects.part(self._path, self._at, self._size) if self._at < self._size else b""
-        self._at = self._size
-        return found
+        return self._next(self._size)
 
     def readinto(self, buffer: Any) -> int:
         """Read at most so many bytes as the buffer has."""
-        data = (
-            self._objects.part(self._path, self._at, min(self._at + len(buffer), self._size))
-            if self._at < self._size
-            else b""
-        )
+        data = self._next(min(self._at + len(buffer), self._size))
         buffer[: len(data)] = data
-        self._at += len(data)
         return len(data)
+
+    def _next(self, end: int) -> bytes:
+        found = self._objects.part(self._path, self._at, end) if self._at < end else b""
+        self._at += len(found)
+        return found

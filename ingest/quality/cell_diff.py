@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from ingest.change import Image, Op
@@ -93,14 +93,8 @@ class Expected:
 
     def add(self, other: Expected) -> None:
         """Add the result of another lane of the mirror."""
-        self.rows |= other.rows
-        self.known |= other.known
-        self.partly |= other.partly
-        self.unfit |= other.unfit
-        self.texts |= other.texts
-        self.twice |= other.twice
-        self.reread |= other.reread
-        self.filtered |= other.filtered
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) | getattr(other, one.name))
 
     def forget(self, key: Key) -> None:
         """Remove a key from the expectation."""

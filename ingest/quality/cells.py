@@ -57,6 +57,9 @@ HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memor
 _COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
 _SPACE = 1 << 32
 Marks = npt.NDArray[np.uint32]
+# of a change: the mark of its key after it and before it, the first one if a row is inserted or read, else 0, and
+# whether its keys are always compared
+_MARKED = ("first", "second", "added", "must")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +302,9 @@ class KeySample:
     every: bool = False  # compare all keys, regardless of the limit
     bounded: bool = False  # keep fewer keys, rather than more bytes than are held in memory
     space: int = _SPACE  # if not all changes fit in memory, those with lower marks are kept
-    rows: list[pa.RecordBatch] = field(default_factory=list)
-    first: list[Marks] = field(default_factory=list)
-    second: list[Marks] = field(default_factory=list)
-    must: list[npt.NDArray[np.bool_]] = field(default_factory=list)
-    added: list[Marks] = field(default_factory=list)  # the keys of rows that are inserted or read, else 0
+    pages: list[pa.RecordBatch] = field(default_factory=list)  # of changes, with the columns `_MARKED`
     truncates: list[pa.RecordBatch] = field(default_factory=list)
-    _bytes: int = 0  # of the rows
+    _bytes: int = 0  # of the pages
 
     def add(self, rows: pa.RecordBatch) -> None:
         cleared = pc.equal(rows.column("op"), "truncate")
@@ -313,56 +312,49 @@ class KeySample:
             self.truncates.append(emptied)
             rows = rows.filter(pc.invert(cleared))
         first, second = self.marks.of(rows)
-        if self.space < _SPACE:
-            kept = (first < self.space) | (second < self.space)
-            rows, first, second = rows.filter(pa.array(kept)), first[kept], second[kept]
         late = np.array(pc.less_equal(rows.column("order_key"), self.high or ""), bool)
         partial = np.array(pc.fill_null(rows.column("partial"), False), bool)
-        self.rows.append(rows)
-        self.first.append(first)
-        self.second.append(second)
         adds = np.array(pc.is_in(rows.column("op"), pa.array(["insert", "read"])), bool)
-        self.added.append(np.where(adds, first, 0))
-        self.must.append(partial | late | (first != second) | self.every)
-        self._bytes += rows.nbytes
+        marked = (first, second, np.where(adds, first, 0), partial | late | (first != second) | self.every)
+        columns, names = [*rows.columns, *map(pa.array, marked)], [*rows.schema.names, *_MARKED]
+        self.pages.append(self._below(pa.RecordBatch.from_arrays(columns, names)))
+        self._bytes += self.pages[-1].nbytes
         while self.bounded and self._bytes > HELD_BYTES and self.space > 1:
-            self._halve()
+            self.space //= 2
+            self.pages = list(map(self._below, self.pages))
+            self._bytes = sum(page.nbytes for page in self.pages)
 
-    def _halve(self) -> None:
-        """Keep the half of the keys that has the lower marks."""
-        self.space //= 2
-        for i, (first, second) in enumerate(zip(self.first, self.second, strict=True)):
-            kept = (first < self.space) | (second < self.space)
-            self.rows[i] = self.rows[i].filter(pa.array(kept))
-            for marks in (self.first, self.second, self.added):
-                marks[i] = marks[i][kept]
-            self.must[i] = self.must[i][kept]
-        self._bytes = sum(rows.nbytes for rows in self.rows)
+    def _below(self, page: pa.RecordBatch) -> pa.RecordBatch:
+        """The changes of the keys that have the lower marks."""
+        if self.space == _SPACE:
+            return page
+        return page.filter(
+            pc.or_(pc.less(page.column("first"), self.space), pc.less(page.column("second"), self.space))
+        )
 
     def chosen(self) -> tuple[list[Mapping[str, Any]], Marks | None, int]:
         """The changes of the chosen keys with the truncates, their keys' marks (None: all), and how many keys there are."""
         truncates = [row for rows in self.truncates for row in rows.to_pylist()]
-        if not self.rows:
+        if not self.pages:
             return truncates, None, 0
-        first, second, must = (np.concatenate(parts) for parts in (self.first, self.second, self.must))
-        marks = np.concatenate([first, second])
-        there = np.unique(marks)
+        table = pa.Table.from_batches(self.pages)
+        first, second, added, must = (table.column(name).to_numpy() for name in _MARKED)
+        rows, there = table.drop_columns([*_MARKED]), np.union1d(first, second)
         touched = int(len(there) * (_SPACE / self.space))
         if self.space == _SPACE and len(there) <= self.limit:
-            return [*truncates, *(row for rows in self.rows for row in rows.to_pylist())], None, touched
-        added, counts = np.unique(np.concatenate(self.added), return_counts=True)
+            return [*truncates, *rows.to_pylist()], None, touched
+        added, counts = np.unique(added, return_counts=True)
         always = np.concatenate([first[must], second[must], added[(counts > 1) & (added > 0)]])
-        marks = np.union1d(np.unique(marks)[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
+        marks = np.union1d(there[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
         # of the other keys of a changed key, changes may have been left out
         marks = marks[marks < self.space]
         kept = pa.array(np.isin(first, marks) | np.isin(second, marks))
-        table = pa.Table.from_batches(self.rows).filter(kept)
-        return [*truncates, *table.to_pylist()], marks, touched
+        return [*truncates, *rows.filter(kept).to_pylist()], marks, touched
 
     def forget(self) -> None:
         """Begin again."""
-        for some in (self.rows, self.first, self.second, self.must, self.added, self.truncates):
-            some.clear()
+        self.pages.clear()
+        self.truncates.clear()
         self._bytes = 0
 
 

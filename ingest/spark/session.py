@@ -177,7 +177,10 @@ def _started(
     java = find()
     class_path = _class_path(kafka)
     if not is_local(master):
-        with _environment(_cluster_environment(java)):
+        # the workers' Python may be elsewhere
+        with _environment(
+            {**_python(java), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+        ):
             settings = cluster_settings(conf, class_path)
             _start_java({"spark.master": master, **settings})
             return _build(app_name, master, settings, profile)
@@ -262,23 +265,17 @@ def _apply(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
 def _local_environment(java: Java) -> dict[str, str | None]:
     """Use this interpreter and its own PySpark, whatever the shell's variables say."""
     return {
-        "JAVA_HOME": str(launcher(java)),
+        **_python(java),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_REMOTE": None,
         "SPARK_CONNECT_MODE_ENABLED": None,
     }
 
 
-def _cluster_environment(java: Java) -> dict[str, str | None]:
-    python = os.environ.get("PYSPARK_PYTHON", sys.executable)  # the workers' may be elsewhere
-    return {
-        "JAVA_HOME": str(launcher(java)),
-        "PYSPARK_PYTHON": python,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
+def _python(java: Java) -> dict[str, str | None]:
+    own = sys.executable
+    return {"JAVA_HOME": str(launcher(java)), "PYSPARK_PYTHON": own, "PYSPARK_DRIVER_PYTHON": own}
 
 
 @contextmanager
