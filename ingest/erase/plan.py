@@ -368,7 +368,7 @@ def _of_lane(lake: Lake, mirror: Mirror, lane: LaneId, all_found: _Found) -> tup
         wanted = {key: cells for key, cells in texts.items() if cells[at] == shard[1]}
     if not wanted:
         return [], []
-    types_of = {one.name: one.type for one in mirror.key_columns}
+    types_of = mirror.key_types
     linked, asked = dict(wanted), set[Key]()
     seen: _Seen = {}
     shard_cells = dict([shard] if shard else [])
@@ -406,7 +406,7 @@ def _beside(lake: Lake, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> di
     A source that sends a changed key as a delete and an insert gives both one place; messages that name neither the old
     key nor the new one leave open whether they are one row's.
     """
-    types_of = {one.name: one.type for one in mirror.key_columns}
+    types_of = mirror.key_types
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)
     deletes = {
         same_place(row["order_key"]): row["op"] == Op.DELETE for row in rows if not is_weak(row["order_key"])

@@ -121,7 +121,7 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
 
         return rows_under_last_key(lake, mirror, lane, texts)  # type: ignore[arg-type] # the only other one
     shard = dict([found]) if (found := mirrors.shard_of(lake.pipeline, mirror, lane)) else {}
-    types_of = {one.name: one.type for one in mirror.key_columns}
+    types_of = mirror.key_types
     wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}
     asked: set[Key] = set()
     seen: dict[tuple[str, int], tuple[Row, dict[Key, tuple[str, ...]]]] = {}

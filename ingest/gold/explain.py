@@ -237,7 +237,7 @@ def tell(
 ) -> tuple[tuple[StoryEvent, ...], Row | None]:
     """One lane's events in the order of history, numbered after those ``before``, and the row after the last one."""
     ordered = sorted(happened, key=lambda one: (one.order, one.batch))
-    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns}, soft=mirror.soft)
+    table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     done: dict[int, list[Step]] = defaultdict(list)
     for step in steps(table, [one.event for one in ordered]):
         done[id(step.event)].append(step)

@@ -152,7 +152,7 @@ class _Causes:
     """The transaction and the time of the last change of each key in some batches."""
 
     def __init__(self, lake: Lake, mirror: Mirror, since: int, last: int) -> None:
-        self._types = {one.name: one.type for one in mirror.key_columns}
+        self._types = mirror.key_types
         self._keys = mirror.keys
         self._found: dict[Key, Cause] = {}
         batches = f"batch > {since} AND batch <= {last} AND op <> 'truncate'"

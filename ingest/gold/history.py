@@ -122,7 +122,7 @@ def _of_group(
     times: dict[Order, int | None],
 ) -> Iterator[tuple[Any, ...]]:
     """The states of every key of one group, each key's after a marker row that clears its existing states."""
-    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    table = Table(mirror.keys, mirror.key_types)
     events, texts = of_group(rows, table)
     times |= {order_of(row["order_key"]): row["moment"] for row in rows}
     states: dict[Key, list[list[Any]]] = {key: [] for key in texts}

@@ -165,7 +165,9 @@ def status(lake: Tables) -> dict[str, Any]:
             said = f"later batches wait: `{command('run', lake.pipeline.file)}` folds them"
             waits += 1
         rows.append(_row(entry | {"message": said}, lanes.get(name, {}), complete.get(name, Complete())))
-    waiting = _open_rejects(lake)
+    waiting: dict[str, int] = {}  # open rejects, by kind
+    for row in rejects.counted(lake):
+        waiting[row["kind"]] = waiting.get(row["kind"], 0) + row["n"]
     statements = len({one.statement.id for one in logged if one.pending})
     causes = list(of_state(lake, rows, waiting, statements))
     failing = sum(count for state, count in verdicts(lake).items() if state in (FAIL, ERROR))
@@ -306,14 +308,6 @@ def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
             times = [one for one in (kept["newest"], row["newest"]) if one is not None]
             kept["newest"] = max(times, default=None)
             kept["rejected"] += row["rejected"]
-    return found
-
-
-def _open_rejects(lake: Tables) -> dict[str, int]:
-    """The open rejects, by kind."""
-    found: dict[str, int] = {}
-    for row in rejects.counted(lake):
-        found[row["kind"]] = found.get(row["kind"], 0) + row["n"]
     return found
 
 

@@ -262,7 +262,7 @@ def _asked_of_texts(
     import pyarrow as pa
 
     cells = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(deltas))]
-    typed = ", ".join(f"{_typed(f'c{i}', delta)} AS c{i}" for i, delta in enumerate(deltas))
+    typed = "".join(f"{_typed(f'c{i}', delta)} AS c{i}, " for i, delta in enumerate(deltas)) + "n"
     return _asked(rule, cells, sql, len(rows), typed, logical)
 
 
@@ -284,8 +284,7 @@ def _asked(
     cursor = duck.connection().cursor()
     table = pa.table({f"c{i}": one for i, one in enumerate(cells)} | {"n": np.arange(rows)})
     cursor.register("given", table)
-    also = "" if typed == "*" else ", n"
-    given = f"SELECT {typed}{also} FROM given"
+    given = f"SELECT {typed} FROM given"
     try:
         query = f"SELECT {sql} AS v, n FROM ({given})"
         if logical:

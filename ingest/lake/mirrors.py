@@ -150,6 +150,11 @@ class Mirror:
         by_name = {column.name: column for column in self.columns}
         return tuple(by_name[key] for key in self.keys)
 
+    @property
+    def key_types(self) -> dict[str, str]:
+        """The logical types of the key's columns."""
+        return {one.name: one.type for one in self.key_columns}
+
     def to_value(self) -> dict[str, Any]:
         """The schema decision's value, for JSON."""
         found = {name: value for name in _IF_ANY if (value := getattr(self, name))}

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.client import responses
@@ -383,21 +383,16 @@ class _Contents:
 _contents = _Contents()
 
 
-@dataclass(slots=True)
-class said:  # noqa: N801 - a context
+@contextlib.contextmanager
+def said(root: str, done: str = "read") -> Iterator[None]:
     """Turn an error of a store's client, which may contain names of keys, into one sentence."""
-
-    root: str
-    done: str = "read"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, FileNotFoundError | KeyboardInterrupt | StoreError):
-            return
+    try:
+        yield
+    except (FileNotFoundError, StoreError):
+        raise
+    except Exception as error:
         raise StoreError(
-            f"{self.root} cannot be {self.done} ({_reason(error)}): the environment says who may read and write "
+            f"{root} cannot be {done} ({_reason(error)}): the environment says who may read and write "
             "it and where it is (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL), or the "
             f"{HADOOP}... settings under `spark:`."
         ) from None

@@ -318,10 +318,8 @@ def carried(task: _Task, lake: str) -> _Task:
     """
     if (store := _stores.get(lake.rstrip("/"))) is None:
         return task
-    return _carrying(task, store.root, dict(store.options))
+    root, options = store.root, dict(store.options)
 
-
-def _carrying(task: _Task, root: str, options: Mapping[str, str]) -> _Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         know(root, options)
         return task(batches)

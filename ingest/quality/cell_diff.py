@@ -116,7 +116,7 @@ def expected(
     history: KeyHistory, mirror: Mirror, chosen: Callable[[Key], bool] = lambda _key: True
 ) -> Expected:
     """The rows that the mirror must have for the chosen keys."""
-    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns}, soft=mirror.soft)
+    table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     events = list(history.events)
     begins = order_of(history.begins) if history.begins else None
     clears = (event.order for event in events if _clears(event) and (begins is None or event.order > begins))
@@ -213,7 +213,7 @@ def inserted_twice(
     history: KeyHistory, mirror: Mirror, *, others: bool
 ) -> tuple[Inserts, dict[Key, tuple[str, ...]]]:
     """The inserts of some keys, and each key in the source's spelling; ``others`` if other keys were read, too."""
-    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    table = Table(mirror.keys, mirror.key_types)
     inserts, texts = replace(_inserts(history, mirror), others=others), dict[Key, tuple[str, ...]]()
     for step in steps(table, history.events):
         inserts.take(step)
@@ -227,7 +227,7 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
 
     A row that has another key now is left out: the changes of the old one may not be given.
     """
-    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    table = Table(mirror.keys, mirror.key_types)
     texts: dict[Key, tuple[str, ...]] = {}
     for step in steps(table, history.events):
         if step.effect == "overlay" and step.row is not None:
