@@ -93,10 +93,7 @@ def read(path: Path) -> Document:
         raise ConfigError(
             [f"{path}:1:1 the file holds {what}; it must hold keys such as pipeline: and sources:"]
         )
-    try:
-        document.tree = _build(document, node, ())
-    except _TooMuch as error:
-        raise ConfigError([f"{path}:1:1 {error}"]) from None
+    document.tree = _build(document, node, ())
     return document
 
 
@@ -152,14 +149,11 @@ def _yaml_problem(error: MarkedYAMLError) -> str:
     return f"is not YAML: {context + ': ' if context else ''}{problem}"
 
 
-class _TooMuch(Exception):
-    pass
-
-
 def _build(document: Document, node: Node, where: Where) -> Any:
     document.values += 1
     if document.values > MAX_VALUES or len(where) > MAX_DEPTH:
-        raise _TooMuch("the file is too large or nested too deeply (an alias that holds itself?)")
+        text = "the file is too large or nested too deeply (an alias that holds itself?)"
+        raise ConfigError([f"{document.file}:1:1 {text}"])
     document.places.setdefault(where, _mark(node))
     if isinstance(node, MappingNode):
         return _mapping(document, node, where)
