@@ -20,15 +20,17 @@ _CALLING = "An error occurred while calling"
 
 _SEALED = re.compile(r"SealError: (.+)")  # of a worker, too, whose error is text alone
 
-# A pattern of the failure's text, and its description; the first match applies.
+# A pattern of the failure's text, its description, and whether the table's own files are at fault; the first match applies.
 _KINDS = (
     (
         re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|There is not enough space"),
         "the disk is full{at}: free some space, then run again; what was half written is not counted",
+        False,
     ),
     (
         re.compile(r"Permission denied|AccessDeniedException|AccessControlException|Operation not permitted"),
         "access was refused{at}: let the user that runs ingest read and write there, then run again",
+        False,
     ),
     (
         re.compile(
@@ -39,6 +41,7 @@ _KINDS = (
             r"|Failed to open local file|No magic bytes found|No files found that match"  # Arrow's and DuckDB's texts
         ),
         "a data file is damaged or missing{at}",
+        True,
     ),
     (
         re.compile(
@@ -46,24 +49,30 @@ _KINDS = (
             r"|JsonEOFException|end-of-input"
         ),
         "the table's log is damaged{at}",
+        True,
     ),
 )
 
 
 def fault(error: BaseException) -> str | None:
     """A failure of files as a sentence without its full stop; None for any other failure."""
+    return _known(error)[0]
+
+
+def _known(error: BaseException) -> tuple[str | None, bool]:
+    """The sentence of `fault`, and whether the table's own files are at fault."""
     text = _whole(error)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         text = f"No space left on device\n{text}"
     if sealed := _SEALED.search(text):
-        return sealed[1].rstrip(".")
-    for pattern, sentence in _KINDS:
+        return sealed[1].rstrip("."), False
+    for pattern, sentence, is_damage in _KINDS:
         if pattern.search(text):
             found = _path(error, text)
             if found.startswith(("file:", "/")):  # as a path for a shell
                 found = "/" + found.removeprefix("file:").lstrip("/")
-            return sentence.format(at=f" at {found}" if found else "")
-    return None
+            return sentence.format(at=f" at {found}" if found else ""), is_damage
+    return None, False
 
 
 def of_mirror(error: BaseException, lake: Tables, name: str, path: str) -> str:
@@ -80,8 +89,7 @@ def of_mirror(error: BaseException, lake: Tables, name: str, path: str) -> str:
 
 def damaged(error: BaseException) -> bool:
     """True if a table's own files are at fault, so that only a backup or a rebuild restores them."""
-    found = fault(error) or ""
-    return "damaged" in found
+    return _known(error)[1]
 
 
 def said(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from ingest import run as runs
 from ingest.config.model import TableRule
 from ingest.errors import IngestError, StoppedError
 from ingest.lake.datafiles import FilePart, Files, Layout, written
-from ingest.lake.faults import fault, of_mirror, said
+from ingest.lake.faults import damaged, fault, of_mirror, said
 from tests.shops import Shops
 
 JAVA = "An error occurred while calling o2663.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
@@ -106,6 +106,16 @@ def test_the_words_lead_out() -> None:
     )
     denied = PermissionError(errno.EACCES, "Permission denied", "/lake/m/part-0.parquet")
     assert of_mirror(denied, lake, "shop.a", "m").endswith("then `ingest retry shop.yaml`")
+
+
+@pytest.mark.parametrize("text", ["No space left on device", "Permission denied"])
+def test_a_table_that_is_called_damaged_is_not(text: str) -> None:
+    """Its name is in the path that the sentence names; its files are sound, and must not be moved away."""
+    lake: Any = SimpleNamespace(pipeline=SimpleNamespace(file="shop.yaml"), path=lambda path: f"/lake/{path}")
+    error = RuntimeError(f"{JAVA}java.io.IOException: /lake/mirrors/shop/damaged/part-0.parquet ({text})")
+    assert "/lake/mirrors/shop/damaged/part-0.parquet" in (fault(error) or "")
+    assert not damaged(error)
+    assert "rebuild" not in of_mirror(error, lake, "shop.damaged", "mirrors/shop/damaged")
 
 
 def test_own_errors_are_sentences_already() -> None:
