@@ -509,7 +509,15 @@ def quoting(erasure: Erasure) -> re.Pattern[str]:
 
 def unknown(lake: Lake, erasure: Erasure) -> list[str]:
     """What may hold more of the rows, in sentences without a key or a value."""
-    found = [_undecodable(lake, erasure)]
+    found = []
+    sources = ", ".join(sorted({duck.text(Barrier.from_value(one).source) for one in erasure.barriers}))
+    [undecoded] = lake.ask(
+        f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND source IN ({sources or 'NULL'})"
+    )
+    if n := undecoded["n"]:
+        found.append(
+            f"{counted(n, 'message')} that could not be decoded and may hold anything: `{command('rejects', lake.pipeline.file)}`"
+        )
     if erasure.doubtful:
         found.append(
             f"{counted(len(erasure.doubtful), 'other key')}, inserted or deleted at the places in history at which these rows "
@@ -520,15 +528,4 @@ def unknown(lake: Lake, erasure: Erasure) -> list[str]:
             f"other keys of these rows: {counted(erasure.unplaced, 'insert or delete', 'inserts and deletes')} came without a "
             "position, and their source sends a changed key as a delete and an insert: erase other keys of the same rows, too"
         )
-    return [text for text in found if text]
-
-
-def _undecodable(lake: Lake, erasure: Erasure) -> str:
-    """Messages in bronze that no decoder could read, so their rows are not known; empty if there is none."""
-    sources = ", ".join(sorted({duck.text(Barrier.from_value(one).source) for one in erasure.barriers}))
-    [found] = lake.ask(
-        f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND source IN ({sources or 'NULL'})"
-    )
-    if not found["n"]:
-        return ""
-    return f"{counted(found['n'], 'message')} that could not be decoded and may hold anything: `{command('rejects', lake.pipeline.file)}`"
+    return found

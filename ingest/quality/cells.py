@@ -182,9 +182,8 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
         f"not judged: messages of source {min(lost)} are lost, and deletes may be among them" if lost else ""
     )
     if keys:
-        first = next(iter(sorted(keys)))
         detail = (
-            f"{counted(len(keys), 'key')}, such as {first}, {'was' if len(keys) == 1 else 'were'} inserted again with other "
+            f"{counted(len(keys), 'key')}, such as {min(keys)}, {'was' if len(keys) == 1 else 'were'} inserted again with other "
             f"values and without a delete in between. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
             f"column: write `keys: [...]` into its tables: entry of {lake.pipeline.file}, then "
             f"`{command('rebuild', lake.pipeline.file, subject.name)}`"
