@@ -292,7 +292,7 @@ def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> 
 def _others(
     lake: Lake, mirror: Mirror, found: Mapping[LaneId, Sequence[Stretch]], known: Mapping[Key, Texts]
 ) -> list[Share]:
-    """What goes from the further mirrors of the tables."""
+    """What is removed from the further mirrors of the tables."""
     existing = mirrors.known(lake)
     shares: dict[str, Share] = {}
     for lane, stretches in found.items():

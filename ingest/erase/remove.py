@@ -163,7 +163,7 @@ class Removal:
         return {"messages": done}
 
     def _rejects(self, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
-        """Gold's rejects go; what silver wrote of messages that were decoded later loses its words."""
+        """Delete gold's rejects, and remove the words of what silver wrote of messages that were decoded later."""
         named = ("kind", "batch", *PLACE, "key", "column", "raw", "detail")
         rows = [[row[name] for name in named] for row in planning.rejects(self.lake, erasure, mirror)]
         done = self._merge(REJECTS, named, rows, "DELETE")
@@ -182,7 +182,7 @@ class Removal:
         return {"rows": done, "details": len(told)}
 
     def _dismissals(self, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
-        """Dismissals that name the rows go, and alerts that quote them lose their words."""
+        """Delete dismissals that name the rows, and remove what alerts quote of them."""
         named = ("number", "kind", "subject")
         rows = [[row[name] for name in named] for row in planning.dismissals(self.lake, erasure, mirror)]
         done = self._merge(DECISIONS, named, rows, "DELETE")
@@ -195,7 +195,7 @@ class Removal:
         return {"rows": done, "alerts": len(told)}
 
     def _checks(self, erasure: Erasure) -> dict[str, int]:
-        """Keys and cells go from lists of failing keys and from details; the verdicts stay."""
+        """Remove keys and cells from lists of failing keys and from details; the verdicts stay."""
         quotes = planning.quoting(erasure)
         named = ("run", "batch", "mirror", "check", "column", "failing", "detail")
         columns = ", ".join(map(duck.name, named))

@@ -88,8 +88,8 @@ def append(
 ) -> None:
     """Add files to a table, under the writer's identifier if there is one.
 
-    If the table's layout is given, its small files become one when there are many: each batch adds a file, and whoever
-    reads the table reads them all.
+    If the table's layout is given, its small files become one when there are many: each batch adds a file, and
+    each reader of the table reads them all.
 
     Raises:
         TakenError: the writer has committed this batch, or a later one, already.

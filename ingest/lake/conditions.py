@@ -129,7 +129,7 @@ def check(
     rows: Sequence[Mapping[str, str | None]],
     types_: Mapping[str, str],
 ) -> None:
-    """Evaluate a mirror's rules on rows of canonical texts, for nothing but their failures.
+    """Evaluate a mirror's rules on rows of canonical texts, only to find where they fail.
 
     Raises:
         ConditionError: an expression fails on a row.

@@ -86,7 +86,7 @@ def application(service: Service) -> ASGIApp:
 
 
 def _turned_away(path: str, text: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    """One sentence, for scripts as an object."""
+    """One sentence; for scripts, as a JSON object."""
     if path.startswith("/api/"):
         return Response(encoded({"error": text}), status, headers, "application/json")
     return PlainTextResponse(text, status, headers)
@@ -264,7 +264,7 @@ async def _login(service: Service, request: Request) -> Response:
         return await _drawn(service, request, view)
     user = service.guard.user_of(dict(await form_of(request)).get("token", "").strip())
     if user is None:
-        await asyncio.sleep(0.5)  # guessing takes its time
+        await asyncio.sleep(0.5)  # slows down guessing
         view.facts["wrong"], view.code = True, 401
         return await _drawn(service, request, view)
     return RedirectResponse(to or "/", 303, {"Set-Cookie": service.guard.opened(user)})

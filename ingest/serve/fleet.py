@@ -53,7 +53,7 @@ class _Slot:
 
 
 class Answers:
-    """Answers by name, each made by one thread at a time; who asks meanwhile is given the last one."""
+    """Answers by name, each made by one thread at a time; a thread that asks meanwhile gets the last one."""
 
     def __init__(self, most: int) -> None:
         self._most = most

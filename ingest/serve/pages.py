@@ -61,7 +61,7 @@ _places = threading.BoundedSemaphore(AT_ONCE)
 
 @contextmanager
 def _place() -> Iterator[None]:
-    """A place among the few that may ask for what takes long; who finds none for a moment is sent away."""
+    """A place among the few that may ask for what takes long; a caller that finds none within a moment is refused."""
     if not _places.acquire(timeout=5):
         raise BusyError("Others are asking already: try again in a moment.")
     try:

@@ -21,12 +21,12 @@ from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
 
 GRACE = 3  # seconds that answers under way are given
-LAST = 1  # seconds more: for the sentence that says why there is none, and for who reads slowly
+LAST = 1  # seconds more: for the sentence that says why there is none, and for slow readers
 PREPARE = 1.0  # seconds between two looks at whether the pages have to be made again
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us, who have more to end than connections, and says to users that it ends."""
+    """Leaves signals to `run`, which ends more than connections, and says to users that the service ends."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """What the service does apart from answering: runs on schedules, and the actions of its users, in one process of their own.
 
-That process has the Spark session. It is started when something is to be done, ended when nothing was for a while, and
-never takes the service with it.
+That process has the Spark session. It is started when something is to be done, ended after a while without work, and
+the service goes on without it.
 """
 
 from __future__ import annotations
