@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ingest.change import TableId
 from ingest.gold import arrow_files
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 from ingest.order import Order, order_key
 
 MIB = 1 << 20
@@ -103,7 +103,7 @@ def changes_of(one: Mirror) -> pa.Table:
 
 def written(one: Mirror, folder: str) -> None:
     """Write both files; a process of its own, so that their making is not measured."""
-    work = Work("orders", f"{folder}/mirror", ("id",), COLUMNS, ())
+    work = MirrorWork("orders", f"{folder}/mirror", ("id",), COLUMNS, ())
     Path(work.folder).mkdir()
     name, _ = arrow_files._write(rows_of(one), work)
     Path(work.folder, name).rename(Path(work.folder, "rows.parquet"))
@@ -114,7 +114,7 @@ def folded(one: Mirror, folder: str) -> tuple[int, int, float, str]:
     """Fold it; the file's bytes, the bytes that the process grew by, CPU-seconds, and why it was refused."""
     lane = LaneWork("s", TABLE, 7, 7, images=not one.partial)
     size = Path(folder, "mirror", "rows.parquet").stat().st_size
-    work = Work(
+    work = MirrorWork(
         "orders", f"{folder}/mirror", ("id",), COLUMNS, (lane,), (("rows.parquet", None),), size, one.changes
     )
     before, began = _peak(), time.process_time()

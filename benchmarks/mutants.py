@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "key change as plain upsert, in Spark",
         "ingest/gold/fold.py",
-        "    if not shape.key_changes:\n",
+        "    if not kinds.key_changes:\n",
         "    if True:\n",
         SPARK,
     ),

@@ -21,7 +21,7 @@ from ingest.bronze.positions import Positions
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SetupError, StoppedError, counted
 from ingest.gold import complete_until, feeds, rebuild
-from ingest.gold.batch import Left
+from ingest.gold.batch import Backlog
 from ingest.gold.completed import Progress, progress
 from ingest.gold.misfits import COUNTED
 from ingest.gold.results import Folded
@@ -254,13 +254,13 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
     asleep = {path: one for path, one in warm.resting.items() if one.waits and not lake.select}
     for view, lagging in targets.shared(lake, now.lagging | warm.resting.keys()):
         mine = {path: one for path, one in asleep.items() if path in lagging}
-        left = Left(now.lagging & lagging, mine, paused)
+        backlog = Backlog(now.lagging & lagging, mine, paused)
         found += apply(
             view,
             books,
             warm.decided,
             lambda mirror, step: tell(f"gold {mirror}", step),
-            left=left,
+            backlog=backlog,
             again=rebuild.again,
         )
     _follow(lake, warm.decided, found, tell)
@@ -306,9 +306,11 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
             look = partial(quality.check, lake, decided=warm.decided, tell=tell, steps=steps_of(lake))
             checked = look(warm.checked, done, partly=result.incomplete)
-            if whole := {one.path: one.mirror for one in result.mirrors if one.whole and one.state == "done"}:
+            if rebuilt := {
+                one.path: one.mirror for one in result.mirrors if one.rebuilt and one.state == "done"
+            }:
                 # earlier batches have other rows now, too
-                checked.take_over(look(only=whole), whole.values())
+                checked.take_over(look(only=rebuilt), rebuilt.values())
     except SealError as error:  # the next run checks these batches, too
         result.failures.append(f"nothing was checked, because {error}")
         return

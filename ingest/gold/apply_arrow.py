@@ -26,7 +26,7 @@ from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
 from ingest.gold import arrow_parts, planner, retyped, tables
 from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.arrow_parts import Dealt, Fragments
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.misfits import COUNTED
@@ -79,7 +79,7 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    work: Work
+    work: MirrorWork
     schema: str = ""  # the JSON of its columns as they are with the batch; empty if they stay
 
 
@@ -102,7 +102,7 @@ def _open(lake: Lake, fold: FoldPlan, opened: Fragments) -> _Target | str:
     folder = lake.path(mirror.path)
     lanes = tuple(_lane(mirror, *one, fold.plan.job.lanes) for one in fold.work)
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
-    work = Work(
+    work = MirrorWork(
         mirror.path, folder, mirror.keys, columns, lanes,
         changes=fold.changes, where=mirror.where, again=fold.again, appends=rule.no_key == "append",
     )  # fmt: skip
@@ -258,7 +258,7 @@ def changes_files(lake: Lake, lanes: Sequence[LaneWork]) -> list[str]:
 
 
 def _each_made(
-    lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor
+    lake: Lake, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
 ) -> Iterator[tuple[str, list[Written]]]:
     """The results of each mirror; if ``changes`` cannot be read this way, Spark folds all of them."""
     done: set[str] = set()
@@ -271,7 +271,9 @@ def _each_made(
         yield from ((work.path, [Written(work.path, why)]) for work in works if work.path not in done)
 
 
-def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[tuple[str, list[Written]]]:
+def _made(
+    lake: Lake, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
+) -> Iterator[tuple[str, list[Written]]]:
     """The results of each mirror: by threads of this process if there are few changes, else by Spark's tasks."""
     if not works:
         return
@@ -287,7 +289,9 @@ def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterat
         yield from _in_parts(lake, many, files)
 
 
-def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterator[tuple[str, list[Written]]]:
+def _in_parts(
+    lake: Lake, works: Sequence[MirrorWork], files: Sequence[str]
+) -> Iterator[tuple[str, list[Written]]]:
     """The results of mirrors with many changes."""
     most, folder = planner.CHANGES_AT_MOST, f"parts-{uuid.uuid4()}"
     pieces = arrow_parts.pieces(files, [lane for work in works for lane in work.lanes])
@@ -329,9 +333,9 @@ def _in_parts(lake: Lake, works: Sequence[Work], files: Sequence[str]) -> Iterat
                 stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
 
 
-def _groups(works: Sequence[Work], cores: int) -> list[list[Work]]:
+def _groups(works: Sequence[MirrorWork], cores: int) -> list[list[MirrorWork]]:
     """Mirrors in groups of about equal numbers of changes and bytes."""
-    groups: list[list[Work]] = [[] for _ in range(min(len(works), cores))]
+    groups: list[list[MirrorWork]] = [[] for _ in range(min(len(works), cores))]
     weights = [0] * len(groups)
     for work in sorted(works, key=_weight, reverse=True):
         least = weights.index(min(weights))
@@ -340,11 +344,11 @@ def _groups(works: Sequence[Work], cores: int) -> list[list[Work]]:
     return groups
 
 
-def _weight(work: Work) -> int:
+def _weight(work: MirrorWork) -> int:
     return 50_000 + work.size + 1_000 * work.changes
 
 
-def _fold_some(files: Sequence[str], works: Sequence[Work]) -> Iterator[Written]:
+def _fold_some(files: Sequence[str], works: Sequence[MirrorWork]) -> Iterator[Written]:
     """Fold some mirrors, one after the other."""
     try:
         rows = read(files, [lane for work in works for lane in work.lanes])

@@ -18,7 +18,7 @@ from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE
 from ingest.gold.fold import has_name
 from ingest.gold.gather import Gathered, gather, gather_merged, one_of
-from ingest.gold.lane import Lane, Shape, Steps, lane_name
+from ingest.gold.lane import ChangeKinds, Lane, Steps, lane_name
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
 from ingest.gold.schema import Plan
@@ -152,11 +152,11 @@ def _merge(lake: Lake, plan: Plan, work: Work, guard: merging.Guard, *, fresh: b
 
     def fold(tolerant: bool) -> None:
         gathered = _gathered(lake, mirror, work, tolerant=tolerant)
-        folded, shape = _together(gathered, mirror)
+        folded, kinds = _together(gathered, mirror)
         if plan.job.merged:
             names = [lane_name(plan.job.lanes, (one.source, one.table)) for one, _ in work]
             folded = one_of(gathered, names, mirror)
-        source = shaped(merging.typed(folded, mirror, shape, tolerant), mirror)
+        source = shaped(merging.typed(folded, mirror, kinds, tolerant), mirror)
         existing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(lake.spark)
         if fresh:
@@ -167,7 +167,7 @@ def _merge(lake: Lake, plan: Plan, work: Work, guard: merging.Guard, *, fresh: b
             news = (
                 goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
             )
-            merging.merge(lake, mirror, source, shape, existing, news=news)
+            merging.merge(lake, mirror, source, kinds, existing, news=news)
 
     def keep() -> int:
         misfits.widen(lake.read(CHANGES.name), mirror, plan.job.rule, [one for one, _ in work])
@@ -196,19 +196,19 @@ def _gathered(lake: Lake, mirror: Mirror, work: Work, *, tolerant: bool) -> list
     return [gather(changes, mirror, one, steps, tolerant) for one, steps in work]
 
 
-def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shape]:
-    """The outcomes of all lanes in one shape: if one lane is partial, the others mark every column as sent."""
-    shape = Shape(
-        any(one.shape.partials for one in gathered),
-        any(one.shape.key_changes for one in gathered),
+def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, ChangeKinds]:
+    """The outcomes of all lanes with the same columns: if one lane is partial, the others mark every column as sent."""
+    kinds = ChangeKinds(
+        any(one.kinds.partials for one in gathered),
+        any(one.kinds.key_changes for one in gathered),
         any(one.clears for one in gathered),
     )
     flags = {has_name(i): F.lit(True) for i in range(len(mirror.columns))}
     frames = [
-        one.outcomes.withColumns(flags) if shape.partials and not one.shape.partials else one.outcomes
+        one.outcomes.withColumns(flags) if kinds.partials and not one.kinds.partials else one.outcomes
         for one in gathered
     ]
-    return reduce(DataFrame.unionByName, frames), shape
+    return reduce(DataFrame.unionByName, frames), kinds
 
 
 def _keep_misfits(lake: Lake, mirror: Mirror, work: Work, batch: int) -> int:

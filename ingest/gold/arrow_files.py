@@ -25,9 +25,9 @@ from ingest.gold.arrow_fold import (
     TYPES,
     LaneWork,
     Merged,
+    MirrorWork,
     NotPlain,
     Rows,
-    Work,
     merge,
     of_delta,
     outcomes,
@@ -78,12 +78,12 @@ class Written:
         return not (self.refused or self.held or self.failed)
 
 
-def make(work: Work, rows: Rows) -> Written:
+def make(work: MirrorWork, rows: Rows) -> Written:
     """Fold one mirror's changes and write the resulting rows; commits nothing."""
     return written(work, lambda: _merged(work, rows))
 
 
-def written(work: Work, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
+def written(work: MirrorWork, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
     """Write the rows that a merge results in; what it refuses is said in the result."""
     began = time.thread_time()
     try:
@@ -103,13 +103,13 @@ def written(work: Work, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
         return Written(work.path, f"{type(error).__name__}: {error}")
 
 
-def _merged(work: Work, rows: Rows) -> tuple[Merged, Gone]:
+def _merged(work: MirrorWork, rows: Rows) -> tuple[Merged, Gone]:
     if work.keys:
         return keyed(work, *outcomes(work, overtaken.without(work, rows)))
     return keyless_arrow.merged(work, rows, _present(work)), {}
 
 
-def _write_merged(work: Work, merged: Merged, gone: Gone) -> Written:
+def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
     changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
@@ -129,11 +129,13 @@ def _write_merged(work: Work, merged: Merged, gone: Gone) -> Written:
     return replace(made, file=name, size=size, stats=_statistics(result, work))
 
 
-def _present(work: Work) -> pa.Table:
+def _present(work: MirrorWork) -> pa.Table:
     return work.schema.empty_table() if work.again else there(work)
 
 
-def keyed(work: Work, source: pa.Table, clears: bool, mine: _Some = lambda rows: rows) -> tuple[Merged, Gone]:
+def keyed(
+    work: MirrorWork, source: pa.Table, clears: bool, mine: _Some = lambda rows: rows
+) -> tuple[Merged, Gone]:
     """The rows after the batch, and which rows of marked files are not among these any more.
 
     ``mine`` says which rows of other files may have the outcomes' keys; only these are taken.
@@ -218,7 +220,7 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def there(work: Work) -> pa.Table:
+def there(work: MirrorWork) -> pa.Table:
     """The mirror's rows."""
     old = dict(work.old)
     stored = pa.schema(
@@ -277,7 +279,7 @@ def _likely_bytes(file: str) -> int:
 
 
 def _touched(
-    work: Work, name: str, kept: pa.BooleanArray | None, source: pa.Table, most: int
+    work: MirrorWork, name: str, kept: pa.BooleanArray | None, source: pa.Table, most: int
 ) -> tuple[pa.Table, vectors.Rows]:
     """A file's rows with a key of some outcomes, and the numbers of all its rows that are gone then.
 
@@ -335,7 +337,7 @@ def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
+def _write(rows: pa.Table, work: MirrorWork) -> tuple[str, int]:
     """Write a table's rows to a new file in its folder; returns its name and size."""
     name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     file = stores.at(work.folder).create(f"{work.folder}/{name}")
@@ -355,7 +357,7 @@ def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
     return name, stores.at(work.folder).finish(f"{work.folder}/{name}", file)
 
 
-def _statistics(rows: pa.Table, work: Work) -> str:
+def _statistics(rows: pa.Table, work: MirrorWork) -> str:
     """A file's statistics, for key columns whose values no engine rounds or truncates."""
     ends: dict[str, tuple[object, object]] = {}
     for name in work.key_columns:

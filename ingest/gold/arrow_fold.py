@@ -109,7 +109,7 @@ class ColumnWork(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MirrorWork:
     """One mirror's part of a batch, with its table's files."""
 
     path: str  # names the mirror
@@ -147,7 +147,7 @@ class Work:
 # --- the outcomes ---------------------------------------------------------------------------------
 
 
-def outcomes(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
+def outcomes(work: MirrorWork, rows: Rows) -> tuple[pa.Table, bool]:
     """What the changes make of each key, as typed columns, and whether all other rows are deleted.
 
     Raises:
@@ -163,7 +163,7 @@ def outcomes(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
     return source, clears
 
 
-def _at_once(work: Work, rows: Rows) -> tuple[pa.Table, bool] | None:
+def _at_once(work: MirrorWork, rows: Rows) -> tuple[pa.Table, bool] | None:
     """The outcomes read as columns; None if some lane's images cannot be read so."""
     found, clears = [], False
     for lane in work.lanes:
@@ -174,7 +174,7 @@ def _at_once(work: Work, rows: Rows) -> tuple[pa.Table, bool] | None:
     return pa.concat_tables(found), clears
 
 
-def _one_after_another(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
+def _one_after_another(work: MirrorWork, rows: Rows) -> tuple[pa.Table, bool]:
     """The outcomes by a look at each change, with the mirror's own columns."""
     found, clears = Outcomes([], [], []), False
     apart = {}
@@ -187,7 +187,7 @@ def _one_after_another(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
     return sources(_merged(apart, work) if apart else found, work), clears
 
 
-def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
+def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
     """The outcomes of several lanes' keys as those of one table: a row may be in one lane only.
 
     Raises:
@@ -212,7 +212,7 @@ def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
     )
 
 
-def sources(outcomes: Outcomes, work: Work) -> pa.Table:
+def sources(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
     """Outcomes as typed columns by Delta's names, with ``%gone`` and, for partial rows, which columns they carry."""
     columns: dict[str, pa.Array] = {"%gone": pa.array([one is None for one in outcomes.images], pa.bool_())}
     partial = not all(outcomes.whole)
@@ -236,7 +236,7 @@ def sources(outcomes: Outcomes, work: Work) -> pa.Table:
     return pa.table(columns)
 
 
-def _shaped(source: pa.Table, work: Work) -> pa.Table:
+def _shaped(source: pa.Table, work: MirrorWork) -> pa.Table:
     """The same outcomes with computed columns; rows that do not meet the mirror's condition are deleted."""
     computed = {one.name: (one.expression, one.type) for one in work.columns if one.expression}
     if not work.where and not computed:
@@ -314,7 +314,7 @@ def _after_clearing(rows: pa.Table, lane: LaneWork) -> tuple[pa.Table, bool]:
     return rows, bool(cleared.num_rows)
 
 
-def last_images(rows: pa.Table, lane: LaneWork, work: Work) -> tuple[pa.Table, bool] | None:
+def last_images(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> tuple[pa.Table, bool] | None:
     """What `_last` and `sources` give, column by column, with the places of the changes, and whether the lane's other rows
     are deleted; None for what only these can do, or refuse.
     """
@@ -338,7 +338,7 @@ def last_images(rows: pa.Table, lane: LaneWork, work: Work) -> tuple[pa.Table, b
     return found.drop_columns(_AT), cleared
 
 
-def _filtered(last: pa.Table, rows: pa.Table, work: Work) -> pa.Table:
+def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork) -> pa.Table:
     """The last images of changes, of which the key and the condition's columns are known: the others are read only of rows
     that meet the condition.
     """
@@ -355,13 +355,13 @@ def _filtered(last: pa.Table, rows: pa.Table, work: Work) -> pa.Table:
     return pa.table({"%gone": gone, **columns, PLACE: last[PLACE], _AT: last[_AT]})
 
 
-def _images(rows: pa.Table, work: Work) -> pa.Table:
+def _images(rows: pa.Table, work: MirrorWork) -> pa.Table:
     """The image of each change as typed columns: of a deleted row that before, of others that after."""
     parts = [_some_images(pa.Table.from_batches([one]), work) for one in rows.to_batches(READ_AT_ONCE)]
     return pa.concat_tables([sources(Outcomes([], [], []), work), *parts], promote_options="none")
 
 
-def _some_images(rows: pa.Table, work: Work) -> pa.Table:
+def _some_images(rows: pa.Table, work: MirrorWork) -> pa.Table:
     gone = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
     images = pc.if_else(gone, rows["before"], rows["after"]).combine_chunks()
     if images.null_count:
@@ -645,7 +645,7 @@ class Merged:
     deleted: int
 
 
-def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Merged:
+def merge(there: pa.Table, source: pa.Table, work: MirrorWork, *, clears: bool) -> Merged:
     """Merge outcomes into a mirror's rows; a row that would not change is not touched."""
     rows, others = pairs(there.select(work.key_columns), source.select(work.key_columns))
     gone = source["%gone"].combine_chunks()

@@ -29,10 +29,10 @@ from ingest.gold.arrow_fold import (
     READ_AT_ONCE,
     LaneWork,
     Merged,
+    MirrorWork,
     NotPlain,
     Outcomes,
     Rows,
-    Work,
     fold,
     last_images,
     last_of,
@@ -88,12 +88,12 @@ def pieces(files: Sequence[str], lanes: Sequence[LaneWork], opened: Fragments = 
     return found
 
 
-def parts_of(work: Work, most: int) -> int:
+def parts_of(work: MirrorWork, most: int) -> int:
     """The number of parts of so many changes at most, about."""
     return -(-work.changes // most)
 
 
-def deal(works: Sequence[Work], some: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
+def deal(works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
     """Fold some pieces, and distribute the outcomes of each mirror over its parts.
 
     Args:
@@ -129,7 +129,7 @@ def _pages(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.T
 class _Dealer:
     """One mirror's outcomes in one task."""
 
-    work: Work
+    work: MirrorWork
     folder: str
     count: int
     refused: str = ""
@@ -232,7 +232,7 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def merged(work: Work, found: Sequence[Dealt], part: int, most: int) -> Written:
+def merged(work: MirrorWork, found: Sequence[Dealt], part: int, most: int) -> Written:
     """Merge the outcomes of a part into the mirror's rows of that part, and write them; commits nothing."""
     new = {at for at, lane in enumerate(work.lanes) if not lane.late_from}  # whose truncates are
     clears, gone = any(not new.isdisjoint(one.cleared) for one in found), dict[str, bytes]()
@@ -257,7 +257,7 @@ def _packed(rows: vectors.Rows) -> bytes:
     return np.packbits(mask).tobytes()
 
 
-def vectors_of(work: Work, made: Sequence[Written]) -> dict[str, dict[str, Any]]:
+def vectors_of(work: MirrorWork, made: Sequence[Written]) -> dict[str, dict[str, Any]]:
     """Write the deletion vectors of the files whose rows are gone according to some part."""
     gone: Gone = {}
     for name in sorted({name for one in made for name in one.gone}):
@@ -266,7 +266,7 @@ def vectors_of(work: Work, made: Sequence[Written]) -> dict[str, dict[str, Any]]
     return vectors.write(work.folder, gone) if gone else {}
 
 
-def _outcomes(work: Work, found: Sequence[Dealt], part: int) -> pa.Table:
+def _outcomes(work: MirrorWork, found: Sequence[Dealt], part: int) -> pa.Table:
     """The last outcome of each key of a part.
 
     Raises:
@@ -288,7 +288,7 @@ def _batches(found: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
                 yield from (file.get_batch(at) for at, number in enumerate(one.parts) if number == part)
 
 
-def _last(rows: pa.Table, work: Work, cleared: dict[int, str]) -> pa.Table:
+def _last(rows: pa.Table, work: MirrorWork, cleared: dict[int, str]) -> pa.Table:
     """The last of several outcomes of a key; none from before a truncate of its lane."""
     for number, place in cleared.items():
         if place:

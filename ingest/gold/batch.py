@@ -24,7 +24,7 @@ from ingest.lake.mirrors import Mirror
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Backlog:
     """What earlier batches and the operator have left: mirrors by path, and how far the others are.
 
     Args:
@@ -40,7 +40,7 @@ class Left:
     settled: int = 0
 
 
-NOTHING_LEFT = Left()
+NO_BACKLOG = Backlog()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Batch:
 
     def renewed(self, decided: Mapping[str, Mirror]) -> dict[str, Mirror]:
         """The mirrors that are new or change, by path."""
-        mirrors_of = ((one.mirror, one) for one in self.plans if not one.whole)
+        mirrors_of = ((one.mirror, one) for one in self.plans if not one.why_rebuilt)
         return {
             mirror.path: mirror
             for mirror, plan in mirrors_of
@@ -82,20 +82,20 @@ class Batch:
                     yield Decision(FOLDED, path, value, one.batch, "folded")
 
 
-def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], left: Left) -> Batch:
+def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog: Backlog) -> Batch:
     """Plan every mirror that has new batches, and those that lag; the arguments are those of `ingest.gold.stage.apply`."""
-    resting = left.paused | left.asleep.keys()
-    books = caught_up(lake, books, decided, left.lagging, resting)
+    resting = backlog.paused | backlog.asleep.keys()
+    books = caught_up(lake, books, decided, backlog.lagging, resting)
     ledger = ledgers.of_batch(lake, books, jobs(lake.pipeline, books), decided)
     books = stated(lake.pipeline, books, ledger.statements)
     chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
     names = {job.path: str(job.table) for job in chosen} | {
-        path: one.name for path, one in decided.items() if path in left.lagging and not lake.select
+        path: one.name for path, one in decided.items() if path in backlog.lagging and not lake.select
     }
     awake = [job for job in chosen if job.path not in resting]
-    made = [_planned(lake, books, ledger, job, decided.get(job.path), left.settled) for job in awake]
+    made = [_planned(lake, books, ledger, job, decided.get(job.path), backlog.settled) for job in awake]
     paused = [
-        Folded(names[path], path, "paused", message=pauses.PAUSED) for path in left.paused & names.keys()
+        Folded(names[path], path, "paused", message=pauses.PAUSED) for path in backlog.paused & names.keys()
     ]
     return Batch(
         books,
@@ -103,7 +103,7 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], left: Le
         [one for one in made if isinstance(one, Plan)],
         [
             *paused,
-            *(one for path, one in left.asleep.items() if path not in left.paused),
+            *(one for path, one in backlog.asleep.items() if path not in backlog.paused),
             *(one for one in made if isinstance(one, Folded)),
         ],
     )

@@ -23,7 +23,7 @@ from ingest.order import order_key, order_of
 
 MANY = 50  # more changes of a key than any operator makes: the messages name two unique indexes in turn
 Keys = tuple[str, ...]
-Statement = tuple[str, Sequence[Effect]]  # its place, and those of its effects that the policy applies
+PlacedEffects = tuple[str, Sequence[Effect]]  # its place, and those of its effects that the policy applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _joined(one: Run, other: Run) -> Run:
 
 
 def eras(
-    found: Evidence, statements: Sequence[Statement], declared: Keys, *, keyless: bool
+    found: Evidence, statements: Sequence[PlacedEffects], declared: Keys, *, keyless: bool
 ) -> tuple[Era, ...]:
     """The eras of a lane that has changes; without evidence, one era without a key.
 
@@ -156,7 +156,7 @@ def _distinct(result: Iterable[Era]) -> list[Era]:
     return found
 
 
-def _exchanged(result: Sequence[Era], statements: Iterable[Statement]) -> list[Era]:
+def _exchanged(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> list[Era]:
     """The eras, with one more for each statement after which columns of the key have each other's names."""
     found = list(result)
     for place, effects in statements:
@@ -171,7 +171,7 @@ def _exchanged(result: Sequence[Era], statements: Iterable[Statement]) -> list[E
 # --- messages -------------------------------------------------------------------------------------
 
 
-def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -> list[Era]:
+def _named(found: Evidence, statements: Sequence[PlacedEffects], *, keyless: bool) -> list[Era]:
     first, newest = found.runs[0], found.runs[-1]
     result = [Era("", first.keys)]
     for before, run in pairwise(found.runs):
@@ -196,14 +196,14 @@ def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -
     return result
 
 
-def last(statements: Sequence[Statement], keys: Keys) -> Keys:
+def last(statements: Sequence[PlacedEffects], keys: Keys) -> Keys:
     """The key after all statements."""
     for _, effects in statements:
         keys = _after(effects, keys)
     return keys
 
 
-def rekeys(keys: Keys, statements: Iterable[Statement]) -> bool:
+def rekeys(keys: Keys, statements: Iterable[PlacedEffects]) -> bool:
     """True if a statement gives or removes a primary key, or leaves a table that has these keys with others."""
     return any(
         not same(_after(effects, keys), keys) or any(one.action.endswith("primary_key") for one in effects)
@@ -211,7 +211,7 @@ def rekeys(keys: Keys, statements: Iterable[Statement]) -> bool:
     )
 
 
-def _since(before: Run, run: Run, statements: Sequence[Statement]) -> str:
+def _since(before: Run, run: Run, statements: Sequence[PlacedEffects]) -> str:
     """Where a run's key begins: at the statement that creates it, else just before the first row that names it."""
     keys = before.keys
     for place, effects in statements:
@@ -227,7 +227,7 @@ def _just_before(place: str) -> str:
     return order_key(order_of(place)._replace(row=-1))
 
 
-def _added(statements: Sequence[Statement], low: str, high: str) -> str:
+def _added(statements: Sequence[PlacedEffects], low: str, high: str) -> str:
     """The place of a statement that gives a table without a primary key one; empty if there is none."""
     for place, effects in statements:
         actions = {effect.action for effect in effects}
@@ -239,7 +239,7 @@ def _added(statements: Sequence[Statement], low: str, high: str) -> str:
 # --- statements -----------------------------------------------------------------------------------
 
 
-def _stated(statements: Sequence[Statement]) -> list[Era]:
+def _stated(statements: Sequence[PlacedEffects]) -> list[Era]:
     result: list[Era] = []
     for place, effects in statements:
         keys = result[-1].keys if result else ()
@@ -270,7 +270,7 @@ def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
 # --- the pipeline file ----------------------------------------------------------------------------
 
 
-def _declared(declared: Keys, statements: Sequence[Statement]) -> list[Era]:
+def _declared(declared: Keys, statements: Sequence[PlacedEffects]) -> list[Era]:
     """The declared key under the names that its columns had, without those that were not there yet."""
     keys = tuple(_last_name(name, statements) for name in declared)
     result: list[Era] = []
@@ -286,7 +286,7 @@ def _declared(declared: Keys, statements: Sequence[Statement]) -> list[Era]:
     return [Era("", keys), *reversed(result)]
 
 
-def _last_name(name: str, statements: Sequence[Statement]) -> str:
+def _last_name(name: str, statements: Sequence[PlacedEffects]) -> str:
     """A column's name after all renames; a name that was reused means the new column."""
     for at, (_, effects) in enumerate(statements):
         to = next(
@@ -305,7 +305,7 @@ def _makes(effect: Effect, name: str) -> bool:
     )
 
 
-def _first_added(statements: Sequence[Statement]) -> dict[str, int]:
+def _first_added(statements: Sequence[PlacedEffects]) -> dict[str, int]:
     """Where each column was first added: a repeated statement adds nothing."""
     found: dict[str, int] = {}
     for at, (_, effects) in enumerate(statements):

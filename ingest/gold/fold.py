@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.gold.cast import cast, key_is_exact
-from ingest.gold.lane import Shape
+from ingest.gold.lane import ChangeKinds
 from ingest.lake.images import image
 from ingest.lake.keys import cell
 from ingest.lake.mirrors import Mirror
@@ -44,7 +44,7 @@ def has_name(index: int) -> str:
     return f"{HAS}{index}"
 
 
-def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
+def events(changes: DataFrame, mirror: Mirror, kinds: ChangeKinds, tolerant: bool) -> DataFrame:
     """Changes of one table as events: typed key, order, and every column's text.
 
     Parsing images is most of the work, so only the key is read from the image before a change, and only if the key may
@@ -53,31 +53,31 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
     Args:
         changes: rows of ``changes`` of this mirror, truncates left out.
         mirror: with its columns as decided for this batch.
-        shape: what the rows may contain.
+        kinds: those of which there may be changes.
         tolerant: False fails on a key cell that does not fit; True leaves the change out.
     """
     gone = F.col("op") == "delete"
     parsed = changes.select(
         F.col("order_key").alias(ORDER),
         "op",
-        F.col("partial") if shape.partials else F.lit(False).alias("partial"),
+        F.col("partial") if kinds.partials else F.lit(False).alias("partial"),
         "after",
         "before",
         image(F.when(~gone, F.col("after")), [one.name for one in mirror.columns]).alias("a"),
-        image("before" if shape.key_changes else F.when(gone, F.col("before")), mirror.keys).alias("b"),
-        (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias(
+        image("before" if kinds.key_changes else F.when(gone, F.col("before")), mirror.keys).alias("b"),
+        (F.when(F.col("partial"), F.json_object_keys("after")) if kinds.partials else F.lit(None)).alias(
             "sent"
         ),
     )
-    typed_new, typed_old = _typed_keys(mirror, tolerant, moves=shape.key_changes)
+    typed_new, typed_old = _typed_keys(mirror, tolerant, moves=kinds.key_changes)
     if tolerant:
         parsed = parsed.where(_allcell([*typed_new, *typed_old]))
     reset = gone | (F.col("op") != "update") | ~F.col("partial")
     values = [
         *[F.when(~gone, F.col("a")[one.name]).alias(value_name(i)) for i, one in enumerate(mirror.columns)],
-        *(_sent_flags(mirror, reset) if shape.partials else []),
+        *(_sent_flags(mirror, reset) if kinds.partials else []),
     ]
-    if not shape.key_changes:
+    if not kinds.key_changes:
         keys = [
             F.when(gone, left).otherwise(right).alias(key_name(i))
             for i, (left, right) in enumerate(zip(typed_old, typed_new, strict=True))
@@ -188,18 +188,18 @@ def _sent_flags(mirror: Mirror, reset: Column) -> list[Column]:
     ]
 
 
-def outcomes(happened: DataFrame, mirror: Mirror, shape: Shape) -> DataFrame:
+def outcomes(happened: DataFrame, mirror: Mirror, kinds: ChangeKinds) -> DataFrame:
     """One row per key: the typed key, `GONE`, each column's text, and `has_name` flags if partial."""
     keys = [key_name(i) for i in range(len(mirror.keys))]
-    if not shape.partials:
+    if not kinds.partials:
         names = [value_name(i) for i in range(len(mirror.columns))]
         last = F.max(F.struct(ORDER, PART, GONE, *names)).alias("last")
         folded = happened.groupBy(*keys).agg(last)
         return folded.select(*keys, f"last.{GONE}", *[f"last.{name}" for name in names])
-    return _overlaid(happened, mirror, keys, shape)
+    return _overlaid(happened, mirror, keys, kinds)
 
 
-def _overlaid(happened: DataFrame, mirror: Mirror, keys: list[str], shape: Shape) -> DataFrame:
+def _overlaid(happened: DataFrame, mirror: Mirror, keys: list[str], kinds: ChangeKinds) -> DataFrame:
     place = [ORDER, PART]
     said = [
         F.max(F.when(F.col(has_name(i)), F.struct(*place, value_name(i)))).alias(value_name(i))
@@ -217,5 +217,5 @@ def _overlaid(happened: DataFrame, mirror: Mirror, keys: list[str], shape: Shape
         stale = F.coalesce(F.col("reset") > place_of, F.lit(False))
         values.append(F.when(~stale, said_at[value_name(i)]).alias(value_name(i)))
         has = F.col("reset").isNotNull() | said_at.isNotNull()
-        values.append((F.lit(True) if shape.cleared else has).alias(has_name(i)))
+        values.append((F.lit(True) if kinds.cleared else has).alias(has_name(i)))
     return folded.select(*keys, F.col("last")[GONE].alias(GONE), *values)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from ingest.gold.collision import MARK
 from ingest.gold.fold import GONE, ORDER, events, key_name, outcomes
-from ingest.gold.lane import Lane, Shape, Steps
+from ingest.gold.lane import ChangeKinds, Lane, Steps
 from ingest.gold.refold import Beyond, refold
 from ingest.gold.rekeyed import rebased
 from ingest.lake.mirrors import Mirror
@@ -29,10 +29,10 @@ _LANE, _ROW = "%lane", "%row"  # no column of a mirror has a percent sign
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """One lane's outcomes, their shape, and whether the mirror's other rows are deleted."""
+    """One lane's outcomes, the kinds of its changes, and whether the mirror's other rows are deleted."""
 
     outcomes: DataFrame
-    shape: Shape
+    kinds: ChangeKinds
     clears: bool
 
 
@@ -94,19 +94,19 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
     floor, clears = _floor([(at, batch) for at, batch, _ in truncates], steps, lane)
     whole = bool(steps.new) or bool(lane.late and steps.ever) or bool(lane.inherits)
     whole = whole or bool(lane.late and lane.inherits_ever)
-    shape = replace(lane.ever if lane.late else lane.new, cleared=clears)
+    kinds = replace(lane.ever if lane.late else lane.new, cleared=clears)
     if not whole:
-        happened = _happened(mine, mirror, lane, shape, floor, tolerant)
-        return Gathered(outcomes(happened, mirror, shape), shape, clears)
+        happened = _happened(mine, mirror, lane, kinds, floor, tolerant)
+        return Gathered(outcomes(happened, mirror, kinds), kinds, clears)
     since = "" if steps.doubtful else _since(steps, floor if clears else None)
     if mirror.soft:  # each row that a clearing meets becomes a deleted one
         if clears or any(batch >= lane.first for _, batch, _ in truncates):
             since = ""
         floor, clears = None, False
-    happened = _happened(mine, mirror, lane, shape, None if steps.new else floor, tolerant, since)
+    happened = _happened(mine, mirror, lane, kinds, None if steps.new else floor, tolerant, since)
     beyond = Beyond(tuple(at for at, *_ in truncates), steps.ever, tuple(time for *_, time in truncates))
-    shape = Shape(True, True, clears)
-    return Gathered(refold(mine, happened, mirror, beyond, bool(lane.inherits_ever)), shape, clears)
+    kinds = ChangeKinds(True, True, clears)
+    return Gathered(refold(mine, happened, mirror, beyond, bool(lane.inherits_ever)), kinds, clears)
 
 
 def gather_merged(
@@ -118,7 +118,7 @@ def gather_merged(
     touched, found = [], []
     for one, mine, _ in parts:
         new = mine.where((F.col("op") != "truncate") & (F.lit(every) | (F.col("batch") >= one.first)))
-        happened = events(new, mirror, Shape(True, True), tolerant)
+        happened = events(new, mirror, ChangeKinds(True, True), tolerant)
         touched.append(happened.select(*[key_name(i) for i in range(len(mirror.keys))]))
     keys = reduce(DataFrame.unionByName, touched).distinct()
     for one, mine, steps in parts:
@@ -127,7 +127,7 @@ def gather_merged(
         )
         beyond = Beyond(tuple(row["order_key"] for row in rows), steps.ever)
         own = refold(mine, keys, mirror, beyond, bool(one.inherits_ever))
-        found.append(Gathered(own, Shape(True, True), clears=False))
+        found.append(Gathered(own, ChangeKinds(True, True), clears=False))
     return found
 
 
@@ -163,7 +163,7 @@ def _happened(
     mine: DataFrame,
     mirror: Mirror,
     lane: Lane,
-    shape: Shape,
+    kinds: ChangeKinds,
     floor: str | None,
     tolerant: bool,
     since: str | None = None,
@@ -174,12 +174,12 @@ def _happened(
         new = new.where(F.col("order_key") > floor)
     late_since = since is not None and lane.folded_high is not None and since <= lane.folded_high
     if not lane.late and not late_since:
-        return events(new, mirror, shape, tolerant)
-    if shape.cleared or late_since:
+        return events(new, mirror, kinds, tolerant)
+    if kinds.cleared or late_since:
         old = _older(mine, lane, since if late_since else floor)
-        return events(new.unionByName(old), mirror, shape, tolerant)
-    fresh = events(new, mirror, shape, tolerant)
-    old = events(_older(mine, lane, max(lane.order_low or "", floor or "")), mirror, shape, tolerant)
+        return events(new.unionByName(old), mirror, kinds, tolerant)
+    fresh = events(new, mirror, kinds, tolerant)
+    old = events(_older(mine, lane, max(lane.order_low or "", floor or "")), mirror, kinds, tolerant)
     return fresh.unionByName(_called_back(fresh, old, mirror, lane))
 
 

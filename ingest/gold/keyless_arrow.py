@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ingest.change import Change, Image, Op
 from ingest.fold import SchemaStep
-from ingest.gold.arrow_fold import LaneWork, Merged, Rows, Work, bits, events_of, typed_column
+from ingest.gold.arrow_fold import LaneWork, Merged, MirrorWork, Rows, bits, events_of, typed_column
 from ingest.gold.past_keys import LaneEvent
 from ingest.order import order_of, same_place
 
@@ -29,7 +29,7 @@ class Half(NamedTuple):
     texts: Texts
 
 
-def merged(work: Work, rows: Rows, present: pa.Table) -> Merged:
+def merged(work: MirrorWork, rows: Rows, present: pa.Table) -> Merged:
     """A mirror's rows after the batch: kept, and new ones."""
     floors = {lane.id: _floor(rows[lane.id], lane) for lane in work.lanes}
     steps = {lane.id: () if work.appends else lane.own_steps for lane in work.lanes}
@@ -137,7 +137,7 @@ def _texts(
     return values
 
 
-def _typed(halves: Sequence[Half], work: Work) -> pa.Table:
+def _typed(halves: Sequence[Half], work: MirrorWork) -> pa.Table:
     texts = [pa.array([one.texts[at] for one in halves], pa.string()) for at in range(len(work.columns))]
     columns = [typed_column(column, one.type) for column, one in zip(texts, work.columns, strict=True)]
     return pa.Table.from_arrays(columns, schema=work.schema)

@@ -13,8 +13,8 @@ from ingest.lake.stamps import NO_STAMPS, Stamps
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the rows may contain according to the books, so that Spark's plan has only what is needed."""
+class ChangeKinds:
+    """Which kinds of changes there may be according to the books, so that Spark's plan has only what is needed."""
 
     partials: bool = True
     key_changes: bool = True
@@ -31,8 +31,8 @@ class Lane:
     last: int
     order_low: str | None  # of the new changes
     folded_high: str | None  # of the folded ones; None if there are none
-    new: Shape
-    ever: Shape  # of all batches, the new ones included
+    new: ChangeKinds
+    ever: ChangeKinds  # of all batches, the new ones included
     changes: int = 0  # the new ones
     reads: int = 0  # rows of snapshots among them
     deletes: int = 0

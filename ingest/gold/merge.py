@@ -19,7 +19,7 @@ from ingest.fold import SchemaStep
 from ingest.gold import tables
 from ingest.gold.cast import cast, converted
 from ingest.gold.fold import GONE, MISFIT, UNFIT, has_name, key_name, sent_name, value_name
-from ingest.gold.lane import Shape
+from ingest.gold.lane import ChangeKinds
 from ingest.lake.exact import FLOATING
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
@@ -76,7 +76,7 @@ class Guard:
             session.conf.unset(name)
 
 
-def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
+def typed(outcomes: DataFrame, mirror: Mirror, kinds: ChangeKinds, tolerant: bool) -> DataFrame:
     """Outcomes with each column in its Delta type, as `sent_name` names it.
 
     Key cells are typed already. A cell that does not fit fails the job, or is NULL if ``tolerant`` (its text was
@@ -98,7 +98,7 @@ def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
             else:
                 value = F.when(wrong, F.raise_error(F.lit(MISFIT))).otherwise(value)
         columns.append(value.alias(sent_name(i)))
-        if shape.partials:
+        if kinds.partials:
             columns.append(F.col(has_name(i)))
     if unfit:
         columns.append(reduce(or_, unfit).alias(UNFIT))
@@ -109,7 +109,7 @@ def merge(
     lake: Lake,
     mirror: Mirror,
     source: DataFrame,
-    shape: Shape,
+    kinds: ChangeKinds,
     existing: Sequence[Standing] = (),
     *,
     news: bool = False,
@@ -123,14 +123,14 @@ def merge(
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
     rest = [
-        (one, _new_value(i, one.column, shape))
+        (one, _new_value(i, one.column, kinds))
         for i, one in enumerate(mirror.columns)
         if one.name not in mirror.keys
     ]
     builder = DeltaTable.forPath(lake.spark, lake.path(mirror.path)).alias("t").merge(source.alias("s"), on)
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
-        unseen = news and not shape.partials
+        unseen = news and not kinds.partials
         update: dict[str, Column | str] = {quoted(one.column): value for one, value in rest}
         differs = " OR ".join(
             f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
@@ -204,7 +204,7 @@ def _existing(values: Mapping[str, _Values], columns: Mapping[str, MirrorColumn]
     return values.get(name, ((F.col(f"t.{quoted(one.column)}"), one.delta),) if one else ())
 
 
-def _new_value(index: int, column: str, shape: Shape) -> str:
+def _new_value(index: int, column: str, kinds: ChangeKinds) -> str:
     """The sent value, or the mirror's own if a partial outcome does not carry the column."""
     sent = f"s.{quoted(sent_name(index))}"
-    return f"IF(s.{quoted(has_name(index))}, {sent}, t.{quoted(column)})" if shape.partials else sent
+    return f"IF(s.{quoted(has_name(index))}, {sent}, t.{quoted(column)})" if kinds.partials else sent

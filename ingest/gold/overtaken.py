@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Op
-from ingest.gold.arrow_fold import PLACE, LaneWork, NotPlain, Rows, Work, last_of, pairs, typed_column
+from ingest.gold.arrow_fold import PLACE, LaneWork, MirrorWork, NotPlain, Rows, last_of, pairs, typed_column
 from ingest.lake.image_columns import texts_of
 
 _ROW = "%row"
 
 
-def without(work: Work, rows: Rows) -> Rows:
+def without(work: MirrorWork, rows: Rows) -> Rows:
     """The new changes of each lane that are not overtaken.
 
     Args:
@@ -31,7 +31,7 @@ def without(work: Work, rows: Rows) -> Rows:
     return {**rows, **{one.id: _left(rows[one.id], one, work) for one in work.lanes if one.late_from}}
 
 
-def _left(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
+def _left(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
     is_new = pc.greater_equal(rows["batch"], lane.first)
     new, folded = rows.filter(is_new), rows.filter(pc.invert(is_new))
     truncates = folded.filter(pc.equal(folded["op"], str(Op.TRUNCATE)))
@@ -56,7 +56,7 @@ def _left(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
     return new.filter(pc.invert(pc.is_in(new["order_key"], value_set=places)))
 
 
-def _keyed(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
+def _keyed(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
     """The keys of changes: of each its number, its place and its key, and once more if it leaves another key."""
     shard = lane.shard[0] if lane.shard else None  # no image has it, and it is the same in all of them
     columns = [one for one in work.columns if one.name in work.keys and one.name != shard]
@@ -79,7 +79,7 @@ def _keyed(rows: pa.Table, lane: LaneWork, work: Work) -> pa.Table:
     return pa.table(cells)
 
 
-def refuse_parts(rows: pa.Table, lane: LaneWork, work: Work) -> None:
+def refuse_parts(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
     """Refuse changes of which the last one of a key does not carry the whole row.
 
     Raises:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 Work = tuple[tuple[Lane, Steps], ...]
+"""The lanes of one mirror that have new changes, each with its schema steps."""
 # Bytes of a mirror that a batch may rewrite: at least, for each change, and at most. Beyond the last a MERGE by Spark
 # takes less processor time (see benchmarks/notes.md).
 LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
@@ -130,7 +131,7 @@ def _judged_otherwise(ledger: Ledger, fold: FoldPlan) -> str:
 
 def _why_not_read(lake: Lake, mirror: Mirror, work: Work) -> str:
     """Why Spark must read the changes of earlier batches; empty if Arrow can, or if they are not needed."""
-    again = _again(mirror, work)
+    again = _refolded(mirror, work)
     lanes = [one for one, _ in work if one.folded_high is None or one.inherits_ever or one.late]
     if (lanes or again) and condensed.ever(lake):
         return "changes of it may have been condensed"
@@ -153,7 +154,7 @@ def late_from(lane: Lane, steps: Steps) -> str:
     return low if low and not any(str(step.order) > low for step in steps.ever) else ""
 
 
-def _again(mirror: Mirror, work: Work) -> list[Lane]:
+def _refolded(mirror: Mirror, work: Work) -> list[Lane]:
     """The lanes whose whole history is folded; without a key, all: only it shows which changes are repeated."""
     return [one for one, steps in work if not mirror.keys or refolds(one, steps)]
 
@@ -208,7 +209,7 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
 def _not_plain(
     pipeline: Pipeline, rule: TableRule, mirror: Mirror, there: Mapping[str, object], work: Work
 ) -> str:
-    lanes, again = [one for one, _ in work], _again(mirror, work)
+    lanes, again = [one for one, _ in work], _refolded(mirror, work)
     stated = any(steps.new for _, steps in work)
     reasons = {
         "rewrite_budget is 0": pipeline.rewrite_budget == 0,
@@ -303,7 +304,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
     """The lane with what the mirror's rules need of it, and its schema steps."""
     name = one.source, one.table
     stamped = replace(one, shard=shard_of(pipeline, plan.mirror, name), stamps=stamps_of(plan.mirror, *name))
-    one = _judged(stamped, plan.mirror)
+    one = _needing_history(stamped, plan.mirror)
     subject = subject_of(plan.job, plan.mirror, name, plan.frozen)
     # there are no rows before the first change then
     begins = one.folded_high is None and one.order_low is not None
@@ -313,7 +314,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
     return one, found
 
 
-def _judged(one: Lane, mirror: Mirror) -> Lane:
+def _needing_history(one: Lane, mirror: Mirror) -> Lane:
     """The lane; if the mirror has a condition or computed columns, its partial updates need the key's history, because
     expressions are evaluated on whole rows.
 

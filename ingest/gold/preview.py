@@ -166,7 +166,7 @@ def _foreseen(
         _try_rules(pipeline, plan, sent)
     except HeldError as error:
         return replace(found, action=HOLD, why=str(error))
-    if plan.whole:
+    if plan.why_rebuilt:
         again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan))
         return replace(found, why_spark=marking(pipeline, again).why_spark)
     work = work_of(pipeline, books, ledger, plan, before, applied)
@@ -222,9 +222,9 @@ def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:
 def _action(plan: Plan, before: Mirror | None, changed: bool) -> tuple[str, str]:
     if plan.hold is not None:
         return HOLD, plan.hold.why
-    action = CREATE if before is None else CHANGE if changed or plan.whole else FOLD
-    if plan.whole:
-        return action, f"{plan.whole}: {AGAIN}."
+    action = CREATE if before is None else CHANGE if changed or plan.why_rebuilt else FOLD
+    if plan.why_rebuilt:
+        return action, f"{plan.why_rebuilt}: {AGAIN}."
     if plan.mirror.keys:
         return action, "its old states go into a table of their own." if plan.job.rule.history else ""
     if plan.is_keyless:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from ingest.config import TableRule, target
 from ingest.errors import IngestError
 from ingest.gold import tables
-from ingest.gold.batch import Left
+from ingest.gold.batch import Backlog
 from ingest.gold.completed import STAGE
 from ingest.gold.results import Folded
 from ingest.gold.stage import apply
@@ -152,10 +152,10 @@ def _folded(
 ) -> tuple[Folded, Mirror]:
     """Fold one mirror into the staging table up to a batch: what happened, and the mirror as decided by that."""
     decided = {mirror.path: mirror}
-    left = Left(paused=_paths(lake, books) - {mirror.path}, settled=last)
+    backlog = Backlog(paused=_paths(lake, books) - {mirror.path}, settled=last)
     upto = replace(books, last=last, lines=[line for line in books.lines if line.batch <= last])
     nothing = Folded(mirror.name, mirror.path, "failed", message="silver holds no change of it")
-    folded = apply(shadow, upto, decided, tell, left=left)
+    folded = apply(shadow, upto, decided, tell, backlog=backlog)
     one = next((one for one in folded if one.path == mirror.path), nothing)
     if one.state != "done":
         state = "held" if one.state == "held" else "failed"

@@ -27,7 +27,7 @@ class Folded:
     began: dt.datetime | None = None  # None if nothing was begun
     waits: bool = False  # held for a decision: no message can change that
     why_spark: str | None = None  # why Spark folded it; empty if Arrow did, None if nothing was folded
-    whole: bool = False  # folded again from its first change
+    rebuilt: bool = False  # folded again from its first change
 
     def stop(self, lake: Tables, error: Exception) -> None:
         """Note why the mirror is not folded: what holds it, or its failure."""

@@ -52,7 +52,7 @@ class Plan:
     mirror: Mirror
     hold: Hold | None = None
     frozen: int = 0  # the batch up to which a frozen mirror accepts everything, see `Subject`
-    whole: str = ""  # why it is folded again from its first change, as part of a sentence
+    why_rebuilt: str = ""  # why it is folded again from its first change, as part of a sentence
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` omits, or that a rule excludes
     noticed: int = 0  # statements that could not be read, or leave rows elsewhere
     verdicts: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
@@ -111,17 +111,17 @@ def decide(
     decided = replace(decided, eras=tuple((*name, one) for name, one in found.items() if len(one) > 1))
     if job.rule.history and decided.keys:
         decided = histories.kept(histories.named(decided, before), before, _rows(job))
-    whole = _why_whole(pipeline, job, before, decided, lanes)
-    if whole and not exists():
-        whole = ""
-    if job.rule.history and (whole == REKEYED or decided.eras):
+    why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes)
+    if why_rebuilt and not exists():
+        why_rebuilt = ""
+    if job.rule.history and (why_rebuilt == REKEYED or decided.eras):
         raise HeldError(
             f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
             "into its tables: entry; the states up to here stay as they are."
         )
     verdicts = tuple((new, policy.judge(new, one.subject)) for one in lanes for new in one.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
-    return Plan(job, decided, hold, frozen, whole, left_out, noticed, verdicts)
+    return Plan(job, decided, hold, frozen, why_rebuilt, left_out, noticed, verdicts)
 
 
 def _rows(job: Job) -> dict[str, str]:
@@ -397,7 +397,7 @@ def _eras(
 
 
 def _lane_eras(
-    job: Job, found: Evidence, statements: Sequence[eras.Statement], *, keyless: bool
+    job: Job, found: Evidence, statements: Sequence[eras.PlacedEffects], *, keyless: bool
 ) -> tuple[Era, ...]:
     try:
         return eras.eras(found, statements, job.rule.keys, keyless=keyless)
@@ -428,7 +428,7 @@ def _is_news(job: Job, mirror: Mirror, lane: _Logged) -> bool:
     )
 
 
-def _why_whole(
+def _why_rebuilt(
     pipeline: Pipeline, job: Job, before: Mirror | None, now: Mirror, lanes: Sequence[_Logged]
 ) -> str:
     """Why the existing rows are folded again; empty if they are not."""

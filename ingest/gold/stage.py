@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ingest.errors import HeldError, StoreError, counted
 from ingest.gold import apply_spark, collision, keyless, misfits
-from ingest.gold.batch import NOTHING_LEFT, Batch, Left, plan_batch
+from ingest.gold.batch import NO_BACKLOG, Backlog, Batch, plan_batch
 from ingest.gold.planner import FoldPlan, fold_plan
 from ingest.gold.results import Folded, MirrorCommit
 from ingest.gold.schema import RETYPED, Plan, is_recomputed, recomputed
@@ -37,7 +37,7 @@ def apply(
     decided: dict[str, Mirror],
     tell: Tell = lambda _mirror, _step: None,
     *,
-    left: Left = NOTHING_LEFT,
+    backlog: Backlog = NO_BACKLOG,
     again: Again | None = None,
 ) -> list[Folded]:
     """Fold every mirror that has new batches, and those that lag: plan all of them, record the plan, execute it.
@@ -47,10 +47,10 @@ def apply(
         books: the work list.
         decided: each mirror's schema as last decided; new decisions are added.
         tell: called with the mirror and the step that it begins.
-        left: the mirrors that lag, wait for a decision or are paused.
+        backlog: the mirrors that lag, wait for a decision or are paused.
         again: folds a mirror again after its key has changed; without it such a mirror is held.
     """
-    batch = plan_batch(lake, books, decided, left)
+    batch = plan_batch(lake, books, decided, backlog)
     decisions.append(lake, list(batch.records(decided)))
     decided |= batch.renewed(decided)
     done = _Stage(lake, batch, decided, tell, again).fold(batch.plans)
@@ -91,8 +91,8 @@ class _Stage:
                 return self._one(plan, folds.get(plan.mirror.path), commits.get(plan.mirror.path))
 
             if not has_started(spark):  # a mirror that is folded again may start it in this thread
-                done = [fold_one(one) for one in plans if one.whole]
-                plans = [one for one in plans if not one.whole]
+                done = [fold_one(one) for one in plans if one.why_rebuilt]
+                plans = [one for one in plans if not one.why_rebuilt]
             if any(_needs_spark(one, folds, commits) for one in plans if one.mirror.path not in held):
                 start(spark)
             done += pool.map(fold_one, plans)
@@ -103,7 +103,7 @@ class _Stage:
 
         ``held`` gets the paths of the mirrors that will only be held.
         """
-        if plan.whole or not (plan.mirror.keys or plan.is_keyless) or self.lake.stop():
+        if plan.why_rebuilt or not (plan.mirror.keys or plan.is_keyless) or self.lake.stop():
             return None
         try:
             return fold_plan(self.lake, self.batch, plan)
@@ -120,7 +120,7 @@ class _Stage:
             result.state = "skipped"
             return result
         try:
-            if plan.whole:
+            if plan.why_rebuilt:
                 self._fold_again(plan, result)
             elif plan.mirror.keys or plan.is_keyless:
                 if commit is not None:
@@ -159,8 +159,8 @@ class _Stage:
         except misfits.Outgrown as wider:
             wide = recomputed(plan.job.rule, wider.mirror)
             redone = fold.before.exists and is_recomputed(plan.mirror, wide)
-            plan = replace(plan, mirror=wide, whole=RETYPED if redone else "")
-            if plan.whole:
+            plan = replace(plan, mirror=wide, why_rebuilt=RETYPED if redone else "")
+            if plan.why_rebuilt:
                 self._fold_again(plan, result)
             else:
                 self.decided[plan.mirror.path] = wide
@@ -174,12 +174,12 @@ class _Stage:
         """
         path = plan.mirror.path
         if self.again is None:
-            raise HeldError(f"{plan.whole}, so that it must be folded again: `ingest run` does that.")
+            raise HeldError(f"{plan.why_rebuilt}, so that it must be folded again: `ingest run` does that.")
         last = self.batch.until(plan).last
         found, self.decided[path] = self.again(self.lake, self.decided[path], last, self.tell)
         result.state, result.message, result.command = found.state, found.message, found.command
         result.version, result.size, result.counts = found.version, found.size, found.counts
-        result.why_spark, result.whole = found.why_spark, True
+        result.why_spark, result.rebuilt = found.why_spark, True
 
 
 def _take(result: Folded, commit: MirrorCommit) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.gold.completed import folded
-from ingest.gold.lane import Lane, Shape
+from ingest.gold.lane import ChangeKinds, Lane
 from ingest.lake import duck
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.mirrors import Era, Mirror, feeding
@@ -395,8 +395,8 @@ def _lane(name: LaneId, past: History, new: History, by: LaneKeys, **given: Any)
         folded_high=past.high if past.changes else None,
         changes=new.changes,
         reads=new.reads,
-        new=Shape(bool(new.partials), bool(new.key_changes)),
-        ever=Shape(bool(new.partials + past.partials), bool(new.key_changes + past.key_changes)),
+        new=ChangeKinds(bool(new.partials), bool(new.key_changes)),
+        ever=ChangeKinds(bool(new.partials + past.partials), bool(new.key_changes + past.key_changes)),
         deletes=new.deletes,
         truncates=new.truncates,
         truncates_ever=new.truncates + past.truncates,

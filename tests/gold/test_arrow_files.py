@@ -14,7 +14,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.gold import arrow_files
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work, of_delta
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork, of_delta
 
 
 def test_columns_come_and_go_with_a_new_file(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_columns_come_and_go_with_a_new_file(tmp_path: Path) -> None:
     columns = (ColumnWork("id", "id", "int64"), ColumnWork("new", "new", "decimal(5,2)"))
     lane = LaneWork("s", TableId("yard", None, "depot"), 2, 2)
     pq.write_table(pa.table({"id": [2, 1], "gone": ["x", "y"]}), tmp_path / "one.parquet")
-    work = Work("mirror", str(tmp_path), ("id",), columns, (lane,), files=(("one.parquet", None),))
+    work = MirrorWork("mirror", str(tmp_path), ("id",), columns, (lane,), files=(("one.parquet", None),))
     rows = arrow_files.read([], [lane])
     assert ("", False) == (arrow_files.make(work, rows).file, arrow_files.make(work, rows).replaces)
     made = arrow_files.make(replace(work, reshaped=True), rows)
@@ -48,7 +48,7 @@ def test_values_stay_in_wider_columns(tmp_path: Path) -> None:
     stored = {name: pa.array(old, of_delta(delta or "STRING")) for name, (delta, _, old, _) in wider.items()}
     pq.write_table(pa.table(stored), tmp_path / "one.parquet")
     columns = tuple(ColumnWork(name, name, logical) for name, (_, logical, *_) in wider.items())
-    work = Work("mirror", str(tmp_path), (), columns, (), files=(("one.parquet", None),))
+    work = MirrorWork("mirror", str(tmp_path), (), columns, (), files=(("one.parquet", None),))
     work = replace(work, old=tuple((name, delta) for name, (delta, *_) in wider.items()))
     assert {name: new for name, (*_, new) in wider.items()} == arrow_files.there(work).to_pydict()
     narrow = replace(work, columns=(ColumnWork("whole", "whole", "int32"),), old=(("whole", "BIGINT"),))
@@ -60,7 +60,7 @@ def test_values_stay_in_wider_columns(tmp_path: Path) -> None:
 def test_times_of_a_mirror_are_read_as_any_writer_stores_them(deprecated: bool, tmp_path: Path) -> None:
     """Spark writes INT96 if it is set to; as nanoseconds the year 9999 cannot be read, and Spark would fold each batch."""
     columns = tuple(ColumnWork(name, name, name) for name in ("datetime", "timestamp"))
-    work = Work("mirror", str(tmp_path), ("datetime",), columns, (), files=(("one.parquet", None),))
+    work = MirrorWork("mirror", str(tmp_path), ("datetime",), columns, (), files=(("one.parquet", None),))
     texts = ("0001-01-01", "1582-10-10", "9999-12-31 23:59:59.999999")
     ends = [dt.datetime.fromisoformat(one).replace(tzinfo=dt.UTC) for one in texts]
     rows = {"datetime": [one.replace(tzinfo=None) for one in ends], "timestamp": ends}

@@ -85,13 +85,13 @@ def rejected(events: list[Placed]) -> set[str]:
 def test_both_folds_agree_on_keys(spark: SparkSession, tmp_path: Path) -> None:
     """A NULL in the new image is no missing cell: read from the old image, the change moves another row."""
     from ingest.gold.fold import GONE, events, key_cells, key_name, outcomes, value_name
-    from ingest.gold.lane import Shape
+    from ingest.gold.lane import ChangeKinds
 
     told = [event for case in cases() for event in case]
     frame(spark, told).write.parquet(str(tmp_path / "c"))
     changes = spark.read.parquet(str(tmp_path / "c"))
-    shape = Shape()
-    happened = outcomes(events(changes, MIRROR, shape, tolerant=True), MIRROR, shape)
+    kinds = ChangeKinds()
+    happened = outcomes(events(changes, MIRROR, kinds, tolerant=True), MIRROR, kinds)
     rows: dict[Key, Any] = {
         (row[key_name(0)], row[key_name(1)]): row[value_name(2)]
         for row in happened.where(f"NOT `{GONE}`").collect()

@@ -11,20 +11,20 @@ import pytest
 
 from ingest.change import TableId
 from ingest.gold import arrow_files
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Rows, Work
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork, Rows
 
 COLUMNS = (ColumnWork("id", "id", "int64"), ColumnWork("text", "text", "string"))
 LANE = LaneWork("s", TableId("shop", None, "orders"), 1, 1, images=True)
 
 
-def mirror_of(folder: Path, files: int) -> Work:
+def mirror_of(folder: Path, files: int) -> MirrorWork:
     """A mirror of some 200 KiB of texts in each file, which takes a few KiB on disk."""
     names = []
     for n in range(files):
         rows = pa.table({"id": pa.array(range(200 * n, 200 * n + 200)), "text": ["x" * 1000] * 200})
         pq.write_table(rows, folder / f"{n}.parquet", compression="zstd")
         names.append((f"{n}.parquet", None))
-    return Work("orders", str(folder), ("id",), COLUMNS, (LANE,), tuple(names), 4096)
+    return MirrorWork("orders", str(folder), ("id",), COLUMNS, (LANE,), tuple(names), 4096)
 
 
 def update(after: str = '{"id": "1", "text": "y"}') -> dict[str, object]:
@@ -113,7 +113,7 @@ def test_large_values_are_written_without_further_copies(
     monkeypatch.setattr(arrow_files, "GROUP_BYTES", 5 << 20)
     texts = [f"{n}" * (2 << 20) for n in range(8)]
     rows = changes(*(update(f'{{"id":"{n}","text":"{text}"}}') for n, text in enumerate(texts)))
-    made = arrow_files.make(Work("orders", str(tmp_path), ("id",), COLUMNS, (LANE,)), rows)
+    made = arrow_files.make(MirrorWork("orders", str(tmp_path), ("id",), COLUMNS, (LANE,)), rows)
     assert ("", 8) == (made.refused, made.counts["written"])
     with pq.ParquetFile(tmp_path / made.file) as file:
         assert texts == file.read()["text"].to_pylist()

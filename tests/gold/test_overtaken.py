@@ -10,7 +10,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.gold import arrow_parts, overtaken, planner
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, NotPlain, Work
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork, NotPlain
 from ingest.lake.schemas import CHANGES
 from tests.shops import Shops
 
@@ -27,7 +27,7 @@ def _left(*rows: Row, shard: tuple[str, str] | None = None, partial: bool = Fals
     keys = ("shard", "id") if shard else ("id",)
     columns = tuple(ColumnWork(name, name, "int64" if name == "id" else "string") for name in (*keys, "v"))
     lane = LaneWork("s", TABLE, 2, 2, images=True, shard=shard, late_from="2")
-    work = Work("m", "m", keys, columns, (lane,))
+    work = MirrorWork("m", "m", keys, columns, (lane,))
     found: list[str] = overtaken.without(work, {lane.id: changes})[lane.id]["order_key"].to_pylist()
     return found
 

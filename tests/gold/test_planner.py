@@ -17,7 +17,7 @@ from ingest.config import Pipeline
 from ingest.config.model import TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.apply_arrow import _unwritable
-from ingest.gold.lane import Lane, Shape, Steps
+from ingest.gold.lane import ChangeKinds, Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import (
     FoldPlan,
@@ -72,7 +72,9 @@ def test_keys_that_compare_otherwise_and_change_feeds_are_left_to_spark() -> Non
 
 def test_a_truncate_of_one_of_several_tables_is_left_to_spark() -> None:
     """The rows of the other tables would go with those of the one, whether or not they have news in the batch."""
-    lane = Lane("s", TableId("yard", None, "depot_0"), 2, 2, None, "1", Shape(), Shape(), truncates=1)
+    lane = Lane(
+        "s", TableId("yard", None, "depot_0"), 2, 2, None, "1", ChangeKinds(), ChangeKinds(), truncates=1
+    )
     assert "" == why(PIPELINE, lanes=[lane])
     there = {"id": "long", "w": "string"}
     assert "truncated" in why(PIPELINE, lanes=[replace(lane, shard=("shard", "yard.depot_0"))], there=there)
@@ -82,7 +84,9 @@ def test_a_truncate_of_one_of_several_tables_is_left_to_spark() -> None:
 
 def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
     """One process would hold all of it, for as long as that takes."""
-    lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "1", "2", Shape(), Shape(), changes_ever=50_000)
+    lane = Lane(
+        "s", TableId("yard", None, "depot"), 2, 2, "1", "2", ChangeKinds(), ChangeKinds(), changes_ever=50_000
+    )
     assert "" == why(PIPELINE, lanes=[lane])
     assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001, truncates=1)])
     assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001, inherits=1)])
@@ -98,12 +102,12 @@ def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
 
 def test_folded_changes_tell_which_late_ones_count_but_for_statements_between() -> None:
     """A statement has changed the rows that a late change was made before; a part may need its row's whole history."""
-    whole, step = Shape(partials=False, key_changes=False), SchemaStep("1", "drop_column", "w")
+    whole, step = ChangeKinds(partials=False, key_changes=False), SchemaStep("1", "drop_column", "w")
     lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "2", "4", whole, whole)
     assert lane.order_low == late_from(lane, Steps()) == late_from(lane, Steps(ever=(step,)))
     assert "" == late_from(lane, Steps(ever=(step._replace(order="3"),)))
     assert "" == late_from(replace(lane, order_low="5"), Steps())
-    parts = replace(lane, ever=Shape())
+    parts = replace(lane, ever=ChangeKinds())
     assert ("", True) == (late_from(parts, Steps()), refolds(parts, Steps()))
     assert late_from(replace(parts, changes_ever=50_001), Steps())
 
@@ -166,7 +170,7 @@ def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, marks
     known = {"types": {"id": "long"}, "meta": {"configuration": {"delta.enableDeletionVectors": "true"}}}
     before = Snapshot(5, {}, **{**known, "size": 4 * MIB + 1, **kept})
     plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
-    lane = Lane("s", mirror.table, 2, 2, "3", "2", Shape(), Shape(), changes=1)
+    lane = Lane("s", mirror.table, 2, 2, "3", "2", ChangeKinds(), ChangeKinds(), changes=1)
     made = marking(PIPELINE, FoldPlan(plan, Books(1, 2), before, "w", ((lane, Steps()),)))
     assert marks == made.marks
     assert why in made.why_spark if why else made.why_spark == ""
@@ -210,7 +214,7 @@ def test_rows_are_not_folded_again_by_other_rules(policy: str, did: str, by_arro
     statement = Statement("a", "s", table, 1, "1", "", found.kind, found.effects)
     mirror = Mirror(table, "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),))
     plan = Plan(Job(table, mirror.path, TableRule(on_schema_change=policy), {("s", table): []}), mirror)
-    lane = Lane("s", table, 2, 2, "2", "1", Shape(), Shape())
+    lane = Lane("s", table, 2, 2, "2", "1", ChangeKinds(), ChangeKinds())
     step = SchemaStep(Order(0, 0, (2,), 0, (2,), 0), "drop_column", "gate")
     fold = FoldPlan(plan, Books(1, 2), Snapshot(3, {}), "w", ((lane, Steps((step,), (step,))),))
     ledger = Ledger([statement], {(mirror.path, "a"): (did, ())} if did else {})
@@ -220,11 +224,11 @@ def test_rows_are_not_folded_again_by_other_rules(policy: str, did: str, by_arro
 
 def test_more_changes_than_a_process_holds_are_folded_in_parts() -> None:
     """Only the last one of each key, if it carries the whole row: what others mean depends on those in other parts."""
-    whole = Shape(partials=False, key_changes=False)
+    whole = ChangeKinds(partials=False, key_changes=False)
     lane = Lane("s", TableId("yard", None, "depot"), 2, 2, None, "1", whole, whole, changes=500_001)
     assert "" == why(PIPELINE, lanes=[lane])
-    assert "" == why(PIPELINE, lanes=[replace(lane, new=Shape(), changes=500_000)])
-    for new in (Shape(key_changes=False), Shape(partials=False)):
+    assert "" == why(PIPELINE, lanes=[replace(lane, new=ChangeKinds(), changes=500_000)])
+    for new in (ChangeKinds(key_changes=False), ChangeKinds(partials=False)):
         assert "its changes are too many" == why(PIPELINE, lanes=[replace(lane, new=new)])
     assert "its changes are too many" == why(PIPELINE, lanes=[replace(lane, inherits=1)])
     assert "its changes are too many" == why(PIPELINE, TableRule(no_key="append"), key="", lanes=[lane])

@@ -17,9 +17,9 @@ import pytest
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Placed, Table, steps
 from ingest.gold import arrow_files, arrow_fold
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
-from ingest.gold.lane import Lane, Shape, Steps
-from ingest.gold.planner import HISTORY_AT_MOST, _judged, late_from, refolds
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.lane import ChangeKinds, Lane, Steps
+from ingest.gold.planner import HISTORY_AT_MOST, _needing_history, late_from, refolds
 from ingest.gold.schema import recomputed
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CPU
@@ -59,7 +59,7 @@ def _rows(feed: lakes.Feed, batch: int, folder: Path) -> list[str]:
     return [str(folder / f"{batch}.parquet")]
 
 
-def _fold(work: Work, made: arrow_files.Written) -> Work:
+def _fold(work: MirrorWork, made: arrow_files.Written) -> MirrorWork:
     """The mirror after a commit."""
     assert not made.refused
     assert made.counts[CPU] >= 0
@@ -72,7 +72,7 @@ def _fold(work: Work, made: arrow_files.Written) -> Work:
     return replace(work, files=files, marked=frozenset(), size=work.size + made.size)
 
 
-def _made(work: Work, files: Sequence[str], random: Random | None = None) -> Work:
+def _made(work: MirrorWork, files: Sequence[str], random: Random | None = None) -> MirrorWork:
     """The mirror with one more batch; by lot, rows of some of its files are deleted by vectors."""
     rows = arrow_files.read(files, work.lanes)
     marked = frozenset(name for name, _ in work.files if random and random.random() < 0.8)
@@ -84,18 +84,18 @@ def _made(work: Work, files: Sequence[str], random: Random | None = None) -> Wor
     return _fold(work, arrow_files.make(work, rows))
 
 
-def _content(work: Work, keys: Sequence[str]) -> lakes.Typed:
+def _content(work: MirrorWork, keys: Sequence[str]) -> lakes.Typed:
     rows = arrow_files.there(work).to_pylist()
     found = {tuple(row[key] for key in keys): tuple(row[name] for name in COLUMNS) for row in rows}
     assert len(found) == len(rows), "a key stands twice"
     return found
 
 
-def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> Work:
+def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> MirrorWork:
     numbers = ("int64",) * (len(feed.keys) - len(kind.key_types))  # of histories that share a table
     logical = dict(zip(feed.keys, (*numbers, *kind.key_types), strict=True))
     columns = tuple(ColumnWork(name, name, one) for name, one in {**logical, **COLUMNS}.items())
-    return Work("mirror", str(folder / "mirror"), feed.keys, columns, ())
+    return MirrorWork("mirror", str(folder / "mirror"), feed.keys, columns, ())
 
 
 BY_VECTORS = pytest.mark.parametrize("vectors", [False, True], ids=["files", "vectors"])
@@ -177,13 +177,13 @@ def _column(files: Sequence[str], name: str) -> list[str]:
 
 def _lane(feed: lakes.Feed, kind: Kind, new: Sequence[str], high: str, **given: Any) -> Lane:
     """A batch's changes as the books count them."""
-    shape, ops, [batch] = (
-        Shape(kind.partials, kind.moves),
+    kinds, ops, [batch] = (
+        ChangeKinds(kind.partials, kind.moves),
         Counter(_column(new, "op")),
         {*_column(new, "batch")},
     )
     return Lane(
-        lakes.SOURCE, feed.table, int(batch), int(batch), min(_column(new, "order_key")), high, shape, shape,
+        lakes.SOURCE, feed.table, int(batch), int(batch), min(_column(new, "order_key")), high, kinds, kinds,
         deletes=ops["delete"], truncates=ops["truncate"], inherits=int(kind.inherits or kind.lawless), **given,
     )  # fmt: skip
 
@@ -277,7 +277,7 @@ def test_no_history_with_deleted_rows_is_wrong(kind: Kind, tmp_path: Path) -> No
     assert len(dead) > 5
 
 
-def _live_and_dead(feed: lakes.Feed, work: Work, folder: Path) -> tuple[lakes.Typed, lakes.Typed]:
+def _live_and_dead(feed: lakes.Feed, work: MirrorWork, folder: Path) -> tuple[lakes.Typed, lakes.Typed]:
     """The existing rows and the deleted ones, by watching the fold that knows nothing of deleted rows.
 
     A partial update that is repeated makes a row of what it carries: its delete leaves the rest as it was.
@@ -316,7 +316,7 @@ def _all_changes(folder: Path) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _last_changes(feed: lakes.Feed, work: Work, folder: Path) -> dict[Any, Any]:
+def _last_changes(feed: lakes.Feed, work: MirrorWork, folder: Path) -> dict[Any, Any]:
     """The last change of each row in the order of history, by the plain fold of all of them."""
     rows = _all_changes(folder)
     kinds = {one.name: one.type for one in work.columns if one.name in feed.keys}
@@ -330,7 +330,7 @@ def _last_changes(feed: lakes.Feed, work: Work, folder: Path) -> dict[Any, Any]:
     return found
 
 
-def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> tuple[Work, int]:
+def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> tuple[MirrorWork, int]:
     """A mirror with rules after all batches, and how often it has got another size."""
     work, files, high, wider = _work(feed, kind, folder), list[str](), "", 0
     random = Random(kind.name)
@@ -343,7 +343,7 @@ def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> t
         files += (new := _rows(feed, batch, folder))
         if not new:
             continue
-        lane = _judged(_lane(feed, kind, new, high, stamps=stamps), mirror)
+        lane = _needing_history(_lane(feed, kind, new, high, stamps=stamps), mirror)
         high = max(high, *_column(new, "order_key"))
         work = replace(work, lanes=(_lane_work(lane),))
         before = work.size

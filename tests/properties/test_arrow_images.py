@@ -11,7 +11,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.gold import arrow_fold
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 
 TEXTS = (
     "", " ", "null", "true", "2024-05-01", "2024-05-01T10:00:00Z", "1.50", "-0", "a\nb\r\t", '"quoted" \\ \\"', "\0", "\x1f\x7f",
@@ -33,7 +33,7 @@ def _both(changes: Sequence[tuple[str, str | None, str | None]]) -> tuple[Any, A
     columns = tuple(
         ColumnWork(name, name, one) for name, one in (("id", "int64"), ("v", "string"), ("w", "date"))
     )
-    work = Work(
+    work = MirrorWork(
         "m", "m", ("id",), columns, (LaneWork("s", TableId("yard", None, "depot"), 1, 1, images=True),)
     )
     page, [lane] = _page(changes), work.lanes
@@ -77,7 +77,7 @@ def test_other_images_are_looked_at_one_by_one(
 ) -> None:
     """What columns do not show is not guessed: a key may be in the other image alone."""
     monkeypatch.setattr(arrow_fold, "AT_ONCE", 1)
-    work = Work("m", "m", ("id",), tuple(ColumnWork(n, n, t) for n, t in (("id", "int64"), ("v", "string"), ("w", "date"))), ())  # fmt: skip
+    work = MirrorWork("m", "m", ("id",), tuple(ColumnWork(n, n, t) for n, t in (("id", "int64"), ("v", "string"), ("w", "date"))), ())  # fmt: skip
     lane = LaneWork("s", TableId("yard", None, "depot"), 1, 1, images=True)
     assert arrow_fold.last_images(_page([("insert", None, '{"id":"2"}'), change]), lane, work) is None
     assert arrow_fold.last_images(_page([("insert", None, '{"id":"2"}')]), lane, work) is not None

@@ -15,7 +15,7 @@ import pytest
 from ingest.change import TableId
 from ingest.fold import SchemaStep
 from ingest.gold import arrow_files
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 from ingest.order import Order, order_key
 
 TABLE = TableId("yard", None, "log")
@@ -85,7 +85,7 @@ def cells(row: Row) -> Cells:
     return tuple(row.get(name) for name in COLUMNS)
 
 
-def shown(work: Work) -> Counter[Cells]:
+def shown(work: MirrorWork) -> Counter[Cells]:
     """The mirror's rows."""
     found: Counter[Cells] = Counter()
     for row in arrow_files.there(work).to_pylist():
@@ -130,7 +130,7 @@ def test_no_history_without_a_key_is_wrong(seed: int, appends: bool, tmp_path: P
     for _ in range(120):
         source.live()
     columns = tuple(ColumnWork(name, name, one) for name, one in COLUMNS.items())
-    work = Work("mirror", str(tmp_path / "mirror"), (), columns, (), appends=appends)
+    work = MirrorWork("mirror", str(tmp_path / "mirror"), (), columns, (), appends=appends)
     told = False
     for number, files in enumerate(deliver(source, random, tmp_path), 1):
         since = "" if told or not source.steps else str(source.steps[0].order)
@@ -155,7 +155,7 @@ def test_a_table_of_which_nothing_changes_is_not_written(tmp_path: Path) -> None
     files = deliver(source, Random(1), tmp_path)[-1]
     for appends in (False, True):
         lane = LaneWork("s", TABLE, 1, 5, whole=True)
-        work = Work("mirror", str(tmp_path / f"m{appends}"), (), columns, (lane,), appends=appends)
+        work = MirrorWork("mirror", str(tmp_path / f"m{appends}"), (), columns, (lane,), appends=appends)
         made = arrow_files.make(work, arrow_files.read(files, [lane]))
         lane = replace(lane, first=5)
         again = replace(work, lanes=(lane,), files=((made.file, None),), size=made.size)

@@ -13,7 +13,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.gold import arrow_files, arrow_fold, arrow_parts
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 from tests.properties import lakes
 from tests.properties.histories import Kind
 from tests.properties.test_arrow_fold import (
@@ -44,7 +44,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_parts, "WAITING_ROWS", 20)
 
 
-def _in_parts(work: Work, files: Sequence[str], most: int) -> tuple[Work, list[arrow_files.Written]]:
+def _in_parts(
+    work: MirrorWork, files: Sequence[str], most: int
+) -> tuple[MirrorWork, list[arrow_files.Written]]:
     """The mirror after a batch that two tasks have dealt to parts of about so many changes."""
     rows = sum(pq.read_metadata(file).num_rows for file in files)
     work = replace(work, changes=rows)
@@ -127,10 +129,10 @@ def _page(*rows: tuple[str, str, str]) -> pa.Table:
     )  # fmt: skip
 
 
-def _mirror(folder: Path, *tables: str, key: str = "int64") -> Work:
+def _mirror(folder: Path, *tables: str, key: str = "int64") -> MirrorWork:
     lanes = tuple(LaneWork("s", TableId("yard", None, one), 1, 1, images=True) for one in tables)
     columns = (ColumnWork("id", "id", key), ColumnWork("v", "v", "string"))
-    return Work("m", str(folder / "m"), ("id",), columns, lanes)
+    return MirrorWork("m", str(folder / "m"), ("id",), columns, lanes)
 
 
 def _written(folder: Path, page: pa.Table) -> list[str]:
