@@ -164,8 +164,8 @@ MUTANTS = (
     Mutant(
         "loaded rows of a weak dialect before all changes",
         "ingest/formats/canal.py",
-        "not place.sequence and dialect.position is not nowhere else 1",
-        "not place.sequence else 1",
+        "not head.sequence and dialect.position is not nowhere else 1",
+        "not head.sequence else 1",
         tests=("tests/formats/test_relatives.py",),
     ),
     Mutant(
