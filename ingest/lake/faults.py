@@ -20,6 +20,13 @@ _CALLING = "An error occurred while calling"
 
 _SEALED = re.compile(r"SealError: (.+)")  # of a worker, too, whose error is text alone
 
+# Why a file could not be asked for: what is in it is not known.
+_NO_ANSWER = re.compile(
+    r"ConnectException|SocketTimeoutException|UnknownHostException|NoRouteToHostException"
+    r"|[Cc]onnection (?:refused|reset|timed out)|Unable to execute HTTP request|error sending request"
+)
+_SILENT = "the store does not answer{at}: see whether it can be reached from here, then run again"
+
 # A pattern of the failure's text, its description, and whether the table's own files are at fault; the first match applies.
 _KINDS = (
     (
@@ -68,10 +75,12 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
         return sealed[1].rstrip("."), False
     for pattern, sentence, is_damage in _KINDS:
         if pattern.search(text):
+            is_silent = is_damage and _NO_ANSWER.search(text) is not None
             found = _path(error, text)
             if found.startswith(("file:", "/")):  # as a path for a shell
                 found = "/" + found.removeprefix("file:").lstrip("/")
-            return sentence.format(at=f" at {found}" if found else ""), is_damage
+            shown = _SILENT if is_silent else sentence
+            return shown.format(at=f" at {found}" if found else ""), is_damage and not is_silent
     return None, False
 
 

@@ -118,6 +118,21 @@ def test_a_table_that_is_called_damaged_is_not(text: str) -> None:
     assert "rebuild" not in of_mirror(error, lake, "shop.damaged", "mirrors/shop/damaged")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "org.apache.hadoop.fs.s3a.AWSClientIOException: getFileStatus on s3a://b/lake/mirrors/a/_delta_log: SdkClientException: Unable to execute HTTP request: Connect to store:9000 failed: Connection refused",
+        "java.net.SocketTimeoutException: s3a://b/lake/mirrors/a/part-0.parquet: Read timed out; java.io.FileNotFoundException",
+        "Generic S3 error: Error performing GET http://store/lake/mirrors/a/_delta_log/00000000000000000001.json in 20s: error sending request",
+    ],
+)
+def test_a_store_that_does_not_answer_has_no_damaged_tables(text: str) -> None:
+    """The text names a file of the log that could not be asked for; nothing of it is to be moved away."""
+    assert "the store does not answer" in (fault(RuntimeError(text)) or "")
+    assert not damaged(RuntimeError(text))
+    assert fault(RuntimeError("the broker b:9092 does not answer: Connection refused")) is None
+
+
 def test_own_errors_are_sentences_already() -> None:
     """A class of this program's tells the operator nothing."""
     assert "the bucket is not there" == said(IngestError("the bucket is not there"))
