@@ -185,7 +185,7 @@ from typing import Any
 from ingest.change import Message
 from tests.formats.one_history.history import TYPES, Event, History
 from tests.formats.one_history.oms import plain
-from tests.formats.one_history.writing import Dialect, Loss, cells, message, told
+from tests.formats.one_history.writing import Dialect, Loss, cells, message, pipeline_hints
 
 OPS = {"read": "r", "insert": "i", "update": "u", "delete": "d", "truncate": "t", "alter": "ddl"}
 
@@ -212,7 +212,7 @@ def _message(event: Event) -> dict[str, Any]:
     return frame | {"keys": list(event.keys)} | images
 
 
-DIALECTS = {"NAME": Dialect("NAME", write, told(TYPES, keys=False))}
+DIALECTS = {"NAME": Dialect("NAME", write, pipeline_hints(TYPES, keys=False))}
 LOSSES: dict[str, Loss] = {}  # MARK: what the dialect cannot say, as `Loss` lists it; nothing if it loses nothing
 '''
 

@@ -82,7 +82,7 @@ def test_a_hole_inside_a_file_ends_what_is_landed_of_it(
 
 
 def test_later_files_wait_for_a_damaged_one_where_arrival_orders(tmp_path: Path) -> None:
-    """Put right later, its changes would come after those of the files behind it."""
+    """Otherwise its changes, read once it is repaired, would come after those of the files that follow it."""
     feed = Feed(tmp_path, "*.gz", format="canal", settle=1.0)
     torn = gzip.compress(b"1\n" * 1000)[:-30]
     feed.write("part-1.gz", torn, 100)

@@ -44,7 +44,7 @@ def test_an_unended_line_waits_until_it_is_ended_or_settled(feed: Feed) -> None:
 
 
 def test_growth_inside_a_settled_line_is_an_alarm(feed: Feed) -> None:
-    """The rest of a line that was taken for whole would vanish without a word."""
+    """Otherwise the rest of a line that was taken for whole would be lost silently."""
     file = feed.write("a.jsonl", b'1\n{"id"', 7200)
     assert [b"1", b'{"id"'] == feed.run()
     file.write_bytes(b'1\n{"id":5}\n')
@@ -52,7 +52,7 @@ def test_growth_inside_a_settled_line_is_an_alarm(feed: Feed) -> None:
     assert f"{file} grew inside its last line, which had already been read" in feed.alarms[0]
 
 
-def test_growth_behind_a_settled_line_is_read(feed: Feed) -> None:
+def test_growth_after_a_settled_line_is_read(feed: Feed) -> None:
     """A file without a last newline could never grow again."""
     file = feed.write("a.jsonl", b"1\n2", 7200)
     assert [b"1", b"2"] == feed.run()
@@ -82,7 +82,7 @@ def test_other_content_under_the_same_name_is_an_alarm(feed: Feed, data: bytes, 
     assert 1 == len(feed.alarms)
     assert f"{file} {what}" in feed.alarms[0]
     assert [] == feed.run()
-    assert 1 == len(feed.alarms)  # told until somebody acts
+    assert 1 == len(feed.alarms)  # reported until the file is repaired
 
 
 def test_a_touched_file_is_the_same_file(feed: Feed) -> None:
@@ -135,8 +135,8 @@ def test_a_packed_file_in_the_middle_of_its_writing_waits(tmp_path: Path) -> Non
     assert [] == feed.alarms
 
 
-def test_a_damaged_file_is_an_alarm_until_it_is_mended_or_gone(tmp_path: Path) -> None:
-    """A damaged file would make a new batch with every run, or be told once and forgotten."""
+def test_a_damaged_file_is_an_alarm_until_it_is_repaired_or_gone(tmp_path: Path) -> None:
+    """A damaged file would make a new batch with every run, or be reported once and forgotten."""
     feed = Feed(tmp_path, "*.bin", framing="length", settle=0.0)
     good = (1).to_bytes(4, "big") + b"x"
     file = feed.write("a.bin", good + b"\0\0\0\x09yy", 100)
@@ -155,7 +155,7 @@ def test_a_damaged_file_is_an_alarm_until_it_is_mended_or_gone(tmp_path: Path) -
 
 
 def test_a_document_that_grows_is_an_alarm(tmp_path: Path) -> None:
-    """What was written behind a finished document would be skipped."""
+    """Otherwise what was written after a finished document would be skipped."""
     feed = Feed(tmp_path, "*.json", framing="document", settle=0.0)
     file = feed.write("a.json", b'[{"a":1}]\n', 100)
     assert [b'{"a":1}'] == feed.run()
@@ -228,17 +228,17 @@ def test_a_store_that_cannot_be_listed_is_an_alarm(tmp_path: Path) -> None:
     found = plan(Source("s", "files", "canal", path="nosuchstore://bucket/*.jsonl"), 0, {}, 1)
     assert ((), ()) == (found.ranges, found.warnings)
     [alarm] = found.alarms
-    told = "nosuchstore://bucket/*.jsonl cannot be listed (ValueError: Protocol not known: nosuchstore"
-    assert told in alarm
+    message = "nosuchstore://bucket/*.jsonl cannot be listed (ValueError: Protocol not known: nosuchstore"
+    assert message in alarm
 
 
-def test_what_is_no_file_is_told(feed: Feed) -> None:
+def test_what_is_not_a_file_is_reported(feed: Feed) -> None:
     """A link whose file has moved away would pass for messages that were never sent; a pipe would be waited for."""
     (feed.folder / "gone.jsonl").symlink_to(feed.folder / "moved away")
     os.mkfifo(feed.folder / "pipe.jsonl")
     (feed.folder / "folder.jsonl").mkdir()
-    told = [text.removeprefix(f"{feed.folder}/").split()[0] for text in feed.plan().warnings[1:]]
-    assert ["gone.jsonl", "pipe.jsonl"] == sorted(told)
+    named = [text.removeprefix(f"{feed.folder}/").split()[0] for text in feed.plan().warnings[1:]]
+    assert ["gone.jsonl", "pipe.jsonl"] == sorted(named)
 
 
 def test_an_empty_glob_is_a_warning(feed: Feed) -> None:

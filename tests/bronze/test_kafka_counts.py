@@ -64,14 +64,14 @@ def test_a_task_writes_messages_and_reports_receipts(tmp_path):
     store = storing(
         layout, 17, now, source="field", read=_counting("cluster", {"soil": "id-1", "seed": "id-2"})
     )
-    told = [row for page in store(iter(pages)) for row in page.to_pylist()]
-    [file] = [Added.from_json(row["value"]) for row in told if row["kind"] == "file"]
+    written = [row for page in store(iter(pages)) for row in page.to_pylist()]
+    [file] = [Added.from_json(row["value"]) for row in written if row["kind"] == "file"]
     assert {"kind": "message", "day": "2024-05-01"} == file.partition
     receipts = [
-        (row["source"], row["topic"], json.loads(row["value"])) for row in told if row["kind"] == "receipt"
+        (row["source"], row["topic"], json.loads(row["value"])) for row in written if row["kind"] == "receipt"
     ]
     assert [("field", "seed", 1), ("field", "soil", 3)] == sorted(
-        (*one, told["count"]) for *one, told in receipts
+        (*one, receipt["count"]) for *one, receipt in receipts
     )
     found = pq.read_table(tmp_path / file.path, partitioning=None).to_pylist()
     assert [3, 4, 9, 7] == [row["offset"] for row in found]

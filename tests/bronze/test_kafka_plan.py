@@ -120,7 +120,7 @@ def test_gap(position, held, text):
 
 @pytest.mark.parametrize("position", [7, 9])
 def test_no_gap_at_the_ends(position):
-    """A position at the first offset, or just behind the last, has lost nothing."""
+    """A position at the first offset, or just after the last, has lost nothing."""
     assert () == plan(SOURCE, {A: at(position)}, cluster({A: (7, 9)})).gaps
 
 

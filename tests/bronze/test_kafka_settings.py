@@ -39,7 +39,7 @@ def source(settings: dict[str, str]) -> Source:
     ],
 )  # fmt: skip
 def test_security_is_carried_over(settings: dict[str, str], expected: dict[str, str]) -> None:
-    """A login or a truststore that is left behind asks another cluster, or none."""
+    """Without its login or truststore the client would reach another cluster, or none."""
     usual = {"bootstrap.servers": "one:9092", "isolation.level": "read_committed"}
     assert usual | expected == native_settings(source(settings))
 

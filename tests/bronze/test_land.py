@@ -74,7 +74,7 @@ class Yard:
 
 
 def test_a_folder_is_read_run_by_run(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever happens to files between runs, each message is landed once or somebody is told."""
+    """Whatever happens to files between runs, each message is landed once, or an alarm names what is missing."""
     yard = Yard(spark, tmp_path)
     result = yard.run()
     assert (None, 0, []) == (result.batch, result.read, result.failures)
@@ -105,12 +105,12 @@ def test_a_folder_is_read_run_by_run(spark: SparkSession, tmp_path: Path) -> Non
     assert (3, 1) == (result.batch, result.read)
     assert 1 == result.exit_code
     assert ["was rewritten" in result.failures[0], "shrank" in result.failures[1]] == [True, True]
-    told = yard.run()
-    assert result.failures == told.failures
+    repeated = yard.run()
+    assert result.failures == repeated.failures
     assert found["runs"] < versions(yard.lake)["runs"]
     written = versions(yard.lake)
     assert 1 == yard.run().exit_code
-    assert written == versions(yard.lake)  # an alarm that stands is told again, not written again
+    assert written == versions(yard.lake)  # an alarm that lasts is reported again, not written again
 
     lake = yard.lake
     alarms = rows(lake, "SELECT DISTINCT message FROM runs WHERE state = 'alarm'")
@@ -123,7 +123,7 @@ def test_a_folder_is_read_run_by_run(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_messages_and_receipts_are_one_commit(spark: SparkSession, tmp_path: Path) -> None:
-    """Receipts without their messages would be positions past messages that nobody has."""
+    """Receipts without their messages would be positions past messages that were never stored."""
     yard = Yard(spark, tmp_path)
     yard.write("a.jsonl", yard.lines(5))
     before = yard.lake.snapshot("bronze").version

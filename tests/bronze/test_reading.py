@@ -73,7 +73,7 @@ def expected_lines(data: bytes, limit: int) -> list[Record]:
 def test_any_cut_gives_the_same_records(
     tmp_path: Path, parts: list[bytes], cuts: list[int], block: int, limit: int
 ) -> None:
-    """A line read twice or by nobody would double or lose a change."""
+    """A line that is read twice doubles a change; one that is not read loses it."""
     file = tmp_path / "any.jsonl"
     data = b"".join(parts)
     file.write_bytes(data)
@@ -123,7 +123,7 @@ def test_a_packed_file_is_read_to_its_plain_end(tmp_path: Path, ending: str) -> 
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_a_packed_file_goes_on_behind_what_was_read(tmp_path: Path, ending: str) -> None:
+def test_a_packed_file_goes_on_after_what_was_read(tmp_path: Path, ending: str) -> None:
     """Appended members would be read from the start again."""
     file = tmp_path / f"rows{ending}"
     file.write_bytes(PACKERS[ending](b"a\nb\n") + PACKERS[ending](b"c\n"))
@@ -179,8 +179,8 @@ def test_length_prefixed_records_are_streamed(
     assert (finished and offset < len(data)) == receipt.damage
 
 
-def test_a_document_is_read_to_its_end_with_the_blanks_behind_it(tmp_path: Path) -> None:
-    """Blanks behind the document would be looked at again by every run, each time as a new batch."""
+def test_a_document_is_read_to_its_end_with_the_spaces_after_it(tmp_path: Path) -> None:
+    """Otherwise every run would read the spaces after the document again, each time as a new batch."""
     file = tmp_path / "array.json"
     data = b'[{"a":1}, {"a":2}]\n \n'
     file.write_bytes(data)
@@ -201,7 +201,7 @@ def test_a_document_beyond_the_limit_is_an_alarm(tmp_path: Path, monkeypatch: py
     assert "more than 10 bytes" in receipt.fault
 
 
-def test_a_file_that_cannot_be_read_is_told_and_may_be_tried_again(
+def test_a_file_that_cannot_be_read_is_reported_and_may_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk's fault would pass for the end of the file, or for a fault of its content."""
@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_read_is_told_and_may_be_tried_again(
     assert "Input/output error" in receipt.fault
 
 
-def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
     """A file taken away between plan and read would end the run."""
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b"a\n")
@@ -233,7 +233,7 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     assert f"{file} vanished before it was read: put it back." == receipt.fault
 
 
-def test_damage_in_a_container_keeps_what_stands_before_it(tmp_path: Path) -> None:
+def test_damage_in_a_container_keeps_what_comes_before_it(tmp_path: Path) -> None:
     """The good blocks before a damaged one would be lost."""
     import fastavro
 

@@ -33,7 +33,7 @@ SLOW = Cause("shop.parts: The newest change is old", WARN, "it is 3 days old")
 
 
 class Hook(ThreadingHTTPServer):
-    """A webhook on loopback that keeps what it is sent, and answers what it is told to."""
+    """A webhook on loopback that keeps what it is sent, and answers with the status that the test sets."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Taking)
@@ -136,7 +136,7 @@ def said(body: dict[str, Any]) -> list[tuple[str, str]]:
     return [(one["state"], one["cause"]) for one in body["alerts"]]
 
 
-def test_a_cause_is_told_once_again_while_it_lasts_and_when_it_is_over(
+def test_a_cause_is_sent_once_again_while_it_lasts_and_when_it_is_over(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message every minute is one that everybody filters out."""
@@ -159,7 +159,7 @@ def test_a_cause_is_told_once_again_while_it_lasts_and_when_it_is_over(
     }
 
 
-def test_what_comes_again_is_told_again(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_again_is_sent_again(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trouble that was over is a new one."""
     world = World(monkeypatch, AlertTarget(hook.url))
     for wrong in ((HELD,), (), (HELD,), (SLOW,)):
@@ -182,12 +182,12 @@ def test_what_was_not_taken_is_sent_by_the_next_run(
     hook.status = 200
     world.run()
     assert [[(FIRING, HELD.subject)], [(OVER, HELD.subject)]] == [said(body) for body in hook.bodies]
-    told = capsys.readouterr().err
-    assert "127.0.0.1" in told
-    assert "S3CRET" not in told
+    errors = capsys.readouterr().err
+    assert "127.0.0.1" in errors
+    assert "S3CRET" not in errors
 
 
-def test_each_target_is_told_by_itself(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_target_is_sent_to_by_itself(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is down, or wants errors alone, must not change what another hears."""
     other = AlertTarget("http://127.0.0.1:9/down", severity=WARN)
     world = World(monkeypatch, other, AlertTarget(hook.url), AlertTarget(hook.url, "slack", severity=WARN))

@@ -121,7 +121,7 @@ def test_failures_are_one_sentence_and_their_exit_code(
     assert (code, "", text) == (done.exit_code, done.stdout, done.stderr)
 
 
-def test_debug_shows_the_traceback_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_shows_the_traceback_wherever_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect could not be reported."""
 
     def fails(*_: object) -> object:
@@ -135,7 +135,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "words", [["--jars-dir", "/x", "formats"], ["formats", "--jars-dir", "/x"], ["formats", "--jars-dir=/x"]]
 )
-def test_the_folder_of_the_jars_is_set_wherever_it_stands(
+def test_the_folder_of_the_jars_is_set_wherever_it_is_given(
     monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     """A verb would look into the cache, or take the folder for its own argument."""

@@ -24,7 +24,7 @@ def test_bare_call_lists(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_spark")
 def test_statements_of_a_snapshot_are_listed(tmp_path: Path) -> None:
-    """The run counts them and takes the table's key from them: an empty list leaves nobody to ask where it is from."""
+    """The run takes the table's key from them: with an empty list, its origin could not be looked up."""
     shutil.copytree("tests/scenarios/keys_from_snapshot", tmp_path, dirs_exist_ok=True)
     for part in tmp_path.glob("part-*.jsonl"):
         touch(part)

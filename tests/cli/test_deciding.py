@@ -1,4 +1,4 @@
-"""Decisions without Spark: each is a row of `decisions`, so nobody waits for Java to write one."""
+"""Decisions without Spark: each is a row of `decisions`, so writing one does not start Java."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_mirror_is_paused_and_resumed(verb: str, depot: Depot) -> None:
 
 
 def test_types_are_asked_for_where_they_are_declared(depot: Depot) -> None:
-    """A further mirror that has ``columns:`` with types is refused, so nobody must be sent there."""
+    """A further mirror that has ``columns:`` with types is refused, so the advice must not name it."""
     file = depot.folder / "depot.yaml"
     file.write_text(
         FILE.replace('    columns: {price: "decimal(12,2)"}\n', "")

@@ -271,7 +271,7 @@ def test_a_sample_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the vendors' samples are not here")
-def test_the_vendors_own_samples_are_told_apart() -> None:
+def test_the_vendors_own_samples_are_distinguished() -> None:
     """People try these first. (One sample is a bare row, which nothing can tell.)"""
     wrong = {}
     for path in sorted(SHARED.glob("*/*.json")):

@@ -1,4 +1,4 @@
-"""Every sample file is told right, or as a tie that says so."""
+"""The format of every sample file is detected, or reported as a tie."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VENDOR = ROOT.parent / "shared" / "vendor-samples"
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_a_sample_of_a_dialect_is_told_right(path):
+def test_the_dialect_of_a_sample_is_detected(path):
     """A sister's name would decode times and bytes wrongly."""
     verdict = detection.judge(str(path), *detection.sample(str(path), None, 200))
     assert path.relative_to(ROOT / "samples").parts[0] == verdict["format"]
 
 
 @pytest.mark.parametrize("name", formats.names())
-def test_the_vendors_own_messages_are_told_right_or_as_a_tie(name):
+def test_the_vendors_own_messages_are_detected_or_reported_as_a_tie(name):
     """The documents' own messages are what people try first."""
     files = sorted((VENDOR / name).glob("*.json"))
     if not files:

@@ -23,15 +23,15 @@ def file(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("bin", "--from-batch", "1"), "has no source 'bin'"),
         (("bins", "--from-batch", "1", "--from", "t/0/0"), "give one of them"),
         (("bins", "--from-batch", "1"), "There is no lake"),
     ],
 )
-def test_refused(file: str, words: tuple[str, ...], told: str) -> None:
+def test_refused(file: str, words: tuple[str, ...], message: str) -> None:
     """A decision about the wrong source, or in two places at once, would reorder a lake."""
     found = runner.invoke(app, ["epoch", file, *words])
     assert 0 != found.exit_code
-    assert told in " ".join(found.output.split())
+    assert message in " ".join(found.output.split())

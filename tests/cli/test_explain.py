@@ -19,16 +19,16 @@ def story(*suspects: dict[str, object]) -> Story:
     return Story("pay.wallet", {"id": "7"}, 3, (), ROW, True, (ROW,), True, (), suspects)
 
 
-def test_rejects_are_told_apart() -> None:
-    """A NULL cell, a lost change and a message of nobody knows what ask for three different things."""
-    told = [
+def test_rejects_are_described_by_their_kind() -> None:
+    """A NULL cell, a lost change and a message about an unknown row ask for three different actions."""
+    suspects = [
         line.removeprefix("suspect: ") for line in lines(story(CELL, CHANGE, MESSAGE)) if "suspect" in line
     ]
     assert [
         "the cell at is NULL since batch 3: soon does not fit it",
         "a change of batch 3 at pay.jsonl/0/512 was rejected (key-does-not-fit: no key)",
         "a message of batch 3 at pay.jsonl/0/512 was rejected (bad-json: the text ends); it may have been about this row",
-    ] == told
+    ] == suspects
 
 
 def test_the_headline_counts_cells_that_did_not_fit() -> None:
@@ -38,7 +38,7 @@ def test_the_headline_counts_cells_that_did_not_fit() -> None:
 
 
 def test_a_row_that_a_condition_leaves_out_is_no_fault() -> None:
-    """`The mirror LACKS the row` would send somebody looking for a fault that is none."""
+    """`The mirror LACKS the row` would send the operator looking for a fault that does not exist."""
     left = replace(story(), mirror_rows=(), left_out="at > 4")
     assert lines(left)[0].endswith("no row, because the one that they give does not meet at > 4.")
     assert lines(replace(story(), equal=False, left_out="at > 4"))[0].endswith(
@@ -60,7 +60,7 @@ def test_what_supersedes_a_change_is_said_of_late_ones() -> None:
 
 
 def test_what_an_event_changes_is_marked() -> None:
-    """In forty columns nobody finds the one that an update is about."""
+    """Among forty columns, the one that an update is about would not be found."""
     events = (
         PLAIN,
         replace(PLAIN, number=2, op="update", after={"id": "7", "at": "soon", "by": "x"}),

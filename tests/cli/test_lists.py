@@ -57,7 +57,7 @@ def test_a_statement_that_came_twice_names_its_first_delivery(tmp_path: Path) ->
 
 
 def test_the_last_results_of_the_checks_are_shown_without_checking(tmp_path: Path) -> None:
-    """Who asks at night what the last run found waits for Spark, and is told what is so by then."""
+    """Otherwise an operator who asks what the last run found would wait for Spark, and see what is so by then."""
     made = depot(tmp_path)
     made.product(
         CHECKS.name, [made.check("depot.shelf1", "key_unique", 0.0), made.check("depot.shelf1", "rows", 1.0)]
@@ -80,7 +80,7 @@ def test_the_last_results_of_the_checks_are_shown_without_checking(tmp_path: Pat
     assert (2, True) == (done.exit_code, "give one of them" in done.output)
 
 
-def test_the_queries_beside_checks_can_be_typed(tmp_path: Path) -> None:
+def test_the_queries_next_to_checks_can_be_typed(tmp_path: Path) -> None:
     """Who copies one from a page or a report wants the rows, not the engine that has its functions."""
     made = depot(tmp_path)
     facts = gather(made.reader)
@@ -171,24 +171,24 @@ def test_the_way_to_a_rejects_number_can_be_typed(tmp_path: Path) -> None:
 
 
 def test_what_was_not_paused_is_not_resumed(tmp_path: Path) -> None:
-    """`resumed` says that something waited, and the ledger would have a decision that changed nothing."""
+    """`resumed` says that something waited, and the ledger would hold a decision that changed nothing."""
     made = Written(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
 
-    def told(*words: str) -> str:
+    def answer(*words: str) -> str:
         done = CliRunner().invoke(app, [*words, str(made.file), "depot.bins"])
         assert 0 == done.exit_code, done.output
         return done.stdout.strip()
 
     before = made.reader.count(DECISIONS.name)
-    assert "depot.bins is not paused" == told("resume")
+    assert "depot.bins is not paused" == answer("resume")
     assert before == made.reader.count(DECISIONS.name)
-    assert "depot.bins is paused" == told("pause")
-    assert "depot.bins is resumed" == told("resume")
+    assert "depot.bins is paused" == answer("pause")
+    assert "depot.bins is resumed" == answer("resume")
 
 
 def test_a_key_that_no_change_has_named_is_said_so(tmp_path: Path) -> None:
-    """`no row, as they say` has nobody who says it: most such keys are typing errors."""
+    """`no row, as they say` would be false, for no change says so: most such keys are typing errors."""
     made = Written(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     done = CliRunner().invoke(app, ["explain", str(made.file), "depot.bins", "99"])

@@ -78,7 +78,7 @@ def asked(folder: Path, words: list[str]) -> tuple[subprocess.CompletedProcess[s
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_question_starts_java(verb: str, shops: dict[str, Example], tmp_path: Path) -> None:
-    """Half a minute for an answer is why nobody asks; one import of Spark brings it back."""
+    """A question that takes half a minute is not asked; one import of Spark would make it so."""
     file = next(iter(shops.values())).file
     words = [word.format(file=file, folder=tmp_path) for word in VERBS[verb]]
     done, seconds = asked(tmp_path, words)
@@ -163,7 +163,7 @@ def test_every_row_is_explained(shops: dict[str, Example]) -> None:
     from ingest.gold.explain import explain
     from ingest.lake import mirrors
 
-    told = 0
+    compared = 0
     for shop in shops.values():
         lake = LakeReader(shop.lake.pipeline)
         for mirror in mirrors.known(lake).values():
@@ -173,8 +173,8 @@ def test_every_row_is_explained(shops: dict[str, Example]) -> None:
                 assert story.equal, story
                 assert story.events
                 assert all(event.raw is None or event.raw.text for event in story.events)
-                told += 1
-    assert told > 50
+                compared += 1
+    assert compared > 50
 
 
 def test_queries_answer_as_with_spark(spark: SparkSession, shops: dict[str, Example]) -> None:

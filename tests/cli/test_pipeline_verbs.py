@@ -213,7 +213,7 @@ def test_what_init_refuses(tmp_path: Path, source: Path, arguments: list[str], e
     ("flags", "expected"), [(["--plain-tables"], True), (["--no-plain-tables"], False), ([], False)]
 )
 def test_plain_tables_are_a_choice(tmp_path: Path, source: Path, flags: list[str], expected: bool) -> None:
-    """A reader without deletion vectors finds out only when the mirrors stand."""
+    """A reader without deletion vectors would fail only once the mirrors exist."""
     file = tmp_path / "stock.yaml"
     assert 0 == runner.invoke(app, ["init", str(file), "--source", f"{source}/*.jsonl", *flags]).exit_code
     assert expected is load(file).plain_tables

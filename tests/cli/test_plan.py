@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_spark")
 
 
 def test_it_names_tables_with_keys_and_columns(folder):
-    """The first look at a new source must show what will stand in the lake."""
+    """The first look at a new source must show what the lake will hold."""
     found = planned(folder)
     tables = {one["table"]: one for one in found["tables"]}
     assert {"depot.bins": "create", "depot.shelves": "create"} == {
@@ -89,7 +89,7 @@ def test_a_broker_that_is_away_is_a_problem_and_costs_no_session(folder):
     assert 2 == len(found["tables"])
 
 
-def test_a_registry_that_is_away_is_told_and_its_messages_are_not_called_broken(tmp_path, monkeypatch):
+def test_a_registry_that_is_away_is_reported_and_its_messages_are_not_called_broken(tmp_path, monkeypatch):
     """Every message of the source would look rejected; and the registry is asked once, not for each."""
     asked = []
     monkeypatch.setattr(
@@ -354,7 +354,7 @@ def said_of(folder, table, more=""):
 
 
 def again(folder):
-    """A run of the pipeline as it stands."""
+    """Run the pipeline as its file is now."""
     spark = unstarted(2)
     assert [] == run(spark, load(folder / "depot.yaml"), ("bronze", "silver", "gold")).failures
 

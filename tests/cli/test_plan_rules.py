@@ -25,8 +25,8 @@ def test_rules_take_part(folder):
     assert "INT" == next(one["type"] for one in table["columns"] if one["name"] == "word")
 
 
-def test_entries_that_fit_nothing_are_told(folder):
-    """A typing error in a name leaves the wrong key, or no check, without a word."""
+def test_entries_that_fit_nothing_are_reported(folder):
+    """A typing error in a name would silently leave the wrong key, or no check."""
     rules = "tables:\n  - {match: depot.binz, keys: [id]}\n  - {match: depot.*}\nquality:\n  - {table: depot.shelfs}\n"
     found = planned(folder, FILES, rules)["warnings"]
     assert 2 == len(found)
@@ -118,7 +118,7 @@ def test_a_column_of_a_rule_is_not_confused_with_one_of_the_source(folder, name)
 
 @pytest.mark.parametrize("policy", ["lenient", "evolve", "ignore"])
 def test_a_condition_on_a_column_that_was_renamed_holds(folder, policy):
-    """Every row would leave the mirror without a word, for none carries the column any more."""
+    """Every row would silently leave the mirror, for none carries the column any more."""
     with (folder / "bins-1.jsonl").open("a") as feed:
         feed.write("\n" + statement("bins", 5, "ALTER TABLE bins RENAME COLUMN WORD TO text"))
         feed.write(change("INSERT", "bins", 6, {"id": "2", "text": "a"}))
@@ -135,7 +135,7 @@ def test_a_condition_on_a_column_that_was_renamed_holds(folder, policy):
     assert [] == [one for one in planned(folder, FILES, rules)["tables"] if one["action"] == "hold"]
 
 
-def test_columns_that_no_row_has_shown_are_told(folder):
+def test_columns_that_no_row_has_shown_are_reported(folder):
     """A typing error would leave a secret where it was."""
     rules = "tables:\n  - match: depot.bins\n    columns: {wrod: exclude, 'w*': exclude, word: include}\n"
     (warning,) = planned(folder, FILES, rules)["warnings"]
@@ -145,24 +145,24 @@ def test_columns_that_no_row_has_shown_are_told(folder):
     )
 
 
-def test_columns_that_nobody_gives_a_type_are_told(folder):
+def test_columns_without_a_type_are_reported(folder):
     """An amount that is a text is found out when it is summed up."""
     types = {"id": "bigint", "word": "varchar", "price": "decimal"}
     row = change("INSERT", "bins", 1, {"id": "1", "word": "a", "price": "9.50"}, mysqlType=types)
     (folder / "bins-1.jsonl").write_text(row, "utf-8")
     touch(folder / "bins-1.jsonl")
-    (told,) = planned(folder)["warnings"]
-    assert "depot.bins: price would be STRING" in told
-    assert "ingest infer" in told
+    (warning,) = planned(folder)["warnings"]
+    assert "depot.bins: price would be STRING" in warning
+    assert "ingest infer" in warning
     declared = 'tables: [{match: depot.bins, columns: {price: "decimal(10,2)"}}]\n'
     assert [] == planned(folder, FILES, declared)["warnings"]
     others = [row.replace('"bins"', f'"bins{n}"') for n in range(11)]
     (folder / "bins-2.jsonl").write_text("\n".join(others), "utf-8")
     touch(folder / "bins-2.jsonl")
-    (told,) = planned(folder)["warnings"]
-    assert told.startswith("depot.bins: price; depot.bins0: price; ")
-    assert " and 4 more would be STRING, because the messages" in told
-    assert "write columns: for each of 12 tables; `ingest infer" in told
+    (warning,) = planned(folder)["warnings"]
+    assert warning.startswith("depot.bins: price; depot.bins0: price; ")
+    assert " and 4 more would be STRING, because the messages" in warning
+    assert "write columns: for each of 12 tables; `ingest infer" in warning
 
 
 @pytest.mark.parametrize(
@@ -189,13 +189,13 @@ def test_a_rule_that_fails_on_a_sampled_row_holds(folder, rule, what, last, fail
         assert held[0].startswith(f"{folder}/depot.yaml:")
 
 
-def test_times_of_another_unit_are_told(folder):
+def test_times_of_another_unit_are_reported(folder):
     """A run would show a lag of half a century."""
     feed = folder / "bins-1.jsonl"
     feed.write_text(change("INSERT", "bins", 1, {"id": "1", "word": "a"}, es=1_700_000_000), "utf-8")
     touch(feed)
-    (told,) = planned(folder)["warnings"]
-    assert told.startswith("depot.bins: the newest change is of 1970-01-20, as if the source sent seconds")
+    (warning,) = planned(folder)["warnings"]
+    assert warning.startswith("depot.bins: the newest change is of 1970-01-20, as if the source sent seconds")
     feed.write_text(change("INSERT", "bins", 1, {"id": "1", "word": "a"}), "utf-8")
     touch(feed)
     assert [] == planned(folder)["warnings"]

@@ -51,12 +51,12 @@ def test_labels_are_escaped():
     assert r'ingest_mirror_state{pipeline="the \"shop\"",mirror="a\\b\"c\nd",state="held"} 1' in samples()
 
 
-def test_each_family_is_told_once_before_its_samples():
+def test_each_family_is_declared_once_before_its_samples():
     """A second HELP of one name is an error to the scraper."""
     lines = prom.text(FOUND).splitlines()
-    told = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert len(set(told)) == len(told)
-    assert told == list(dict.fromkeys(line.partition("{")[0] for line in samples()))
+    declared = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(set(declared)) == len(declared)
+    assert declared == list(dict.fromkeys(line.partition("{")[0] for line in samples()))
 
 
 def test_what_is_not_known_has_no_sample():

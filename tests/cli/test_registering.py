@@ -91,7 +91,7 @@ def test_trino_registers_a_location_with_its_file_system():
 
 
 def test_names_that_differ_only_in_case_stay_two():
-    """The second view would replace the first without a word."""
+    """Otherwise the second view would replace the first silently."""
     names = Names(plain)
     first, second = names.of(TableId("d", None, "orders")), names.of(TableId("d", None, "Orders"))
     assert first != second
@@ -114,5 +114,5 @@ def test_plain_names_are_what_catalogs_accept(name):
 
 
 def test_a_remark_is_one_line():
-    """What stands behind a line end is no comment any more."""
+    """What follows a line end would not be a comment any more."""
     assert 1 == len(remark("a\nb\r\u2028\x85c\x0bd").splitlines())

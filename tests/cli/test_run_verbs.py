@@ -54,10 +54,10 @@ def test_small_batches_need_no_java(tmp_path: Path) -> None:
             capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment,
         )  # fmt: skip
         assert 0 == done.returncode, done.stderr
-        told = json.loads(done.stdout)
-        assert (batch, []) == (told["batch"], told["failures"])
-        assert {"bronze", "silver", "gold", "quality"} == set(told["stages"])
-        assert {"fail", "error"}.isdisjoint(told["checks"])
+        result = json.loads(done.stdout)
+        assert (batch, []) == (result["batch"], result["failures"])
+        assert {"bronze", "silver", "gold", "quality"} == set(result["stages"])
+        assert {"fail", "error"}.isdisjoint(result["checks"])
     lake = LakeReader(depot.pipeline)
     for name, rows in depot.expected().items():
         found = lake.ask_mirror(f"mirrors/depot/{name}", "SELECT id, word FROM {mirror} ORDER BY id")

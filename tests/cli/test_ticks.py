@@ -59,7 +59,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
 
 
 def test_a_changed_file_holds_from_the_next_tick(loop: Callable[..., list[Any]]) -> None:
-    """A policy set during an incident must not wait for somebody to remember the process."""
+    """A policy set during an incident must not wait until the process is restarted."""
     first, second, code = loop(("lenient", "freeze"))
     assert ("lenient", "freeze", 0) == (
         first.tables[0].on_schema_change,
@@ -71,7 +71,7 @@ def test_a_changed_file_holds_from_the_next_tick(loop: Callable[..., list[Any]])
 def test_a_file_with_faults_ends_ticks_not_the_loop(
     loop: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A typing error is told with its line; the loop goes on when it is corrected, and its end says that it was red."""
+    """A typing error is reported with its line; the loop goes on once it is corrected, and its exit code says so."""
     *seen, code = loop(("lenient", "lenint"), ("lenint", "evolve"))
     assert ["lenient", "evolve"] == [one.tables[0].on_schema_change for one in seen]
     assert 2 == code
@@ -109,7 +109,7 @@ def test_a_run_that_was_stopped_is_not_done(
     said: list[str],
     code: int,
 ) -> None:
-    """A job that follows with `&&` would take the mirrors for up to date; a loop is stopped when nobody needs it."""
+    """A job that follows with `&&` would take the mirrors for up to date; a loop that is stopped has not failed."""
     pipelines = []
     for name in ("depot", "shed"):
         file = tmp_path / f"{name}.yaml"
@@ -132,27 +132,27 @@ def test_a_run_that_was_stopped_is_not_done(
 
 
 @pytest.mark.parametrize("pause", [None, 0.1])
-def test_each_of_several_pipelines_is_told_when_it_ends(
+def test_each_of_several_pipelines_is_reported_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pause: float | None
 ) -> None:
     """The table comes when the last one has ended, which may take an hour; and a tick without its time is any tick."""
-    pipelines, stop, told = [], threading.Event(), ""
+    pipelines, stop, errors = [], threading.Event(), ""
     for name in ("depot", "shed"):
         file = tmp_path / f"{name}.yaml"
         file.write_text(PIPELINE.replace("depot", name).replace("./lake", f"./{name}"), "utf-8")
         pipelines.append(load(file))
 
     def tick(_ticks: Any, pipeline: Pipeline) -> Result:
-        nonlocal told
+        nonlocal errors
         if pipeline.name == "shed":
-            told = capsys.readouterr().err
+            errors = capsys.readouterr().err
             stop.set()
         return Result(pipeline.name, "run", batch=7)
 
     monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
     monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
     assert 0 == run_verbs.Ticks(None, pipelines, [], "", pause, stop, "table").run()  # type: ignore[arg-type]
-    assert re.fullmatch(r"\d\d:\d\d:\d\d depot: done\n", told)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d depot: done\n", errors)
     head, _, first, *_ = capsys.readouterr().out.strip("\n ").splitlines()
     assert (pause is not None) == head.startswith("time")
     assert (pause is not None) == bool(re.match(r"\d\d:\d\d:\d\d ", first.strip()))

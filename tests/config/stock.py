@@ -28,7 +28,7 @@ def written(folder: Path, text: str, name: str = "stock.yaml") -> Path:
 
 
 def loaded(folder: Path, more: str = "", text: str = GOOD) -> Pipeline:
-    """The pipeline of a good file with more keys behind it."""
+    """The pipeline of a good file with more keys at its end."""
     return load(written(folder, text + more))
 
 

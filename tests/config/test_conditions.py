@@ -1,4 +1,4 @@
-"""Conditions on rows: what may stand in one, and the columns that it needs."""
+"""Conditions on rows: what one may contain, and the columns that it needs."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_options_are_read(tmp_path: Path) -> None:
     assert (("bins-*", TableId("w", None, "bin")), ("other", TableId("a.b", "s", "t"))) == options.table
 
 
-def test_one_table_stands_for_all_topics(tmp_path: Path) -> None:
+def test_one_table_may_be_named_for_all_topics(tmp_path: Path) -> None:
     """Messages that name no table would find none."""
     options = loaded(tmp_path, "    options: {table: w.s.bin}\n").sources[0].options
     assert (("*", TableId("w", "s", "bin")),) == options.table
@@ -191,7 +191,7 @@ def test_rules_for_columns_are_taken_apart(tmp_path: Path) -> None:
 
 
 def test_a_type_alone_leaves_the_mirror_as_it_is(tmp_path: Path) -> None:
-    """A lake that stands would be folded again for nothing."""
+    """Otherwise an existing lake would be folded again for nothing."""
     rule = loaded(tmp_path, "tables: [{match: w.bin, columns: {v: int64}}]\n").rule(TableId("w", None, "bin"))
     assert ("", TableRule(match="w.bin", columns={"v": "int64"})) == (rule.shape, rule)
 

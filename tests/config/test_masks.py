@@ -187,7 +187,7 @@ def test_complaints_quote_no_values() -> None:
     ],
 )  # fmt: skip
 def test_statements_are_shown_without_values(dialect: str, statement: str, shown: str) -> None:
-    """A statement copies what somebody typed."""
+    """A statement contains what a user typed, secrets too."""
     assert shown == without_literals(Change(op=Op.DDL, ddl=statement, dialect=dialect)).ddl
 
 

@@ -85,7 +85,7 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
     ],
 )
 def test_what_only_the_source_knows(dialect: str, column: str) -> None:
-    """It is told apart from NULL, so that a person hears of it."""
+    """Such a default is not taken for NULL, so that the operator is warned."""
     [found] = effects(f"ALTER TABLE t ADD c {column}", dialect, "d").effects  # type: ignore[arg-type]
     assert (None, "expression") == (found.default, found.note)
 

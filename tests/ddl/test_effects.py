@@ -17,7 +17,7 @@ CASES = list(cases())
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.statement[:60])
 def test_statement(case: Case) -> None:
-    """A misread statement would change a mirror wrongly, or leave it behind."""
+    """A misread statement would change a mirror wrongly, or not at all."""
     found = effects(case.statement, case.dialect, *MESSAGE[case.dialect])  # type: ignore[arg-type]
     assert (case.kind, case.lines) == (found.kind, lines(found)), found.reason
 
@@ -87,13 +87,13 @@ def test_table_names(dialect: str, statement: str, schema: str | None, expected:
     ],
 )
 def test_widens(old: str | None, new: str, *, expected: bool) -> None:
-    """A narrowing taken for a widening would damage values without a word."""
+    """A narrowing taken for a widening would damage values silently."""
     effect = Effect("modify_column", TableId("shop", None, "t"), "a", type=new)
     widens = types.widens(types.delta(old), types.delta(new)) if old else kind_of((effect,)) == "safe"
     assert expected == widens
 
 
-def _told(statement: str | None, note: str | None, kind: str = "CREATE") -> Ddl:
+def ddl(statement: str | None, note: str | None, kind: str = "CREATE") -> Ddl:
     structure = json.dumps({"type": kind, "keys": ["id"], "columns": {"id": "int32", "n": "string"}})
     change = Change(
         op=Op.DDL, table=TableId("shop", None, "orders"), ddl=statement, note=note, structure=structure
@@ -103,7 +103,7 @@ def _told(statement: str | None, note: str | None, kind: str = "CREATE") -> Ddl:
 
 def test_a_structure_printed_for_a_snapshot_tells_the_key() -> None:
     """Some connectors print no statement that can be read: without the structure no key is known."""
-    found = _told(None, "snapshot")
+    found = ddl(None, "snapshot")
     assert ("none", [("create_table", ("id",))]) == (
         found.kind,
         [(one.action, one.keys) for one in found.effects],
@@ -122,22 +122,22 @@ def test_a_structure_leaves_a_created_column_its_default(
     default: str, expected: tuple[str | None, bool, str | None]
 ) -> None:
     """Maxwell and Debezium print types without it: after an online schema change, old rows had NULL in a new column."""
-    [created] = _told(f"CREATE TABLE orders (id INT PRIMARY KEY, n VARCHAR(9) {default})", None).effects
-    told = {one.name: (one.default, one.has_default, one.note) for one in created.columns}
-    assert expected == told["n"]
+    [created] = ddl(f"CREATE TABLE orders (id INT PRIMARY KEY, n VARCHAR(9) {default})", None).effects
+    columns = {one.name: (one.default, one.has_default, one.note) for one in created.columns}
+    assert expected == columns["n"]
     assert {"id": "int32", "n": "string"} == {one.name: one.type for one in created.columns}
 
 
 def test_a_structure_tells_the_key_of_a_statement_that_was_not_understood() -> None:
     """A key known from structures alone must follow a change of it, or two source rows become one."""
-    found = _told("ALTER TABLE orders WIBBLE", None, "ALTER")
+    found = ddl("ALTER TABLE orders WIBBLE", None, "ALTER")
     assert [("id",)] == [one.keys for one in found.effects if one.action == "add_primary_key"]
 
 
 @pytest.mark.parametrize("statement", [None, "", "N/A", "ALTER TABLE orders WIBBLE"])
 def test_a_structure_alone_does_not_tell_what_became_of_the_rows(statement: str | None) -> None:
     """SQL Server and DMS send no statement: a column may have been renamed, converted, or filled."""
-    found = _told(statement, None, "ALTER")
+    found = ddl(statement, None, "ALTER")
     assert {UNREAD} == {one.note for one in found.effects if one.action == "add_column"}
     change = Change(op=Op.DDL, table=TableId("shop", None, "orders"), ddl="ALTER TABLE orders ADD n TEXT")
     assert {None} == {one.note for one in of_change(change).effects}

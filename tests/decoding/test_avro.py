@@ -99,7 +99,7 @@ def test_a_schema_says_only_how_bytes_are_read():
 
 
 def test_unions_of_several_named_types_name_their_branch():
-    """Two records of the same shape are told apart by nothing else."""
+    """Nothing else distinguishes two records of the same shape."""
     records = [
         {"type": "record", "name": name, "fields": [{"name": "n", "type": "long"}]} for name in ("A", "B")
     ]

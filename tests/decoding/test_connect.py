@@ -76,7 +76,7 @@ def test_nested_values_become_compact_json():
 
 
 def test_null_in_a_list_stays_null():
-    """A NULL among texts printed as the word None is a value that nobody stored."""
+    """A NULL among texts printed as the word None is a value that the source never stored."""
     item = Field("", "string", "Uuid")
     plan = connect.plan(
         "l",

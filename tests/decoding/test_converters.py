@@ -61,8 +61,8 @@ def instants(text: str, zone: str) -> set[dt.datetime]:
     return {one for one in both if one.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == local}
 
 
-def test_a_clock_that_was_put_back_does_not_tell_the_instant():
-    """One of two would be an hour wrong without a word; with its offset a text is sure, and an event's time is near."""
+def test_a_local_time_that_occurs_twice_gives_no_instant():
+    """Every second guess would be an hour wrong, silently; an offset or the event's time decides."""
     assert "refused" == outcome(zoned, "2024-11-03 01:30:00", "America/New_York")
     assert "refused" == outcome(zoned, "2024-03-10 02:30:00", "America/New_York")
     assert "2024-11-03T06:30:00Z" == zoned("2024-11-03 01:30:00-05:00", "America/New_York")
@@ -104,7 +104,7 @@ def test_integers(text: str, expected: int | None):
 
 @given(moments, st.sampled_from(ZONES[:-1]), st.sampled_from(["", "Z", "+01:00"]))
 def test_microseconds_of_instants(moment: dt.datetime, zone: str, rest: str):
-    """Two readings of one instant put a row's time beside its order."""
+    """Read in two ways, one instant would contradict the order of its row."""
     text = moment.isoformat(" ", "microseconds") + rest
     try:
         instant = dt.datetime.fromisoformat(values.zoned_text(text, zone))

@@ -117,7 +117,7 @@ def test_only_http(url):
         schema_registry.fetch(url, 1)
 
 
-def test_nobody_answers():
+def test_an_address_without_a_registry():
     """A closed port must not hang the run or show a traceback."""
     with pytest.raises(SetupError, match="gave no answer"):
         schema_registry.fetch("http://127.0.0.1:9", 1, timeout=2)

@@ -80,8 +80,8 @@ class Canal(Service):
         for n, (name, settings) in enumerate(self.instances.items(), 6601):
             address = {"canal.instance.master.address": f"127.0.0.1:{self.node.port}"}
             (conf / name).mkdir()
-            told = _INSTANCE | address | {"canal.instance.mysql.slaveId": str(n)} | settings
-            _write(conf / name / "instance.properties", told)
+            given = _INSTANCE | address | {"canal.instance.mysql.slaveId": str(n)} | settings
+            _write(conf / name / "instance.properties", given)
         own = {
             "canal.destinations": ",".join(self.instances),
             "canal.file.data.dir": str(conf),
@@ -94,8 +94,8 @@ class Canal(Service):
 
     def start(self) -> None:
         """Start the server, also again after a stop, and wait until every instance reads the binary log."""
-        told = {"JAVA_HOME": str(java.find().home), "PYTHONPATH": str(HERE.parents[2])}
-        self.launch(self._command, self._reads, env=os.environ | told)
+        paths = {"JAVA_HOME": str(java.find().home), "PYTHONPATH": str(HERE.parents[2])}
+        self.launch(self._command, self._reads, env=os.environ | paths)
 
     def kill(self) -> None:
         """End it in the middle: what was sent since it was started will be sent again."""
@@ -150,7 +150,7 @@ def main(conf: str, *jar_files: str) -> None:
     for name in destinations.split(","):
         server.stop(name)
     server.stop()
-    os._exit(0)  # Canal leaves threads behind that nobody waits for
+    os._exit(0)  # Canal's own threads would keep the process alive
 
 
 def _loaded(file: str) -> Any:

@@ -1,4 +1,4 @@
-"""Every cell of a source's table beside its mirror's, as values that mean the same on both sides."""
+"""Compare every cell of a source's table with its mirror's, as values that mean the same on both sides."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def source_rows(connection: Any, table: Table, quote: str) -> list[Row]:
     connection.commit()
     types = {name: one.type.split()[0] for name, one in table.columns.items()}
     return [
-        {name: _told(value, types[name]) for name, value in zip(table.columns, row, strict=True)}
+        {name: _comparable(value, types[name]) for name, value in zip(table.columns, row, strict=True)}
         for row in rows
     ]
 
@@ -141,7 +141,7 @@ def surplus(lake: Lake, name: str, table: Table) -> Iterable[str]:
     return lake.read(name).columns - table.columns.keys()
 
 
-def _told(value: Any, declared: str) -> Any:
+def _comparable(value: Any, declared: str) -> Any:
     """What the client library gave, in the form in which both sides are compared."""
     match value:
         case float() if declared == "real":

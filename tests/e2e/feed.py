@@ -112,7 +112,7 @@ class Feed(ABC):
 
 
 def shown(lake: Lake, table: str) -> list[object]:
-    """Which columns a table's rows have had, batch by batch, and where its statements stand among them."""
+    """Which columns a table's rows have had, batch by batch, and where its statements are among them."""
     mine = f"\"table\" = '{table}' ORDER BY batch, order_"
     rows = lake.ask(f"SELECT batch, order_low, order_high, columns FROM {{books}} WHERE {mine}low")
     return [rows, lake.ask(f"SELECT batch, order_key, statement FROM {{ddl}} WHERE {mine}key")]

@@ -65,12 +65,12 @@ class Column:
 
 @dataclass
 class Table:
-    """A table as it stands: its columns change with DDL, ``live`` are the keys of its rows."""
+    """A table as it is now: its columns change with DDL, ``live`` are the keys of its rows."""
 
     name: str
     columns: dict[str, Column]
     keys: tuple[str, ...] = ()
-    weight: int = 1  # how often it is written to, beside the others
+    weight: int = 1  # how often it is written to, compared with the others
     live: list[tuple[object, ...]] = field(default_factory=list)
 
 

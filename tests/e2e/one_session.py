@@ -20,7 +20,7 @@ from ingest.lake.lake import Lake
 from tests.lakes import shop
 
 
-def told(spark: SparkSession, file: str, words: list[str]) -> str:
+def output(spark: SparkSession, file: str, words: list[str]) -> str:
     """What one verb prints."""
     if words == ["mirrors"]:
         return json.dumps(shop(Lake(spark, load(file))))
@@ -38,7 +38,7 @@ def main(file: str, verbs: str) -> None:
     """Open the session as `run` would, and lend it to each verb."""
     with session_for([load(file)]) as spark:
         spark.conf.set("spark.ingest.profile", "")  # a verb stops only a session that was started for it
-        found = [told(spark, file, words) for words in json.loads(verbs)]
+        found = [output(spark, file, words) for words in json.loads(verbs)]
         spark.stop()
     json.dump(found, sys.stdout)
 

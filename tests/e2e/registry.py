@@ -81,7 +81,7 @@ class Registry:
             return known
 
     def framed(self, number: int, value: Any) -> bytes:
-        """One datum behind its frame."""
+        """One datum after its frame."""
         out = BytesIO()
         fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(self.texts[number])), value)
         return struct.pack(">bI", 0, number) + out.getvalue()
@@ -121,8 +121,8 @@ class Registry:
                 self.answer(200 if known else 404, body)
 
             def do_POST(self) -> None:  # /subjects/<name>/versions
-                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self.answer(200, {"id": registry.add_text(told["schema"])})
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.answer(200, {"id": registry.add_text(body["schema"])})
 
             def answer(self, status: int, body: dict[str, Any]) -> None:
                 data = json.dumps(body).encode()

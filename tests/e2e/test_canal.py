@@ -105,7 +105,7 @@ def sent(tmp_path, started, topics, seed):
 
 
 def test_canal(spark, broker, sent):
-    """A cell that differs after DDL, kills, and what Canal then sends again, is a number that somebody will believe."""
+    """After DDL, kills, and what Canal then sends again, a cell that differs would be taken for the source's."""
     node, feed = sent
     history, canal = feed.history, feed.canal
     write(history, 500, 4)

@@ -61,7 +61,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def _command(cluster: Cluster, folder: Path, *command: str) -> Any:
     """What a command prints as JSON; it runs where neither the product nor the lake is.
 
-    spark-submit prints what its Python tells on stderr, too: the document stands among these lines.
+    spark-submit prints its Python's stderr on stdout, too: the document is among these lines.
     """
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir(exist_ok=True)

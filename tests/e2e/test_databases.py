@@ -75,7 +75,7 @@ class Captured(Feed):
     def settle(self):
         """Wait until the offsets of everything so far are kept.
 
-        Debezium 3.6 reads too much of its schema history if DDL is behind the kept offsets (dbz#1541).
+        Debezium 3.6 reads too much of its schema history if DDL follows the kept offsets (dbz#1541).
         """
         self.catch_up()
         time.sleep(1.2)  # longer than between two writes of offsets
@@ -98,7 +98,7 @@ def mariadb(tmp_path, started, topics, registry, seed):
 
 
 def test_mariadb(spark, broker, mariadb):
-    """A cell that differs after snapshot, DDL, kills and restarts is a number that somebody will believe."""
+    """After snapshot, DDL, kills and restarts, a cell that differs would be taken for the source's."""
     node, feed = mariadb
     (json,) = feed.names
     history = feed.history
@@ -155,7 +155,7 @@ def postgres(tmp_path, started, topics, registry, seed):
 
 
 def test_postgres(spark, postgres):
-    """Large values that were not sent again, and keys that changed without them, must stand as the source has them."""
+    """Large values that were not sent again, and keys that changed without them, must be as the source has them."""
     _, feed = postgres
     json, avro = feed.names
     history = feed.history

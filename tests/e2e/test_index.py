@@ -25,10 +25,10 @@ SECONDS = 900  # PySpark alone is 400 MB
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Files of a folder, without a word about each."""
+    """Serve the files of a folder, and log nothing."""
 
     def log_message(self, *_words: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def test_from_topic_to_mirror(spark, pipeline, topics, name):
 
 @pytest.mark.parametrize("writer", ["spark", "arrow"])
 def test_everything_of_a_message(spark, pipeline, topics, name, writer):
-    """Key, value, headers and time as sent, nulls and empty texts told apart; nothing of it may be made up."""
+    """Key, value, headers and time as sent, a null is not an empty text; none of it may be made up."""
     topics.make(name)
     sent = [
         Sent(b"\x00\xff", b"k", headers=[("a", b"1"), ("a", None), ("b", b"")], timestamp=1_700_000_000_123),
@@ -156,10 +156,10 @@ def test_compacted_topic(spark, pipeline, topics, name, tmp_path):
     topics.send(name, [Sent(canal(8, 1), b"8")])
     assert (1, []) == ((third := run(spark, made, LAND, Warm())).read, third.failures)
 
-    anew = replace(made, lake=str(tmp_path / "anew"))  # its first position lies in a hole
-    result = run(spark, anew, LAND)
+    fresh = replace(made, lake=str(tmp_path / "fresh"))  # its first position lies in a hole
+    result = run(spark, fresh, LAND)
     assert (7, []) == (result.read, result.failures)
-    assert [(0, *one) for one in topics.held(name)] == landed(spark, anew)
+    assert [(0, *one) for one in topics.held(name)] == landed(spark, fresh)
 
 
 def test_a_delete_of_which_compaction_left_the_tombstone(spark, pipeline, topics, name):
@@ -178,8 +178,8 @@ def test_a_delete_of_which_compaction_left_the_tombstone(spark, pipeline, topics
     made, warm = pipeline("debezium", topics=[name], start="earliest"), Warm()
     assert [] == run(spark, made, warm=warm).failures
     topics.send(name, [Sent(None, b'{"id": 1}')])
-    [told] = run(spark, made, warm=warm).failures
-    assert f"1 null value in {name} deleted no row" in told
+    [failure] = run(spark, made, warm=warm).failures
+    assert f"1 null value in {name} deleted no row" in failure
 
 
 def test_uncommitted_on_request(spark, pipeline, topics, name):
@@ -242,7 +242,7 @@ def test_start_at_offsets(spark, pipeline, topics, name):
 
 
 def gaps(spark, made):
-    """The gaps of the pipeline's source as it stands now."""
+    """The gaps of the pipeline's source as its file is now."""
     lake = Lake(spark, made)
     positions = Positions()
     positions.catch_up(lake, last_batch(lake))
@@ -250,7 +250,7 @@ def gaps(spark, made):
 
 
 def test_retention_overtakes(spark, pipeline, topics, name):
-    """Messages that retention took unread are an alarm every time, until a person accepts the loss."""
+    """Messages that retention took unread are an alarm every time, until the operator accepts the loss."""
     topics.make(name, 2)
     topics.send(name, [Sent(b"%d" % n) for n in range(10)])
     made = pipeline(topics=[name])

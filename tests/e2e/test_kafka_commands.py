@@ -1,4 +1,4 @@
-"""The commands on a Kafka pipeline, as a person types them: a loop, a loss, its acceptance."""
+"""The commands on a Kafka pipeline, as an operator types them: a loop, a loss, its acceptance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(*arguments):
     return [sys.executable, "-m", "ingest", *map(str, arguments)]
 
 
-def told(*arguments):
+def outcome(*arguments):
     """Exit code, JSON and errors of a command that ends by itself."""
     done = subprocess.run(
         command(*arguments, "--output", "json"),
@@ -72,16 +72,16 @@ def test_loop(file, topics):
 def test_loss_and_acceptance(file, topics):
     """The run fails until the loss is accepted by name, and then goes on where there is something."""
     topics.send(file.stem, [Sent(b"%d" % n) for n in range(10)])
-    assert 0 == told("run", file, "--stage", "bronze")[0]
+    assert 0 == outcome("run", file, "--stage", "bronze")[0]
     topics.send(file.stem, [Sent(b"%d" % n) for n in range(10)])
     topics.trim(file.stem, 0, 15)
-    code, result, errors = told("run", file, "--stage", "bronze")
+    code, result, errors = outcome("run", file, "--stage", "bronze")
     assert (1, 0) == (code, result["read"])
     assert "accept-gap" in errors
-    code, _, errors = told("accept-gap", file, "tools", f"{file.stem}/7")
+    code, _, errors = outcome("accept-gap", file, "tools", f"{file.stem}/7")
     assert 2 == code
     assert f"there are gaps at {file.stem}/0" in errors
-    code, accepted, _ = told("accept-gap", file, "tools", f"{file.stem}/0")
+    code, accepted, _ = outcome("accept-gap", file, "tools", f"{file.stem}/0")
     assert (0, [f"{file.stem}/0"]) == (code, [one["place"] for one in accepted])
-    code, result, _ = told("run", file, "--stage", "bronze")
+    code, result, _ = outcome("run", file, "--stage", "bronze")
     assert (0, 5) == (code, result["read"])

@@ -11,7 +11,7 @@ from ingest.cli import dry_run
 from ingest.config import load
 from ingest.run import run
 from tests.e2e.broker import PASSWORD, jaas
-from tests.e2e.test_kafka_commands import told
+from tests.e2e.test_kafka_commands import outcome
 from tests.e2e.topics import Sent
 
 pytestmark = pytest.mark.spark
@@ -64,11 +64,11 @@ def test_wrong_password(written, mechanism, monkeypatch):
     """One sentence that says whose login was refused, without the password and without Java's stack; nothing landed."""
     monkeypatch.setenv("SHED_LOGIN", jaas(mechanism, WRONG))
     file = written("${SHED_LOGIN}")
-    code, result, errors = told("run", file, "--stage", "bronze")
+    code, result, errors = outcome("run", file, "--stage", "bronze")
     assert (1, 0, None) == (code, result["read"], result["batch"])
     (text,) = result["failures"]
-    told_of_it = [line for line in errors.splitlines() if f"{file.stem}: bronze:" not in line]
-    assert [f"error: {file.stem}: {text}"] == told_of_it, "progress apart"
+    reported = [line for line in errors.splitlines() if f"{file.stem}: bronze:" not in line]
+    assert [f"error: {file.stem}: {text}"] == reported, "progress apart"
     assert "source tools: the brokers 127.0.0.1" in text
     assert "SaslAuthenticationException: Authentication failed" in text
     assert all(one not in errors + json.dumps(result) for one in (WRONG, PASSWORD, "jaas"))

@@ -89,7 +89,7 @@ def _names(datasets: list[dict[str, Any]]) -> list[tuple[str, str]]:
     ],
 )
 def test_places_are_named_as_others_name_them(path: str, namespace: str, name: str) -> None:
-    """Under another name the same table stands twice in the graph, with nothing between."""
+    """Under another name the same table would be in the graph twice, with nothing between."""
     assert (namespace, name) == lineage.place(path)
 
 
@@ -99,12 +99,12 @@ def test_topics_are_inputs_by_name(tmp_path: Path) -> None:
     sources = (Source("a", topics=("x", "y"), **servers), Source("b", topic_pattern="z.*", **servers))
     pipeline = Pipeline("p", tmp_path / "p.yaml", "/lake", sources)
     read = {("a", "x"): 3, ("b", "z1"): 4}
-    told = [
+    inputs = [
         (one.namespace, one.name, [facet.rowCount for facet in one.inputFacets.values()])
         for one in lineage._inputs(pipeline, read)
     ]
     place = "kafka://one:9092"
-    assert [(place, "x", [3]), (place, "y", []), (place, "z1", [4])] == told
+    assert [(place, "x", [3]), (place, "y", []), (place, "z1", [4])] == inputs
 
 
 def test_a_run_tells_what_it_read_and_wrote(spark: SparkSession, service: str, tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_a_run_with_nothing_to_do_tells_nothing(spark: SparkSession, service: st
     depot = Depot(tmp_path, f"openlineage: {{url: '{service}'}}\n")
     depot.grow()
     run(spark, depot.pipeline)
-    told = len(Service.taken)
+    sent = len(Service.taken)
     run(spark, depot.pipeline)
-    assert (2, 2) == (told, len(Service.taken))
+    assert (2, 2) == (sent, len(Service.taken))
 
 
-def test_failures_are_told(
+def test_a_run_that_fails_sends_an_event(
     spark: SparkSession, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that broke off would look like one that never ends."""
@@ -173,11 +173,11 @@ def test_a_service_that_is_down_fails_no_run(spark: SparkSession, tmp_path: Path
 
 
 def test_events_in_a_file(spark: SparkSession, tmp_path: Path) -> None:
-    """Without a service the same events lie in a file, one a line, the next run's behind them."""
-    depot = Depot(tmp_path, "openlineage: {file: ./told.jsonl}\n")
+    """Without a service the same events are in a file, one a line, the next run's after them."""
+    depot = Depot(tmp_path, "openlineage: {file: ./events.jsonl}\n")
     for _ in range(2):
         depot.grow()
         run(spark, load(depot.file))
-    events = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text("utf-8").splitlines()]
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text("utf-8").splitlines()]
     assert ["START", "COMPLETE"] * 2 == [event["eventType"] for event in events]
     assert [True] * 4 == [_valid(event) for event in events]

@@ -114,7 +114,7 @@ CONVERTED = {
 
 @pytest.mark.parametrize("old", CONVERTED)
 def test_values_are_converted_as_a_server_without_strict_mode_does(loose: Any, old: str) -> None:
-    """What such a server cuts, clips and makes zero stands in no message; nor does what NULL becomes."""
+    """No message says what such a server cuts, clips and makes zero, nor what NULL becomes."""
     texts, into = CONVERTED[old]
     wrong = [one for new in into for one in _wrongly(loose, old, new, texts)]
     assert wrong == []

@@ -1,4 +1,4 @@
-"""Mirrors held against tables of real databases: what differs is found, whatever its type, and nothing else."""
+"""Mirrors compared with tables of real databases: what differs is found, whatever its type, and nothing else."""
 
 from __future__ import annotations
 
@@ -233,16 +233,16 @@ def test_the_rows_that_differ_are_read_again(garden: Garden) -> None:
     mirror = comparing.mirror_of(LakeReader(pipeline), source, table)
     _, read, gone = repair(pipeline, source, table, mirror, [one.key for one in found])
     assert (2, 1) == (read, gone)
-    told = garden.told("healed")
+    changes = garden.changes("healed")
     assert {("read", "two"), ("read", "three"), ("delete", None)} == {
-        (one.op.value, one.after["v"] if one.after else None) for one in told
+        (one.op.value, one.after["v"] if one.after else None) for one in changes
     }
-    assert [{"b": "q", "a": "-4"}] == [dict(one.before) for one in told if one.before is not None]
-    assert {("a", "b")} == {one.keys for one in told}
+    assert [{"b": "q", "a": "-4"}] == [dict(one.before) for one in changes if one.before is not None]
+    assert {("a", "b")} == {one.keys for one in changes}
 
 
 def test_a_row_that_changes_between_the_looks_is_not_judged(garden: Garden) -> None:
-    """What is on its way would be reported as lost as long as anybody writes."""
+    """Otherwise changes that are on their way would be reported as lost."""
     garden.execute(
         "DROP TABLE IF EXISTS busy", "CREATE TABLE busy (id int primary key, v int)",
         "INSERT INTO busy VALUES (1, 1), (2, 2), (3, 3)",
@@ -268,7 +268,9 @@ def test_a_row_that_changes_between_the_looks_is_not_judged(garden: Garden) -> N
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_beside_writers_what_was_planted_is_found_and_nothing_is_invented(garden: Garden, seed: int) -> None:
+def test_with_writers_at_work_what_was_planted_is_found_and_nothing_is_invented(
+    garden: Garden, seed: int
+) -> None:
     """A change in flight that counts as a difference hides the true ones among hundreds."""
     writers = Writers(garden, seed)
     quiet = {1000 + n: (f"a{n}", f"b{n}") for n in range(120)}  # no writer touches these

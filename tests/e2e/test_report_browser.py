@@ -73,7 +73,7 @@ def test_words_can_be_read_on_their_ground(browser, pages, dark):
 
 
 def test_both_schemes_differ(browser, pages):
-    """A dark room with a white page, or the other way round."""
+    """Otherwise a dark screen would show a white page, or the other way round."""
     grounds = []
     for dark in (False, True):
         browser.open(pages / "plain.html", width=1280, height=900, dark=dark)

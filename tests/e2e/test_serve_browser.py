@@ -71,7 +71,7 @@ def until(browser: chromium.Browser, expression: str) -> None:
 
 
 def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, lake: Written) -> None:
-    """On call nobody reloads a page; and what is being typed must stay."""
+    """An operator on call does not reload pages; and what is being typed must stay."""
     browser.open(f"{address}/rejects?pipeline=depot", width=1280, height=900, dark=False)
     browser.run("document.body.dataset.same = 'yes'")
     until(browser, "document.getElementById('live').textContent === 'live'")

@@ -170,7 +170,7 @@ def address(night: Night, listening: Callable[[Service], int]) -> Iterator[str]:
 
 
 def test_three_troubles_are_fixed_by_the_keyboard(night: Night, address: str, tmp_path: Path) -> None:
-    """Who is woken at night has a laptop, no mouse and no patience; what the pages cannot do is done by nobody."""
+    """An operator who is woken at night has a laptop and no mouse; what the pages cannot do stays undone."""
     with chromium.Browser(tmp_path / "profile") as browser:
         hands = Hands(browser)
         browser.open(address, width=1280, height=900, dark=True)
@@ -314,5 +314,5 @@ def test_a_night_with_spark_as_it_is(tmp_path: Path) -> None:
     recorded = source.reader.ask(
         "SELECT complete_until AS until FROM {runs} WHERE complete_until IS NOT NULL ORDER BY batch"
     )
-    told = dt.datetime.fromisoformat(status(source.reader)["complete_until"])
-    assert told.replace(tzinfo=None) == recorded[-1]["until"]
+    shown = dt.datetime.fromisoformat(status(source.reader)["complete_until"])
+    assert shown.replace(tzinfo=None) == recorded[-1]["until"]

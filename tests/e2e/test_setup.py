@@ -33,7 +33,7 @@ POM = (
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate of nobody's authority for the loopback address, and its key."""
+    """A self-signed certificate for the loopback address, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "A company")])
     now = dt.datetime.now(dt.UTC)

@@ -1,4 +1,4 @@
-"""Tables read from real databases beside the stream of their changes, with writers at full speed."""
+"""Tables read from real databases, together with the stream of their changes, while writers work."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Garden:
         pipeline = load(self.file)
         return snapshot(pipeline, source_of(pipeline), f"{self.database}.{table}", **{"alone": True, **given})
 
-    def told(self, table: str) -> list[Change]:
+    def changes(self, table: str) -> list[Change]:
         """All changes of the files of a table's snapshots."""
         return [
             change
@@ -92,7 +92,7 @@ class Garden:
 
     def images(self, table: str) -> list[Image]:
         """The rows of its snapshots."""
-        return [change.after for change in self.told(table) if change.after is not None]
+        return [change.after for change in self.changes(table) if change.after is not None]
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_every_type_is_read_as_its_exact_text(garden: Garden) -> None:
         "INSERT INTO kinds (id) VALUES (2)",
     )
     assert garden.read("kinds").rows == 2
-    changes = garden.told("kinds")
+    read = garden.changes("kinds")
     [first, second] = garden.images("kinds")
     for name, (_, _, wanted, logical) in kinds.items():
         found = first[name]
@@ -169,10 +169,10 @@ def test_every_type_is_read_as_its_exact_text(garden: Garden) -> None:
             assert (name, pytest.approx(wanted, rel=1e-7)) == (name, float(found or ""))
         else:
             assert (name, wanted) == (name, found)
-        assert (name, logical) == (name, changes[0].types[name])
+        assert (name, logical) == (name, read[0].types[name])
         if name not in ("r", "o"):
             assert (name, None) == (name, second[name])
-    assert changes[-1].op is Op.TRUNCATE
+    assert read[-1].op is Op.TRUNCATE
 
 
 def test_a_table_of_many_columns(garden: Garden) -> None:
@@ -229,12 +229,12 @@ def test_ranges_hold_every_row_once(garden: Garden, size: int) -> None:
 
 
 def test_a_table_without_a_key_and_a_condition(garden: Garden) -> None:
-    """Rows that nobody asked for would land; an end mark after some rows would take all others away."""
+    """Rows that do not meet the condition would land; an end mark after some rows would take all others away."""
     garden.execute("DROP TABLE IF EXISTS plain", "CREATE TABLE plain (n int)")
     garden.execute(*(f"INSERT INTO plain VALUES ({n % 3})" for n in range(9)))
     garden.read("plain", where="n % 3 = 1", size=2)
     assert [{"n": "1"}] * 3 == garden.images("plain")
-    assert {Op.READ} == {change.op for change in garden.told("plain")}
+    assert {Op.READ} == {change.op for change in garden.changes("plain")}
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_columns_that_change_half_way_begin_the_table_again(
     monkeypatch.setattr(reading.TableReading, "_chunk", chunk)
     assert garden.read("moving", size=10, parallel=1).rows == 30
     assert sum(row.get("w") == "7" for row in garden.images("moving")) == 30
-    ends = [change for change in garden.told("moving") if change.op is Op.TRUNCATE]
+    ends = [change for change in garden.changes("moving") if change.op is Op.TRUNCATE]
     assert len(ends) == 1
 
 

@@ -31,10 +31,10 @@ _RESET = struct.pack("ii", 1, 0)  # closing sends a reset, as a router does that
 
 
 class Wire:
-    """A proxy on loopback that cuts each connection after so many bytes of answers, as often as it is told to."""
+    """A proxy on loopback that cuts connections after so many bytes of answers, as its list ``cuts`` says."""
 
     def __init__(self, port: int) -> None:
-        self.port_behind = port
+        self.target_port = port
         self.cuts: list[int] = []  # bytes of the next connections
         self.made = self.broken = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -53,7 +53,7 @@ class Wire:
                 here, _ = self.listener.accept()
                 self.made += 1
                 try:
-                    there = socket.create_connection(("127.0.0.1", self.port_behind), 5)
+                    there = socket.create_connection(("127.0.0.1", self.target_port), 5)
                 except OSError:
                     here.close()
                     continue
@@ -78,7 +78,7 @@ class Wire:
 
 
 class Cut:
-    """A table behind such a wire."""
+    """A table that is reached through such a wire."""
 
     def __init__(self, server: Database, folder: Path, wire: Wire) -> None:
         self.garden = Garden(server, folder)

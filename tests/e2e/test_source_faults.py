@@ -81,7 +81,7 @@ def test_a_user_without_rights_reads_nothing(garden: Garden) -> None:
         if garden.mysql
         else "permission denied for table plot",
     )
-    assert [] == garden.told("plot")
+    assert [] == garden.changes("plot")
 
 
 @pytest.mark.parametrize("rule", ["", "exclude"])
@@ -103,7 +103,7 @@ def test_a_right_on_some_columns(garden: Garden, rule: str, monkeypatch: pytest.
         else "permission denied"
     )
     one_sentence(garden, said)
-    assert [] == garden.told("plot")
+    assert [] == garden.changes("plot")
 
 
 @pytest.mark.parametrize("rule", ["", "exclude"])
@@ -119,7 +119,7 @@ def test_a_right_on_some_columns_of_a_table_without_a_mirror(garden: Garden, rul
         assert [{"id", "a"}] * 30 == [set(row) for row in garden.images("plot")]
         return
     one_sentence(garden, "may not read all columns of garden.plot: grant SELECT on the table")
-    assert [] == garden.told("plot")
+    assert [] == garden.changes("plot")
 
 
 def test_rows_that_a_policy_hides_do_not_pass_as_deleted(garden: Garden) -> None:
@@ -129,7 +129,7 @@ def test_rows_that_a_policy_hides_do_not_pass_as_deleted(garden: Garden) -> None
     as_reader(garden, "SELECT")
     garden.execute("ALTER TABLE plot ENABLE ROW LEVEL SECURITY", "CREATE POLICY few ON plot USING (id < 10)")
     one_sentence(garden, "would be affected by row-level security policy")
-    assert [] == garden.told("plot")
+    assert [] == garden.changes("plot")
 
 
 def test_doctor_sees_rights_on_some_columns_and_tables_that_are_gone(garden: Garden) -> None:
@@ -156,7 +156,7 @@ def test_doctor_sees_rights_on_some_columns_and_tables_that_are_gone(garden: Gar
 
 
 def test_a_table_that_is_not_there_is_not_a_missing_right(garden: Garden) -> None:
-    """Who is told to grant SELECT looks for hours at a name with a typing error."""
+    """Advice to grant SELECT would hide that the name has a typing error."""
     for name in ("nope", "nope'`\""):
         with pytest.raises(IngestError, match=r"has no table (garden|public)\.nope.*: look at its name"):
             garden.read(name)
@@ -179,17 +179,17 @@ def test_a_snapshot_goes_on_after_a_statement_in_between(
     garden.execute("ALTER TABLE plot ADD COLUMN c int", "ALTER TABLE plot DROP COLUMN b")
     done = garden.read("plot", size=10)
     assert (0, 4, 30) == (done.resumed, done.chunks, done.rows)
-    [told] = done.warnings
+    [warning] = done.warnings
     assert (
         "plot has changed since a part of it was read: c is new, b is gone. It is read again from its beginning."
-        in told
+        in warning
     )
     garden.execute("ALTER TABLE plot DROP COLUMN c", "ALTER TABLE plot ADD COLUMN b varchar(9)")
     again = garden.read("plot", size=10)
     assert (0, []) == (again.resumed, again.warnings)  # nor goes the first one on
 
 
-def test_a_statement_in_the_middle_is_told(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_in_the_middle_is_reported(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rate halves for no visible reason."""
     real, seen = reading.TableReading._chunk, []
 
@@ -199,29 +199,29 @@ def test_a_statement_in_the_middle_is_told(garden: Garden, monkeypatch: pytest.M
         return real(self, number, span)
 
     monkeypatch.setattr(reading.TableReading, "_chunk", chunk)
-    [told] = garden.read("plot", size=10, parallel=1).warnings
-    assert "plot changed while it was read: c is new. It is read again from its beginning." in told
+    [warning] = garden.read("plot", size=10, parallel=1).warnings
+    assert "plot changed while it was read: c is new. It is read again from its beginning." in warning
 
 
 # --- keys -----------------------------------------------------------------------------------------
 
 
 def test_a_table_without_a_key_says_what_becomes_of_its_mirror(garden: Garden) -> None:
-    """The rows wait in a held mirror, and nothing says so until somebody looks."""
+    """The rows wait in a held mirror, and otherwise nothing says so until it is looked at."""
     garden.execute(
         "DROP TABLE IF EXISTS loose",
         "CREATE TABLE loose (a int, b int)",
         "INSERT INTO loose VALUES (1, NULL), (2, 2)",
     )
-    [told] = garden.read("loose").warnings
-    assert f"{garden.database}.loose has no key, so its mirror is held: write `keys: [...]`" in told
-    assert "`no_key: full_row`" in told
+    [warning] = garden.read("loose").warnings
+    assert f"{garden.database}.loose has no key, so its mirror is held: write `keys: [...]`" in warning
+    assert "`no_key: full_row`" in warning
     rules = f"tables: [{{match: '{garden.database}.loose', no_key: full_row}}]\n"
     garden.file.write_text(garden.file.read_text("utf-8") + rules, "utf-8")
     assert [] == garden.read("loose").warnings
 
 
-def test_a_null_in_the_mirrors_key_is_told_before_its_row_is_a_reject(garden: Garden) -> None:
+def test_a_null_in_the_mirrors_key_is_reported_before_its_row_is_a_reject(garden: Garden) -> None:
     """A stream takes a unique index for the key, and a unique index may hold NULL as often as it likes."""
     garden.execute(
         "DROP TABLE IF EXISTS loose", "CREATE TABLE loose (a int unique, b int)",
@@ -229,9 +229,9 @@ def test_a_null_in_the_mirrors_key_is_told_before_its_row_is_a_reject(garden: Ga
     )  # fmt: skip
     rows = pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([None], pa.int32())})
     made.mirror(lake(garden), table_of(garden, "loose"), {"a": "int32", "b": "int32"}, ["a"], rows)
-    [told] = garden.read("loose").warnings
-    assert f"2 rows of {garden.database}.loose hold NULL in (a), its mirror's key" in told
-    assert "key-does-not-fit" in told
+    [warning] = garden.read("loose").warnings
+    assert f"2 rows of {garden.database}.loose hold NULL in (a), its mirror's key" in warning
+    assert "key-does-not-fit" in warning
     garden.execute("DELETE FROM loose WHERE a IS NULL")
     assert [] == garden.read("loose").warnings
 
@@ -250,7 +250,7 @@ def test_a_table_that_vanishes_half_way(garden: Garden, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(reading.TableReading, "_chunk", chunk)
     one_sentence(garden, r"plot vanished while it was read\.$", size=10, parallel=1)
-    assert 10 == len(garden.told("plot"))  # and no end mark
+    assert 10 == len(garden.changes("plot"))  # and no end mark
 
 
 @pytest.mark.parametrize("later", ["DROP TABLE plot", "ALTER TABLE plot ADD COLUMN c int"])

@@ -1,4 +1,4 @@
-"""Tables read from real databases beside writers at full speed: transactions, changed keys, a column that is added."""
+"""Tables read from real databases while writers work: transactions, changed keys, a column that is added."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Writers:
 
     @staticmethod
     def _row(cursor: Any, key: int) -> Any:
-        """The values of a row, which nobody else changes from now on."""
+        """The values of a row, locked against other writers."""
         cursor.execute(f"SELECT * FROM bed WHERE id = {key} FOR UPDATE")
         found = cursor.fetchone()
         return found and found[1:]
@@ -151,7 +151,7 @@ class Writers:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("lost", [False, True], ids=["whole", "with a gap"])
-def test_beside_writers_the_mirror_ends_as_the_source(
+def test_with_writers_at_work_the_mirror_ends_as_the_source(
     garden: Garden, seed: int, lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change in flight that is lost, or a row that hides a later one, is wrong for ever."""
@@ -183,12 +183,12 @@ def test_beside_writers_the_mirror_ends_as_the_source(
         done = garden.read("bed", size=5, parallel=2, alone=False)
         assert done.chunks > 3
         time.sleep(0.2)
-    if lost:  # what was open when the gap ended is told, like everything later
+    if lost:  # what was open when the gap ended is delivered, like everything later
         assert len(delivered) > len(placed)
     rest = writers.log()
     land(2, [one for one in rest if random.random() < 0.5])
     land(3, rest)
-    for one in garden.told("bed"):
+    for one in garden.changes("bed"):
         placed.append(Placed(Order(0, one.phase, one.sequence, one.half, one.arrival, one.row), one))
     random.shuffle(placed)
     given = {"c": "new"} if writers.widened else {}  # which the stream's own statement would fill in

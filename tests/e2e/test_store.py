@@ -99,7 +99,7 @@ def test_files_that_come_between_two_looks(store: Store) -> None:
 
 
 def test_messages_in_a_store(spark: SparkSession, store: Store, tmp_path: Path) -> None:
-    """Files behind `storage:` options must be listed by the driver and read by the workers."""
+    """Files that need `storage:` options must be listed by the driver and read by the workers."""
     file = _pipeline(store, tmp_path, "messages", "./lake", {})
     result = _json(tmp_path, "run", str(file))
     assert ([], 202) == (result["failures"], result["read"])
@@ -177,13 +177,13 @@ def test_a_second_run_in_a_store_is_refused(store: Store, tmp_path: Path) -> Non
         pytest.skip(str(missing))
     holder = {"host": "elsewhere", "pid": 1, "what": "run of shop", "token": "t", "beat": time.time() + 3600}
     store.files().pipe_file("/held/shop/_ingest.lock", json.dumps(holder).encode())
-    told = _ingest(tmp_path, "run", str(file), code=2)
-    assert "The lake s3a://held/shop is in use by run of shop (process 1 on elsewhere)" in told
+    errors = _ingest(tmp_path, "run", str(file), code=2)
+    assert "The lake s3a://held/shop is in use by run of shop (process 1 on elsewhere)" in errors
     assert {"held/shop/_ingest.lock", "held/shop/_ingest.probe"} >= set(store.files().find("/held/shop"))
 
 
 def test_of_two_runs_at_once_the_store_takes_one(store: Store, tmp_path: Path) -> None:
-    """Between looking for a lock and writing one there is always a moment for somebody else."""
+    """Between looking for a lock and writing one there is always a moment for another run."""
     try:
         file = _pipeline(store, tmp_path, "race", "s3a://race/shop", store.hadoop)
     except Missing as missing:

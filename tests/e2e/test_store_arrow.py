@@ -185,7 +185,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(faulty: Faulty, fault: 
 
 
 def test_another_writers_entry_is_not_taken_for_ones_own(faulty: Faulty) -> None:
-    """The answer is lost, and the version is somebody else's: the batch goes into the next one."""
+    """The answer is lost, and the version is another writer's: the batch goes into the next one."""
     layout = _layout(faulty, "other")
     faulty.does(Fault(RIVAL, "PUT", f"{1:020d}.json", 1, '{"txn":{"appId":"other","version":50}}\n'))
     _append(layout, 0)
@@ -330,7 +330,7 @@ def test_a_store_is_asked_once(faulty: Faulty, tmp_path: Path) -> None:
 
 
 def test_a_tick_asks_a_store_no_more_than_the_one_before(faulty: Faulty, tmp_path: Path) -> None:
-    """A table that is opened anew costs a request for each commit since its last checkpoint; a checkpoint costs as many."""
+    """To open a table again costs a request for each commit since its checkpoint; a checkpoint costs as many."""
     lake = Lake(tmp_path, "s3a://lakes/ticks", faulty.url)
     asked = []
     for tick in range(1, 11):
@@ -341,7 +341,7 @@ def test_a_tick_asks_a_store_no_more_than_the_one_before(faulty: Faulty, tmp_pat
 
 
 def test_a_run_in_use_is_refused_without_spark(faulty: Faulty, tmp_path: Path) -> None:
-    """Between looking for a lock and writing one there is always a moment for somebody else; the store decides it."""
+    """Between looking for a lock and writing one there is always a moment for another run; the store decides it."""
     lake = Lake(tmp_path, "s3a://lakes/held", faulty.url)
     stores.remember_store(lake.pipeline)
     with lock.held(lake.pipeline.lake, "another run"):

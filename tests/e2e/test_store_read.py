@@ -109,7 +109,7 @@ def stored(store: Store, lake: Written) -> Path:
 
 @pytest.fixture
 def environment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the store is and who asks, as other programs of this machine are told."""
+    """The store's address and the user's keys, where every program looks for them."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS["key"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS["secret"])
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
@@ -172,10 +172,10 @@ def test_large_files_are_read_in_parts(lake: Written, stored: Path, monkeypatch:
 
 def test_the_pages_show_it_as_well(lake: Written, stored: Path, store: Store) -> None:
     """The settings that Spark is given are enough, and are not shown."""
-    told = {"endpoint": store.url, "access.key": ACCESS["key"], "secret.key": "a-very-secret-word"}
-    settings = "".join(f'  spark.hadoop.fs.s3a.{name}: "{value}"\n' for name, value in told.items())
-    file = stored.with_name("told.yaml")
-    file.write_text(f"{stored.read_text('utf-8')}spark:\n{settings}", "utf-8")
+    settings = {"endpoint": store.url, "access.key": ACCESS["key"], "secret.key": "a-very-secret-word"}
+    text = "".join(f'  spark.hadoop.fs.s3a.{name}: "{value}"\n' for name, value in settings.items())
+    file = stored.with_name("settings.yaml")
+    file.write_text(f"{stored.read_text('utf-8')}spark:\n{text}", "utf-8")
     client, plain = client_of(file), client_of(lake.file)
     for page in PAGES:
         answer = client.get(page)

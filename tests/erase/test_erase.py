@@ -115,12 +115,12 @@ def test_what_would_be_erased(spark: Any, depot: People) -> None:
             plan.keys_where(lake, "depot.people", wrong)
     with pytest.raises(IngestError, match="have a row with the key 5"):
         plan.plan(lake, "depot.people", [("5",)], "", now=False)
-    told = depot.command("depot.people", "--where", "id > 5", "--dry-run", "--output", "json")
+    done = depot.command("depot.people", "--where", "id > 5", "--dry-run", "--output", "json")
     expected = {
         "table": "depot.people", "rows": 1, "keys": 2, "changes": 2, "messages": 2, "also_from": [], "perhaps_also": [],
             "without_position": 0,
     }  # fmt: skip
-    assert (0, expected) == (told.exit_code, json.loads(told.stdout))
+    assert (0, expected) == (done.exit_code, json.loads(done.stdout))
     assert (
         depot.command("depot.people", "--where", "id > 99999999999", "--reason", "asked for").exit_code != 0
     )

@@ -93,7 +93,7 @@ def moved(games: Games, at: int, old: int, new: int, name: str) -> None:
 
 @pytest.mark.parametrize("asked", [1, 7])
 def test_the_two_halves_of_a_changed_key_are_one_row(tmp_path: Path, asked: int) -> None:
-    """The row's other key would keep all its values, and nobody would hear of it."""
+    """The row's other key would keep all its values, and no message would say so."""
     games = Games(tmp_path, "dataworks")
     games.say(streamx("INSERT", 10, 1, "gone"))
     moved(games, 20, 1, 7, "gone")
@@ -113,7 +113,7 @@ def test_the_two_halves_of_a_changed_key_are_one_row(tmp_path: Path, asked: int)
 
 
 def test_a_key_that_got_another_row_keeps_it(tmp_path: Path) -> None:
-    """Rows are told apart by where one left the key and the other came."""
+    """Two rows of one key are distinguished by where one left it and the other got it."""
     games = Games(tmp_path, "dataworks")
     games.say(streamx("INSERT", 10, 1, "gone"))
     moved(games, 20, 1, 7, "gone")

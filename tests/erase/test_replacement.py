@@ -1,4 +1,4 @@
-"""What stands in bronze for a message without some of its rows, in every dialect, and how it is decoded again."""
+"""What replaces a message in bronze when some of its rows are erased, in every dialect, and how it is decoded again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def replace_topic(one: Message) -> Message:
     return one._replace(topic=one.topic or "t")
 
 
-def test_the_values_of_an_erased_row_are_not_in_what_stands_for_it() -> None:
+def test_the_values_of_an_erased_row_are_not_in_its_replacement() -> None:
     """Bytes that hold them anywhere are not erased."""
     name = "canal"
     how = replace(lifting(name), barriers=SECRET)

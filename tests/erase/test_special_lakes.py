@@ -96,7 +96,7 @@ def test_a_row_goes_from_all_mirrors_of_its_table(tmp_path: Path) -> None:
     assert erasure.others == waiting.others
 
 
-def test_a_mirror_in_which_the_row_cannot_be_told_apart_refuses(tmp_path: Path) -> None:
+def test_a_mirror_in_which_the_row_cannot_be_identified_refuses(tmp_path: Path) -> None:
     """The row of another table would go, or stay, unnoticed."""
     rule = replace(MERGED, into="", also=(MERGED,))
     shops = Shops(tmp_path, rule).say(1, "INSERT", 1, "gone").say(2, "INSERT", 2, "stays")
@@ -154,7 +154,7 @@ def test_late_sealed_messages_are_replaced(tmp_path: Path) -> None:
     assert (1, None) == (barriers.left_of(parts.value or b"").erased, row[-1])
 
 
-def test_messages_that_nobody_can_read_are_left(tmp_path: Path) -> None:
+def test_messages_that_cannot_be_read_are_left(tmp_path: Path) -> None:
     """The key of their day was dropped: that is their erasure, and no reason to refuse that of silver's rows."""
     shops = Shops(tmp_path, MERGED, seal=Sealing(KEY)).say(1, "INSERT", 1, "hidden")
     assert ("done", "") == shops.run()

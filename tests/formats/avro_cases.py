@@ -2,7 +2,7 @@
 
 In a case's JSON ``{"$hex": "00ff"}`` and ``{"$text": "abc"}`` are bytes, and an object with one member that
 names a branch of a union (``{"Decimal": {...}}``) is that branch. A case of a framed format holds its
-``schema`` (and ``key_schema``) beside the ``datum`` (and ``key``).
+``schema`` (and ``key_schema``) next to the ``datum`` (and ``key``).
 """
 
 from __future__ import annotations

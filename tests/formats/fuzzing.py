@@ -209,7 +209,7 @@ TEXTS = (
     b"%s${x}''`--\n",
     b"12345678",
 )
-"""What a long TEXT column may hold, as it stands inside a string of JSON."""
+"""What a long TEXT column may hold, as it is written inside a string of JSON."""
 Damage = Callable[[bytearray, bytes, Random], None]
 
 

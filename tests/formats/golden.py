@@ -37,7 +37,7 @@ def cases() -> list[Path]:
 
 
 def expected_of(case: Path) -> Path:
-    """Where a case's expected changes stand."""
+    """The file of a case's expected changes."""
     return case.with_suffix(".expected.json")
 
 
@@ -79,9 +79,9 @@ def _message(case: Path, given: dict[str, Any]) -> tuple[Message, Registry]:
         return Message(raw or None, key, topic, headers), None
     from tests.formats import avro_cases
 
-    told = json.loads(raw)
-    value = avro_cases.encode(case.parent.name, told)
-    return Message(value, avro_cases.encode_key(told), topic, headers), avro_cases.lookup(told)
+    described = json.loads(raw)
+    value = avro_cases.encode(case.parent.name, described)
+    return Message(value, avro_cases.encode_key(described), topic, headers), avro_cases.lookup(described)
 
 
 def _hints(given: dict[str, Any], schema: Registry) -> Hints:

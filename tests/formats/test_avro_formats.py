@@ -244,7 +244,7 @@ def test_registry_trouble_is_no_reject():
         list(formats.load("debezium-avro").parse(Message(b"\0\0\0\0\1\2"), Hints(schema=down)))
 
 
-def test_json_keys_beside_avro_values():
+def test_json_keys_with_avro_values():
     """Key and value converters are set apart, and a delete may have nothing but its key."""
     case = cases("debezium-avro")["delete-key-only"]
     message = Message(avro_cases.encode("debezium-avro", case), b'{"id": 7}')

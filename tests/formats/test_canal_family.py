@@ -138,7 +138,7 @@ def test_zerofill_is_read_from_the_type_of_a_message(name):
     ],
 )
 def test_the_width_of_zerofill_is_unknown_where_lengths_are_not_sent(name, expected):
-    """Zeros of a guessed width would be a wrong text without a word."""
+    """Zeros of a guessed width would silently be a wrong text."""
     [change] = parse(name, message(mysqlType={"no": "int unsigned zerofill", "name": "varchar"}))
     assert f"uint32 zerofill {expected}" == change.types["no"]
     assert bool(expected) == conversions.conversion(change.types["no"], "string", "VARCHAR(20)").certain

@@ -18,7 +18,7 @@ COLUMNS = [{"name": "id", "type": "LONG"}, {"name": "v", "type": "STRING"}]
 
 def message(op, before=None, after=None, sequence="1718000000000000017", columns=COLUMNS, **payload):
     """One StreamX message as bytes."""
-    told = {
+    content = {
         "schema": {
             "dataColumn": columns,
             "primaryKey": ["id"],
@@ -35,7 +35,7 @@ def message(op, before=None, after=None, sequence="1718000000000000017", columns
         },
         "version": "0.0.1",
     }
-    return json.dumps(told).encode()
+    return json.dumps(content).encode()
 
 
 def test_update_pair_gives_one_row_in_any_order():
@@ -61,7 +61,7 @@ def test_one_message_with_both_images_is_no_half():
     assert {"id": "1", "v": "a"} == change.before
 
 
-def test_full_load_stands_before_all_changes():
+def test_full_load_is_ordered_before_all_changes():
     """A full-load row with sequence -1 must not beat a change that came earlier."""
     (loaded,) = read("dataworks", message("INSERT", after={"id": 1, "v": "a"}, sequence="-1"))
     assert (Op.READ, 0, (), "-1") == (loaded.op, loaded.phase, loaded.sequence, loaded.position)

@@ -15,7 +15,7 @@ from tests.formats.debezium_rows import POSTGRES, SOURCE, code, decode, one, row
 
 
 def test_deletes_without_an_image_need_a_key():
-    """A delete of nobody knows which row must not vanish."""
+    """A delete of an unknown row must not vanish."""
     assert {"id": "1"} == one(row("d", POSTGRES, after=None), key={"id": 1}).before
     assert "no-image" == code(row("d", POSTGRES, after=None))
 
@@ -124,7 +124,7 @@ def test_the_option_for_bytes_leaves_typed_bytes_alone():
 
 
 def test_unknown_operation_of_a_flattened_row():
-    """An operation that nobody knows must not be taken for an upsert."""
+    """An unknown operation must not be taken for an upsert."""
     assert "unknown-operation" == code({"id": 1, "__op": "x", "__table": "t"})
 
 

@@ -1,4 +1,4 @@
-"""Where Debezium's messages stand in history."""
+"""Where Debezium's messages belong in the order of history."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.formats.debezium_rows import POSTGRES, SOURCE, decode, one, row
 
 
 def test_binlog_files_are_compared_as_numbers():
-    """``binlog.1000000`` follows ``binlog.999999`` and stands before it as text."""
+    """``binlog.1000000`` follows ``binlog.999999`` and would sort before it as text."""
     places = [
         one(row(source={**SOURCE, "file": file})).sequence for file in ("binlog.999999", "binlog.1000000")
     ]
     assert sorted(places) == places
 
 
-def test_mysql_snapshot_stands_at_its_position():
+def test_mysql_snapshot_is_ordered_at_its_position():
     """A table read again later must win over changes from before its new snapshot."""
     old = one(row("u"))
     again = one(row("r", {**SOURCE, "snapshot": "true", "pos": 900}))
@@ -25,7 +25,7 @@ def test_mysql_snapshot_stands_at_its_position():
 
 
 @pytest.mark.parametrize("snapshot", ["true", "first", "last_in_data_collection"])
-def test_postgres_snapshot_stands_before_the_stream(snapshot):
+def test_postgres_snapshot_is_ordered_before_the_stream(snapshot):
     """A transaction open during the snapshot has smaller log positions, and its changes come after."""
     assert 0 == one(row("r", {**POSTGRES, "snapshot": snapshot})).phase
     assert 1 == one(row("u", POSTGRES)).phase
@@ -44,7 +44,7 @@ def test_a_flattened_row_takes_its_database_from_the_option():
 
 @pytest.mark.parametrize("name", ["debezium", "oms-debezium-smt"])
 def test_columns_whose_names_begin_with_two_underscores_are_kept(name):
-    """Only what flattening adds is no column; others were dropped without a word."""
+    """Only what flattening adds is not a column; others were dropped silently."""
     options = Options(table=(("*", TableId("d", None, "t")),))
     row = {"id": 1, "__v": 3, "__order": "x", "__op": "u", "__deleted": "false"}
     found = decode(row, options=options, name=name)[0]
@@ -99,13 +99,13 @@ def test_rows_of_a_writer_without_positions_are_placed_by_arrival():
 
 
 def test_oracle_without_commit_number_uses_its_scn():
-    """Snapshot rows of Oracle carry no commit number and must still stand before later commits."""
+    """Snapshot rows of Oracle carry no commit number and must still be ordered before later commits."""
     source = {"connector": "oracle", "db": "X", "schema": "HR", "table": "S", "scn": "70", "commit_scn": None}
     assert (70,) == one(row("r", {**source, "snapshot": "true"})).sequence
     assert (80, 75, 1) == one(row("u", {**source, "scn": "75", "commit_scn": "80", "ssn": 1})).sequence
 
 
 def test_flattened_rows_without_deletes_as_rows_are_ordered_by_arrival():
-    """A null-value delete has no position; beside rows with positions it would sort first and be lost."""
+    """A null-value delete has no position; among rows with positions it would sort first and be lost."""
     meta = {"id": 1, "__table": "orders", "__db": "shop", "__lsn": 5}
     assert ((), (5,)) == (one(meta).sequence, one({**meta, "__deleted": "false"}).sequence)

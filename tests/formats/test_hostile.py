@@ -26,8 +26,8 @@ MARK = "hostile-mark"  # the text of a column, which cases replace in the writte
 def row(name: str) -> Known:
     """An insert as the format's plain dialect writes it, with a text that cases can find."""
     dialect = DIALECTS[name]
-    told = next(found for seed in range(99) if (found := _first_insert(seed)))
-    sent = dialect.write(told)
+    history = next(found for seed in range(99) if (found := _first_insert(seed)))
+    sent = dialect.write(history)
     return Known(
         next(each for each in reversed(sent) if each.value and MARK.encode() in each.value), dialect.hints
     )

@@ -16,8 +16,14 @@ FAMILY = ("oms-default", "oms-default-extended", "oms-dataworks")
 
 def default(kind="UPDATE", before=None, after=None, columns=None, options=None, **meta):
     """The one change of a Default message."""
-    told = {"dbType": "OB_MYSQL", "db": "t.shop", "table_name": "orders", "timestamp": "1718000042", **meta}
-    message = {"recordType": kind, "allMetaData": told, "prevStruct": before, "postStruct": after}
+    meta_data = {
+        "dbType": "OB_MYSQL",
+        "db": "t.shop",
+        "table_name": "orders",
+        "timestamp": "1718000042",
+        **meta,
+    }
+    message = {"recordType": kind, "allMetaData": meta_data, "prevStruct": before, "postStruct": after}
     hints = Hints(options or Options(), lambda _table: TableHints((), columns or {}))
     return read("oms-default", json.dumps(message).encode(), hints)[0]
 
@@ -38,7 +44,7 @@ def test_unreadable_positions_give_no_sequence(position):
     assert () == split_sequence(position, None)
 
 
-def test_statement_stands_after_every_counter_of_its_second():
+def test_statement_is_ordered_after_every_counter_of_its_second():
     """A TRUNCATE sorted before the rows of its second would leave them in the mirror."""
     row = default("INSERT", after={"id": 1}, storeDataSequence="171800004299999")
     statement = default("DDL", after={"ddl": "TRUNCATE TABLE orders"})

@@ -121,13 +121,13 @@ def test_goldengate_marks_missing_columns():
 
 
 def test_goldengate_row_modelled():
-    """Row-modelled messages hold columns beside the metadata, which are no columns."""
+    """Row-modelled messages hold columns next to the metadata, which is not part of the row."""
     change = one("ogg", {"table": "S.T", "op_type": "D", "op_ts": "x", "pos": "1", "ID": 1})
     assert (Op.DELETE, {"ID": "1"}, None) == (change.op, change.before, change.after)
 
 
 def test_goldengate_columns_named_as_metadata_are_kept():
-    """They were dropped without a word: a MySQL table may well have a column rowid, tokens or xid."""
+    """Such columns were dropped silently: a MySQL table may well have a column rowid, tokens or xid."""
     row = {"id": 1, "rowid": "r", "tokens": "t", "csn": 5, "xid": "x", "primary_keys": "k", "op_ts": "o"}
     head = {"table": "S.T", "op_type": "I", "op_ts": "2024-06-10 06:14:02.000000", "current_ts": "x"}
     pos = {"pos": "00000000000000002928"}
@@ -149,7 +149,7 @@ def test_goldengate_metadata_is_no_column():
 
 
 def test_goldengate_declared_columns_are_columns():
-    """Where a column stands first, only its name in the pipeline file can tell it from metadata."""
+    """Where a column is first, only its name in the pipeline file can tell it from metadata."""
     hints = Hints(tables=lambda _table: TableHints(("rowid",), {"xid": "string"}))
     head = {"table": "S.T", "op_type": "I", "pos": "01"}
     assert {"rowid": "A", "xid": "B"} == one("ogg", {**head, "rowid": "A", "xid": "B"}, hints).after
@@ -171,7 +171,7 @@ def test_dms_columns_named_as_before_images_are_kept():
 
 
 def test_dms_key_change_and_configured_before_image():
-    """The old key stands in a member whose name the task chooses."""
+    """The old key is in a member whose name the task chooses."""
     meta = {"record-type": "data", "operation": "update", "schema-name": "s", "table-name": "t"}
     hints = Hints(Options(extra={"before_image": "old"}), lambda _table: TableHints(("id",), {}))
     change = one("dms", {"data": {"id": 2}, "old": {"id": 1}, "metadata": meta}, hints)

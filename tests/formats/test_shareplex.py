@@ -15,8 +15,8 @@ PARTIAL = Hints(Options(key_is_full=False))
 
 def one(name, op, data=None, key=None, hints=None, **meta):
     """The one change of a message."""
-    told = {"meta": {"op": op, "table": "SALES.ORDERS", **meta}, "data": data, "key": key}
-    (change,) = read(name, json.dumps(told).encode(), hints)
+    sent = {"meta": {"op": op, "table": "SALES.ORDERS", **meta}, "data": data, "key": key}
+    (change,) = read(name, json.dumps(sent).encode(), hints)
     return change
 
 

@@ -1,4 +1,4 @@
-"""One table of one source, told message by message and run batch by batch."""
+"""One table of one source, which a test fills message by message and runs batch by batch."""
 
 from __future__ import annotations
 
@@ -84,6 +84,6 @@ class Depot:
         return Lake(self.spark, self.pipeline)
 
     def rows(self, table: str = "depot") -> list[dict[str, Any]]:
-        """The rows of the mirror, or of a table beside it, by id."""
+        """The rows of the mirror, or of another table of its folder, by id."""
         found = [row.asDict() for row in self.lake().read(f"mirrors/yard/{table}").collect()]
         return sorted(found, key=lambda row: row["id"])

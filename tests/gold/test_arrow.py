@@ -57,7 +57,7 @@ RANGES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "raw": ("BINARY", base64.b64decode),
 }
 """Columns whose least and greatest values are asked for, with their types in SQL and in Python."""
-BUDGET, VECTORS = 4 << 20, 1  # bytes: any mirror is written anew, or none
+BUDGET, VECTORS = 4 << 20, 1  # bytes: any mirror is rewritten, or none
 
 
 def literal(engine: str, column: str, text: str) -> str:
@@ -250,7 +250,7 @@ def test_what_does_not_fit_goes_by_spark(
 def test_a_commit_in_between_is_not_overwritten(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another writer's commit behind the look at the table must neither be lost nor fold the batch twice."""
+    """Another writer's commit after the table was read must neither be lost nor fold the batch twice."""
     depot = depot_of(spark, tmp_path)
     assert ("done", "") == depot.row(id="1", n="1").run()
     path = depot.lake().path("mirrors/yard/depot")

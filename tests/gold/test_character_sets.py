@@ -116,7 +116,7 @@ def debezium_alter(charset: str) -> Change:
 def test_a_structure_names_the_character_set_that_a_statement_leaves_out(
     event: Callable[[str], Change], charset: str, expected: str, doubted: bool
 ) -> None:
-    """Maxwell and Debezium send each column's character set beside the statement."""
+    """Maxwell and Debezium send each column's character set with the statement."""
     change = event(charset)
     assert DEPOT == change.table
     found = ddl.of_change(change)

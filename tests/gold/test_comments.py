@@ -1,4 +1,4 @@
-"""What the source says of its columns stands in the mirror's table."""
+"""The source's comments on its columns are in the mirror's table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
 def test_comments_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
-    """An analyst would have to ask somebody what a column means, and what it was at the source."""
+    """Without them, an analyst cannot see what a column means, nor what it was at the source."""
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))

@@ -103,7 +103,7 @@ def entry(table: tuple, state: str = "ok", batch: int | None = None) -> dict:
     return {"table": name, "path": name, "state": state, "batch": batch}
 
 
-def told(lake: LakeReader, *entries: dict) -> dict[str, Complete]:
+def completeness(lake: LakeReader, *entries: dict) -> dict[str, Complete]:
     """How far the mirrors are."""
     return of_mirrors(lake, entries, reached(lake))
 
@@ -113,7 +113,7 @@ def test_a_mirror_is_as_far_as_its_slowest_partition(tmp_path: Path) -> None:
     lake = (
         Lake(tmp_path).line(1, "t", 0, ORDERS, 30).line(2, "t", 1, ORDERS, 10).line(3, "other", 0, PARTS, 5)
     )
-    found = told(lake.reader(), entry(ORDERS), entry(PARTS))
+    found = completeness(lake.reader(), entry(ORDERS), entry(PARTS))
     assert (at(10), CHANGES) == (found["shop.orders"].until, found["shop.orders"].by)
     assert "partition 1 of t" in found["shop.orders"].reason
     assert (at(5), False) == (of_all(found).until, of_all(found).blocked)
@@ -121,22 +121,22 @@ def test_a_mirror_is_as_far_as_its_slowest_partition(tmp_path: Path) -> None:
 
 
 def test_other_tables_of_the_same_partition_say_how_far_it_is(tmp_path: Path) -> None:
-    """A table that nobody changes would hold every job back for ever."""
+    """Otherwise a table without changes would hold back every job for ever."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(3, "t", 0, PARTS, 50)
-    assert at(50) == told(lake.reader(), entry(ORDERS))["shop.orders"].until
+    assert at(50) == completeness(lake.reader(), entry(ORDERS))["shop.orders"].until
 
 
 def test_marks_in_the_partition_are_the_surest(tmp_path: Path) -> None:
-    """Where nothing changes only a heartbeat tells that nothing did."""
+    """Where nothing changes only a heartbeat shows that nothing did."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, NONE, 40)
-    found = told(lake.reader(), entry(ORDERS))["shop.orders"]
+    found = completeness(lake.reader(), entry(ORDERS))["shop.orders"]
     assert (at(40), MARKS) == (found.until, found.by)
 
 
 def test_marks_of_a_topic_of_their_own_lift_quiet_partitions(tmp_path: Path) -> None:
     """Debezium writes its heartbeats and transaction marks into topics of their own."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 1, ORDERS, 60).line(3, "beats", 0, NONE, 40)
-    found = told(lake.reader(), entry(ORDERS))["shop.orders"]
+    found = completeness(lake.reader(), entry(ORDERS))["shop.orders"]
     assert (at(40), ELSEWHERE) == (found.until, found.by)
 
 
@@ -144,7 +144,7 @@ def test_marks_of_a_topic_of_their_own_lift_quiet_partitions(tmp_path: Path) -> 
 def test_what_is_not_folded_is_not_complete(tmp_path: Path, state: str) -> None:
     """A job would compute a day's sums from yesterday's rows."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, ORDERS, 20).line(3, "t", 0, ORDERS, 30)
-    found = told(lake.reader(), entry(ORDERS, state, 2), entry(PARTS))
+    found = completeness(lake.reader(), entry(ORDERS, state, 2), entry(PARTS))
     assert {"shop.orders"} == found.keys()
     assert (at(20), f"it is {state}", True) == (
         found["shop.orders"].until, found["shop.orders"].reason, found["shop.orders"].blocked,
@@ -155,22 +155,22 @@ def test_a_run_that_ends_while_one_looks_does_no_harm(tmp_path: Path) -> None:
     """The tables are read one after the other, so gold may have a batch more than silver had a moment before."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, ORDERS, 20)
     reader = lake.reader(decoded=1, folded=2)
-    assert at(20) == told(reader, entry(ORDERS, "ok", 2))["shop.orders"].until
+    assert at(20) == completeness(reader, entry(ORDERS, "ok", 2))["shop.orders"].until
 
 
 def test_what_silver_has_and_gold_has_not_is_not_complete(tmp_path: Path) -> None:
     """Between two stages, and after a run that was killed there, the books are ahead of the mirrors."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, ORDERS, 20).line(3, "t", 0, ORDERS, 30)
     reader = lake.reader(folded=2)
-    assert at(20) == told(reader, entry(ORDERS, "ok", 2))["shop.orders"].until
-    assert at(30) == told(reader, entry(ORDERS, "ok", 3))["shop.orders"].until
+    assert at(20) == completeness(reader, entry(ORDERS, "ok", 2))["shop.orders"].until
+    assert at(30) == completeness(reader, entry(ORDERS, "ok", 3))["shop.orders"].until
 
 
 def test_an_undecoded_message_ends_completeness_before_its_batch(tmp_path: Path) -> None:
     """It may be a change of any table; a rejected cell belongs to one row that is there."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, ORDERS, 20).line(3, "t", 0, ORDERS, 30)
     lake.rejects = [("cell", 1), ("message", 2), ("message", 3)]
-    found = told(lake.reader(), entry(ORDERS))["shop.orders"]
+    found = completeness(lake.reader(), entry(ORDERS))["shop.orders"]
     assert (at(1), True) == (found.until, found.blocked)
     assert "batch 2" in found.reason
     assert "ingest rejects" in found.reason
@@ -206,7 +206,7 @@ def test_the_row_of_a_run_says_what_status_says(tmp_path: Path, rejects: list[tu
     warm = Warm(decided={done.path: Mirror(TableId(*ORDERS), done.path)}, progress=Progress(1))
     result.complete_until = _complete_until(lake, warm, result)
     assert (None if rejects else at(30)) == result.complete_until
-    assert told(lake, entry(ORDERS))["shop.orders"].until == result.complete_until
+    assert completeness(lake, entry(ORDERS))["shop.orders"].until == result.complete_until
     lake.run, lake.now = "r", lambda: NOON  # type: ignore[attr-defined]
     moments = [dict(zip(RUNS.types, row, strict=True))["complete_until"] for row in _rows(lake, result)]
     assert [None if rejects else NOON + dt.timedelta(minutes=30), None] == moments
@@ -215,12 +215,12 @@ def test_the_row_of_a_run_says_what_status_says(tmp_path: Path, rejects: list[tu
 def test_files_of_a_source_are_one_partition(tmp_path: Path) -> None:
     """Each file would be the slowest, for ever, once it has been read to its end."""
     lake = Lake(tmp_path).line(1, "a.jsonl", 0, ORDERS, 1).line(2, "b.jsonl", 0, ORDERS, 20)
-    assert at(20) == told(lake.reader(kind="files"), entry(ORDERS))["shop.orders"].until
+    assert at(20) == completeness(lake.reader(kind="files"), entry(ORDERS))["shop.orders"].until
 
 
 def test_messages_without_a_time_complete_nothing(tmp_path: Path) -> None:
     """No time is not the beginning of time, nor now."""
-    found = told(Lake(tmp_path).line(1, "t", 0, ORDERS, None).reader(), entry(ORDERS))["shop.orders"]
+    found = completeness(Lake(tmp_path).line(1, "t", 0, ORDERS, None).reader(), entry(ORDERS))["shop.orders"]
     assert (None, False) == (found.until, found.blocked)
     assert "has a time" in found.reason
 

@@ -61,7 +61,7 @@ def test_held_until_decided(depot: Depot) -> None:
 
 
 def test_foreign_commits_hold(depot: Depot) -> None:
-    """After somebody's DELETE or RESTORE a mirror is no fold of its changes, and must not pass for one."""
+    """After a DELETE or RESTORE by hand a mirror is not the fold of its changes, and must not pass for it."""
     path = f"delta.`{depot.lake().path('mirrors/yard/depot')}`"
     depot.spark.sql(f"OPTIMIZE {path}")
     assert ("done", "") == depot.row(id="2", n="2").run()
@@ -74,7 +74,7 @@ def test_foreign_commits_hold(depot: Depot) -> None:
 
 
 def test_the_ledger_keeps_what_was_done(spark: SparkSession, tmp_path: Path) -> None:
-    """Words computed anew from today's schema say that nothing was done; a frozen mirror asks for what it has folded."""
+    """Computed again from today's schema, it would say that nothing was done; a frozen mirror asks what it has folded."""
     from ingest.gold.approval import listed
     from ingest.gold.rebuild import rebuild
     from ingest.run import Warm

@@ -1,4 +1,4 @@
-"""A source whose positions started again: the mirror before the decision, behind it, and behind the re-snapshot."""
+"""A source whose positions started again: the mirror before the decision, after it, and after the re-snapshot."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def decided(depot: Depot, names: list[str], *, complete: bool = False, withdraw:
 
 @pytest.fixture(scope="module")
 def seen(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Three rows; a restart that tells two of them anew; decisions; changes behind and before them."""
+    """Three rows; a restart that sends two of them again; decisions; changes after and before them."""
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path_factory.mktemp("epochs"), Warm(), TableRule(TABLE, history=True))
@@ -73,8 +73,8 @@ def test_without_a_decision_the_old_rows_win(seen: Seen) -> None:
     assert [(1, 1), (2, 2), (3, 3), (4, 40)] == seen.blind
 
 
-def test_what_landed_since_is_told_anew(seen: Seen) -> None:
-    """An epoch that holds for later batches only leaves the rows wrong that made somebody decide."""
+def test_what_has_landed_since_is_folded_again(seen: Seen) -> None:
+    """If an epoch held for later batches only, the rows that led to the decision would stay wrong."""
     assert [(1, 10), (2, 2), (3, 3), (4, 40)] == seen.begun
 
 
@@ -84,16 +84,16 @@ def test_the_next_batch_is_in_the_epoch(seen: Seen) -> None:
 
 
 def test_keys_that_the_snapshot_lacks_go(seen: Seen) -> None:
-    """Rows deleted while nobody looked would stand in the mirror for ever."""
+    """Rows that were deleted unseen would be in the mirror for ever."""
     assert [(1, 11), (4, 40)] == seen.swept
 
 
 def test_late_changes_find_their_place(seen: Seen) -> None:
-    """A late row of the new epoch stands behind the clearing, though its position is the lowest of all."""
+    """A late row of the new epoch comes after the clearing, though its position is the lowest of all."""
     assert [(1, 11), (2, 22)] == seen.late
 
 
-def test_layers_made_anew_are_equal(seen: Seen) -> None:
+def test_a_rebuild_gives_equal_layers(seen: Seen) -> None:
     """A decision that a rebuild does not take into account is undone by the next one."""
     from ingest.gold.rebuild import rebuild as folded
     from ingest.silver.rebuild import rebuild as decoded
@@ -114,7 +114,7 @@ def test_the_checks_know_of_the_sweep(seen: Seen) -> None:
 
 
 def test_the_row_can_be_explained(seen: Seen) -> None:
-    """Somebody who asks where the row went must be told of the snapshot, not be shown an error."""
+    """The answer to where the row went must name the snapshot, not be an error."""
     from ingest.gold.explain import explain
 
     story = explain(seen.depot.lake(), TABLE, ["3"])
@@ -132,14 +132,14 @@ def test_decisions_are_listed(seen: Seen) -> None:
     """Who comes later must find out that there was an epoch, and how far its snapshot got."""
     from ingest.lake import epochs
 
-    told = epochs.read(seen.depot.lake())
-    [start] = told.starts["s"]
-    assert (2, 1) == (start.first, told.number("s", start))
-    assert [(TableId("yard", None, "depot"), True)] == [(one.table, one.complete) for one in told.resnapshots]
+    kept = epochs.read(seen.depot.lake())
+    [start] = kept.starts["s"]
+    assert (2, 1) == (start.first, kept.number("s", start))
+    assert [(TableId("yard", None, "depot"), True)] == [(one.table, one.complete) for one in kept.resnapshots]
 
 
 def test_what_cannot_be_is_refused(seen: Seen) -> None:
-    """A decision about a place or a table that is not there would change nothing, and nobody would know."""
+    """A decision about a place or a table that is not there would change nothing, silently."""
     from ingest.lake import epochs
 
     lake = seen.depot.lake()

@@ -44,7 +44,7 @@ def run(low: int, high: int, *keys: str) -> Run:
     return Run(keys, at(low), at(high))
 
 
-def told(
+def eras_of(
     *spans: Run,
     statements: dict[int, str] | None = None,
     declared: str = "",
@@ -125,7 +125,7 @@ def told(
 )
 def test_eras(spans: list[Run], statements: dict[int, str], expected: list[tuple[str, str]]) -> None:
     """A change of the key that is not seen merges two source rows into one; one that is not there refolds for nothing."""
-    assert expected == told(*spans, statements=statements)
+    assert expected == eras_of(*spans, statements=statements)
 
 
 @pytest.mark.parametrize(
@@ -147,19 +147,19 @@ def test_eras(spans: list[Run], statements: dict[int, str], expected: list[tuple
 )
 def test_a_declared_key(declared: str, statements: dict[int, str], expected: list[tuple[str, str]]) -> None:
     """The operator names the columns as they are now; the rows from before have them under their old names."""
-    assert expected == told(run(1, 9, "id"), statements=statements, declared=declared)
+    assert expected == eras_of(run(1, 9, "id"), statements=statements, declared=declared)
 
 
-def test_a_mirror_that_stands_without_a_key() -> None:
-    """Its rows from before were told apart by all their cells, also where no statement gives the key."""
-    assert [("", ""), (at(6, -1), "id")] == told(run(1, 2), run(6, 9, "id"), keyless=True)
+def test_an_existing_mirror_without_a_key() -> None:
+    """Its rows from before were distinguished by all their cells, also where no statement gives the key."""
+    assert [("", ""), (at(6, -1), "id")] == eras_of(run(1, 2), run(6, 9, "id"), keyless=True)
 
 
 def test_keys_named_by_turns() -> None:
     """A writer that names one unique index, then another, for ever, would fold the mirror again in each batch."""
     spans = [run(n, n, "ab"[n % 2]) for n in range(1, 2 * eras.MANY)]
     with pytest.raises(HeldError, match="by turns: write the one that every row has"):
-        told(*spans)
+        eras_of(*spans)
 
 
 def test_spans_that_lie_over_each_other() -> None:
@@ -262,7 +262,7 @@ def test_columns_of_a_key_exchange_their_names(
 
 
 def test_changes_without_a_usable_key_are_left_to_the_next_one() -> None:
-    """They were left out of the rows that exist where a key ends, without a word."""
+    """They were silently left out of the rows that exist where a key ends."""
     said = [Change(op=Op.INSERT, after={"a": a, "b": b}) for a, b in (("1", "10"), ("x1", "11"), ("3", "12"))]
     events = [LaneEvent(at(place), 1, one) for place, one in enumerate(said, 1)]
     keys = (Era("", ("a",)), Era(at(9), ("b",)))

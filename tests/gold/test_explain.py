@@ -1,4 +1,4 @@
-"""The story of a row: told from changes made by hand, and from a real lake beside its mirror."""
+"""The story of a row: from changes made by hand, and from a real lake, compared with its mirror."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ def happening(at: int, batch: int, op: Op, *, offset: int = 0, **given: Any) -> 
     return Happening(Placed(order, change), batch, op.value, record)
 
 
-def told(*happened: Happening, key: int = 7) -> tuple[tuple[StoryEvent, ...], dict[str, str | None] | None]:
+def story_of(
+    *happened: Happening, key: int = 7
+) -> tuple[tuple[StoryEvent, ...], dict[str, str | None] | None]:
     """The events, and the row at their end."""
     events, row = tell(BOAT, (key,), happened, {})
     return events, row.values if row else None
 
 
-def test_events_stand_in_the_order_of_history() -> None:
+def test_events_are_in_the_order_of_history() -> None:
     """A story in the order of arrival would end with another row than the mirror."""
     late = happening(1, 2, Op.INSERT, after={"no": "7", "name": "Ada"})
     early = happening(2, 1, Op.UPDATE, after={"no": "7", "name": "Bea"})
-    events, row = told(early, late)
+    events, row = story_of(early, late)
     assert ["insert", "update"] == [event.op for event in events]
     assert {"no": "7", "name": "Bea"} == row
 
@@ -56,7 +58,7 @@ def test_late_changes_say_so() -> None:
     """Whoever wonders why a message had no effect must see that it came late, and what undid it."""
     late = happening(1, 5, Op.UPDATE, after={"no": "7", "name": "Ada"})
     early = happening(2, 3, Op.UPDATE, after={"no": "7", "name": "Bea"})
-    first, second = told(early, late)[0]
+    first, second = story_of(early, late)[0]
     assert "it arrived in batch 5, but comes before what batch 3 brought" in first.remarks[0]
     assert 2 == first.effects[0].superseded_by
     assert () == second.remarks
@@ -68,13 +70,13 @@ def test_changes_that_claim_one_place(name: str, word: str) -> None:
     """A repetition is harmless, a contradiction is a doubt in the source's own words: not one thing."""
     first = happening(1, 1, Op.UPDATE, after={"no": "7", "name": "Ada"})
     again = happening(1, 2, Op.UPDATE, after={"no": "7", "name": name})
-    assert word == told(first, again)[0][1].remarks[0].partition(":")[0]
+    assert word == story_of(first, again)[0][1].remarks[0].partition(":")[0]
 
 
 def test_a_changed_key_has_two_effects() -> None:
     """The row left under its old key would look like a row that the source still has."""
     move = happening(2, 1, Op.UPDATE, before={"no": "7"}, after={"no": "8", "name": "Ada"})
-    events, row = told(happening(1, 1, Op.INSERT, after={"no": "7", "name": "Ada"}), move)
+    events, row = story_of(happening(1, 1, Op.INSERT, after={"no": "7", "name": "Ada"}), move)
     assert [("delete", ("7",)), ("set", ("8",))] == [(one.effect, one.key) for one in events[1].effects]
     assert row is None
 
@@ -87,7 +89,7 @@ def test_table_events_count_from_the_rows_first_change() -> None:
         SchemaStep(Order(0, 1, (3,), 0, (1,), 0), "add_column", "flag", default="x"), 1, "add_column"
     )
     cleared = happening(4, 1, Op.TRUNCATE)
-    events, row = told(before, born, filled, cleared)
+    events, row = story_of(before, born, filled, cleared)
     assert ["insert", "add_column", "truncate"] == [event.op for event in events]
     assert {"no": "7", "name": "Ada", "flag": "x"} == events[1].effects[0].row
     assert row is None
@@ -115,7 +117,7 @@ def test_long_messages_are_cut() -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_row_of_a_real_lake(spark: SparkSession, tmp_path: Path) -> None:
-    """The mirror's own row beside the fold's: a hand's UPDATE must be seen, and which cell it was."""
+    """The mirror's own row is shown with the fold's: an UPDATE by hand must be seen, and which cell it was."""
     from ingest.gold.explain import explain
     from ingest.lake.lake import Lake
     from ingest.run import run

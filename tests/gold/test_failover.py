@@ -1,4 +1,4 @@
-"""A failover that nobody told of: the table waits, says what to do, and is right behind the decision."""
+"""A failover that was not announced: the table waits, says what to do, and is right after the decision."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def look(lines: list[dict[str, int]], known: set[str] | None = None, change: str
     """The sentence that a mirror is held with, if it is; each line is one batch of one partition."""
     source = Source("shop", "kafka", "debezium", server_change=change)
     pipeline = Pipeline("yard", Path("/etc/yard.yaml"), "/lake", (source,), ())
-    told = [
+    counts = [
         Line(batch, "shop", "t", 0, *TABLE, servers=servers) for batch, servers in enumerate(lines, start=3)
     ]
-    books = Books(2, 3, {("shop", TABLE): History(servers=known or set())}, told)
+    books = Books(2, 3, {("shop", TABLE): History(servers=known or set())}, counts)
     try:
-        refuse_another(pipeline, books, Job(TABLE, "m", TableRule(), {("shop", TABLE): told}))
+        refuse_another(pipeline, books, Job(TABLE, "m", TableRule(), {("shop", TABLE): counts}))
     except HeldError as error:
         return str(error)
     return ""
@@ -50,11 +50,11 @@ def look(lines: list[dict[str, int]], known: set[str] | None = None, change: str
     ],
 )
 def test_what_is_no_failover(lines: list[dict[str, int]], known: set[str] | None) -> None:
-    """A table that waits for nothing at all would wake somebody for nothing."""
+    """A table that waits for nothing at all would wake the operator for nothing."""
     assert look(lines, known) == ""
 
 
-def test_the_first_message_of_each_partition_is_told() -> None:
+def test_the_first_message_of_each_partition_is_named() -> None:
     """A command that names a later message would leave the ones before it on the wrong side."""
     said = look([{"0 server 7": 4, "0 log bin": 4}, {"0 server 8": 12, "0 log bin": 9}])
     assert "counted by server 7 and are now counted by server 8" in said
@@ -72,7 +72,7 @@ def test_another_log_of_the_same_server() -> None:
     assert "log bin and are now counted by log my log" in look([{"0 log my log": 1}], {"0 log bin"})
 
 
-def test_somebody_may_know_better() -> None:
+def test_the_operator_may_know_better() -> None:
     """A replica's log holds the changes of every server above it, in one order."""
     assert look([{"0 server 8": 12}], {"0 server 7"}, "accept") == ""
 
@@ -97,7 +97,7 @@ class Yard(Depot):
 
 @pytest.mark.spark
 def test_from_failover_to_decision(spark: SparkSession, tmp_path: Path) -> None:
-    """Without the hold, the new server's rows would lose against older ones, and nobody would know."""
+    """Without the hold, the new server's rows would lose against older ones, and nothing would say so."""
     from ingest.cli.epoch_verb import carry_out, decide
     from ingest.lake import epochs
     from ingest.run import Warm

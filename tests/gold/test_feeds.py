@@ -155,8 +155,8 @@ def test_a_replay_gives_the_mirror_that_spark_has_folded(
         shop.check()
     (mirror,) = mirrors.known(shop.lake).values()
     assert any(one.deleted for one in shop.lake.snapshot(mirror.path).files)
-    told = [(row["operation"], json.loads(row["after"] or row["before"])["ID"]) for row in shop.rows()[20:]]
-    assert [("delete", "3"), ("delete", "7"), ("insert", "30"), ("update", "4"), ("insert", "7")] == told
+    feed = [(row["operation"], json.loads(row["after"] or row["before"])["ID"]) for row in shop.rows()[20:]]
+    assert [("delete", "3"), ("delete", "7"), ("insert", "30"), ("update", "4"), ("insert", "7")] == feed
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -191,11 +191,11 @@ def test_a_row_says_what_made_it(tmp_path: Path) -> None:
         said(1, "I", None, one), said(2, "I", None, two), said(4, "U", {"ID": "1"}, {"ID": "1", "image": "7"})
     )
     shop.run(said(6, "D", {"ID": "2"}, None), said(9, "T", None, None))
-    told = [(row["operation"], row["batch"], row["transaction"], row["event_time"]) for row in shop.rows()]
-    assert ["insert", "insert", "delete", "delete"] == [row[0] for row in told]
-    assert [1, 1, 2, 2] == [row[1] for row in told]
-    assert [4, 2, None, 6] == [row[3] and row[3].second for row in told]
-    assert ["0.1.1", "0.0.1", None, "0.2.1"] == [row[2] for row in told]
+    changes = [(row["operation"], row["batch"], row["transaction"], row["event_time"]) for row in shop.rows()]
+    assert ["insert", "insert", "delete", "delete"] == [row[0] for row in changes]
+    assert [1, 1, 2, 2] == [row[1] for row in changes]
+    assert [4, 2, None, 6] == [row[3] and row[3].second for row in changes]
+    assert ["0.1.1", "0.0.1", None, "0.2.1"] == [row[2] for row in changes]
     found = query(shop.lake, "SELECT operation, after FROM t.item__changes ORDER BY number LIMIT 1")[1]
     assert [["insert", '{"ID":"1","key":"a","image":"7"}']] == [list(row) for row in found]
 

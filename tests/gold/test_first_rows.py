@@ -1,4 +1,4 @@
-"""A mirror's first rows make its table; whatever goes wrong with them must not stand in its way afterwards."""
+"""A mirror's first rows make its table; whatever goes wrong with them must not hinder it afterwards."""
 
 from __future__ import annotations
 

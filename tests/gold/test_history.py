@@ -1,4 +1,4 @@
-"""Tables of old states beside a mirror (SCD type 2), with changes in order and late."""
+"""Tables of a mirror's old states (SCD type 2), with changes in order and late."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_a_source_column_named_like_one_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    """The source's values would overwrite the moments of every state that stands."""
+    """The source's values would overwrite the moments of every current state."""
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))

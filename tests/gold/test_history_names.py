@@ -21,7 +21,7 @@ def decided(before: Mirror | None, *columns: str) -> Mirror:
 
 
 def test_they_stay_whatever_comes_later() -> None:
-    """Allocated anew, a moment's column would become the source's, and its values with it."""
+    """If names were allocated again, a moment's column would become the source's, and its values with it."""
     first = decided(None, "id", "n")
     later = decided(first, "id", "n", "valid_to", "IS_CURRENT", "Valid_To")
     assert ("valid_from", "valid_to", "is_current") == first.history == later.history

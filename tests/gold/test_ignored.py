@@ -30,7 +30,7 @@ def notes(mine: Shops, column: str = "note") -> dict[int, Any]:
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("later", [True, False], ids=["with new rows", "with nothing new"])
 def test_what_was_ignored_is_applied_later(later: bool, policy: str, tmp_path: Path) -> None:
-    """Otherwise the new column had NULL in all rows of that time, though their messages carry it, without a word."""
+    """Otherwise the new column was silently NULL in all rows of that time, though their messages carry it."""
     mine = Shops(tmp_path, LENIENT).say(1, "INSERT", 1, "a")
     assert ("done", "") == mine.run()
     mine.rule = IGNORE

@@ -34,7 +34,7 @@ def began(folder: Path, *statements: str, no_key: str = "hold") -> Shops:
 
 @pytest.mark.parametrize("text", ["a", "b"])
 def test_rows_without_the_key_hold_the_mirror(text: str, tmp_path: Path) -> None:
-    """Otherwise two rows of one number became one, or a delete of one of them removed both, without a word."""
+    """Otherwise two rows of one number silently became one, or a delete of one of them removed both."""
     mine = began(tmp_path, DROP)
     state, why = unnamed(mine, "INSERT", 1, text).run()
     assert ("held", True) == (state, "has no primary key any more" in why)
@@ -64,7 +64,7 @@ def test_rows_with_the_key_go_on(tmp_path: Path) -> None:
 
 
 def test_a_table_made_again_without_a_key(tmp_path: Path) -> None:
-    """Otherwise the new table's rows were told apart by the old table's key."""
+    """Otherwise the new table's rows were identified by the old table's key."""
     mine = began(tmp_path, "DROP TABLE item", "CREATE TABLE item (id bigint, text varchar(9))")
     assert "held" == unnamed(unnamed(mine, "INSERT", 1, "b"), "INSERT", 1, "b").run()[0]
 

@@ -49,7 +49,7 @@ def cells(depot: Depot, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_rows_without_the_new_key_are_read_again(depot: Depot) -> None:
-    """Numbers that the source gives its rows by itself are told by no statement: only a new read has them."""
+    """No statement contains the numbers that the source gives its rows by itself: only a new read has them."""
     from ingest.cli.epoch_verb import carry_out, decide
     from ingest.lake import epochs
 
@@ -137,7 +137,7 @@ def test_a_rebuild_after_the_key_has_changed(depot: Depot) -> None:
 
 
 def test_killed_between_the_commit_and_the_decision(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next run finds the old key decided beside rows that have the new one."""
+    """The next run finds the old key decided, and rows that have the new one."""
     from ingest.lake import mirrors
 
     say(depot, ["id"], id="1", n="1")

@@ -31,7 +31,7 @@ NO_IMAGE = None
 
 
 def cases() -> list[list[Placed]]:
-    """For each shelf two rows that stand, then one change with every kind of key cell in its images."""
+    """For each shelf two existing rows, then one change with every kind of key cell in its images."""
     ops = [(op, partial) for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE) for partial in (False, True)]
     images = (NO_IMAGE, *CELLS)
     found = []
@@ -87,8 +87,8 @@ def test_both_folds_agree_on_keys(spark: SparkSession, tmp_path: Path) -> None:
     from ingest.gold.fold import GONE, events, key_cells, key_name, outcomes, value_name
     from ingest.gold.lane import ChangeKinds
 
-    told = [event for case in cases() for event in case]
-    frame(spark, told).write.parquet(str(tmp_path / "c"))
+    placed = [event for case in cases() for event in case]
+    frame(spark, placed).write.parquet(str(tmp_path / "c"))
     changes = spark.read.parquet(str(tmp_path / "c"))
     kinds = ChangeKinds()
     happened = outcomes(events(changes, MIRROR, kinds, tolerant=True), MIRROR, kinds)
@@ -96,12 +96,12 @@ def test_both_folds_agree_on_keys(spark: SparkSession, tmp_path: Path) -> None:
         (row[key_name(0)], row[key_name(1)]): row[value_name(2)]
         for row in happened.where(f"NOT `{GONE}`").collect()
     }
-    plain = {key: row.values.get("n") for key, row in fold(told, MIRROR.keys, TYPES).items()}
+    plain = {key: row.values.get("n") for key, row in fold(placed, MIRROR.keys, TYPES).items()}
     assert plain == rows
     parsed, fits, _ = key_cells(changes, MIRROR)
     bad = parsed.where(~fits | fits.isNull()).select("order_key").collect()
-    assert rejected(told) == {row["order_key"] for row in bad}
-    assert len(rejected(told)) > 50
+    assert rejected(placed) == {row["order_key"] for row in bad}
+    assert len(rejected(placed)) > 50
 
 
 def concerned(change: Change) -> tuple[Any, ...] | None:
@@ -114,14 +114,14 @@ def concerned(change: Change) -> tuple[Any, ...] | None:
 
 
 def test_every_reader_of_changes_asks_one_rule(spark: SparkSession) -> None:
-    """Condensing, checking and folding by keys that differ for NULL or absent cells lose rows without a word."""
+    """Compaction, checks and the fold would silently lose rows if their keys differed for NULL or absent cells."""
     from pyspark.sql import functions as F
 
     from ingest.lake.images import image
     from ingest.lake.keys import key_texts
 
-    told = [event for case in cases() for event in case]
-    parsed = frame(spark, told).withColumns(
+    placed = [event for case in cases() for event in case]
+    parsed = frame(spark, placed).withColumns(
         {"a": image("after", MIRROR.keys), "b": image("before", MIRROR.keys)}
     )
     own, left = (F.array(*texts) for texts in key_texts(MIRROR.keys))
@@ -130,7 +130,7 @@ def test_every_reader_of_changes_asks_one_rule(spark: SparkSession) -> None:
         None if None in (*row["own"], *row["left"]) else (tuple(row["own"]), tuple(row["left"]))
         for row in rows
     ]
-    expected = [concerned(event.change) for event in told]
+    expected = [concerned(event.change) for event in placed]
     assert expected == actual
     assert {True, False} == {pair is not None and pair[0] != pair[1] for pair in actual}
 

@@ -28,7 +28,7 @@ ADD = "ALTER TABLE item ADD COLUMN note varchar(9) DEFAULT 'new'"
 def test_rows_are_as_if_the_statements_had_come_in_order(
     late: str, folded: str, expected: dict[int, str], tmp_path: Path
 ) -> None:
-    """Otherwise values of the old column stayed in the new one, and the new one's default was missing, without a word."""
+    """Otherwise, silently, values of the old column stayed in the new one, and the new one's default was missing."""
     mine = Shops(tmp_path, TableRule(match="shop_1.item"))
     mine.say(1, "INSERT", 1, "a", note="long").say(1, "INSERT", 2, "b", note="12.34").run()
     mine.ddl(folded, at=900).run()

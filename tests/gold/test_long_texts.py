@@ -11,7 +11,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_text_of_twenty_million_characters_keeps_its_row(spark):
-    """Jackson refuses longer texts unless told: key and cells would be NULL, and no cell reject would say so."""
+    """Jackson refuses longer texts by default: key and cells would be NULL, and no cell reject would say so."""
     length = 20_000_001
     text = F.concat(F.lit('{"id":"7","word":"'), F.repeat(F.lit("x"), length), F.lit('"}'))
     found = spark.range(1).select(image(text, ["id", "word"]).alias("a")).selectExpr("a.id", "length(a.word)")

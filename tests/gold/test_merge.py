@@ -22,10 +22,10 @@ ROWS = range(1, 9)
 
 @pytest.mark.spark
 @pytest.mark.parametrize("again", [{"kind": "UPDATE", "at": 5}, {"kind": "INIT"}], ids=["late", "snapshot"])
-def test_what_stands_there_already_is_not_written_again(
+def test_rows_sent_again_are_not_written_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: dict[str, Any]
 ) -> None:
-    """A connector that begins anew sends every row once more; each would be a row written and one dead."""
+    """A connector that starts over sends every row again; each would be one row written and one dead."""
     monkeypatch.setattr(REWRITTEN, 0)
     depot = filled(spark, tmp_path)
     for key in ROWS:
@@ -49,13 +49,13 @@ def test_a_negative_zero_replaces_a_zero(spark: SparkSession, tmp_path: Path) ->
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("anew", [True, False], ids=["anew", "vectors"])
-def test_a_mirror_small_beside_its_batch_is_written_anew(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "vectors"])
+def test_a_small_mirror_is_written_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
     """Deletion vectors are ten Spark jobs more; whole files for each single change would fill the disk."""
     depot = filled(spark, tmp_path)
-    monkeypatch.setattr(REWRITTEN, 1 << 10 if anew else 100)
+    monkeypatch.setattr(REWRITTEN, 1 << 10 if whole else 100)
     for key in ROWS[::2]:
         depot.row("UPDATE", id=str(key), n="2")
     assert ("done", "") == depot.run()
@@ -64,15 +64,15 @@ def test_a_mirror_small_beside_its_batch_is_written_anew(
         for action in newest(depot)
         if "deletionVector" in action.get("add", {})
     ]
-    assert anew == (vectors == [])
+    assert whole == (vectors == [])
     assert [2, 1] * 4 == [row["n"] for row in depot.rows()]
 
 
 @pytest.mark.spark
-def test_the_pipelines_own_word_on_vectors_stands(
+def test_the_pipelines_own_setting_of_vectors_is_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who reads the mirrors' changes by their files may want none of them written anew."""
+    """A consumer that reads the mirrors' changes by their files may want none of them rewritten."""
     monkeypatch.setattr(REWRITTEN, 1 << 10)
     depot = filled(spark, tmp_path)
     known = spark.conf.get(APPLIED)
@@ -92,7 +92,7 @@ def test_the_pipelines_own_word_on_vectors_stands(
 def test_a_mirror_of_unknown_size_is_not_taken_for_small(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other writers leave no checksum file; behind one of them a large mirror would be written anew, whole."""
+    """Other writers leave no checksum file; after one of them a large mirror would be rewritten as a whole."""
     monkeypatch.setattr(REWRITTEN, 1 << 10)
     depot = filled(spark, tmp_path)
     for file in (tmp_path / "lake" / "mirrors" / "yard" / "depot" / "_delta_log").glob("*.crc"):

@@ -140,7 +140,7 @@ def test_rows_without_a_key_stay_apart(tmp_path: Path, rule: TableRule) -> None:
 @pytest.mark.parametrize("said", [False, True], ids=["without messages", "with messages"])
 @pytest.mark.parametrize("known", [True, False], ids=["as decided now", "by an older version"])
 def test_a_shard_column_comes_and_goes(tmp_path: Path, said: bool, known: bool) -> None:
-    """Rows of one rule's key would stay beside those of the other's, with a column that nothing fills any more."""
+    """Rows of one rule's key would stay along with the other's, and a column that nothing fills any more."""
 
     def run(rule: TableRule) -> tuple[str, str]:
         shops.rule, shops.warm = rule, Warm()

@@ -147,7 +147,7 @@ def test_columns_get_wider_types_with_a_new_file(old: str, new: str, kept: bool)
         (None, 64 * MIB, 400_000, True), (None, 64 * MIB + 1, 400_000, False), (100 * MIB, 100 * MIB, 1, True), (0, 1, 1, False),
     ],
 )  # fmt: skip
-def test_what_may_be_written_anew_grows_with_the_changes(
+def test_what_may_be_rewritten_grows_with_the_changes(
     budget: int | None, size: int, changes: int, fits: bool
 ) -> None:
     """A whole file for each single change of a large mirror would fill the disk."""

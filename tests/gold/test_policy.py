@@ -68,7 +68,7 @@ def test_nothing_is_frozen_before_the_first_rows() -> None:
 
 
 def test_several_effects_in_one_statement() -> None:
-    """People approve what they read: each effect is told, widening and narrowing apart."""
+    """Operators approve what they read: each effect is named, widening and narrowing apart."""
     text = (
         "ALTER TABLE depot ADD COLUMN gate INT DEFAULT 1, DROP COLUMN site, MODIFY no BIGINT, "
         "MODIFY load DECIMAL(5,1), RENAME COLUMN no TO nr"
@@ -98,7 +98,7 @@ def test_shown() -> None:
 
 
 def test_renamed_columns_keep_the_mirror_type() -> None:
-    """A column whose type no statement told would become text under its new name."""
+    """A column whose type no statement gave would become text under its new name."""
     assert {"nr": "int32"} == declared_by(
         [said("ALTER TABLE depot RENAME COLUMN no TO nr")], subject()
     ).columns
@@ -141,7 +141,7 @@ def test_a_name_in_another_letter_case_stays_where_others_have_values_under_it(r
 
 
 def test_a_plain_create_begins_a_table() -> None:
-    """CREATE TABLE succeeds only where no such table stands; with IF NOT EXISTS, and repeated, it proves nothing."""
+    """CREATE TABLE succeeds only where no such table exists; with IF NOT EXISTS, and repeated, it proves nothing."""
     create, drop = "CREATE TABLE depot (no INT PRIMARY KEY)", "DROP TABLE depot"
     guarded, away = (
         "CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY)",
@@ -186,13 +186,13 @@ def test_a_statement_that_converts_values_is_a_step() -> None:
 
 def test_a_statement_that_spells_all_names_otherwise_than_the_rows_takes_none_away() -> None:
     """A column that later rows do not name, for it is NULL in them, was dropped with its values."""
-    told = said("CREATE TABLE depot (NO INT PRIMARY KEY, SITE INT, NOTE INT)")
+    created = said("CREATE TABLE depot (NO INT PRIMARY KEY, SITE INT, NOTE INT)")
     known = dict.fromkeys(("no", "site", "note", "NO", "SITE", "NOTE"), "int32")
     rows = {"no": "int32", "site": "int32"}
-    assert {} == declared_by([told], Subject(DEPOT, "lenient", known, sent=rows)).gone
-    assert {} == declared_by([told], Subject(DEPOT, "lenient", known)).gone  # a batch without rows
+    assert {} == declared_by([created], Subject(DEPOT, "lenient", known, sent=rows)).gone
+    assert {} == declared_by([created], Subject(DEPOT, "lenient", known)).gone  # a batch without rows
     assert {"site", "note"} <= declared_by(
-        [told], Subject(DEPOT, "lenient", known, sent={**rows, "NO": ""})
+        [created], Subject(DEPOT, "lenient", known, sent={**rows, "NO": ""})
     ).gone.keys()
 
 
@@ -217,7 +217,7 @@ def test_a_table_created_again_has_its_new_columns_only(tmp_path: Path, cut: boo
 
 
 def test_a_dropped_column_that_rows_have_again(tmp_path: Path) -> None:
-    """No statement told that it was added again: with the next one of any kind its new values were lost."""
+    """No statement said that it was added again: the next one of any kind deleted its new values."""
     shops = Shops(tmp_path, TableRule("shop_1.item", on_schema_change="evolve"), dialect="canal")
     shops.ddl("CREATE TABLE item (id BIGINT PRIMARY KEY, text VARCHAR(9), note VARCHAR(9))")
     assert ("done", "") == shops.say(1, "INSERT", 1, "a", note="x").run()
@@ -291,9 +291,9 @@ def test_a_truncate_that_only_the_schema_topic_tells(tmp_path: Path, placed: boo
         "after": {"id": 1},
         "ts_ms": 1,
     }
-    told = source | ({"file": "b.1", "pos": 90} if placed else {})
+    position = source | ({"file": "b.1", "pos": 90} if placed else {})
     empties = {
-        "source": told,
+        "source": position,
         "databaseName": "shop",
         "schemaName": None,
         "ddl": "TRUNCATE TABLE orders",

@@ -50,7 +50,7 @@ def test_clauses_apply_at_once(clauses: str, expected: dict[str, str], policy: s
     assert {**expected, **({"no": "1"} if policy == "evolve" else {})} == kept
 
 
-def test_a_column_that_stands_is_not_added() -> None:
+def test_an_existing_column_is_not_added() -> None:
     """ADD COLUMN IF NOT EXISTS, or the same ALTER once more, would turn true NULLs into the default."""
     guarded = "ALTER TABLE depot ADD COLUMN IF NOT EXISTS c INT DEFAULT 5"
     plain = "ALTER TABLE depot ADD COLUMN c INT DEFAULT 5"
@@ -99,7 +99,7 @@ def test_columns_in_another_letter_case(text: str, expected: Image, policy: str)
 
 
 def test_two_columns_that_differ_in_case_are_not_mixed_up() -> None:
-    """Where both spellings stand, another spelling is neither of them."""
+    """Where both spellings exist, another spelling is neither of them."""
     both = Subject(DEPOT, "lenient", {"site": "string", "SITE": "string"})
     assert ["site", "SITE", "Site"] == [both.column(name) for name in ("site", "SITE", "Site")]
 

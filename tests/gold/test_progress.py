@@ -86,9 +86,9 @@ def test_a_mirror_that_lost_batches_gets_them_back(
     assert ("idle", "") == depot.run()
 
     shutil.rmtree(tmp_path / "lake" / "mirrors" / "yard" / "depot")
-    told = {one["table"]: (one["state"], one["message"]) for one in look.tables(depot.lake())}
-    assert ("ok", "") == told["yard.other"]
-    assert "failed" == told["yard.depot"][0]
-    assert "`ingest retry" in told["yard.depot"][1]
+    states = {one["table"]: (one["state"], one["message"]) for one in look.tables(depot.lake())}
+    assert ("ok", "") == states["yard.other"]
+    assert "failed" == states["yard.depot"][0]
+    assert "`ingest retry" in states["yard.depot"][1]
     assert ("done", "") == depot.row(id="3", n="3").run()
     assert [(1, 1), (2, 2), (3, 3)] == [(row["id"], row["n"]) for row in depot.rows()]

@@ -1,4 +1,4 @@
-"""Layers made anew from the one before: equal, or the difference is printed and gone afterwards."""
+"""Layers made again from the one before: equal, or the difference is printed and gone afterwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_shops_changes_are_what_bronze_gives(shops: dict[str, Example]) -> N
 
 
 @pytest.fixture(scope="module")
-def mended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
+def rebuilt(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     """A lake whose mirror was damaged by hand, then every layer rebuilt, then one more batch."""
     from ingest.gold.rebuild import rebuild
     from ingest.lake.lake import Lake
@@ -49,7 +49,7 @@ def mended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     from ingest.silver import rebuild as silver
     from tests.lakes import Depot
 
-    depot = Depot(tmp_path_factory.mktemp("mended"))
+    depot = Depot(tmp_path_factory.mktemp("rebuilt"))
     for _ in range(3):
         depot.grow()
     run(spark, depot.pipeline, STAGES)
@@ -65,32 +65,32 @@ def mended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     return depot, lake, found, decoded
 
 
-def test_the_difference_is_told(mended) -> None:
-    """Who rebuilds wants to know what was wrong, and since it is gone nobody can look again."""
-    [one] = mended[2]
+def test_the_difference_is_reported(rebuilt) -> None:
+    """The operator must see what was wrong, for after the rebuild it cannot be looked up any more."""
+    [one] = rebuilt[2]
     assert "rebuilt" == one.state
     assert (1, 1, 1, {"word": 1}) == (
         one.difference.missing, one.difference.surplus, one.difference.differing, dict(one.difference.cells),
     )  # fmt: skip
 
 
-def test_unharmed_silver_is_equal(mended) -> None:
+def test_unharmed_silver_is_equal(rebuilt) -> None:
     """A rebuild that differs where nothing changed could never be trusted where something did."""
-    assert mended[3].none
+    assert rebuilt[3].none
 
 
-def test_the_next_batch_goes_on_behind_a_rebuild(mended, spark: SparkSession) -> None:
+def test_the_next_batch_after_a_rebuild_continues(rebuilt, spark: SparkSession) -> None:
     """A generation that the next run does not know would fold everything twice, or nothing."""
-    depot, lake, _, _ = mended
+    depot, lake, _, _ = rebuilt
     assert depot.expected() == depot.found(spark)
     state = lake.snapshot("changes")
     assert 1 == lake.generation(state, "silver", "changes")
     assert 2 == lake.progress("silver", "books")
 
 
-def test_nothing_is_left_of_the_shadow(mended) -> None:
+def test_nothing_is_left_of_the_shadow(rebuilt) -> None:
     """A shadow that stays doubles the lake with every rebuild."""
-    assert not (Path(mended[1].pipeline.lake) / "_rebuild").exists()
+    assert not (Path(rebuilt[1].pipeline.lake) / "_rebuild").exists()
 
 
 def test_the_last_batches_alone(spark: SparkSession, tmp_path: Path) -> None:

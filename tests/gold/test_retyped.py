@@ -131,7 +131,7 @@ def test_keys_whose_type_comes_later_stay_the_texts_that_came(tmp_path: Path) ->
 def test_a_column_in_another_letter_case_replaces_the_old_one(
     tmp_path: Path, statements: list[str], old: int | None, policy: Any, cut: str
 ) -> None:
-    """Queries ignore letter case: beside an old column `n`, `SELECT N` would find old values, and none of later rows."""
+    """Queries ignore letter case: if the old `n` stayed, `SELECT N` would find old values, and none of later rows."""
     rule = TableRule("yard.*", on_schema_change=policy)
     depot = Depot(unstarted(), tmp_path, Warm(), rule)
     depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n INT)").row(id="1", n="7").row(id="2", n="8")

@@ -1,4 +1,4 @@
-"""Mirrors whose columns the pipeline file chooses: what a changed rule does to rows that stand."""
+"""Mirrors whose columns the pipeline file chooses: what a changed rule does to existing rows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_other_rules_keep_the_types_that_were_decided() -> None:
 
 
 def test_a_pattern_spares_the_key_and_the_shard() -> None:
-    """Without them rows cannot be told apart."""
+    """Without them rows cannot be identified."""
     rule = TableRule(without=("*",), include=("b",), shard_column="shard")
     mirror = grown(None, TABLE, rule, ("id", "shard"), {**SEEN, "shard": "string"})
     assert ["id", "shard", "b"] == [one.name for one in mirror.columns]
@@ -113,7 +113,7 @@ def test_a_type_without_an_order_is_refused() -> None:
 
 @pytest.mark.spark
 def test_a_changed_rule_folds_the_mirror_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows from before and from after a new rule must not stand in one table."""
+    """Rows from before and from after a new rule must not be in one table."""
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
@@ -209,7 +209,7 @@ def test_a_rule_that_fails_on_a_row_holds_the_mirror_without_spark(tmp_path: Pat
 
 
 def test_of_a_row_left_out_only_the_key_and_the_condition_are_read(tmp_path: Path) -> None:
-    """Its other cells may not even fit: they are nobody's, until the row enters with its whole image."""
+    """Its other cells may not even fit: they do not matter until the row enters with its whole image."""
     from ingest.run import Warm
 
     started = unstarted()
@@ -229,7 +229,7 @@ def test_of_a_row_left_out_only_the_key_and_the_condition_are_read(tmp_path: Pat
 def test_columns_of_rules_follow_rules_and_types(
     spark: SparkSession, tmp_path: Path, budget: int | None
 ) -> None:
-    """A value by an old rule, or by a column's old type, must not stand next to one by the new."""
+    """A value by an old rule, or by a column's old type, must not be next to one by the new."""
     from ingest.gold import rebuild
     from ingest.gold.explain import explain
     from ingest.run import Warm

@@ -78,7 +78,7 @@ def filled(folder: Path, rule: TableRule = RULE) -> Two:
 @pytest.mark.parametrize("said", [False, True], ids=["without messages", "with messages"])
 @pytest.mark.parametrize("more", [{}, SOFT, {"changes_of": True}], ids=["keyed", "soft", "feed"])
 def test_another_source_comes_and_goes(tmp_path: Path, said: bool, more: dict[str, Any]) -> None:
-    """The value is part of the key: rows by both forms would stand side by side, each twice."""
+    """The value is part of the key: with rows by both forms, each would be there twice."""
     shops = filled(tmp_path, replace(RULE, **more))
     for other, wanted in ((True, NAMED), (False, BARE)):
         generation = shops.given(other=other).mirror.generation
@@ -105,8 +105,8 @@ def test_an_older_mirror_is_judged_by_its_rows(tmp_path: Path, other: bool) -> N
     assert "idle" == shops.run()[0]
 
 
-def test_an_older_mirror_with_both_forms_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older version left the rows by one form beside those by the other."""
+def test_an_older_mirror_with_both_forms_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older version left rows by one form together with those by the other."""
     shops = filled(tmp_path).given(other=True)
     shops.say(1, "UPDATE", 1, "new")
     with monkeypatch.context() as older:

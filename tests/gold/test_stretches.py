@@ -37,7 +37,7 @@ def test_a_row_takes_all_its_keys_with_it() -> None:
 
 
 def test_the_next_row_of_a_key_is_another_one() -> None:
-    """Erased with the first, a row would be missing that nobody wanted to be forgotten."""
+    """Erased with the first, a row would be missing that was not to be forgotten."""
     life = Spoken("1", A), Spoken("2", B, A), Spoken("3", A), Spoken("4", A)
     assert [Stretch(A, "3", "9", alone=False)] == found(A, *life)
     assert [Stretch(A, "", "2", last=False, alone=False), Stretch(B, "", "9")] == found(B, *life)

@@ -176,7 +176,7 @@ def test_a_feed_belongs_to_one_mirror(tmp_path: Path) -> None:
 
 
 def test_a_row_is_explained_by_the_rules_of_the_mirror_that_is_asked_for(tmp_path: Path) -> None:
-    """Otherwise a row that the mirror leaves out would be told as missing."""
+    """Otherwise a row that the mirror leaves out would be reported as missing."""
     mine = shops(tmp_path, EU)
     mine.say(1, "INSERT", 2, "b", region="US").run()
     first, further = (

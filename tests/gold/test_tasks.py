@@ -45,7 +45,7 @@ def depot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Depot:
 
 
 def test_a_task_that_runs_twice_folds_once(depot: Depot) -> None:
-    """Spark runs a slow task a second time beside the first: rows of both files would be there twice."""
+    """Spark starts a slow task again while the first still runs: rows of both files would be there twice."""
     assert ("done", "") == depot.row(id="1", n="1").row(id="2", n="1").run()
     assert ([(1, 1), (2, 1)], 1) == mirror(depot)
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, id="1", n="2").row("DELETE", id="2", n="1").run()
@@ -117,7 +117,7 @@ def test_a_large_first_load_is_one_commit(large: Depot) -> None:
 
 @pytest.mark.parametrize("budget", [None, 1], ids=["files", "vectors"])
 def test_many_changes_go_into_existing_rows(large: Depot, budget: int | None) -> None:
-    """Each row is in one of several files: a row that stays beside its new one is there twice."""
+    """Each row is in one of several files: an old row that stays along with its new one is there twice."""
     large.budget = budget
     assert ("done", "") == many(large).run()
     for n in range(2, 9):
@@ -134,7 +134,7 @@ def test_many_changes_go_into_existing_rows(large: Depot, budget: int | None) ->
     assert [] == left(large)
 
 
-def test_a_large_load_that_is_killed_is_done_anew(large: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_load_that_is_killed_is_done_again(large: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some parts are written then; without a commit they are no rows of the mirror."""
     from ingest.gold import arrow_parts
 

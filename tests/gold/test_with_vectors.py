@@ -1,4 +1,4 @@
-"""What follows from mirrors whose rows are marked as gone: by deletion vectors of Arrow, beside mirrors written anew."""
+"""Mirrors whose rows are marked as deleted, by deletion vectors of Arrow, compared with mirrors whose files are rewritten."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def batches_of(random: Random) -> list[list[dict[str, Any]]]:
     [*((one, VECTORS) for one in RULES.values()), (RULE, JOINED)],
     ids=[*RULES, "joined"],
 )
-def test_everything_is_as_if_written_anew(
+def test_everything_is_as_if_rewritten(
     rules: str, budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Marked rows are still in the files: whoever reads past the vectors shows rows that are gone."""
@@ -100,12 +100,12 @@ def test_everything_is_as_if_written_anew(
             shop.folder.mkdir(exist_ok=True)
             assert {("done", "")} == set(shop.run(*batch))
     assert (2 in joined) == (budget == JOINED)
-    anew, marked = (shop.lake for shop in shops)
+    rewritten, marked = (shop.lake for shop in shops)
     for path, mirror in mirrors.known(marked).items():
-        assert 0 == sum(one.deleted for one in anew.snapshot(path).files)
+        assert 0 == sum(one.deleted for one in rewritten.snapshot(path).files)
         assert 0 < sum(one.deleted for one in marked.snapshot(path).files)
-        assert seen(anew, mirror) == seen(marked, mirror)
-    assert {one["table"]: one["rows"] for one in tables(anew)} == {
+        assert seen(rewritten, mirror) == seen(marked, mirror)
+    assert {one["table"]: one["rows"] for one in tables(rewritten)} == {
         one["table"]: one["rows"] for one in tables(marked)
     }
 
@@ -142,8 +142,8 @@ def test_a_feed_sees_that_other_rows_are_marked(tmp_path: Path) -> None:
     [mirror] = mirrors.known(shop.lake).values()
     assert 2 == filling.follow(shop.lake, mirror)
     shop.check()
-    told = [row["operation"] for row in shop.rows()[9:]]
-    assert ["delete", "insert"] == told
+    operations = [row["operation"] for row in shop.rows()[9:]]
+    assert ["delete", "insert"] == operations
 
 
 # --- by Spark ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 from ingest.change import Message
 from tests.formats.one_history.history import Column, Event, History, bit_bytes, bytes_of, wall
-from tests.formats.one_history.writing import Cell, Dialect, bare, cells, changed, message, told
+from tests.formats.one_history.writing import Cell, Dialect, bare, cells, changed, message, pipeline_hints
 
 SHANGHAI = 8
 KINDS = {
@@ -189,7 +189,7 @@ DIALECTS = {
             load="INSERT",
             ddl=None,
         ),
-        told(keys=False, **ZONE),
+        pipeline_hints(keys=False, **ZONE),
     ),
     "oms-canal": Dialect(
         "oms-canal",
@@ -200,15 +200,15 @@ DIALECTS = {
     "obcloud-canal": Dialect(
         "obcloud-canal",
         partial(write, cell=common, rows=new_rows, types=upper, load="INSERT"),
-        told(keys=False, **ZONE),
+        pipeline_hints(keys=False, **ZONE),
     ),
     "dts-canal": Dialect(
         "dts-canal",
         partial(write, cell=common, rows=new_rows, types=base, more=_dts),
-        told(keys=False, **ZONE),
+        pipeline_hints(keys=False, **ZONE),
     ),
     "dts-canal before 2022-03-20": Dialect(
-        "dts-canal", OLD_DTS, told(keys=False, swap_old_data=True, **ZONE)
+        "dts-canal", OLD_DTS, pipeline_hints(keys=False, swap_old_data=True, **ZONE)
     ),
     "drs-json": Dialect(
         "drs-json", partial(write, cell=huawei, rows=partial(full_old, deleted_in_old=True), types=base)
@@ -221,18 +221,18 @@ DIALECTS = {
             rows=partial(full_old, deleted_in_old=False),
             types=base,
         ),
-        told(keys=False, **ZONE),
+        pipeline_hints(keys=False, **ZONE),
     ),
     "ticdc-canal": Dialect(
         "ticdc-canal",
         partial(
             write, cell=latin, rows=new_rows, number=lambda _event: 0, load="INSERT", ddl=None, more=_tidb
         ),
-        told(keys=False, **ZONE),
+        pipeline_hints(keys=False, **ZONE),
     ),
     "ticdc-canal without the extension": Dialect(
         "ticdc-canal",
         partial(write, cell=latin, rows=new_rows, number=lambda _event: 0, load="INSERT", ddl=None),
-        told(keys=False, **ZONE),
+        pipeline_hints(keys=False, **ZONE),
     ),
 }

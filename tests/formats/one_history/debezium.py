@@ -28,7 +28,7 @@ from tests.formats.one_history.history import (
     ticks,
     unscaled,
 )
-from tests.formats.one_history.writing import Cell, Dialect, bare, cells, message, told
+from tests.formats.one_history.writing import Cell, Dialect, bare, cells, message, pipeline_hints
 
 OPS = {"read": "r", "insert": "c", "update": "u", "delete": "d", "truncate": "t"}
 
@@ -184,11 +184,11 @@ def wrapped(history: History, *, cell: Cell, schema: bool) -> list[Message]:
             continue
         frame = _frame(event, cell, source(event))
         value = {"schema": envelope(event, field), "payload": frame} if schema else frame
-        told_key = keyed(event, cell, schema) if event.row else None
+        sent_key = keyed(event, cell, schema) if event.row else None
         old = () if old_key is None else (("__debezium.oldkey", _old(event, old_key, cell, schema)),)
-        found.append(message(value, event, told_key, headers=old))
+        found.append(message(value, event, sent_key, headers=old))
         if event.kind == "delete":
-            found.append(message(None, event, told_key)._replace(value=None))
+            found.append(message(None, event, sent_key)._replace(value=None))
     return found
 
 
@@ -218,16 +218,16 @@ def flattened(history: History, *, deletes: str) -> list[Message]:
     """Rows alone, deletes as rows that say so, or as null values."""
     found = []
     for event, _ in events(history):
-        told_key = keyed(event, schemaless, schema=False) if event.row else None
+        sent_key = keyed(event, schemaless, schema=False) if event.row else None
         if event.kind == "delete" and deletes == "null":
-            found.append(message(None, event, told_key)._replace(value=None))
+            found.append(message(None, event, sent_key)._replace(value=None))
         elif event.row:
             row = cells(event, event.row, schemaless) or {}
             place = {
                 f"__{name}": source(event)[name] for name in ("file", "pos", "row", "snapshot", "table", "db")
             }
             marks = {"__deleted": str(event.kind == "delete").lower()} if deletes == "rows" else {}
-            found.append(message({**row, **place, "__op": OPS[event.kind], **marks}, event, told_key))
+            found.append(message({**row, **place, "__op": OPS[event.kind], **marks}, event, sent_key))
     return found
 
 
@@ -353,13 +353,13 @@ def in_avro(history: History) -> list[Message]:
         if event.kind not in OPS:
             continue
         value = framed(_avro_envelope(event), _frame(event, avro, source(event)))
-        told_key = headers = None
+        sent_key = headers = None
         if event.row:
-            told_key = framed(_avro_key(event), cells(event, key(event, event.row), avro))
+            sent_key = framed(_avro_key(event), cells(event, key(event, event.row), avro))
         if old_key is not None:
             old = framed(_avro_key(event), cells(event, old_key, avro))
             headers = (("__debezium.oldkey", old),)
-        found.append(Message(value, told_key, "t", headers or ()))
+        found.append(Message(value, sent_key, "t", headers or ()))
     return found
 
 
@@ -372,7 +372,7 @@ def _registry() -> Hints:
     return Hints(schema=lambda number: registry()[number])
 
 
-UNTYPED = told(TYPES, keys=False)
+UNTYPED = pipeline_hints(TYPES, keys=False)
 DIALECTS = {
     "debezium": Dialect("debezium", partial(wrapped, cell=schemaless, schema=False), UNTYPED),
     "debezium with schema": Dialect("debezium", partial(wrapped, cell=connect, schema=True)),
@@ -380,16 +380,16 @@ DIALECTS = {
     "debezium flattened with null values": Dialect(
         "debezium",
         partial(flattened, deletes="null"),
-        told(TYPES, keys=False, table=True),
+        pipeline_hints(TYPES, keys=False, table=True),
     ),
     "debezium-avro": Dialect("debezium-avro", in_avro, _registry()),
     **{
-        name: Dialect(format_, partial(oms_wrapped, form=form), told(TYPES))
+        name: Dialect(format_, partial(oms_wrapped, form=form), pipeline_hints(TYPES))
         for name, format_, form in (
             ("oms-debezium", "oms-debezium", "payload"),
             ("oms-debezium with schema", "oms-debezium", "schema"),
             ("oms-debezium-flatten", "oms-debezium-flatten", "flat"),
         )
     },
-    "oms-debezium-smt": Dialect("oms-debezium-smt", smt, told(TYPES, table=True)),
+    "oms-debezium-smt": Dialect("oms-debezium-smt", smt, pipeline_hints(TYPES, table=True)),
 }

@@ -1,6 +1,6 @@
-"""A random history of one table, drawn from a seed: what every dialect has to tell in its own words.
+"""A random history of one table, drawn from a seed: what every dialect has to express in its own form.
 
-Values stand in canonical text, so that a writer turns them into its vendor's form and the test compares
+Values are canonical text, so that a writer turns them into its vendor's form and the test compares
 what came back. No two events of a history share a second with a statement: some dialects place statements
 after all rows of their second.
 """

@@ -13,7 +13,7 @@ from typing import Any
 from ingest.change import Message
 from tests.formats.one_history.canal import KINDS, base, ocean
 from tests.formats.one_history.history import EPOCH, TYPES, Column, Event, History, ticks
-from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, told
+from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, pipeline_hints
 
 EIGHT_HOURS = 8 * 3_600_000
 
@@ -221,26 +221,26 @@ def plain(column: Column, text: str) -> Any:
 
 
 DIALECTS = {
-    "oms-default": Dialect("oms-default", default, told(TYPES, keys=False)),
+    "oms-default": Dialect("oms-default", default, pipeline_hints(TYPES, keys=False)),
     "oms-default-extended": Dialect("oms-default-extended", partial(default, extended=True)),
     "oms-dataworks": Dialect("oms-dataworks", dataworks2),
     "dataworks": Dialect(
-        "dataworks", partial(streamx, pairs=False), told(TYPES, keys=False, timezone="Etc/GMT-8")
+        "dataworks", partial(streamx, pairs=False), pipeline_hints(TYPES, keys=False, timezone="Etc/GMT-8")
     ),
     "dataworks in pairs": Dialect(
-        "dataworks", partial(streamx, pairs=True), told(TYPES, keys=False, timezone="Etc/GMT-8")
+        "dataworks", partial(streamx, pairs=True), pipeline_hints(TYPES, keys=False, timezone="Etc/GMT-8")
     ),
     "oms-shareplex": Dialect(
         "oms-shareplex",
         partial(shareplex, place=_oms_place, cell=ocean, hours=8),
-        told(TYPES, timezone="Asia/Shanghai"),
+        pipeline_hints(TYPES, timezone="Asia/Shanghai"),
     ),
     "dts-shareplex": Dialect(
-        "dts-shareplex", partial(shareplex, place=_dts_place, cell=plain, hours=0), told(TYPES)
+        "dts-shareplex", partial(shareplex, place=_dts_place, cell=plain, hours=0), pipeline_hints(TYPES)
     ),
     "dts-shareplex of Quest": Dialect(
         "dts-shareplex",
         partial(shareplex, place=_dts_place, cell=plain, hours=0, full=False),
-        told(TYPES, key_is_full=False),
+        pipeline_hints(TYPES, key_is_full=False),
     ),
 }

@@ -10,7 +10,7 @@ from typing import Any
 from ingest.change import Image, Message
 from tests.formats.one_history.history import EPOCH, TYPES, Column, Event, History
 from tests.formats.one_history.oms import plain
-from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, told
+from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, pipeline_hints
 
 
 def clock(milliseconds: int) -> str:
@@ -109,7 +109,7 @@ def _marks(event: Event, after: Image) -> dict[str, bool]:
 
 
 def dms(history: History, *, position: bool, prefixed: bool) -> list[Message]:
-    """``data`` and ``metadata``; the row before beside the row, or in it under a prefix."""
+    """``data`` and ``metadata``; the row before next to the row, or in it under a prefix."""
     found = [event for event in history.events if event.row or event.kind in _CONTROL]
     return [message(_dms(event, position, prefixed), event) for event in found]
 
@@ -190,12 +190,14 @@ def _rows(event: Event, row: Image) -> dict[str, Any]:
     return {"types": {name: event.shape[name].logical for name in row}, "rows": [list(row.values())]}
 
 
-UNTYPED = told(TYPES)
+UNTYPED = pipeline_hints(TYPES)
 DIALECTS = {
-    "maxwell": Dialect("maxwell", partial(maxwell, position=False), told(TYPES, keys=False)),
-    "maxwell with position": Dialect("maxwell", partial(maxwell, position=True), told(TYPES, keys=False)),
-    "ogg": Dialect("ogg", partial(goldengate, compressed=False), told(TYPES, keys=False)),
-    "ogg compressed": Dialect("ogg", partial(goldengate, compressed=True), told(TYPES, keys=False)),
+    "maxwell": Dialect("maxwell", partial(maxwell, position=False), pipeline_hints(TYPES, keys=False)),
+    "maxwell with position": Dialect(
+        "maxwell", partial(maxwell, position=True), pipeline_hints(TYPES, keys=False)
+    ),
+    "ogg": Dialect("ogg", partial(goldengate, compressed=False), pipeline_hints(TYPES, keys=False)),
+    "ogg compressed": Dialect("ogg", partial(goldengate, compressed=True), pipeline_hints(TYPES, keys=False)),
     "dms": Dialect("dms", partial(dms, position=False, prefixed=False), UNTYPED),
     "ingest-snapshot": Dialect("ingest-snapshot", snapshot),
     "dms with position": Dialect("dms", partial(dms, position=True, prefixed=True), UNTYPED),

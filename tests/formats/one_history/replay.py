@@ -52,16 +52,16 @@ def folded(placed: Iterable[Placed]) -> dict[Any, Image]:
 def differences(history: History, found: dict[Any, Image], views: Mapping[str, View]) -> list[str]:
     """What differs between the truth and what was found, value by value."""
     wanted = {(int(key[0] or 0), key[1]): row for key, row in history.rows.items()}
-    told = [f"row {key} is missing" for key in wanted.keys() - found.keys()]
-    told += [f"row {key} should not be" for key in found.keys() - wanted.keys()]
+    faults = [f"row {key} is missing" for key in wanted.keys() - found.keys()]
+    faults += [f"row {key} should not be" for key in found.keys() - wanted.keys()]
     for key in wanted.keys() & found.keys():
-        told += [f"row {key}: unknown column {name}" for name in found[key].keys() - TYPES.keys()]
+        faults += [f"row {key}: unknown column {name}" for name in found[key].keys() - TYPES.keys()]
         for name in TYPES:
             truth, value = wanted[key].get(name), found[key].get(name)
             truth = views[name](truth) if truth is not None and name in views else truth
             if typed(name, truth) != typed(name, value):
-                told.append(f"row {key}, {name}: {truth!r} became {value!r}")
-    return told
+                faults.append(f"row {key}, {name}: {truth!r} became {value!r}")
+    return faults
 
 
 def typed(column: str, text: str | None) -> object:

@@ -69,7 +69,7 @@ LOSSES: dict[str, Loss] = {
 }
 for _writer in WRITERS:
     LOSSES |= getattr(_writer, "LOSSES", {})
-"""All that a dialect may lose, here or as ``LOSSES`` beside its writer; one that is not named loses nothing."""
+"""All that a dialect may lose, here or as ``LOSSES`` of its writer's module; one that is not named loses nothing."""
 
 
 @pytest.mark.parametrize("name", DIALECTS)

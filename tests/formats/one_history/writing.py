@@ -13,7 +13,7 @@ from ingest.change import Hints, Image, Message, Options, TableHints, TableId
 from tests.formats.one_history.history import DATABASE, KEYS, TABLE, Column, Event, History
 
 Cell = Callable[[Column, str], Any]
-"""One value: its column and its canonical text to what stands in the message."""
+"""One value: its column and its canonical text to what the message contains."""
 
 
 View = Callable[[str], str | None]
@@ -21,12 +21,12 @@ View = Callable[[str], str | None]
 
 
 class Dialect(NamedTuple):
-    """One writer: its format, the messages that it makes of a history, and what its source must be told.
+    """One writer: its format, the messages that it makes of a history, and what its pipeline file must say.
 
     Args:
         format: the format's name.
         write: the messages of a history, in the source's order.
-        hints: what the pipeline file says, for messages that do not tell it.
+        hints: what the pipeline file says, for messages that do not say it.
     """
 
     format: str
@@ -54,7 +54,7 @@ class Loss(NamedTuple):
 
 
 def bare(text: str) -> msgspec.Raw:
-    """A number as it stands."""
+    """A number exactly as it is written."""
     return msgspec.Raw(text.encode())
 
 
@@ -80,7 +80,7 @@ def changed(event: Event) -> Image:
     return {name: value for name, value in (event.before or {}).items() if value != after.get(name)}
 
 
-def told(
+def pipeline_hints(
     columns: dict[str, str] | None = None, *, table: bool = False, keys: bool = True, **options: Any
 ) -> Hints:
     """Hints of a pipeline file that declares keys and columns, and the table where messages name none."""
