@@ -69,7 +69,7 @@ def test_files_may_be_ordered_by_time(tmp_path: Path) -> None:
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
-    """Whoever may put a link into the landing folder would get any file of this user into the lake."""
+    """With a link in the landing folder, any file that this user may read would get into the lake."""
     outside, folder = tmp_path / "outside", tmp_path / "landing"
     (outside / "deep").mkdir(parents=True)
     (folder / "real").mkdir(parents=True)

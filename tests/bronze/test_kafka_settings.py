@@ -72,7 +72,7 @@ def test_what_only_java_can_is_left_to_it(settings: dict[str, str], named: str) 
 
 
 def test_a_missing_client_is_named_with_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for Java at each plan does not know that he need not."""
+    """Otherwise each plan waits for Java, and the user does not know that it need not."""
     monkeypatch.setattr("ingest.bronze.kafka_settings.find_spec", lambda _name: None)
     assert "pip install 'ingest[kafka]'" in why_java(source({}))
     monkeypatch.setattr("ingest.bronze.kafka_settings.find_spec", lambda _name: "there")

@@ -237,7 +237,7 @@ def test_after_which_runs_a_lake_is_looked_at(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_lake_keeps_no_address(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may read the lake must not be able to write into the team's channel."""
+    """A user who may read the lake must not be able to write into the team's channel."""
     world = World(monkeypatch, AlertTarget(hook.url))
     world.run(HELD)
     assert "S3CRET" not in repr(world.kept)

@@ -111,7 +111,7 @@ def test_wrong_use_is_exit_2_and_leaves_stdout_empty() -> None:
 def test_failures_are_one_sentence_and_their_exit_code(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, text: str
 ) -> None:
-    """Schedulers go by the exit code, people by the sentence."""
+    """Schedulers go by the exit code, operators by the sentence."""
 
     def fails(*_: object) -> object:
         raise error

@@ -16,7 +16,7 @@ RUN = CliRunner()
 
 
 def test_bare_call_lists(tmp_path: Path) -> None:
-    """``ingest ddl FILE`` is in people's scripts: it must not ask for a command."""
+    """``ingest ddl FILE`` is in users' scripts: it must not ask for a command."""
     result = RUN.invoke(app, ["ddl", str(tmp_path / "none.yaml"), "--output", "json"])
     assert 2 == result.exit_code
     assert "there is no such file" in result.output

@@ -40,7 +40,7 @@ def insert(number: int, price: str) -> str:
 
 
 def truncated_partition(number: int) -> str:
-    """A statement that holds its mirrors: no message tells which rows go."""
+    """A statement that holds its mirrors: no message says which rows are deleted."""
     text = "ALTER TABLE item TRUNCATE PARTITION p0"
     return message(number, type="ALTER", isDdl=True, sql=text, data=None, mysqlType=None, pkNames=None)
 
@@ -81,7 +81,7 @@ def test_a_held_table_is_released(depot: Depot) -> None:
     assert 1 == depot.rows("status")["pending_statements"]  # one, though it holds two mirrors
     listed = depot.ask("ddl").output
     assert "ingest ddl dismiss" in listed
-    assert "ingest ddl approve" not in listed  # which is refused: no message tells what it did
+    assert "ingest ddl approve" not in listed  # which is refused: no message says what it did
     wrong = depot.ask("ddl", "dismiss", depot.file, "0000", "--reason", "no rows", file=False)
     assert (2, True) == (wrong.exit_code, "There is no statement '0000'" in wrong.output)
     done = depot.ask("ddl", "dismiss", depot.file, statement, "--reason", "no rows", file=False)

@@ -114,7 +114,7 @@ def test_stdin_is_read(file: Path) -> None:
     "text", [json.dumps(INSERT, indent=2), f"[{json.dumps(INSERT)}]", json.dumps([INSERT], indent=1)]
 )
 def test_documents_need_no_framing(tmp_path: Path, text: str) -> None:
-    """A pretty-printed sample is the first thing that people try."""
+    """A pretty-printed sample is the first thing that a newcomer tries."""
     path = tmp_path / "m.json"
     path.write_text(text, "utf-8")
     assert ["insert"] == [entry["op"] for entry in objects(ran("decode", "dts-canal", str(path)))]
@@ -272,7 +272,7 @@ def test_a_sample_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the vendors' samples are not here")
 def test_the_vendors_own_samples_are_distinguished() -> None:
-    """People try these first. (One sample is a bare row, which nothing can tell.)"""
+    """A newcomer tries these first. (One sample is a bare row, which may be of any format.)"""
     wrong = {}
     for path in sorted(SHARED.glob("*/*.json")):
         verdict = json.loads(ran("detect", str(path), "--output", "json").stdout)

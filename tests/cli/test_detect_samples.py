@@ -24,7 +24,7 @@ def test_the_dialect_of_a_sample_is_detected(path):
 
 @pytest.mark.parametrize("name", formats.names())
 def test_the_vendors_own_messages_are_detected_or_reported_as_a_tie(name):
-    """The documents' own messages are what people try first."""
+    """The documents' own messages are what a newcomer tries first."""
     files = sorted((VENDOR / name).glob("*.json"))
     if not files:
         pytest.skip("the vendor's samples are not at hand")

@@ -32,7 +32,7 @@ def test_rejects_are_described_by_their_kind() -> None:
 
 
 def test_the_headline_counts_cells_that_did_not_fit() -> None:
-    """`What they say` and a NULL where they say something is no good answer."""
+    """`What they say` and a NULL where they say something would be a contradiction."""
     assert lines(story(CELL, MESSAGE))[0].endswith("is what they say, but for 1 cell that did not fit.")
     assert lines(story())[0].endswith("the mirror's row is what they say.")
 

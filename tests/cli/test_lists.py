@@ -27,7 +27,7 @@ def asked(made: Written, *words: str) -> str:
 
 
 def test_a_rejected_cell_is_listed_with_its_text(tmp_path: Path) -> None:
-    """`not a date` alone sends people to the raw message for what they could have read."""
+    """After `not a date` alone, the operator would have to look for the value in the raw message."""
     made = Written(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     cell = {"source": "bins", "topic": "bins-1.jsonl", "partition": 0, "offset": 0, "batch": 1, "database": "depot",
@@ -81,7 +81,7 @@ def test_the_last_results_of_the_checks_are_shown_without_checking(tmp_path: Pat
 
 
 def test_the_queries_next_to_checks_can_be_typed(tmp_path: Path) -> None:
-    """Who copies one from a page or a report wants the rows, not the engine that has its functions."""
+    """A user who copies one from a page or a report wants the rows, whichever engine has its functions."""
     made = depot(tmp_path)
     facts = gather(made.reader)
     checks = [check for table in facts.tables for check in table.checks]
@@ -92,7 +92,7 @@ def test_the_queries_next_to_checks_can_be_typed(tmp_path: Path) -> None:
     assert any("get_json_object" in one for one in queries)
     for one in sorted(queries):
         query(made.reader, one)
-    place = "$[''it is'']"  # as a key with a blank is written
+    place = "$[''it is'']"  # as a key with a space is written
     _, rows, _ = query(
         made.reader, f"SELECT get_json_object('{{\"it is\": 7}}', '{place}') AS seven FROM books LIMIT 1"
     )

@@ -159,7 +159,7 @@ def test_every_table_of_the_examples_reads_as_with_spark(
 
 
 def test_every_row_is_explained(shops: dict[str, Example]) -> None:
-    """A story that differs from the mirror's row sends people after a fault that is not there."""
+    """A story that differs from the mirror's row would hint at a fault that does not exist."""
     from ingest.gold.explain import explain
     from ingest.lake import mirrors
 

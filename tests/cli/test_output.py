@@ -67,7 +67,7 @@ def test_many_rows_look_as_few(cell: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_command_can_be_pasted() -> None:
-    """A path with a blank would be two arguments, and one with a semicolon another command."""
+    """A path with a space would be two arguments, and one with a semicolon another command."""
     assert "ingest rejects show '/my lakes/a;b.yaml' 3" == command(
         "rejects", "show", Path("/my lakes/a;b.yaml"), 3
     )

@@ -59,7 +59,7 @@ def good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_warnings_have_their_place_and_leave_the_exit_code_alone(good: Path) -> None:
-    """What is odd must be seen, what is no fault must not stop a job."""
+    """What is odd must be seen; what is not a fault must not stop a job."""
     done = runner.invoke(app, ["validate", str(good), "--output", "json"])
     (result,) = json.loads(done.stdout)
     expected = [
@@ -149,7 +149,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_a_starter_is_sound_and_names_the_format(tmp_path: Path, source: Path) -> None:
-    """The first file that a person has must work."""
+    """The first file that a user has must work."""
     file = tmp_path / "conf" / "stock.yaml"
     done = runner.invoke(app, ["init", str(file), "--source", f"{source}/*.jsonl", "--lake", "s3a://b/l"])
     assert 0 == done.exit_code, done.stderr
@@ -221,7 +221,7 @@ def test_plain_tables_are_a_choice(tmp_path: Path, source: Path, flags: list[str
 
 
 def test_plain_tables_are_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not know of the flag would never choose."""
+    """A user who does not know of the flag would never choose."""
     monkeypatch.setattr("ingest.cli.pipeline_verbs.sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
     assert pipeline_verbs._wants_plain(None) is True

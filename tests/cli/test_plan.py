@@ -42,7 +42,7 @@ def test_it_names_tables_with_keys_and_columns(folder):
 
 
 def test_it_tells_bytes_and_batch(folder):
-    """Whoever plans a first load wants to know how much it is."""
+    """The plan of a first load must say how much it is."""
     found = planned(folder)
     (source,) = found["sources"]
     size = (folder / "bins-1.jsonl").stat().st_size
@@ -317,7 +317,7 @@ def test_without_the_client_java_is_asked_with_a_reason(folder, monkeypatch):
 
 
 def test_it_says_what_becomes_of_files(folder):
-    """Whoever sets `rewrite_budget` wants to know what it does before the run; and what it did, after it."""
+    """The effect of `rewrite_budget` must be shown before the run, and after it."""
     (folder / "bins-0.jsonl").write_text(change("INSERT", "bins", 0, {"id": "2", "word": "a"}), "utf-8")
     touch(folder / "bins-0.jsonl")
     assert "by Arrow" == said_of(folder, "bins")

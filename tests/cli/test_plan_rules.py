@@ -40,7 +40,7 @@ def test_entries_that_fit_nothing_are_reported(folder):
 
 
 def test_columns_are_named_as_they_would_be(folder):
-    """Whoever leaves a secret out looks here before the first run."""
+    """An operator who leaves a secret out looks here before the first run."""
     rules = "tables:\n  - match: depot.bins\n    columns: {word: {rename: text}, tall: exclude}\n"
     found = planned(folder, FILES, rules)
     table = next(one for one in found["tables"] if one["table"] == "depot.bins")

@@ -36,7 +36,7 @@ _LINE = re.compile(
 
 
 def samples(found=FOUND) -> list[str]:
-    """The lines that are no comment."""
+    """The lines that are not comments."""
     return [line for line in prom.text(found).splitlines() if not line.startswith("#")]
 
 

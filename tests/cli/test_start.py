@@ -51,7 +51,7 @@ def spent(words: list[str]) -> float:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_question_costs_little(verb: str, lake: Written, tmp_path: Path) -> None:
-    """Who asks ten questions in an incident waits ten times for what one import too many takes."""
+    """Ten questions in an incident would wait ten times for one import too many."""
     words = [word.format(file=lake.file, folder=tmp_path) for word in VERBS[verb]]
     assert any(spent(words) < SECONDS for _ in range(TRIES))
 

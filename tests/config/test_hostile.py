@@ -26,7 +26,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.lists(PIECES, max_size=30).map("".join).map(str.encode), st.binary(max_size=60)))
 def test_any_bytes_end_in_sentences(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    """A traceback tells a person nothing."""
+    """A traceback says nothing to the operator."""
     file = tmp_path_factory.getbasetemp() / "hostile.yaml"
     file.write_bytes(data)
     found = problems(file)

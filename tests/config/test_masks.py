@@ -68,7 +68,7 @@ def test_a_mask_that_cannot_hold_is_refused(tmp_path: Path, text: str, found: st
 
 
 def test_a_mask_without_a_secret_needs_none(tmp_path: Path) -> None:
-    """Whoever only drops values would have to keep a secret."""
+    """Otherwise a pipeline that only drops values would need a secret."""
     assert "" == loaded(tmp_path, "tables:\n  - mask: {email: null, phone: last4}\n").mask_secret
 
 
@@ -169,7 +169,7 @@ def test_secrets_have_names_that_do_not_give_them_away() -> None:
 
 
 def test_complaints_quote_no_values() -> None:
-    """A reject is seen by more people than its table."""
+    """More users see a reject than may see its table."""
     assert "member *** is missing" == without_values("missing-member", "member 'x@y' is missing")
     hidden = "(not shown, because the pipeline file masks columns or seals bronze)"
     assert hidden == without_values("bad-avro", "the Avro datum cannot be read: x@y")

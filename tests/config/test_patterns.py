@@ -32,7 +32,7 @@ SHARDS = r"shop_(\d+).orders_(.*)"
 def test_groups_hold_parts_of_names(
     pattern: str, table: tuple[str | None, ...], groups: tuple[str, ...] | None
 ) -> None:
-    """A dot that a regular expression repeats is no dot between database and table."""
+    """A dot that a regular expression repeats is not the dot between database and table."""
     assert groups == patterns.captured(pattern, TableId(*table))
 
 

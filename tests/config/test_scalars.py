@@ -28,7 +28,7 @@ def test_durations(text: str, expected: float) -> None:
     [("64MiB", 64 * 2**20), ("10 MB", 10**7), ("1GiB", 2**30), ("1.5kb", 1500), ("512", 512), ("9B", 9)],
 )
 def test_sizes(text: str, expected: int) -> None:
-    """A limit that is off by a thousand is none."""
+    """A limit that is off by a factor of a thousand does not limit."""
     assert expected == scalars.size(text)
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_table_name(text: str) -> None:
     st.text(alphabet="ab.", max_size=6),
 )
 def test_a_rule_that_never_applies_is_proved(wide: str, narrow: str, name: str) -> None:
-    """A warning without proof sends people looking for a fault that is none."""
+    """A warning without proof would hint at a fault that does not exist."""
     parts = name.split(".")
     if len(parts) in (2, 3) and all(parts) and covers(wide, narrow):
         table = TableId(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])

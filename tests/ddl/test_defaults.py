@@ -1,4 +1,4 @@
-"""What a DEFAULT gives to the rows that stood before the column, as the source stores it."""
+"""What a DEFAULT gives to the rows that are older than the column, as the source stores it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
         ("mysql", "DATE DEFAULT '2024-02-30'"),
         ("mysql", "DATE DEFAULT (CURDATE())"),
         ("mysql", "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1239'"),  # MySQL rounds, MariaDB cuts
-        ("mysql", "UUID NOT NULL"),  # MariaDB's zero is no empty text
+        ("mysql", "UUID NOT NULL"),  # MariaDB's zero is not an empty text
         ("mysql", "GEOMETRY NOT NULL"),
         ("oracle", "DATE DEFAULT SYSDATE"),
         ("oracle", "DATE DEFAULT TO_DATE('2024', 'YYYY')"),

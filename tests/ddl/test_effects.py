@@ -36,7 +36,7 @@ def test_round_trip(case: Case) -> None:
 
 
 def test_a_reason_is_always_given() -> None:
-    """A ledger row without a reason could not be judged by a person."""
+    """A ledger row without a reason could not be judged by the operator."""
     assert [] == [case.statement for case in CASES if not effects(case.statement, "mysql", "web").reason]
 
 

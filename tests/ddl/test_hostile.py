@@ -55,7 +55,7 @@ def test_huge_text(name: str, dialect: str) -> None:
 
 
 def test_too_long_is_unknown() -> None:
-    """A text beyond the limit is kept for a person and not read."""
+    """A text beyond the limit is kept for the operator and not read."""
     assert "unknown" == effects("x" * (MAX_LENGTH + 1), "mysql", "web").kind
 
 

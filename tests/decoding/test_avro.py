@@ -133,7 +133,7 @@ def written(schema: object, datum: object) -> bytes:
     ],
 )
 def test_refuses_damage(schema, data, code):
-    """Bytes that are no datum of the schema must become a reject, each by its own name."""
+    """Bytes that are not a datum of the schema must become a reject, each by its own name."""
     assert code == refused(schema, data)
 
 

@@ -123,7 +123,7 @@ def test_sqlserver_types(name, expected):
 
 
 def test_fraction_digits_in_declared_types():
-    """``datetime(3)`` tells the units of numbers and must still become a timestamp in the mirror."""
+    """``datetime(3)`` gives the units of numbers and must still become a timestamp in the mirror."""
     assert types.is_logical("datetime(3)")
     assert not types.is_logical("date(3)")
     assert "TIMESTAMP_NTZ" == types.delta("datetime(3)")

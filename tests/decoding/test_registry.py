@@ -105,7 +105,7 @@ def test_unknown_id(port):
     ("number", "why"), [(4, "PROTOBUF"), (5, "answered 500"), (6, "without a schema"), (7, "lacks gone")]
 )
 def test_odd_answers_are_explained(port, number, why):
-    """A registry that answers something else needs a person, who needs to know what."""
+    """A registry that answers something else needs the operator, who must see what it answered."""
     with pytest.raises(SetupError, match=why):
         schema_registry.fetch(f"http://127.0.0.1:{port}", number)
 

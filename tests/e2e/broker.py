@@ -66,7 +66,7 @@ def fetched() -> Path:
 
 
 def answers(port: int) -> bool:
-    """True if a broker answers an ApiVersions request; an open port alone is no proof."""
+    """True if a broker answers an ApiVersions request; an open port alone proves nothing."""
     body = struct.pack(">hhih2s", 18, 0, 7, 2, b"e2")
     try:
         with socket.create_connection(("127.0.0.1", port), 1.0) as connection:

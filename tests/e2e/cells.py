@@ -33,7 +33,7 @@ class Compared:
     examples: list[str] = field(default_factory=list)
 
     def add(self, count: int, example: str) -> None:
-        """Some cells more that differ, with one of them for people."""
+        """Some cells more that differ, with one of them to show."""
         self.differing += count
         if len(self.examples) < 20:
             self.examples.append(example)

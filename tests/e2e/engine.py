@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-MARKS = ".marks"  # the topics of the table that tells how far a capture has come
+MARKS = ".marks"  # the topics of the table that says how far a capture has come
 _JAVA = ("-Xms64m", "-Xmx640m", "-XX:-UseG1GC", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 

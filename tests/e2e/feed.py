@@ -28,7 +28,7 @@ say = Console(width=100, highlight=False).print
 
 
 class Feed(ABC):
-    """One database's history, and the pipelines that read what is sent of it; ``marks`` tell how far that is."""
+    """One database's history, and the pipelines that read what is sent of it; ``marks`` say how far that is."""
 
     def __init__(self, folder: Path, history: History) -> None:
         self.folder = folder
@@ -128,7 +128,7 @@ def show(title: str, found: list[cells.Compared]) -> None:
 
 
 def write(history: History, transactions: int, alters: int) -> None:
-    """Transactions, with a TRUNCATE in every thousand and DDL at random places; tells the DDL."""
+    """Transactions, with a TRUNCATE in every thousand and DDL at random places; prints the DDL."""
     orders = next(table for table in history.tables if table.name == "orders")
     places = set(history.random.sample(range(transactions), alters))
     for n in range(transactions):

@@ -21,10 +21,10 @@ NOT_SENT = {
         "ones do not if ignore.default.for.nullables is set, Connect's JSON if replace.null.with.default is not",
     },
     "Canal": {
-        "what stood before": "Canal takes no snapshot; so it is there before the tables are made",
+        "what existed before": "Canal takes no snapshot; so it is there before the tables are made",
         "JSON of MariaDB": "is a LONGTEXT; where the structure came from the words of CREATE TABLE, its UTF-8 is "
-        "sent as if it were binary, which nothing tells; so it is declared as LONGTEXT",
-        "tables without a key, once Canal sends again": "no position tells the second time from the first",
+        "sent as if it were binary, which nothing shows; so it is declared as LONGTEXT",
+        "tables without a key, once Canal sends again": "no position distinguishes the second time from the first",
     },
     "MariaDB": {
         "zero dates": "a NOT NULL one arrives as 1970-01-01",

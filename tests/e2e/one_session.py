@@ -1,7 +1,7 @@
 """Several verbs in one process and one Spark session, whose start would else cost more than they do.
 
 ``python -m tests.e2e.one_session FILE VERBS`` takes the verbs as JSON, a list of lists of words, and prints as JSON
-what each has printed on stdout; the first that fails ends it. The word ``mirrors`` is no verb: it gives the shop's.
+what each has printed on stdout; the first that fails ends it. The word ``mirrors`` is not a verb: it gives the shop's.
 """
 
 from __future__ import annotations

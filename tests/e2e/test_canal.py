@@ -63,7 +63,7 @@ class Sent(Feed):
         """Rows of the altered table whose columns are not those that the statement before them has left.
 
         Canal keeps the structures of tables in a store of its own. A kill may take the newest ones from it: then rows come
-        with the values of one column under the name of another, and nothing in the messages tells.
+        with the values of one column under the name of another, and nothing in the messages says so.
         """
         found, shapes = [], None
         for value in self.topics.values("garden"):

@@ -108,7 +108,7 @@ def test_everything_of_a_message(spark, pipeline, topics, name, writer):
 
 
 def test_aborted_transactions(spark, pipeline, topics, name):
-    """Aborted messages must not land, and the holes they leave are no loss."""
+    """Aborted messages must not land, and the holes that they leave are not a loss."""
     topics.make(name)
     good = [Sent(canal(n, 1, "INSERT")) for n in range(5)]
     topics.transactions(name, (good[:3], True), ([Sent(b"never")] * 4, False), (good[3:], True))
@@ -125,7 +125,7 @@ def test_aborted_transactions(spark, pipeline, topics, name):
 
 
 def test_compacted_topic(spark, pipeline, topics, name, tmp_path):
-    """What compaction has left lands once; the holes, also where a batch ends or begins, are no loss."""
+    """What compaction has left lands once; the holes, also where a batch ends or begins, are not a loss."""
     topics.make(
         name, **{"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.001"}
     )

@@ -81,10 +81,10 @@ def test_a_plan_after_a_run_without_java(spark, file, topics):
 
 
 def test_offsets_and_tables(spark, file, topics):
-    """Whoever reads a topic for the first time wants to know from where to where."""
+    """The plan of a topic's first read must say from where to where."""
     pipeline = load(file)
     (name,) = pipeline.sources[0].topics
-    assert None is dry_run.foresee(pipeline, spark, 2)["next_batch"]  # an empty topic is no batch
+    assert None is dry_run.foresee(pipeline, spark, 2)["next_batch"]  # an empty topic gives no batch
     lines = [change("INSERT", "bins", n, {"id": str(n), "word": "x"}) for n in range(3)]
     topics.send(name, [Sent(line.encode(), partition=1) for line in lines])
     found = dry_run.foresee(pipeline, spark, 2)

@@ -54,7 +54,7 @@ def pages(tmp_path_factory):
 @pytest.mark.parametrize("page", ["plain", "evil"])
 @pytest.mark.parametrize(("size", "dark"), VIEWS)
 def test_the_page_fits_and_keeps_to_itself(browser, pages, page, size, dark):
-    """A page wider than the screen hides the state of tables; one that loads anything tells who reads it."""
+    """A page wider than the screen hides the state of tables; one that loads anything gives its reader away."""
     width, height = SIZES[size]
     file = pages / f"{page}.html"
     browser.open(file, width=width, height=height, dark=dark)
@@ -67,7 +67,7 @@ def test_the_page_fits_and_keeps_to_itself(browser, pages, page, size, dark):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_words_can_be_read_on_their_ground(browser, pages, dark):
-    """Grey on grey is no report to many people."""
+    """Many readers cannot read grey on grey."""
     browser.open(pages / "plain.html", width=1280, height=900, dark=dark)
     assert [] == browser.run(_CONTRASTS)
 

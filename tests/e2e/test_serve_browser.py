@@ -85,7 +85,7 @@ def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, la
 
 
 def test_the_focus_stays_while_a_page_follows(browser: chromium.Browser, address: str, lake: Written) -> None:
-    """Who has tabbed to a button presses Enter a moment later; by then the page must not have moved on to another one."""
+    """A user who has tabbed to a button presses Enter a moment later; by then the page must not have moved on."""
     hands = Hands(browser)
     browser.open(f"{address}/ddl?pipeline=depot", width=1280, height=900, dark=False)
     hands.go_to("Reason: Approve")
@@ -140,7 +140,7 @@ DONE = {  # the action, its page, whether a reason is written, its button, and t
 def test_every_action_is_done_by_the_keyboard_alone(
     browser: chromium.Browser, address: str, lake: Written
 ) -> None:
-    """Who cannot use a mouse is on call, too: each stop on the way to a button can be seen, and Enter presses it."""
+    """A user without a mouse may be on call, too: each stop before a button can be seen, and Enter presses it."""
     paused = next(one for one in mirrors.known(lake.reader).values() if one.name == "depot.shelf1")
     lake.decide("pause", paused.path, {})
     hands = Hands(browser)
@@ -176,7 +176,7 @@ def test_what_is_read_is_reached_by_the_keyboard_alone(browser: chromium.Browser
 
 
 def test_the_keyboard_reaches_everything(browser: chromium.Browser, address: str) -> None:
-    """Who cannot use a mouse is on call, too."""
+    """A user without a mouse may be on call, too."""
     browser.open(f"{address}/pipeline?pipeline=depot", width=1280, height=900, dark=False)
     for _ in range(2):
         key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}

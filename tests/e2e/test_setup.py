@@ -114,7 +114,7 @@ def original(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_certificate_of_the_company(
     monkeypatch: pytest.MonkeyPatch, original: Path, authority: tuple[Path, Path], variable: str
 ) -> None:
-    """What pip follows, Java must follow; without it, "check the network" would send people the wrong way."""
+    """What pip follows, Java must follow; without it, "check the network" would send the operator the wrong way."""
     with repository(original, authority) as (url, _):
         if variable:
             monkeypatch.setenv(variable, str(authority[0]))

@@ -41,7 +41,7 @@ def node(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 
 class Garden:
-    """A database's own words, and a pipeline over it."""
+    """A database, asked in its own SQL, and a pipeline over it."""
 
     def __init__(self, node: Database, folder: Path) -> None:
         self.node = node

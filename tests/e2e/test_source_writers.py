@@ -33,7 +33,7 @@ IDS = 60
 
 
 class Writers:
-    """Transactions at full speed, each statement with its own line in a log table, as a stream would tell it."""
+    """Transactions at full speed, each statement with its own line in a log table, as a stream would send it."""
 
     def __init__(self, garden: Garden, seed: int) -> None:
         self.garden, self.seed = garden, seed

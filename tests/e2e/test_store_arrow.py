@@ -367,7 +367,7 @@ def test_secrets_are_in_no_file_of_the_lake_and_in_no_task(store: Store, tmp_pat
 
 @pytest.mark.spark
 def test_every_way_of_folding_in_one_lake(store: Store, tmp_path: Path) -> None:
-    """Tasks must reach the store, Spark must read what Arrow wrote and the reverse, and neither may tell the secret."""
+    """Tasks must reach the store, Spark must read what Arrow wrote and the reverse, and neither may show the secret."""
     logs = tmp_path / "events"
     logs.mkdir()
     try:

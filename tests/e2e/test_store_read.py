@@ -134,7 +134,7 @@ def test_a_store_answers_as_a_folder_does(question: str, lake: Written, stored: 
 
 @pytest.mark.usefixtures("environment")
 def test_a_plan_says_what_would_be_read(lake: Written, stored: Path) -> None:
-    """A store's lake knows its files and mirrors as well as a folder's: it tells a new file from those that it has read."""
+    """A store's lake knows its files and mirrors as well as a folder's: a new file is not taken for one that was read."""
     feed = lake.file.with_name("depot-9.jsonl")
     feed.write_text(change("INSERT", "bins", 9900, {"id": "9", "word": "x", "more": "7"}) + "\n", "utf-8")
     touch(feed)
@@ -186,7 +186,7 @@ def test_the_pages_show_it_as_well(lake: Written, stored: Path, store: Store) ->
 
 @pytest.mark.usefixtures("environment")
 def test_a_lake_that_is_not_there_yet(stored: Path) -> None:
-    """Nothing in a store is no empty lake."""
+    """A store that holds nothing is not an empty lake."""
     file = stored.with_name("new.yaml")
     file.write_text(stored.read_text("utf-8").replace("s3a://read/depot", "s3a://read/other"), "utf-8")
     done = CliRunner().invoke(app, ["status", str(file)])
@@ -198,7 +198,7 @@ def test_a_lake_that_is_not_there_yet(stored: Path) -> None:
 
 
 def test_a_store_that_does_not_answer(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page says so in one sentence, in which there is no key."""
+    """The page says so in one sentence, which does not contain the key."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA-not-shown")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "never-shown")

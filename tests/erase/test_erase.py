@@ -214,7 +214,7 @@ def test_a_change_feed_forgets_an_erased_row(spark: Any, tmp_path: Path) -> None
 def test_an_erasure_that_was_killed_is_completed(
     spark: Any, depot: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row that is half erased is not erased, and the operator must hear of it."""
+    """A row that is half erased is not erased, and the operator must be warned."""
     lake = Lake(spark, depot.pipeline)
 
     def killed(*_given: object) -> dict[str, int]:

@@ -148,7 +148,7 @@ def debezium(op: str, pos: int, row: int, key: int, name: str) -> dict[str, Any]
 
 @pytest.mark.parametrize("asked", [1, 7])
 def test_a_key_that_may_have_changed_is_named(tmp_path: Path, asked: int) -> None:
-    """Whoever erases one key of a row must hear of the other, and the auditor that there may be one."""
+    """Erasing one key of a row must report the other, and the auditor must see that there may be one."""
     games = Games(tmp_path, "debezium")
     for one in (
         debezium("c", 10, 0, 1, "gone"),

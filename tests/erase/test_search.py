@@ -87,7 +87,7 @@ def test_a_text_across_two_reads_and_a_damaged_file(tmp_path: Path, monkeypatch:
 
 
 def test_the_verb_exits_with_1_where_a_text_is_left(tmp_path: Path) -> None:
-    """A script must hear of it; the text itself stays out of output that a log may keep."""
+    """The exit code must say so to a script; the text itself stays out of output that a log may keep."""
     lake(tmp_path / "lake")
     file = tmp_path / "p.yaml"
     file.write_text(

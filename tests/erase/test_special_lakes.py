@@ -117,7 +117,7 @@ def replaced(shops: Shops, erasure: planning.Erasure) -> list[tuple[int, bytes]]
 
 
 def test_sealed_messages_are_replaced_by_sealed_ones(tmp_path: Path) -> None:
-    """A plain message among sealed ones is damage, and a sealed one with the row's values is no erasure."""
+    """A plain message among sealed ones is damage, and a sealed one with the row's values is not an erasure."""
     shops = (
         Shops(tmp_path, MERGED, seal=Sealing(KEY)).say(1, "INSERT", 1, "hidden").say(2, "INSERT", 2, "stays")
     )

@@ -1,4 +1,4 @@
-"""Golden cases of the Avro formats: kept as JSON that people can read, encoded here for the test.
+"""Golden cases of the Avro formats: kept as readable JSON, encoded here for the test.
 
 In a case's JSON ``{"$hex": "00ff"}`` and ``{"$text": "abc"}`` are bytes, and an object with one member that
 names a branch of a union (``{"Decimal": {...}}``) is that branch. A case of a framed format holds its

@@ -294,7 +294,7 @@ def _token(torn: bytearray, _other: bytes, random: Random) -> None:
 
 
 def _number(torn: bytearray, _other: bytes, random: Random) -> None:
-    """Another number where digits stood."""
+    """Another number in the place of digits."""
     places = [found.span() for found in re.finditer(rb"\d+(?:\.\d+)?", bytes(torn[:20_000]))]
     start, end = random.choice(places) if places else (0, 0)
     torn[start:end] = random.choice(NUMBERS)

@@ -81,7 +81,7 @@ def test_fractions_count_by_source(source, position, expected):
     ],
 )
 def test_partial_dates(parts, expected):
-    """One branch carries years, dates, times and both; the parts present tell which."""
+    """One branch carries years, dates, times and both; the parts present decide which."""
     assert expected == cell({"DateTime": {**NO_TIME, **parts}}, 12)
 
 

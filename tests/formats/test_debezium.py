@@ -48,7 +48,7 @@ def test_unavailable_values_are_absent(value):
 
 
 def test_the_placeholder_can_be_named():
-    """Connectors let people choose another placeholder."""
+    """Connectors let their users choose another placeholder."""
     options = Options(extra={"unavailable_value": "?"})
     assert {"id": "1"} == one(row("u", after={"id": 1, "story": "?"}), options=options).after
 

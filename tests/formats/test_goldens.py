@@ -1,4 +1,4 @@
-"""Every format's golden messages decode to exactly what people have read and approved."""
+"""Every format's golden messages decode to exactly what has been read and approved."""
 
 from __future__ import annotations
 

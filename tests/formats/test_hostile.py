@@ -191,7 +191,7 @@ def test_a_datum_that_does_not_fit_its_schema_is_refused(name, case):
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("name", JSON)
 def test_a_message_in_utf_16_is_called_so(name: str, encoding: str) -> None:
-    """Some tools on Windows write such files: "not UTF-8" and "bad JSON" do not tell what to do."""
+    """Some tools on Windows write such files: "not UTF-8" and "bad JSON" do not say what to do."""
     known = row(name)
     value = (known.message.value or b"").decode().encode(encoding)
     with pytest.raises(Undecodable, match="UTF-16"):

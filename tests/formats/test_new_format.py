@@ -53,7 +53,7 @@ def test_nothing_is_written_over(tmp_path):
 
 @pytest.mark.parametrize("op", ["insert", "update", "delete"])
 def test_the_samples_decode(made, tmp_path, op):
-    """Whoever begins from a skeleton that fails looks for the fault in it."""
+    """If the skeleton failed, its user would look for the fault in it."""
     form, writer = made
     sent = Message((tmp_path / f"tests/formats/acme-json/{op}.json").read_bytes())
     (change,) = form.parse(sent, writer.DIALECTS["acme-json"].hints)

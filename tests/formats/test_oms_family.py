@@ -156,7 +156,7 @@ def test_zoneless_times_are_never_shifted(value, expected):
 
 @pytest.mark.parametrize("value", ["", "tomorrow", "2020-11-25 00:01:02 Mars/Base", "1606233662.1234567890"])
 def test_no_moment_is_refused(value):
-    """What is no time must stay as sent and become a cell reject, not some time."""
+    """What is not a time must stay as sent and become a cell reject, not some time."""
     for convert in (instant_text, datetime_text):
         with pytest.raises(ValueError):
             convert(value, "UTC")

@@ -149,7 +149,7 @@ def test_goldengate_metadata_is_no_column():
 
 
 def test_goldengate_declared_columns_are_columns():
-    """Where a column is first, only its name in the pipeline file can tell it from metadata."""
+    """Where a column is first, only its name in the pipeline file can distinguish it from metadata."""
     hints = Hints(tables=lambda _table: TableHints(("rowid",), {"xid": "string"}))
     head = {"table": "S.T", "op_type": "I", "pos": "01"}
     assert {"rowid": "A", "xid": "B"} == one("ogg", {**head, "rowid": "A", "xid": "B"}, hints).after
@@ -274,7 +274,7 @@ def test_recognised_by_itself_alone(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_null_value_is_a_tombstone(name):
-    """A null value is no row: it must be counted and pass."""
+    """A null value is not a row: it must be counted and pass."""
     assert [Op.CONTROL] == [change.op for change in read(name, None)]
 
 

@@ -60,7 +60,7 @@ def test_only_oms_hides_large_objects_as_null():
     ],
 )
 def test_order(name, meta, expected):
-    """OMS's position is a second with a counter, DTS's one number; the word null is none."""
+    """OMS's position is a second with a counter, DTS's one number; the word null is not a position."""
     assert expected == one(name, "ins", {"id": "1"}, **meta).sequence
 
 

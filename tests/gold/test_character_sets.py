@@ -38,7 +38,7 @@ MADE = "CREATE TABLE depot (no INT(6) ZEROFILL, site VARCHAR(20), made VARCHAR(2
 def test_a_character_set_loses_what_it_lacks_and_zerofill_shows_in_texts(
     made: str, clause: str, expected: str, doubted: str
 ) -> None:
-    """No message tells: a mirror would keep texts that the source has lost."""
+    """No message says so: a mirror would keep texts that the source has lost."""
     site, own, number = "北京市é", "北京", "7"
     after, unsure = converted(
         [made, f"ALTER TABLE depot {clause}"], {"site": site, "made": own, "no": number}

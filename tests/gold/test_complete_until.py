@@ -49,7 +49,7 @@ class Reader(LakeReader):
 
 
 class Lake:
-    """The tables that tell how far a lake is, written without Spark."""
+    """The tables that say how far a lake is, written without Spark."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

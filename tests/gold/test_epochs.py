@@ -129,7 +129,7 @@ def test_old_states_end_with_the_snapshot(seen: Seen) -> None:
 
 
 def test_decisions_are_listed(seen: Seen) -> None:
-    """Who comes later must find out that there was an epoch, and how far its snapshot got."""
+    """It must be possible to find out later that there was an epoch, and how far its snapshot got."""
     from ingest.lake import epochs
 
     kept = epochs.read(seen.depot.lake())

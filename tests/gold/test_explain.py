@@ -55,7 +55,7 @@ def test_events_are_in_the_order_of_history() -> None:
 
 
 def test_late_changes_say_so() -> None:
-    """Whoever wonders why a message had no effect must see that it came late, and what undid it."""
+    """The answer to why a message had no effect must be that it came late, and what undid it."""
     late = happening(1, 5, Op.UPDATE, after={"no": "7", "name": "Ada"})
     early = happening(2, 3, Op.UPDATE, after={"no": "7", "name": "Bea"})
     first, second = story_of(early, late)[0]

@@ -62,7 +62,7 @@ def test_what_does_not_fit_comes_first(spark: SparkSession, tmp_path: Path) -> N
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_a_truncate_comes_before_any_row(spark: SparkSession, tmp_path: Path) -> None:
-    """A table made of its key alone, before anybody has said the key's type, would hold texts for ever."""
+    """A table made of its key alone, before a statement or rule gives the key's type, would hold texts for ever."""
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", keys=("id",)))

@@ -71,7 +71,7 @@ def test_keys_that_compare_otherwise_and_change_feeds_are_left_to_spark() -> Non
 
 
 def test_a_truncate_of_one_of_several_tables_is_left_to_spark() -> None:
-    """The rows of the other tables would go with those of the one, whether or not they have news in the batch."""
+    """The rows of the other tables would be deleted with those of the one, even without changes in the batch."""
     lane = Lane(
         "s", TableId("yard", None, "depot_0"), 2, 2, None, "1", ChangeKinds(), ChangeKinds(), truncates=1
     )

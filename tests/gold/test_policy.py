@@ -157,7 +157,7 @@ def test_a_plain_create_begins_a_table() -> None:
 
 
 def test_concerns_both_names_of_a_rename() -> None:
-    """A rename is news to the new name's mirror, whichever table the message names."""
+    """A rename concerns the new name's mirror, too, whichever table the message names."""
     statement = said("RENAME TABLE hall TO annex")
     assert [True, True, False] == [
         concerns(statement, TableId("yard", None, name)) for name in ("hall", "annex", "depot")
@@ -281,7 +281,7 @@ def pending(shops: Shops) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("placed", [True, False])
 def test_a_truncate_that_only_the_schema_topic_tells(tmp_path: Path, placed: bool) -> None:
-    """With ``skipped.operations: t`` no message of the table tells: its rows stayed, though the ledger said applied."""
+    """With ``skipped.operations: t`` no message says so: its rows stayed, though the ledger said applied."""
     source: dict[str, Any] = {"connector": "mysql", "name": "cap", "ts_ms": 1714564800250, "snapshot": "false", "db": "shop",
                               "table": "orders", "server_id": 1, "row": 0}  # fmt: skip
     row = {

@@ -21,7 +21,7 @@ from tests.gold.statements import DEPOT, KNOWN, retyped_by, said, subject
 
 
 def folded(statements: list[Statement], row: dict[str, str | None], policy: str) -> Image:
-    """What statements make of a row that stood before them, by the plain fold."""
+    """What statements make of a row that is older than they are, by the plain fold."""
     change = Change(op=Op.INSERT, keys=("no",), after={"no": "1", **row})
     events = [
         step._replace(order=Order(0, 1, (9,), 0, (), i))
@@ -72,7 +72,7 @@ def test_an_existing_column_is_not_added() -> None:
     ],
 )
 def test_values_that_only_the_source_knows(column: str) -> None:
-    """The existing rows have values at the source and NULL in the mirror: a person must hear of it."""
+    """The existing rows have values at the source and NULL in the mirror: the operator must be warned."""
     statement = said(f"ALTER TABLE depot ADD COLUMN {column}")
     assert PARTLY == judge(statement, subject()).state
     assert "existing rows have NULL" in " ".join(judge(statement, subject()).does)
@@ -205,7 +205,7 @@ def test_other_databases_refuse_not_null_where_there_are_nulls() -> None:
     ],
 )
 def test_what_an_expression_computes_is_not_known(using: str, certain: bool) -> None:
-    """``ALTER TYPE ... USING`` gives every row a value that no message tells."""
+    """``ALTER TYPE ... USING`` gives every row a value that no message contains."""
     [step] = retyped_by(f"ALTER TABLE depot ALTER COLUMN load TYPE numeric(10,2) {using}", "postgres")
     assert certain == step.conversion("decimal(10,4)").certain
 
@@ -219,7 +219,7 @@ def test_a_column_that_becomes_generated_has_values_that_no_message_tells() -> N
 
 
 def test_a_partition_is_exchanged_with_a_table_that_holds_too() -> None:
-    """Its rows are others from there on, and no message tells which."""
+    """Its rows are others from there on, and no message says which."""
     statement = said("ALTER TABLE hall EXCHANGE PARTITION p0 WITH TABLE depot")
     assert HELD == judge(statement, subject()).state
     assert concerns(statement, DEPOT)
@@ -256,7 +256,7 @@ def test_a_truncate_that_spells_its_table_in_another_case_empties_it() -> None:
 
 
 def test_zeros_are_numbered_where_a_column_counts_by_itself() -> None:
-    """MODIFY ... AUTO_INCREMENT gives them numbers that no message tells."""
+    """MODIFY ... AUTO_INCREMENT gives them numbers that no message contains."""
     [step] = retyped_by("ALTER TABLE depot MODIFY no INT AUTO_INCREMENT")
     assert retyped.OPEN == retyped.effect(step, "0", "int32")
     assert 0 == retyped.effect(step, "7", "int32")

@@ -29,7 +29,7 @@ def retype(**parts: Any) -> SchemaStep:
 
 
 def test_an_effect_is_of_the_value_and_not_of_the_type() -> None:
-    """A mirror is folded again, and a person asked, where a value gives reason to."""
+    """A mirror is folded again, and the operator asked, only where a value gives reason to."""
     step = retype(old="string")
     assert 0 == effect(step, "12", "")
     assert RESPELT == effect(step, "012", "")
@@ -99,7 +99,7 @@ def test_a_whole_number_gets_a_fraction_that_only_the_statement_tells(
 
 
 def test_keys_whose_type_comes_later_stay_the_texts_that_came(tmp_path: Path) -> None:
-    """To a number `01` and `1` are one key: two rows of the source would become one, or what is no number be lost."""
+    """As numbers `01` and `1` are one key: two source rows would become one, or a text that is not a number be lost."""
     depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     for key in ("01", "x"):
@@ -262,7 +262,7 @@ def test_a_number_without_its_digits_keeps_its_fraction_under_the_name_of_a_whol
 
 @pytest.mark.spark
 def test_rows_of_both_kinds_under_one_name_in_a_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """The books join their types to that of whole numbers: only the cells tell that some have a fraction."""
+    """The books join their types to that of whole numbers: only the cells show that some have a fraction."""
     assert ["2.25", "3.5"] == exchanged(Depot(spark, tmp_path, Warm(), TableRule("yard.*")), "")
 
 

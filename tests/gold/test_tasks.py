@@ -135,7 +135,7 @@ def test_many_changes_go_into_existing_rows(large: Depot, budget: int | None) ->
 
 
 def test_a_large_load_that_is_killed_is_done_again(large: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some parts are written then; without a commit they are no rows of the mirror."""
+    """Some parts are written then; without a commit they are not rows of the mirror."""
     from ingest.gold import arrow_parts
 
     merged, calls = arrow_parts.merged, list[Any]()

@@ -49,7 +49,7 @@ def key(event: Event, row: Image | None) -> Image:
 
 
 def source(event: Event) -> dict[str, Any]:
-    """Where MySQL's connector stood."""
+    """The position of MySQL's connector."""
     return {
         "connector": "mysql",
         "name": "capture",
@@ -203,7 +203,7 @@ def _frame(event: Event, cell: Cell, place: dict[str, Any]) -> dict[str, Any]:
 
 
 def statement(event: Event) -> dict[str, Any]:
-    """What the schema-change topic tells of a statement."""
+    """The message of a statement in the schema-change topic."""
     return {
         "source": source(event),
         "ts_ms": event.time,

@@ -168,7 +168,7 @@ class _Writer:
         if self.random.random() < 0.4:
             self.next_second()
         self.counter += 1
-        if before is not None:  # a row that stood before the column was added has NULL in it
+        if before is not None:  # a row that is older than the column has NULL in it
             before = {name: before.get(name) for name in self.columns}
             del self.history.rows[key_of(before)]
         if after is not None:

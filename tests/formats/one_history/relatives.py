@@ -119,7 +119,7 @@ _DMS_TYPES = {"int32": "INT32", "int64": "INT64", "date": "DATE", "string": "STR
 
 
 def _structure(event: Event) -> dict[str, Any]:
-    """What a control message tells of a table."""
+    """The part of a control message that describes a table."""
     if event.kind != "create":
         return {}
     columns: dict[str, Any] = {}

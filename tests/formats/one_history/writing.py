@@ -38,11 +38,11 @@ class Loss(NamedTuple):
     """What a dialect cannot say.
 
     Args:
-        order: True if only the order of arrival tells the order.
+        order: True if only the order of arrival gives the order.
         truncates: True if it does not send a TRUNCATE.
         statements: True if it does not send DDL.
         once: True if a message sent again may do harm: a changed key takes along what was not sent, and only
-            a place of its own tells that it did so before.
+            a place of its own shows that it did so before.
         views: by column, what is left of a value.
     """
 
@@ -75,7 +75,7 @@ def cells(event: Event, row: Image | None, cell: Cell) -> dict[str, Any] | None:
 
 
 def changed(event: Event) -> Image:
-    """What stood before in the columns that the event changed."""
+    """The values before the event, of the columns that it changed."""
     after = event.after or {}
     return {name: value for name, value in (event.before or {}).items() if value != after.get(name)}
 
