@@ -1,4 +1,4 @@
-"""What a run plans to read of a file source: growth, rewrites, losses, and nothing in silence."""
+"""What a run plans to read of a file source: growth, rewrites, losses, each of them reported."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_touched_file_is_the_same_file(feed: Feed) -> None:
 
 
 def test_a_file_taken_away_before_it_was_read_to_its_end_is_an_alarm(feed: Feed) -> None:
-    """Its last lines would be lost in silence."""
+    """Its last lines would be lost silently."""
     file = feed.write("a.jsonl", b"1\n2")
     done = feed.write("b.jsonl", b"3\n")
     feed.run()

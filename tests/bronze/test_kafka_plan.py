@@ -148,7 +148,7 @@ def test_accepted_gap_goes_on_at_the_beginning():
 
 
 def test_acceptance_holds_for_one_gap():
-    """A later gap of the same partition needs its own word."""
+    """A later gap of the same partition needs a decision of its own."""
     word = plan(SOURCE, {A: at(3)}, cluster({A: (7, 9)})).gaps[0].value
 
     def accepted(one):
@@ -161,7 +161,7 @@ def test_acceptance_holds_for_one_gap():
 
 
 def test_accepted_gap_of_an_empty_partition_is_written_down():
-    """Else the position stays the old one, and the next loss would be covered by the same word."""
+    """Otherwise the position stays the old one, and the same decision would accept the next loss."""
     found = plan(SOURCE, {A: at(3)}, cluster({A: (7, 7)}), lambda _gap: True)
     assert (True, (OffsetSpan(A, 7, 7),)) == (found.due, found.spans)
 

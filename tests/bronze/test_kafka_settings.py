@@ -1,4 +1,4 @@
-"""What of a Kafka source's settings another client than Java's takes, and what it must leave to Java."""
+"""Which of a Kafka source's settings librdkafka can take over, and which it must leave to Java."""
 
 from __future__ import annotations
 

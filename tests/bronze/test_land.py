@@ -138,7 +138,7 @@ def test_messages_and_receipts_are_one_commit(spark: SparkSession, tmp_path: Pat
 
 
 def test_thousands_of_small_files_are_one_quick_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """A batch of Arrow per file makes minutes of seconds."""
+    """One Arrow batch per file would take minutes instead of seconds."""
     yard = Yard(spark, tmp_path)
     (tmp_path / "in/small").mkdir()
     for number in range(5000):
@@ -156,7 +156,7 @@ def test_thousands_of_small_files_are_one_quick_batch(spark: SparkSession, tmp_p
 def test_nothing_is_landed_after_a_broken_file_where_arrival_orders(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Its rest, put right later, would come after newer changes: a reversed history, and nothing says so."""
+    """Its rest, repaired later, would come after newer changes: the history would be reversed, silently."""
     yard = Yard(spark, tmp_path)
     (source,) = yard.pipeline.sources
     yard.pipeline = replace(yard.pipeline, sources=(replace(source, format="canal"),))

@@ -139,7 +139,7 @@ def said(body: dict[str, Any]) -> list[tuple[str, str]]:
 def test_a_cause_is_sent_once_again_while_it_lasts_and_when_it_is_over(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message every minute is one that everybody filters out."""
+    """A message that comes every minute would be filtered out."""
     world = World(monkeypatch, AlertTarget(hook.url, severity=WARN, repeat=3600.0))
     world.run()
     world.run(HELD)
@@ -246,7 +246,7 @@ def test_the_lake_keeps_no_address(hook: Hook, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_data_drives_no_channel_and_secrets_stay(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table's name would wake everybody, end the line, or turn it round."""
+    """A table's name could notify the whole channel, end the line, or reverse it."""
     world = World(monkeypatch, AlertTarget(hook.url, "slack"))
     evil = Cause("<!channel>\n\x1b[2J\u202e", ERROR, f"failed at {hook.url} <http://x|click> {'a' * 9000}")
     world.run(evil)
@@ -267,7 +267,7 @@ def test_a_thousand_causes_are_one_short_message(hook: Hook, monkeypatch: pytest
 
 
 def test_mail(mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not everybody has a channel; a login is not shouted over the network."""
+    """Not every team has a channel; a login is not sent in plain text."""
     port = mailbox.server_address[1]
     target = AlertTarget(
         email=("a@example.com", "b@example.com"), smtp=f"smtp://127.0.0.1:{port}", sender="i@example.com"

@@ -44,7 +44,7 @@ def test_help_names_the_decisions() -> None:
 
 
 def test_dismissal_needs_a_reason(tmp_path: Path) -> None:
-    """The next person must be able to read why a statement was passed over."""
+    """The next operator must be able to read why a statement was passed over."""
     result = RUN.invoke(app, ["ddl", "dismiss", str(tmp_path / "none.yaml"), "0a1b2c3d"])
     assert 2 == result.exit_code
     assert "reason" in result.output

@@ -146,7 +146,7 @@ def test_a_batch_that_is_not_there_is_named(depot: Depot) -> None:
 
 
 def test_a_version_that_is_gone_is_named(depot: Depot) -> None:
-    """The words of a damaged log send the reader to look for damage, after an erasure or maintenance."""
+    """After an erasure or maintenance, the error of a damaged log would hint at damage that does not exist."""
     mirror = depot.folder / "lake" / "mirrors" / "shop" / "item"
     for file in mirror.glob("*.parquet"):
         file.unlink()

@@ -188,7 +188,7 @@ def test_what_cannot_start_is_exit_2_and_one_sentence(
 
 
 def test_table_and_json_output(file: Path) -> None:
-    """People read tables; a JSON document is for tools that know no JSON lines."""
+    """Tables are for operators; a JSON document is for tools that cannot read JSON lines."""
     assert 2 == len(json.loads(ran("decode", "dts-canal", str(file), "--output", "json").stdout))
     text = ran("decode", "dts-canal", str(file), "--output", "table").stdout
     assert "price=1.10" in text

@@ -49,7 +49,7 @@ def test_the_block_is_yaml_with_types_that_hold_the_values(file):
 
 
 def test_a_pipeline_file_names_files_and_format(file):
-    """People have one already."""
+    """Users have one already."""
     path = file.parent / "depot.yaml"
     path.write_text(PIPELINE)
     assert ran(file, "--format", "dts-shareplex").stdout == ran(path).stdout

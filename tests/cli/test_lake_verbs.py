@@ -85,7 +85,7 @@ def test_plan_names_what_is_landed_and_not_decoded(spark, depot):
     run(spark, depot.pipeline)
 
 
-def test_status_tells_what_waits(spark, depot):
+def test_status_lists_what_waits(spark, depot):
     """An alert has nothing to go by but this."""
     found = status.status(Lake(spark, depot.pipeline))
     rows = {one["table"]: one for one in found["tables"]}

@@ -216,7 +216,7 @@ def test_queries_answer_as_with_spark(spark: SparkSession, shops: dict[str, Exam
     ],
 )
 def test_a_query_reads_nothing_but_the_lake(text: str, shops: dict[str, Example], tmp_path: Path) -> None:
-    """`sql` in a dashboard's hands must not read the host's files, nor write any."""
+    """`sql` as a dashboard calls it must not read the host's files, nor write any."""
     from ingest.errors import IngestError
 
     lake = LakeReader(next(iter(shops.values())).lake.pipeline)
@@ -226,7 +226,7 @@ def test_a_query_reads_nothing_but_the_lake(text: str, shops: dict[str, Example]
 
 
 def test_the_lock_holds_without_the_names_being_checked(shops: dict[str, Example], tmp_path: Path) -> None:
-    """Two walls, so that a table function that the first does not know is stopped by the second."""
+    """Two barriers, so that a table function that the first does not know is stopped by the second."""
     from ingest.errors import IngestError
 
     shop = next(iter(shops.values())).lake

@@ -44,7 +44,7 @@ def test_json_is_exact(value: object, expected: str) -> None:
 
 
 def test_documents_are_indented_json() -> None:
-    """People read it, and scripts too."""
+    """Operators read it, and scripts too."""
     assert '{\n  "a": [\n    1\n  ]\n}\n' == printed(output.json, {"a": [1]})
 
 

@@ -80,7 +80,7 @@ def test_warnings_have_their_place_and_leave_the_exit_code_alone(good: Path) -> 
 
 
 def test_show_prints_what_is_in_force_and_no_secret(good: Path) -> None:
-    """People paste it into tickets."""
+    """Users paste it into tickets."""
     done = runner.invoke(app, ["validate", str(good), "--show"])
     assert 0 == done.exit_code
     for secret in ("hunter2", "hidden", "fallback"):

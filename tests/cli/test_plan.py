@@ -41,7 +41,7 @@ def test_it_names_tables_with_keys_and_columns(folder):
     ]
 
 
-def test_it_tells_bytes_and_batch(folder):
+def test_it_says_how_many_bytes_and_which_batch(folder):
     """The plan of a first load must say how much it is."""
     found = planned(folder)
     (source,) = found["sources"]
@@ -126,8 +126,8 @@ def test_without_a_sample_no_table_is_named(folder):
     assert found["next_batch"] == 1
 
 
-def test_people_see_the_same(folder):
-    """The table is what most will read."""
+def test_the_table_shows_the_same(folder):
+    """The table is what most users read."""
     planned(folder)
     done = runner.invoke(app, ["plan", str(folder / "depot.yaml")])
     assert 0 == done.exit_code

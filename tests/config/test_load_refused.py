@@ -26,7 +26,7 @@ from tests.config.stock import GOOD, KAFKA, loaded, problems
     ],
 )
 def test_files_that_are_no_pipeline(tmp_path: Path, text: str, expected: str) -> None:
-    """A person would get a traceback instead of one sentence."""
+    """The user would get a traceback instead of one sentence."""
     assert [expected.replace("{file}", str(tmp_path / "stock.yaml")).lstrip(":")] == problems(tmp_path, text)
 
 
@@ -184,7 +184,7 @@ def test_a_broker_is_needed(tmp_path: Path) -> None:
 
 
 def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """One fault per run makes mending slow."""
+    """With one fault per run, a file would take many runs to correct."""
     text = "pipelin: x\nlake: ${STOCK_NONE}\nsources: []\nspark: 5\nspark: 6\n"
     expected = [
         "1:1 the key 'pipelin' is unknown here; did you mean pipeline or openlineage?",

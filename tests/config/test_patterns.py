@@ -56,7 +56,7 @@ def rule(tmp_path: Path, entry: str) -> str:
         (f"match: '{SHARDS}', into: '{{database}}.{{2}}'", "shop_12.eu"),
     ],
 )
-def test_groups_stand_in_the_name_of_a_mirror(tmp_path: Path, entry: str, mirror: str) -> None:
+def test_groups_are_parts_of_the_name_of_a_mirror(tmp_path: Path, entry: str, mirror: str) -> None:
     """Hundreds of sharded tables cannot be listed one by one."""
     assert mirror == rule(tmp_path, entry)
 

@@ -101,7 +101,7 @@ def ddl(statement: str | None, note: str | None, kind: str = "CREATE") -> Ddl:
     return of_change(change)
 
 
-def test_a_structure_printed_for_a_snapshot_tells_the_key() -> None:
+def test_a_structure_printed_for_a_snapshot_gives_the_key() -> None:
     """Some connectors print no statement that can be read: without the structure no key is known."""
     found = ddl(None, "snapshot")
     assert ("none", [("create_table", ("id",))]) == (
@@ -128,14 +128,14 @@ def test_a_structure_leaves_a_created_column_its_default(
     assert {"id": "int32", "n": "string"} == {one.name: one.type for one in created.columns}
 
 
-def test_a_structure_tells_the_key_of_a_statement_that_was_not_understood() -> None:
+def test_a_structure_gives_the_key_of_a_statement_that_was_not_understood() -> None:
     """A key known from structures alone must follow a change of it, or two source rows become one."""
     found = ddl("ALTER TABLE orders WIBBLE", None, "ALTER")
     assert [("id",)] == [one.keys for one in found.effects if one.action == "add_primary_key"]
 
 
 @pytest.mark.parametrize("statement", [None, "", "N/A", "ALTER TABLE orders WIBBLE"])
-def test_a_structure_alone_does_not_tell_what_became_of_the_rows(statement: str | None) -> None:
+def test_a_structure_alone_does_not_show_what_became_of_the_rows(statement: str | None) -> None:
     """SQL Server and DMS send no statement: a column may have been renamed, converted, or filled."""
     found = ddl(statement, None, "ALTER")
     assert {UNREAD} == {one.note for one in found.effects if one.action == "add_column"}

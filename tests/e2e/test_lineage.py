@@ -107,7 +107,7 @@ def test_topics_are_inputs_by_name(tmp_path: Path) -> None:
     assert [(place, "x", [3]), (place, "y", []), (place, "z1", [4])] == inputs
 
 
-def test_a_run_tells_what_it_read_and_wrote(spark: SparkSession, service: str, tmp_path: Path) -> None:
+def test_a_run_reports_what_it_read_and_wrote(spark: SparkSession, service: str, tmp_path: Path) -> None:
     """A lineage graph with wrong names, columns or counts is worse than none."""
     depot = Depot(tmp_path, f"openlineage: {{url: '{service}', namespace: house, api_key: k-1}}\n")
     depot.grow()

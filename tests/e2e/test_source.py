@@ -243,7 +243,7 @@ def test_a_table_without_a_key_and_a_condition(garden: Garden) -> None:
 def test_a_wrong_password_is_one_sentence_without_it(garden: Garden) -> None:
     """A password in a log is a password lost."""
     if not garden.mysql:
-        pytest.skip("this PostgreSQL trusts everybody on loopback")
+        pytest.skip("this PostgreSQL trusts every user on loopback")
     garden.file.write_text(
         garden.file.read_text("utf-8").replace(f"password: {PASSWORD}", "password: hunter2-x")
     )
@@ -313,7 +313,7 @@ def test_a_connection_that_breaks_is_made_again(garden: Garden, monkeypatch: pyt
     assert sorted(str(n) for n in range(100)) == sorted(str(row["id"]) for row in garden.images("cutoff"))
 
 
-def test_a_killed_reading_goes_on_where_it_stood(garden: Garden) -> None:
+def test_a_killed_reading_goes_on_where_it_was(garden: Garden) -> None:
     """Hours of reading would begin again, or a chunk would land in halves."""
     garden.execute(
         "DROP TABLE IF EXISTS lengthy", "CREATE TABLE lengthy (id int primary key, v varchar(100))"

@@ -75,14 +75,14 @@ class Writers:
             self._delete(cursor, key)
         elif random.random() < 0.25 and self._row(cursor, other := random.randrange(IDS)) is None:
             cursor.execute(f"UPDATE bed SET id = {other} WHERE id = {key}")
-            self._tell(cursor, "delete", key)
-            self._tell(cursor, "insert", other, *row)
+            self._record(cursor, "delete", key)
+            self._record(cursor, "insert", other, *row)
         elif self.widened:
             cursor.execute(f"UPDATE bed SET a = '{value}', c = '{value}' WHERE id = {key}")
-            self._tell(cursor, "update", key, value, None, value)
+            self._record(cursor, "update", key, value, None, value)
         else:
             cursor.execute(f"UPDATE bed SET a = '{value}' WHERE id = {key}")
-            self._tell(cursor, "update", key, value)
+            self._record(cursor, "update", key, value)
 
     @staticmethod
     def _row(cursor: Any, key: int) -> Any:
@@ -94,14 +94,14 @@ class Writers:
     def _insert(self, cursor: Any, key: int, a: str, b: str, c: str | None) -> None:
         more = (", c", f", '{c}'") if c else ("", "")
         cursor.execute(f"INSERT INTO bed (id, a, b{more[0]}) VALUES ({key}, '{a}', '{b}'{more[1]})")
-        self._tell(cursor, "insert", key, a, b, c)
+        self._record(cursor, "insert", key, a, b, c)
 
     def _delete(self, cursor: Any, key: int) -> None:
         cursor.execute(f"DELETE FROM bed WHERE id = {key}")
-        self._tell(cursor, "delete", key)
+        self._record(cursor, "delete", key)
 
     @staticmethod
-    def _tell(cursor: Any, op: str, key: int, *values: str | None) -> None:
+    def _record(cursor: Any, op: str, key: int, *values: str | None) -> None:
         cells = dict(zip("abc", values, strict=False))
         names = ["op", "id", *cells]
         texts = [f"'{op}'", str(key), *("NULL" if one is None else f"'{one}'" for one in cells.values())]

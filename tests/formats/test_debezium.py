@@ -246,7 +246,7 @@ def test_oms_smt_needs_a_table():
     assert "no-table" == code({"id": 1}, name="oms-debezium-smt")
 
 
-def test_recognition_tells_the_family_apart():
+def test_recognition_distinguishes_the_family():
     """A wrong guess decodes with the wrong units and the wrong byte encoding."""
     for case in golden.cases():
         raw = case.read_bytes()

@@ -1,4 +1,4 @@
-"""Held mirrors and what releases them: approval, dismissal; and commits by other hands, which hold."""
+"""Held mirrors and what releases them: approval, dismissal; and commits of other writers, which hold."""
 
 from __future__ import annotations
 

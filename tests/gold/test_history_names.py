@@ -48,7 +48,7 @@ def test_a_lake_made_before_keeps_the_names_that_it_has() -> None:
 
 
 def test_the_own_columns_say_what_they_hold() -> None:
-    """The names that the program gives them inside mean nothing to who reads the table."""
+    """The names that the program gives them inside mean nothing to a reader of the table."""
     table = histories.table_of(decided(None, "id"))
     said = {one.column: comment_of(one) for one in table.columns}
     assert ["is_current", "valid_from", "valid_to"] == sorted(said)[1:]

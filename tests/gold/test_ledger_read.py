@@ -31,7 +31,7 @@ def rows(depot: Depot) -> list[tuple[Any, ...]]:
 
 
 def test_a_row_without_a_key_is_found_by_what_a_statement_filled(tmp_path: Path) -> None:
-    """Both of two equal rows would go with the one that is deleted: without the statement, none of them is it."""
+    """Both of two equal rows would be deleted instead of one; without the statement, neither would be found."""
     depot = depot_of(tmp_path, no_key="full_row")
     for n in ("1", "1", "2"):
         say(depot, "INSERT", n=n)
@@ -62,7 +62,7 @@ def test_a_column_that_becomes_text_keeps_what_statements_did(tmp_path: Path) ->
 def test_a_row_without_a_key_is_found_by_the_columns_left(
     tmp_path: Path, policy: str, left: list[tuple[Any, ...]]
 ) -> None:
-    """Rows would go on being distinguished by a column that no delete names; and the checks must know it went."""
+    """Rows would go on being distinguished by a column that no delete names; and the checks must know that it is gone."""
     depot = depot_of(tmp_path, no_key="full_row", on_schema_change=policy)
     say(say(depot, "INSERT", n="1", m="1"), "INSERT", n="2", m="2").run()
     assert ("done", "") == depot.ddl("ALTER TABLE depot DROP COLUMN m").run(checked=True)

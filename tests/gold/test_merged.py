@@ -104,7 +104,7 @@ def test_the_words_name_the_entry_and_survive_another_engine() -> None:
 
 
 def test_tables_meet_in_different_batches(tmp_path: Path) -> None:
-    """Each batch shows one of two tables: folded by itself, one overwrites the other's rows in silence."""
+    """Each batch shows one of two tables: folded by itself, one overwrites the other's rows silently."""
     pipeline, second = Shops(tmp_path, RULE).pipeline, TableId("shop_2", None, "item")
     first = TableId("shop_1", None, "item")
     books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])

@@ -68,7 +68,7 @@ def test_a_folded_truncate_ends_late_changes_before_it() -> None:
     assert ["4"] == _left(*rows)
 
 
-def test_an_overtaken_change_is_refused_where_later_ones_do_not_tell_the_row() -> None:
+def test_an_overtaken_change_is_refused_where_later_ones_do_not_give_the_row() -> None:
     """A part of a row says nothing about the other columns; one that is not overtaken needs no more than the mirror."""
     late: Row = (2, "2", "insert", None, _image(1))
     with pytest.raises(NotPlain, match="whole row"):

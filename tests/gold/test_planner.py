@@ -100,7 +100,7 @@ def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
     assert "long" in why(PIPELINE, lanes=[replace(new, changes_ever=100_001)], key="")
 
 
-def test_folded_changes_tell_which_late_ones_count_but_for_statements_between() -> None:
+def test_folded_changes_show_which_late_ones_count_but_for_statements_between() -> None:
     """A statement has changed the rows that a late change was made before; a part may need its row's whole history."""
     whole, step = ChangeKinds(partials=False, key_changes=False), SchemaStep("1", "drop_column", "w")
     lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "2", "4", whole, whole)
@@ -189,7 +189,7 @@ def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, marks
 def test_tables_with_constraints_are_left_to_spark(
     nullable: bool, alter: Callable[[DeltaTable], None] | None, tmp_path: Path
 ) -> None:
-    """People add them to mirrors: rows that do not meet one must fail, and a file is committed unseen."""
+    """Users add them to mirrors: rows that do not meet one must fail, and a file is committed unseen."""
     schema = Schema([Field("id", PrimitiveType("string"), nullable=nullable)])
     table = DeltaTable.create(str(tmp_path), schema)
     if alter is not None:

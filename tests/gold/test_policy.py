@@ -119,7 +119,7 @@ def test_a_name_that_comes_again_starts_empty() -> None:
     assert expected == steps(history, subject())
 
 
-def test_columns_whose_names_differ_in_letter_case_alone_stand_side_by_side() -> None:
+def test_columns_whose_names_differ_in_letter_case_alone_are_two_columns() -> None:
     """PostgreSQL and Oracle have both: the second one must not remove the first."""
     found = declared_by([said('ALTER TABLE depot ADD COLUMN "Site" TEXT')], subject())
     assert ({}, "string") == (found.gone, found.columns["Site"])
@@ -280,7 +280,7 @@ def pending(shops: Shops) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("placed", [True, False])
-def test_a_truncate_that_only_the_schema_topic_tells(tmp_path: Path, placed: bool) -> None:
+def test_a_truncate_that_only_the_schema_topic_contains(tmp_path: Path, placed: bool) -> None:
     """With ``skipped.operations: t`` no message says so: its rows stayed, though the ledger said applied."""
     source: dict[str, Any] = {"connector": "mysql", "name": "cap", "ts_ms": 1714564800250, "snapshot": "false", "db": "shop",
                               "table": "orders", "server_id": 1, "row": 0}  # fmt: skip

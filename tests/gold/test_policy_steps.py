@@ -210,7 +210,7 @@ def test_what_an_expression_computes_is_not_known(using: str, certain: bool) -> 
     assert certain == step.conversion("decimal(10,4)").certain
 
 
-def test_a_column_that_becomes_generated_has_values_that_no_message_tells() -> None:
+def test_a_column_that_becomes_generated_has_values_that_no_message_contains() -> None:
     """MODIFY computes them for every row."""
     [step] = retyped_by(
         "ALTER TABLE depot MODIFY site VARCHAR(9) GENERATED ALWAYS AS (concat(no, 'x')) STORED"

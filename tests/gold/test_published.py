@@ -163,7 +163,7 @@ def test_both_ways_publish_the_same(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_other_ways_are_left_to_spark(tmp_path: Path) -> None:
-    """A table that a stranger has partitioned or made append-only must not be replaced unseen."""
+    """A table that another program has partitioned or made append-only must not be replaced unseen."""
     depot = depot_of(tmp_path)
     lake = depot.lake()
     staged = Staged(lake.path(MIRROR), lake.snapshot(MIRROR))

@@ -77,7 +77,7 @@ def test_what_cannot_be_known_is_recorded_without_spark(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", ["none", "after", "both"])
 @pytest.mark.parametrize("created", [True, False])
-def test_a_whole_number_gets_a_fraction_that_only_the_statement_tells(
+def test_a_whole_number_gets_a_fraction_that_only_the_statement_gives(
     tmp_path: Path, cut: str, created: bool
 ) -> None:
     """Some dialects say DECIMAL without its digits: in a column of INT the new value would be a reject."""

@@ -283,7 +283,7 @@ def test_columns_of_rules_follow_rules_and_types(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_rule_that_cannot_be_followed_holds_the_mirror(spark: SparkSession, tmp_path: Path) -> None:
-    """The words must lead to the line; what waits is folded once the rule is right."""
+    """The message must lead to the line; what waits is folded once the rule is right."""
     from ingest.run import Warm
 
     shaped = TableRule("yard.*", names={"a": "b"}, places=SHAPED["places"])

@@ -198,7 +198,7 @@ def test_a_statement_is_judged_for_each_mirror(tmp_path: Path, policy: str) -> N
 
 
 def test_a_row_is_shown_in_all_mirrors(tmp_path: Path) -> None:
-    """Otherwise whoever asks where a row has gone would have to know all mirrors of its table."""
+    """Otherwise an operator who asks where a row is would have to know all mirrors of its table."""
     match = r"shop_(\d).item"
     merged = TableRule(match=match, into="all.item", shard_column="shard")
     mine = shops(tmp_path, replace(EU, match=match, into="eu_{1}.item"), merged, rule=TableRule(match=match))

@@ -83,7 +83,7 @@ def batches_of(random: Random) -> list[list[dict[str, Any]]]:
 def test_everything_is_as_if_rewritten(
     rules: str, budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Marked rows are still in the files: whoever reads past the vectors shows rows that are gone."""
+    """Marked rows are still in the files: a reader that ignores the vectors shows rows that are gone."""
     joined, stay = [], apply_arrow._marked
 
     def noted(plan: FoldPlan, most: int | None) -> frozenset[str]:
