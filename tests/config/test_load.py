@@ -14,7 +14,7 @@ from ingest.config import Expectation, Pipeline, QualityRule, Source, TableRule,
 from ingest.config.lint import leaves
 from ingest.config.model import AlertTarget, Database, Lineage
 from ingest.errors import ConfigError
-from tests.config.stock import GOOD, KAFKA, loaded
+from tests.config.pipeline_file import GOOD, KAFKA, loaded
 
 # --- what a good file means ---------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import pytest
 
 from ingest.config import load
 from ingest.errors import ConfigError
-from tests.config.stock import GOOD, KAFKA, loaded, problems
+from tests.config.pipeline_file import GOOD, KAFKA, loaded, problems
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from ingest.config.masks import (
 from ingest.config.read import check
 from ingest.config.secrets import struck
 from ingest.values.remembered import KEPT, LONG
-from tests.config.stock import GOOD, loaded, problems
+from tests.config.pipeline_file import GOOD, loaded, problems
 
 SECRET = "0123456789abcdef0123456789abcdef"
 MASKED = "tables:\n  - match: shop.customers\n    mask: {email: hmac, '*phone*': last4, name: null, iban: tokenize}\n"

@@ -10,7 +10,7 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.config.masks import Masks
 from ingest.errors import ConfigError
-from tests.config.stock import GOOD, KAFKA, loaded, problems, written
+from tests.config.pipeline_file import GOOD, KAFKA, loaded, problems, written
 
 
 def test_references_are_resolved_after_parsing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from ingest.spark import cache, java
-from tests.e2e.parts import Service, fetch, free_port
+from tests.e2e.services import Service, fetch, free_port
 
 VERSION = "4.3.0"
 USER, PASSWORD = "gardener", "spade-and-rake"  # of the listener that asks for them, by PLAIN or SCRAM

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ingest.spark import cache, java
 from tests.e2e.databases import Database
-from tests.e2e.parts import Service, end, fetch
+from tests.e2e.services import Service, end, fetch
 
 HERE = Path(__file__).parent / "canal-server"
 VERSION = "1.1.7"

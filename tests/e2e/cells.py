@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from ingest.lake.lake import Lake
-from tests.e2e.gardens import Table
+from tests.e2e.typed_tables import Table
 
 Row = Mapping[str, Any]
 TEXT_TYPES = "interval json jsonb inet int4range bit".split()  # of PostgreSQL: compared as its own text

@@ -18,7 +18,7 @@ from typing import Self
 import pyspark
 
 from ingest.spark import java
-from tests.e2e.parts import end, free_port
+from tests.e2e.services import end, free_port
 
 _CLASS = "org.apache.spark.deploy"
 _PYTHON = """\

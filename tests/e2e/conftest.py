@@ -15,8 +15,8 @@ from tests.e2e import chromium
 from tests.e2e.broker import Broker
 from tests.e2e.databases import Database
 from tests.e2e.feed import say
-from tests.e2e.parts import Missing
 from tests.e2e.registry import Registry
+from tests.e2e.services import Missing
 from tests.e2e.store import Store
 from tests.e2e.topics import Topics
 

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
-from tests.e2e.parts import Missing, Service
+from tests.e2e.services import Missing, Service
 
 USER, PASSWORD = "capture", "capture"
 _MARIADB = """\

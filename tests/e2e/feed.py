@@ -15,8 +15,8 @@ from ingest.config import load
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 from tests.e2e import cells
-from tests.e2e.gardens import Column, Table
 from tests.e2e.histories import History, alter
+from tests.e2e.typed_tables import Column, Table
 
 FOLD = ("bronze", "silver", "gold")
 TABLES = """\

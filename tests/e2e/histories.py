@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from tests.e2e.gardens import Column, Table, decimals, integers, moments, one_of, texts
+from tests.e2e.typed_tables import Column, Table, decimals, integers, moments, one_of, texts
 
 
 class History:

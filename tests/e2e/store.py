@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ingest.spark import cache
-from tests.e2e.parts import Missing, Service, fetch
+from tests.e2e.services import Missing, Service, fetch
 from tests.lakes import ROOT
 
 ACCESS = {"key": "a-key", "secret": "a-secret"}

@@ -12,11 +12,11 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e import databases, gardens
+from tests.e2e import databases, typed_tables
 from tests.e2e.canal import ZONE, Canal, fetched
 from tests.e2e.feed import Feed, say, write
 from tests.e2e.histories import History
-from tests.e2e.parts import Missing
+from tests.e2e.services import Missing
 
 pytestmark = [
     pytest.mark.spark,
@@ -95,7 +95,7 @@ def sent(tmp_path, started, topics, seed):
     for topic in ("garden", "rest", *(f"garden_{one}" for one in "plants beds notes orders marks".split())):
         topics.make(topic)
     with Canal(tmp_path / "canal", topics.address, node, INSTANCES) as canal:
-        history = History(node.connect(), gardens.canal(), seed, "`")
+        history = History(node.connect(), typed_tables.canal(), seed, "`")
         history.calm = False
         feed = Sent(tmp_path, topics, history, canal)
         for table in (*history.tables, feed.marks):

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from tests.e2e import cells, databases, gardens
-from tests.e2e.engine import Capture, Engine, is_installed
+from tests.e2e import cells, databases, typed_tables
+from tests.e2e.debezium_engine import Capture, Engine, is_installed
 from tests.e2e.feed import Feed, write
-from tests.e2e.gardens import Column
 from tests.e2e.histories import History
+from tests.e2e.typed_tables import Column
 
 pytestmark = [
     pytest.mark.spark,
@@ -86,7 +86,7 @@ class Captured(Feed):
 def mariadb(tmp_path, started, topics, registry, seed):
     """MariaDB with tables and rows from before the snapshot, and its capture."""
     node = started(databases.MariaDB(), "pymysql")
-    history = History(node.connect(), gardens.mariadb(), seed, "`")
+    history = History(node.connect(), typed_tables.mariadb(), seed, "`")
     for table in history.tables:
         history.create(table)
     history.transactions(100)
@@ -134,7 +134,7 @@ def test_mariadb(spark, broker, mariadb):
 def postgres(tmp_path, started, topics, registry, seed):
     """PostgreSQL likewise, captured by each converter; tables without a key, and one of the large ones, send whole rows."""
     node = started(databases.PostgreSQL(), "psycopg")
-    history = History(node.connect(), gardens.postgres(), seed, '"')
+    history = History(node.connect(), typed_tables.postgres(), seed, '"')
     cells.read_as_text(history.connection)
     history.execute("CREATE TYPE colour AS ENUM ('red', 'grün')")
     history.execute("CREATE PUBLICATION garden FOR ALL TABLES")
@@ -167,7 +167,7 @@ def test_postgres(spark, postgres):
         feed.run(spark, json)
         history.transactions(200)
         engine.stop()
-        added = Column("varchar(20)", gardens.texts(20))
+        added = Column("varchar(20)", typed_tables.texts(20))
         history.execute('ALTER TABLE plants ADD COLUMN "später" varchar(20), DROP COLUMN ip')
         history.connection.commit()
         plants = history.tables[0].columns

@@ -19,7 +19,7 @@ from ingest.ddl.columns import logical_type, zero
 from ingest.ddl.effect_model import Effect
 from ingest.values import charsets, conversions
 from tests.e2e.databases import MariaDB
-from tests.e2e.parts import Missing
+from tests.e2e.services import Missing
 from tests.model import values
 from tests.model.checks import typed
 from tests.model.histories import STEPS, history

@@ -25,7 +25,7 @@ from ingest.source import snapshot as reading
 from ingest.source.database import connected
 from ingest.source.snapshot import snapshot, source_of
 from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, PostgreSQL
-from tests.e2e.parts import Missing
+from tests.e2e.services import Missing
 
 SEEDS = int(os.environ.get("SOURCE_SEEDS", "2"))
 

@@ -18,7 +18,7 @@ import pytest
 from ingest.bronze.files import listing
 from ingest.config import Source, load
 from ingest.lake.lake import Lake
-from tests.e2e.parts import Missing
+from tests.e2e.services import Missing
 from tests.e2e.store import Store
 from tests.e2e.topics import Sent
 from tests.lakes import ROOT, expected_shop, shop

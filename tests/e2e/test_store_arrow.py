@@ -25,9 +25,9 @@ from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, RUNS
 from ingest.lake.tables import LakeReader
 from ingest.result import Result
 from ingest.run import Warm, run
-from tests.e2e.faulty import BUSY, CARELESS, DENIED, EXPIRED, LOST, RIVAL, SLOW, Fault, Faulty
-from tests.e2e.feeds import TABLES, history
-from tests.e2e.parts import Missing
+from tests.e2e.faulty_store import BUSY, CARELESS, DENIED, EXPIRED, LOST, RIVAL, SLOW, Fault, Faulty
+from tests.e2e.message_batches import TABLES, history
+from tests.e2e.services import Missing
 from tests.e2e.store import Store
 from tests.lakes import ROOT, change
 from tests.unstarted import unstarted
@@ -382,7 +382,7 @@ def test_every_way_of_folding_in_one_lake(store: Store, tmp_path: Path) -> None:
         "spark:\n" + "".join(f'  {k}: "{v}"\n' for k, v in spark.items()),
     )
     here = Lake(tmp_path / "folder", "./lake")
-    command = [sys.executable, "-m", "tests.e2e.ways", str(there.file), str(here.file)]
+    command = [sys.executable, "-m", "tests.e2e.fold_modes", str(there.file), str(here.file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=580)
     assert 0 == done.returncode, done.stderr[-4000:]
     found = json.loads(done.stdout)

@@ -16,7 +16,7 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake import object_store, stores
 from ingest.lake.tables import LakeReader
-from tests.e2e.parts import free_port
+from tests.e2e.services import free_port
 from tests.e2e.store import ACCESS, Store
 from tests.lakes import change, touch
 from tests.serve.conftest import client_of, depot

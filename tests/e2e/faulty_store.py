@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from tests.e2e.parts import Service
+from tests.e2e.services import Service
 from tests.lakes import ROOT
 
 REFUSED = b"<Error><Code>AccessDenied</Code><AWSAccessKeyId>AKIA-not-shown</AWSAccessKeyId></Error>"
@@ -62,7 +62,7 @@ class Faulty(Service):
         command = [
             sys.executable,
             "-m",
-            "tests.e2e.faulty",
+            "tests.e2e.faulty_store",
             str(self.port),
             urllib.parse.urlsplit(self._target).netloc,
         ]

@@ -1,6 +1,6 @@
 """The same batches into several lakes, in one session, each batch folded another way: by tasks, by Spark, by this process.
 
-``python -m tests.e2e.ways FILE...`` takes pipeline files, each in the folder of its messages, and prints as JSON for each lake and
+``python -m tests.e2e.fold_modes FILE...`` takes pipeline files, each in the folder of its messages, and prints as JSON for each lake and
 batch the mirrors' states and ways, and at the end their rows.
 """
 
@@ -19,7 +19,7 @@ from ingest.gold import apply_arrow
 from ingest.lake.tables import LakeReader
 from ingest.run import run
 from ingest.silver import messages
-from tests.e2e.feeds import TABLES, history
+from tests.e2e.message_batches import TABLES, history
 
 BY_TASKS = (True, False, True, False, False)  # else by this process
 BUDGETS = (None, None, 0, 0, None)  # without a budget Spark merges
