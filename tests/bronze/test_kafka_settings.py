@@ -65,7 +65,7 @@ def test_security_is_carried_over(settings: dict[str, str], expected: dict[str, 
     ],
 )  # fmt: skip
 def test_what_only_java_can_is_left_to_it(settings: dict[str, str], named: str) -> None:
-    """A setting that is dropped in silence would send a plain password, or trust another authority."""
+    """A setting that is dropped silently would send a plain password, or trust another authority."""
     with pytest.raises(OnlyJavaError, match=named) as error:
         native_settings(source(settings))
     assert not [one for one in ("s3", "cr=t", "ann") if one in str(error.value)]

@@ -56,7 +56,7 @@ def test_spark_statements_say_what_the_tables_are():
 
 
 def test_no_name_adds_a_statement():
-    """A table's name would run as SQL in the catalog of whoever pastes the text."""
+    """A table's name would run as SQL in the catalog of the user who pastes the text."""
     assert {"spark": 5, "duckdb": 14, "trino": 5} == {
         dialect: len(parsed(dialect)) for dialect in ("spark", "duckdb", "trino")
     }

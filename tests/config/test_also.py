@@ -71,7 +71,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_cannot_hold_is_refused_with_its_place(tmp_path: Path, text: str) -> None:
-    """Otherwise a rule would be ignored in silence, or two rules would write into one mirror."""
+    """Otherwise a rule would be ignored silently, or two rules would write into one mirror."""
     found = faults(tmp_path, ENTRY + "    also:\n" + text)
     assert len(BAD[text]) == len(found), found
     for wanted, actual in zip(BAD[text], found, strict=True):

@@ -208,7 +208,7 @@ def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> Non
     ],
 )
 def test_shards_in_one_mirror_need_a_key_or_a_shard_column(tmp_path: Path, rule: str, part: str) -> None:
-    """Positions of two tables cannot be compared: without a key, a mirror of both would be wrong in silence."""
+    """Positions of two tables cannot be compared: without a key, a mirror of both would be wrong silently."""
     for more in ("no_key: append", "no_key: full_row", "history: true"):
         (found,) = problems(tmp_path, f"{GOOD}tables: [{{{rule}, {more}}}]\n")
         assert f"brings tables of several source {part}s into one mirror" in found

@@ -43,7 +43,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables for whoever submits: one address, and the workers' Python."""
+        """The variables of a process that submits: one address, and the workers' Python."""
         plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return plain | {
             "JAVA_HOME": str(java.launcher(java.find())),

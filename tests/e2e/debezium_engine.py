@@ -177,7 +177,7 @@ def _sender(broker: str, capture: dict[str, Any]) -> Any:
             sent = []
             for one in records:
                 if str(one.destination()).endswith(MARKS):
-                    producer.flush()  # whoever sees a mark may rely on everything before it
+                    producer.flush()  # a reader of a mark may rely on everything before it
                 headers = array()
                 for each in one.headers():
                     headers.add(header(each.getKey(), each.getValue().getBytes("UTF-8")))

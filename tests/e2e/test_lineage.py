@@ -41,7 +41,7 @@ class Service(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *given: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def compare(
     tell: Callable[[Reconciled], None] = lambda _done: None,
     **given: Any,
 ) -> Reconciled:
-    """Hold a table against its mirror, the stream being settled."""
+    """Compare a table with its mirror, the stream being settled."""
     pipeline = load(garden.file)
     return comparing.reconcile(
         LakeReader(pipeline), source_of(pipeline), table_of(garden, name),

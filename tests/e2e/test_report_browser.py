@@ -82,14 +82,14 @@ def test_both_schemes_differ(browser, pages):
 
 
 def test_a_script_in_a_name_stays_text(browser, pages):
-    """It would run on the desk of whoever opens the report, and could read the whole page."""
+    """It would run in the browser of each reader of the report, and could read the whole page."""
     browser.open(pages / "evil.html", width=1280, height=900, dark=False)
     assert 0 == browser.run("document.scripts.length")
     assert 5 < browser.run(f"document.body.innerText.split({EVIL!r}).length")
 
 
 def test_tables_wider_than_a_phone_scroll_by_themselves(browser, pages):
-    """What is cut off at the edge cannot be reached by any finger."""
+    """What is cut off at the edge cannot be reached on a phone."""
     browser.open(pages / "plain.html", width=390, height=844, dark=False)
     cut = browser.run(
         """[...document.querySelectorAll('table')].filter(table => {

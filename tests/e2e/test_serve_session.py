@@ -80,7 +80,7 @@ class Night:
         pauses.decide(self.lake.reader, known[table], kind, "", "ada")  # type: ignore[arg-type] # the append is ours
 
     def work(self) -> list[str]:
-        """Do what was asked for next; gives its words."""
+        """Do what was asked for next; return its message."""
         asked = self.lake.file.parent / "asked"
         until(lambda: asked.exists() and len(asked.read_text("utf-8").splitlines()) > self._seen)
         job = json.loads(asked.read_text("utf-8").splitlines()[self._seen])
@@ -104,7 +104,7 @@ class Night:
 
 
 class Hands:
-    """Somebody at a keyboard, who sees what has the focus."""
+    """An operator at a keyboard, who sees what has the focus."""
 
     def __init__(self, browser: chromium.Browser) -> None:
         self.browser = browser

@@ -188,7 +188,7 @@ def test_the_key_is_not_the_first_member_of_an_object(info):
 
 
 def test_a_name_given_twice_is_refused():
-    """Of two values for one column, one would be lost in silence."""
+    """Of two values for one column, one would be lost silently."""
     case = cases("obcloud-avro")["update-null-on-both-sides"]
     fields = [{**field, "name": "id"} for field in case["fields"]]
     assert "duplicate-key" == refused("obcloud-avro", {**case, "fields": fields})

@@ -112,7 +112,7 @@ def _first_name(value: bytes) -> bytes:
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_row_that_says_two_things_or_none_is_refused(name, case):
-    """One of two values would win in silence, or text would come out that nothing can store."""
+    """One of two values would win silently, or text would come out that nothing can store."""
     known = row(name)
     if case in NAMED and b'"remark":' not in known.message.value:
         pytest.skip("its rows are lists of columns; the format's own tests give a column twice")

@@ -181,7 +181,7 @@ def test_bit_is_one_number_however_it_is_sent():
 
 
 def test_declared_type_beats_the_message():
-    """The pipeline file's word must hold against a type that the message sends."""
+    """The type in the pipeline file must win against a type that the message sends."""
     row = {"id": 1, "__light_type": {"id": {"schemaType": "VARCHAR"}, "x": {"schemaType": "INT"}}}
     change = default("INSERT", after=row, columns={"id": "int64"})
     assert {"id": "int64"} == change.types
