@@ -403,7 +403,7 @@ def _verdict(text: str, name: str) -> str:
     if found.kind == "none":
         return "nothing: it does not concern the mirror"
     statement = Statement("", "s", _TABLE, 2, "", text, found.kind, found.effects)
-    verdict = policy.judge(statement, Subject(_TABLE, name, _KNOWN, frozen=1))
+    verdict = policy.judge(statement, Subject(_TABLE, name, _KNOWN, free_until=1))
     does = "; ".join(verdict.does)
     if verdict.state == policy.HELD:
         return f"**holds**: {does}" if does.startswith("nothing") else "**holds**"

@@ -31,7 +31,7 @@ class Backlog:
         lagging: mirrors that have not folded all batches that the books sum up.
         asleep: those that wait for a decision, each with its last result.
         paused: those that are left as they are.
-        settled: the last batch that all existing mirrors have folded, so that it is not looked at again.
+        settled: up to this batch frozen mirrors accept everything, because a rebuild folds again what they hold.
     """
 
     lagging: Collection[str] = ()

@@ -121,7 +121,7 @@ def _judged_otherwise(ledger: Ledger, fold: FoldPlan) -> str:
         name = one.source, one.table
         if not fold.before.exists or not steps.new:
             continue
-        subject = subject_of(plan.job, plan.mirror, name, plan.frozen)
+        subject = subject_of(plan.job, plan.mirror, name, plan.free_until)
         for statement in ledger.of(*name, one.first - 1):
             did, _ = ledger.recorded.get((plan.mirror.path, statement.id), ("", ()))
             if did != policy.judge(statement, subject).state:
@@ -305,7 +305,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
     name = one.source, one.table
     stamped = replace(one, shard=shard_of(pipeline, plan.mirror, name), stamps=stamps_of(plan.mirror, *name))
     one = _needing_history(stamped, plan.mirror)
-    subject = subject_of(plan.job, plan.mirror, name, plan.frozen)
+    subject = subject_of(plan.job, plan.mirror, name, plan.free_until)
     # there are no rows before the first change then
     begins = one.folded_high is None and one.order_low is not None
     found = lane_steps(ledger.of(*name, one.last), subject, 0 if begins else one.first)

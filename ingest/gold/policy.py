@@ -38,7 +38,7 @@ PARTLY = "partly"  # applied, but existing rows lack values that only the source
 class Subject:
     """The table of the mirror in question: its policy, and its columns' types.
 
-    Nothing up to batch ``frozen`` is frozen: it is the mirror's first batch, or the last one folded since. ``rows`` is
+    Nothing up to batch ``free_until`` is frozen: that is the mirror's first batch, or the last one folded since. ``rows`` is
     False for a table that has sent no rows; ``sent`` are the columns of new rows with their types. ``keyless`` is True if all values
     identify a row: then a column that the source no longer has must not distinguish rows. ``respells`` is False if rows of
     other tables, or older states, may have values under a column's former name in another letter case.
@@ -47,7 +47,7 @@ class Subject:
     table: TableId
     policy: str
     known: Mapping[str, str] = field(default_factory=dict)
-    frozen: int = 0
+    free_until: int = 0
     rows: bool = True
     sent: Mapping[str, str] = field(default_factory=dict)
     keyless: bool = False
@@ -55,14 +55,14 @@ class Subject:
 
     @classmethod
     def of(
-        cls, rule: TableRule, table: TableId, mirror: Mirror | None, frozen: int, *, rows: bool = True,
+        cls, rule: TableRule, table: TableId, mirror: Mirror | None, free_until: int, *, rows: bool = True,
         sent: Mapping[str, str] | None = None,
     ) -> Subject:  # fmt: skip
         """A source table by its rule and its mirror."""
         known = {one.name: one.type for one in mirror.sent} if mirror else {}
         keyless, respells = is_full_row(rule, mirror), not (rule.history or rule.shard_column)
         types = known | dict(rule.declared)
-        return cls(table, rule.on_schema_change, types, frozen, rows, sent or {}, keyless, respells)
+        return cls(table, rule.on_schema_change, types, free_until, rows, sent or {}, keyless, respells)
 
     def column(self, name: str, but: object = None) -> str:
         """A column in the rows' spelling: letter case is ignored if only one column has such a name."""
@@ -119,8 +119,8 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         return HELD if subject.rows else NOTICED
     if subject.policy == "ignore":
         lost = subject.keyless and any(one.action in ("drop_column", "rename_column") for one in effects)
-        return HELD if lost and statement.batch > subject.frozen else LOGGED
-    freezes = subject.policy == "freeze" and statement.batch > subject.frozen
+        return HELD if lost and statement.batch > subject.free_until else LOGGED
+    freezes = subject.policy == "freeze" and statement.batch > subject.free_until
     if statement.kind == "unknown":
         return HELD if freezes else NOTICED
     if freezes and any(_changes_schema(effect, subject) for effect in effects):

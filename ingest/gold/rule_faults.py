@@ -51,6 +51,15 @@ def refuse_lossy_key(pipeline: Pipeline, job: Job, keys: Collection[str]) -> Non
             )
 
 
+def refuse_history_of_new_key(job: Job, has_changed: bool) -> None:
+    """Hold if a mirror has a table of old states and its key has changed, which that table cannot follow."""
+    if job.rule.history and has_changed:
+        raise HeldError(
+            f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
+            "into its tables: entry; the states up to here stay as they are."
+        )
+
+
 def refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
     """A pattern never excludes the key; a key that is excluded by name is a mistake."""
     for name in keys:

@@ -51,7 +51,7 @@ class Plan:
     job: Job
     mirror: Mirror
     hold: Hold | None = None
-    frozen: int = 0  # the batch up to which a frozen mirror accepts everything, see `Subject`
+    free_until: int = 0  # the batch up to which a frozen mirror accepts everything, see `Subject`
     why_rebuilt: str = ""  # why it is folded again from its first change, as part of a sentence
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` omits, or that a rule excludes
     noticed: int = 0  # statements that could not be read, or leave rows elsewhere
@@ -71,13 +71,19 @@ def decide(
     applied: int,
     first: int,
     exists: Callable[[], bool],
-    asked: Callable[[LaneId, int | None], Evidence] | None = None,
+    evidence: Callable[[LaneId, int | None], Evidence] | None = None,
 ) -> Plan:
-    """The schema for a mirror's new batches: it has folded ``applied``, and ``first`` had its first rows.
+    """The schema for a mirror's new batches. The mirror has no key while none is known and none is needed.
 
-    ``exists`` says whether the table exists; it is folded again if its key has changed. ``asked`` returns what all
-    changes of a lane up to a batch show of its key, if the lines do not say. The mirror has no key while none is known
-    and none is needed.
+    Args:
+        pipeline: with the rules of all tables.
+        job: the mirror's new lines.
+        mirror: as last decided; None if it is new.
+        ledger: the statements.
+        applied: the last batch that the mirror has folded.
+        first: the batch of its first rows.
+        exists: says whether the table exists, which is rebuilt if its key has changed.
+        evidence: what all changes of a lane up to a batch show of its key, for lines that do not say.
 
     Raises:
         HeldError: the mirror's schema cannot be decided; the text says what to write.
@@ -86,11 +92,11 @@ def decide(
     before = mirror
     if mirror is not None and not mirror.is_sharded_by(job.rule.shard_column):
         mirror = replace(mirror, keys=tuple(key for key in mirror.keys if key != mirror.shard))
-    frozen = max(applied, first)
-    subjects = {name: subject_of(job, mirror, name, frozen) for name in job.lines}
+    free_until = max(applied, first)
+    subjects = {name: subject_of(job, mirror, name, free_until) for name in job.lines}
     # before its first rows nothing was applied
-    settled = applied if mirror is not None and mirror.columns else 0
-    hold = min(_holds(pipeline, job, ledger, subjects, settled), key=lambda one: one.batch, default=None)
+    judged = applied if mirror is not None and mirror.columns else 0
+    hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda one: one.batch, default=None)
     if hold is not None:
         job = job.before(hold.batch)
     last = hold.batch - 1 if hold else None
@@ -98,30 +104,30 @@ def decide(
         _Logged(name, job.lines[name], ledger.of(*name, last), subject, applied)
         for name, subject in subjects.items()
     ]
-    declared = {one.name: declared_by(one.statements, one.subject, applied) for one in lanes}
-    found = {one.name: _eras(job, mirror, one, asked and partial(asked, one.name, last)) for one in lanes}
-    keys = _keys(job, mirror, found)
+    lane_eras = {
+        one.name: _eras(job, mirror, one, evidence and partial(evidence, one.name, last)) for one in lanes
+    }
+    keys = _keys(job, mirror, lane_eras)
     rule_faults.refuse_lossy_key(pipeline, job, keys)
+    declared = {one.name: declared_by(one.statements, one.subject, applied) for one in lanes}
     decided, left_out = _decided(job, mirror, declared, keys, _is_emptied(job, lanes))
     rule_faults.refuse_hidden_columns(job, mirror, declared)
     gone = {one.name: departed(one.statements, one.subject) for one in lanes}
     rule_faults.refuse_unanswerable_rules(job, decided, gone)
-    decided = recomputed(job.rule, decided)
-    decided = replace(decided, names_sources=pipeline.names_sources if job.rule.shard_column else None)
-    decided = replace(decided, eras=tuple((*name, one) for name, one in found.items() if len(one) > 1))
+    decided = replace(
+        recomputed(job.rule, decided),
+        names_sources=pipeline.names_sources if job.rule.shard_column else None,
+        eras=tuple((*name, found) for name, found in lane_eras.items() if len(found) > 1),
+    )
     if job.rule.history and decided.keys:
         decided = histories.kept(histories.named(decided, before), before, _rows(job))
     why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes)
     if why_rebuilt and not exists():
         why_rebuilt = ""
-    if job.rule.history and (why_rebuilt == REKEYED or decided.eras):
-        raise HeldError(
-            f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
-            "into its tables: entry; the states up to here stay as they are."
-        )
+    rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
     verdicts = tuple((new, policy.judge(new, one.subject)) for one in lanes for new in one.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
-    return Plan(job, decided, hold, frozen, why_rebuilt, left_out, noticed, verdicts)
+    return Plan(job, decided, hold, free_until, why_rebuilt, left_out, noticed, verdicts)
 
 
 def _rows(job: Job) -> dict[str, str]:
@@ -154,10 +160,10 @@ def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     return any(step.empties and batch > lanes[0].applied for step, batch in found)
 
 
-def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
+def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, free_until: int) -> Subject:
     """A lane's table, as input of its policy."""
     rows = job.has_changes or bool(mirror and mirror.columns)
-    return Subject.of(job.rule, lane[1], mirror, frozen, rows=rows, sent=job.columns_of(lane))
+    return Subject.of(job.rule, lane[1], mirror, free_until, rows=rows, sent=job.columns_of(lane))
 
 
 # --- holds --------------------------------------------------------------------------------------
@@ -195,10 +201,10 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: De
     """Columns and wider types of a frozen mirror that rows show and no statement announced."""
     allowed = {**subject.known, **declared.columns}
     for line in lines:
-        if line.batch <= subject.frozen:
+        if line.batch <= subject.free_until:
             allowed.update(line.columns)
     for line in lines:
-        if line.batch <= subject.frozen:
+        if line.batch <= subject.free_until:
             continue
         new = [name for name in line.columns if name not in allowed and not job.rule.leaves_out(name)]
         wider = [
@@ -227,50 +233,58 @@ def _decided(
     keys: tuple[str, ...],
     from_scratch: bool,
 ) -> tuple[Mirror, tuple[str, ...]]:
-    rule = job.rule
-    seen: dict[str, str] = {}
-    for name in job.lines:
+    """The mirror with a key and its columns, and those that it leaves out; ``from_scratch`` if no old row is kept."""
+    rule, seen = job.rule, dict[str, str]()
+    for name, lines in job.lines.items():
         mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
-        mine = _with_reused(mine, job.lines[name], declared[name], mirror)
-        seen = merged_columns(seen, mine)
+        seen = merged_columns(seen, _with_reused(mine, lines, declared[name], mirror))
     rule_faults.refuse_lost_key(job, keys)
-    without = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
-    seen = {name: logical for name, logical in seen.items() if name not in without}
-    shown = bool(seen or (mirror and mirror.columns))
-    if (shard := rule.shard_column) and shard in seen:
-        raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
-    if shard:
+    left_out = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
+    seen = {name: logical for name, logical in seen.items() if name not in left_out}
+    if not seen and not (mirror and mirror.columns):
+        keys = ()  # only a truncate: the key's types are not known yet, and there is nothing to hold
+    if shard := rule.shard_column:
+        if shard in seen:
+            raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
         seen[shard] = "string"
-    if not shown:  # only a truncate: the key's types are not known yet, and there is nothing to hold
-        keys = ()
-    if from_scratch and mirror is not None:  # no old row is kept, so the types may change freely
+    if from_scratch and mirror is not None:  # so the types may change freely
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
-    left_out: tuple[str, ...] = ()
     if rule.ignores and mirror is not None and mirror.columns:
         have = {one.name for one in mirror.columns} | rule.declared.keys() | {*rule.include}
-        left_out = tuple(name for name in seen if name not in have)
+        left_out = (*(name for name in seen if name not in have), *left_out)
         seen = {name: "unknown" for name in seen if name in have}
-    if not rule.shard_column and not job.merged:
-        gone = rule_faults.not_again(job, {name: one.gone for name, one in declared.items()}) - {*keys}
-        seen = {name: logical for name, logical in seen.items() if name not in gone}
-        again = {
-            name: one.columns[name]
-            for one in declared.values()
-            for name in one.again
-            if one.columns.get(name, "unknown") != "unknown"
-        }
-        seen |= again
-        if mirror is not None:
-            # rows of later batches may have a column again that an old statement dropped
-            dropped = {name for one in declared.values() for name in one.dropped & gone}
-            kept = (one for one in mirror.columns if one.name not in dropped)
-            fresh = (_retyped(one, job, again) if one.name in again else one for one in kept)
-            mirror = replace(mirror, columns=tuple(fresh))  # a reused name may have any type
+    if not shard and not job.merged:
+        mirror, seen = _without_dropped(job, mirror, declared, keys, seen)
     comments = {column: text for one in declared.values() for column, text in one.comments.items()}
     found = grown(mirror, job.table, rule, keys, seen)
     rule_faults.refuse_ambiguous_names(job, found)
     columns = (replace(one, comment=comments.get(one.name, one.comment)) for one in found.columns)
-    return replace(found, columns=tuple(columns)), (*left_out, *without)
+    return replace(found, columns=tuple(columns)), left_out
+
+
+def _without_dropped(
+    job: Job,
+    mirror: Mirror | None,
+    declared: dict[LaneId, Declared],
+    keys: tuple[str, ...],
+    seen: dict[str, str],
+) -> tuple[Mirror | None, dict[str, str]]:
+    """The mirror and the columns seen, without those that statements have dropped; reused names have their new types."""
+    gone = rule_faults.not_again(job, {name: one.gone for name, one in declared.items()}) - {*keys}
+    reused = {
+        name: one.columns[name]
+        for one in declared.values()
+        for name in one.again
+        if one.columns.get(name, "unknown") != "unknown"
+    }
+    seen = {name: logical for name, logical in seen.items() if name not in gone} | reused
+    if mirror is None:
+        return None, seen
+    # rows of later batches may have a column again that an old statement dropped
+    dropped = {name for one in declared.values() for name in one.dropped & gone}
+    kept = (one for one in mirror.columns if one.name not in dropped)
+    columns = (_retyped(one, job, reused) if one.name in reused else one for one in kept)
+    return replace(mirror, columns=tuple(columns)), seen
 
 
 def recomputed(rule: TableRule, mirror: Mirror) -> Mirror:
@@ -376,7 +390,7 @@ def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...
 
 
 def _eras(
-    job: Job, mirror: Mirror | None, lane: _Logged, asked: Callable[[], Evidence] | None
+    job: Job, mirror: Mirror | None, lane: _Logged, evidence: Callable[[], Evidence] | None
 ) -> tuple[Era, ...]:
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
     statements = policy.by_statement(lane.statements, lane.subject, again=not job.rule.keys)
@@ -386,13 +400,13 @@ def _eras(
         return mirror.eras_of(*lane.name) or ((Era("", own),) if own else ())
     keyless = exists and mirror is not None and not mirror.keys
     found = evidence_of_lines(lane.lines)
-    if asked is None and own:
+    if evidence is None and own:
         found = replace(found, runs=(Run(own, "", ""), *found.runs))
     lane_eras = _lane_eras(job, found, statements, keyless=keyless)
     # a line says neither in which order its changes name several keys, nor that others name none
     mixed = eras.overlap(found) or any(eras.rekeys(run.keys, statements) for run in found.runs)
-    if asked is not None and (exists or mixed or len(lane_eras) > 1):
-        lane_eras = _lane_eras(job, asked(), statements, keyless=keyless)
+    if evidence is not None and (exists or mixed or len(lane_eras) > 1):
+        lane_eras = _lane_eras(job, evidence(), statements, keyless=keyless)
     return lane_eras
 
 

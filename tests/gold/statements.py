@@ -21,9 +21,9 @@ def said(text: str, batch: int = 5, decided: str = "") -> Statement:
     )
 
 
-def subject(policy: str = "lenient", frozen: int = 0) -> Subject:
+def subject(policy: str = "lenient", free_until: int = 0) -> Subject:
     """The depot's mirror."""
-    return Subject(DEPOT, policy, KNOWN, frozen)
+    return Subject(DEPOT, policy, KNOWN, free_until)
 
 
 def retyped_by(text: str, dialect: str = "mysql") -> list[SchemaStep]:

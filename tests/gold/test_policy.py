@@ -63,8 +63,8 @@ def test_decisions_win() -> None:
 def test_nothing_is_frozen_before_the_first_rows() -> None:
     """A frozen mirror that is held before it exists can never begin."""
     text = "ALTER TABLE depot ADD COLUMN gate INT"
-    assert APPLIED == judge(said(text, batch=5), subject("freeze", frozen=5)).state
-    assert HELD == judge(said(text, batch=6), subject("freeze", frozen=5)).state
+    assert APPLIED == judge(said(text, batch=5), subject("freeze", free_until=5)).state
+    assert HELD == judge(said(text, batch=6), subject("freeze", free_until=5)).state
 
 
 def test_several_effects_in_one_statement() -> None:

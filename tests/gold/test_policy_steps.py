@@ -277,4 +277,4 @@ def test_a_column_that_left_a_table_without_a_key(text: str) -> None:
     ignoring = Subject(DEPOT, "ignore", KNOWN, keyless=True)
     assert HELD == judge(statement, ignoring).state
     assert LOGGED == judge(statement, replace(ignoring, keyless=False)).state
-    assert LOGGED == judge(statement, replace(ignoring, frozen=statement.batch)).state
+    assert LOGGED == judge(statement, replace(ignoring, free_until=statement.batch)).state
