@@ -247,7 +247,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that names several keys has the last one",
-        "ingest/gold/schema.py",
+        "ingest/gold/mirror_schema.py",
         "mixed = eras.overlap(found) or",
         "mixed = False and",
         tests=("tests/gold/test_eras.py",),

@@ -20,7 +20,7 @@ from ingest.change import TableId
 from ingest.config import schema
 from ingest.gold import policy
 from ingest.gold.policy import Subject
-from ingest.lake.statements import Statement
+from ingest.lake.logged_statements import Statement
 
 PAGE = Path(__file__).parent / "pipeline-file.md"
 

@@ -12,8 +12,8 @@ from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.ddl import Effect
 from ingest.gold import policy
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Mirror, grown
-from ingest.lake.statements import Statement
 
 LOGICAL = [
     *(one for one in types.LOGICAL if one != "decimal"),

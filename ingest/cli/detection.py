@@ -16,7 +16,7 @@ from typing import Any
 
 from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableId
-from ingest.cli.messages import messages
+from ingest.cli.message_input import messages
 from ingest.config.scalars import listed, plain_name
 from ingest.errors import Undecodable
 

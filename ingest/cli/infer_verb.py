@@ -110,7 +110,7 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
 
     from ingest import formats
     from ingest.change import Message
-    from ingest.cli.messages import messages
+    from ingest.cli.message_input import messages
     from ingest.config.masks import without_values
 
     for path, name, hints, framing, pipeline in files:

@@ -48,7 +48,7 @@ def decode(
 ) -> None:
     """Decode messages to exact changes, one JSON object each."""
     from ingest import formats
-    from ingest.cli.messages import messages
+    from ingest.cli.message_input import messages
 
     module = formats.load(format_)
     given = _pairs("option", option) | ({"table": table} if table else {})

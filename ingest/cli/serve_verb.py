@@ -43,8 +43,8 @@ def serve(
     from ingest.lake.decisions import user
     from ingest.serve import guard, server
     from ingest.serve.app import Service
+    from ingest.serve.background import JobRunner
     from ingest.serve.fleet import SOON, Fleet
-    from ingest.serve.work import JobRunner
 
     address = output.meant("--listen", listen, guard.Address.read)
     tokens = guard.tokens(token_file, user())

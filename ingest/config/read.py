@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import left_out, lint, scalars, schema, suite
+from ingest.config import lint, scalars, schema, suite, unresolved
 from ingest.config.lint import CheckedFile
 from ingest.config.model import (
     METADATA,
@@ -50,10 +50,10 @@ _STANDARD_OPTIONS = tuple(schema.OptionKeys.model_fields)
 def check(path: str | Path, *, to_look: bool = False) -> CheckedFile:
     """Read and check one pipeline file; a `ConfigError` with all its faults.
 
-    ``to_look`` leaves out what does not resolve and is needed by runs only (`ingest.config.left_out`).
+    ``to_look`` leaves out what does not resolve and is needed by runs only (`ingest.config.unresolved`).
     """
     document = read(Path(path))
-    missing = left_out.leave_out(document) if to_look else {}
+    missing = unresolved.leave_out(document) if to_look else {}
     keys = None
     try:
         keys = schema.PipelineKeys.model_validate(document.tree)

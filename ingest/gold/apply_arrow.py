@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from ingest import types
 from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
-from ingest.gold import arrow_parts, planner, retyped, tables
+from ingest.gold import arrow_parts, mirror_table, planner, retyped
 from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.arrow_parts import Dealt, Fragments
@@ -219,7 +219,7 @@ def _schema(before: Snapshot, mirror: Mirror) -> str:
         if field["type"] != new["type"]:
             field = new
         elif one.comment:
-            field = {**field, "metadata": {**field["metadata"], "comment": tables.comment_of(one)}}
+            field = {**field, "metadata": {**field["metadata"], "comment": mirror_table.comment_of(one)}}
         fields[one.column] = field
     return "" if fields == there else _json(fields.values())  # in whatever order
 
@@ -230,7 +230,7 @@ def _json(fields: Iterable[Mapping[str, Any]]) -> str:
 
 def _field(one: Column) -> dict[str, Any]:
     """A column as the log describes it."""
-    comment = tables.comment_of(one)
+    comment = mirror_table.comment_of(one)
     return {
         "name": one.column,
         "type": type_in_log(one.delta),
@@ -393,7 +393,7 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Writt
         counts.update(one.counts)
     files = [Added(one.file, one.size, {}, one.stats, now) for one in made if one.file]
     replaces, added = any(one.replaces for one in made), sum(one.size for one in made)
-    metrics = {name: str(counts[count]) for name, count in tables.METRICS.items()}
+    metrics = {name: str(counts[count]) for name, count in mirror_table.METRICS.items()}
     vectors = {name: vector for one in made for name, vector in one.vectors.items()}
     rows = NewRows(files, replaces, target.schema, metrics, marked=target.work.marked, vectors=vectors)
     if not before.exists:
@@ -417,7 +417,7 @@ def _described(lake: Lake, fold: FoldPlan) -> dict[str, Any]:
 
     delta-rs would require features that the table does not use.
     """
-    given = tables.Made.of(lake.pipeline, fold.plan.job.rule)
+    given = mirror_table.Made.of(lake.pipeline, fold.plan.job.rule)
     meta = {
         "description": f"mirror of {fold.plan.mirror.name}",
         "format": {"provider": "parquet", "options": {}},

@@ -13,15 +13,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.fold import SchemaStep
-from ingest.gold import collision, foreign_commits, forgotten, history, keyless, misfits, retyped, tables
+from ingest.gold import (
+    collision,
+    foreign_commits,
+    forgotten,
+    history,
+    keyless,
+    mirror_table,
+    misfits,
+    retyped,
+)
 from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE
 from ingest.gold.fold import has_name
 from ingest.gold.gather import Gathered, gather, gather_merged, one_of
 from ingest.gold.lane import ChangeKinds, Lane, Steps, lane_name
+from ingest.gold.mirror_schema import Plan
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
-from ingest.gold.schema import Plan
 from ingest.gold.shaped import judged, shaped
 from ingest.gold.work import Books
 from ingest.lake import condensed, conditions, histories
@@ -62,7 +71,7 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
             condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
     guard = merging.Guard(fold.writer, books.last, lake.metadata(books.last, landed=True))
     if again:
-        tables.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
+        mirror_table.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
     forgotten.refuse(lake, mirror, [one for one, _ in work])
     if not fresh and not again:
         tell(mirror.name, "schema")
@@ -79,7 +88,7 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
     if after.version > before.version:
         result.counts.update(_counts(lake, mirror, after.version))
     guard.take_off(lake.spark)
-    if mirror.keys and tables.drop_columns(lake, mirror, after.columns):
+    if mirror.keys and mirror_table.drop_columns(lake, mirror, after.columns):
         after = lake.snapshot(mirror.path)
     result.version, result.size = after.version, after.size or 0
 
@@ -94,13 +103,13 @@ def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
     if not work:
         return
-    again = before.exists and tables.is_replaced(table, before.types)
+    again = before.exists and mirror_table.is_replaced(table, before.types)
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
     lake = _with_session(lake, books, work, before)
     tell(plan.mirror.name, "history")
     if again:
-        tables.allow_zoneless(lake, table, [one.delta for one in table.columns])
+        mirror_table.allow_zoneless(lake, table, [one.delta for one in table.columns])
     else:
         _prepare(lake, replace(plan, mirror=table), before, [])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
@@ -133,14 +142,14 @@ def _prepare(lake: Lake, plan: Plan, before: Snapshot, steps: list[SchemaStep]) 
     """Do everything that must precede the guarded commit; all of it is safe to repeat."""
     mirror = plan.mirror
     if before.exists:
-        tables.add_columns(lake, mirror, before.columns)
-        tables.reshape(lake, mirror, before.columns, steps)
+        mirror_table.add_columns(lake, mirror, before.columns)
+        mirror_table.reshape(lake, mirror, before.columns, steps)
         return
-    tables.create(lake, mirror, _made(lake, plan))
+    mirror_table.create(lake, mirror, _made(lake, plan))
 
 
-def _made(lake: Lake, plan: Plan) -> tables.Made:
-    return tables.Made.of(lake.pipeline, plan.job.rule)
+def _made(lake: Lake, plan: Plan) -> mirror_table.Made:
+    return mirror_table.Made.of(lake.pipeline, plan.job.rule)
 
 
 def _merge(lake: Lake, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool) -> dict[str, int]:
@@ -160,7 +169,7 @@ def _merge(lake: Lake, plan: Plan, work: Work, guard: merging.Guard, *, fresh: b
         existing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(lake.spark)
         if fresh:
-            tables.load(lake, mirror, source, _made(lake, plan))
+            mirror_table.load(lake, mirror, source, _made(lake, plan))
         else:
             if plan.job.merged:  # every row has an outcome, or nothing has changed it
                 existing = []
@@ -226,10 +235,10 @@ def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
     """Finish what a run killed after its merge left undone: drop columns whose values the merge has carried to their
     new names.
     """
-    if mirror.keys and before.exists and tables.left(mirror, before.columns):
+    if mirror.keys and before.exists and mirror_table.left(mirror, before.columns):
         lake = _own_session(lake)
         pace(lake.spark, 0, extent(before))
-        tables.drop_columns(lake, mirror, before.columns)
+        mirror_table.drop_columns(lake, mirror, before.columns)
 
 
 def _counts(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
@@ -238,9 +247,11 @@ def _counts(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
         metrics = action.get("commitInfo", {}).get("operationMetrics", {})
         if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table
             rows, size = int(metrics.get("numOutputRows", 0)), int(metrics.get("numOutputBytes", 0))
-            return {"inserted": rows, "written": rows, tables.REWRITTEN: size}
+            return {"inserted": rows, "written": rows, mirror_table.REWRITTEN: size}
         if metrics:
             return {
-                tables.METRICS[name]: int(value) for name, value in metrics.items() if name in tables.METRICS
+                mirror_table.METRICS[name]: int(value)
+                for name, value in metrics.items()
+                if name in mirror_table.METRICS
             }
     return {}

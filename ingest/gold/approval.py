@@ -15,10 +15,10 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.policy import Subject, Verdict
 from ingest.lake import decisions, lanes, mirrors
 from ingest.lake.decisions import APPROVE, DISMISS, Decision
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import DDL
-from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ingest.gold import eras, failover
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import folded
 from ingest.gold.ledger import Ledger
+from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.results import Folded
-from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, caught_up, jobs, stated
 from ingest.lake import mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision

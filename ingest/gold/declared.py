@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from ingest.ddl import EXCHANGED, Effect
 from ingest.gold.policy import DISMISSED, Subject, applied, columns_made, drops_column, judge, rings
+from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.names import folded
 from ingest.lake.resolve import Presence
-from ingest.lake.statements import Statement, touched
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ from ingest.lake.stamps import change_of
 from ingest.order import place_sql
 
 if TYPE_CHECKING:
-    from ingest.gold.schema import Plan
+    from ingest.gold.mirror_schema import Plan
 
 # Next to a mirror's columns, whose names cannot contain a percent sign.
 ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "%adds", "%part", "%batch", "%order", "%content", "%taken"

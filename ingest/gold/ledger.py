@@ -14,10 +14,10 @@ from ingest.gold.work import Books, Job
 from ingest.lake.books import Line
 from ingest.lake.duck import name
 from ingest.lake.lanes import came_between, sent_columns
+from ingest.lake.logged_statements import Decided, Statement, decided, of_row, recorded
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
-from ingest.lake.statements import Decided, Statement, decided, of_row, recorded
 from ingest.lake.tables import Tables
 
 _COLUMNS = (

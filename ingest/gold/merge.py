@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from ingest import types
 from ingest.config.conditions import columns as columns_of
 from ingest.fold import SchemaStep
-from ingest.gold import tables
+from ingest.gold import mirror_table
 from ingest.gold.cast import cast, converted
 from ingest.gold.fold import GONE, MISFIT, UNFIT, has_name, key_name, sent_name, value_name
 from ingest.gold.lane import ChangeKinds
@@ -139,8 +139,10 @@ def merge(
         builder = builder.whenMatchedUpdate(condition=None if unseen else differs, set=update)
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
-    there = tables.column_types(lake.read(mirror.path).schema) if any(one.steps for one in existing) else {}
-    leaving = {name: there[name] for name in tables.left(mirror, there)}
+    there = (
+        mirror_table.column_types(lake.read(mirror.path).schema) if any(one.steps for one in existing) else {}
+    )
+    leaving = {name: there[name] for name in mirror_table.left(mirror, there)}
     for lane in existing:
         if lane.clears:
             builder = builder.whenNotMatchedBySourceDelete(lane.condition)
@@ -165,7 +167,7 @@ def _fills(
     columns = {one.name: one for one in mirror.columns}
     values: dict[str, _Values] = {}
     for one in mirror.columns:
-        if (was := one.column + tables.WAS) in leaving:  # the name's old column, which had another type
+        if (was := one.column + mirror_table.WAS) in leaving:  # the name's old column, which had another type
             values[one.name] = ((F.col(f"t.{quoted(was)}"), leaving[was]),)
     for name in {step.column for step in steps} - columns.keys():
         if (column := column_name(name, set())) in leaving:

@@ -15,7 +15,7 @@ from ingest.gold import policy
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
-from ingest.gold.schema import Plan, subject_of
+from ingest.gold.mirror_schema import Plan, subject_of
 from ingest.gold.steps import lane_steps
 from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
 from ingest.lake import commits, condensed
@@ -77,8 +77,8 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     """
     from ingest.gold import (  # Spark's; a plan that is only shown does not need it
         foreign_commits,
+        mirror_table,
         retyped,
-        tables,
     )
 
     books, ledger, mirror = batch.until(plan), batch.ledger, plan.mirror
@@ -96,7 +96,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         why = _not_plain(lake.pipeline, rule, mirror, {}, work) or _why_not_read(lake, mirror, work)
         changed = retyped.found(lake, work, by_arrow=not why)
     again = before.exists and (
-        tables.is_replaced(mirror, before.types)
+        mirror_table.is_replaced(mirror, before.types)
         or retyped.changes_values(mirror, changed)
         or (bool(mirror.shape) and any(steps.new for _, steps in work))
         or any(steps.revised for _, steps in work)

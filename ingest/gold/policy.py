@@ -25,10 +25,10 @@ from ingest.change import TableId
 from ingest.config import TableRule
 from ingest.ddl import COPIED, EXCHANGED, UNREAD, Effect
 from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.mirrors import Mirror, is_full_row
 from ingest.lake.names import folded
 from ingest.lake.resolve import DOUBTED, UNSEEN, leaves_open, renamed_into
-from ingest.lake.statements import Statement, touched
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows

@@ -18,8 +18,8 @@ from ingest.fold import Placed, fold
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
+from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
-from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
 from ingest.lake import conditions, mirrors, pauses, targets
 from ingest.lake.books import Line

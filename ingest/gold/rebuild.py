@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from ingest.config import TableRule, target
 from ingest.errors import IngestError
-from ingest.gold import tables
+from ingest.gold import mirror_table
 from ingest.gold.batch import Backlog
 from ingest.gold.completed import STAGE
 from ingest.gold.results import Folded
@@ -220,10 +220,10 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
         if staged.fits(lake.path(mirror.path)):
             return staged
     if lake.snapshot(mirror.path).exists:
-        tables.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
+        mirror_table.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
     else:
-        made = tables.Made.of(lake.pipeline, _rule(lake, mirror))
-        tables.create(lake, mirror, made)
+        made = mirror_table.Made.of(lake.pipeline, _rule(lake, mirror))
+        mirror_table.create(lake, mirror, made)
     return shadow.read(mirror.path)
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from ingest.errors import HeldError, StoreError, counted
 from ingest.gold import apply_spark, collision, keyless, misfits
 from ingest.gold.batch import NO_BACKLOG, Backlog, Batch, plan_batch
+from ingest.gold.mirror_schema import RETYPED, Plan, is_recomputed, recomputed
 from ingest.gold.planner import FoldPlan, fold_plan
 from ingest.gold.results import Folded, MirrorCommit
-from ingest.gold.schema import RETYPED, Plan, is_recomputed, recomputed
 from ingest.gold.work import Books
 from ingest.lake import conditions, decisions, mirrors
 from ingest.lake.lake import Lake, Tell

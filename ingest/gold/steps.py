@@ -16,9 +16,9 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
 from ingest.gold.policy import Subject, applied, drops_column, rings
 from ingest.lake import lanes
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.resolve import RESPELT, Presence
-from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 

@@ -17,9 +17,9 @@ from ingest.gold.completed import folded
 from ingest.gold.lane import ChangeKinds, Lane
 from ingest.lake import duck
 from ingest.lake.books import Line, merged_columns
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Era, Mirror, feeding
 from ingest.lake.names import mirror_path
-from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.decisions import DISMISS
 from ingest.lake.delta import NO_TABLE
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import BRONZE, CPU
-from ingest.lake.statements import Statement
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import ERROR, FAIL
 from ingest.values import shortened

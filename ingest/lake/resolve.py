@@ -19,7 +19,7 @@ from ingest.ddl import UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, definition_of, of_column
 from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.lake.statements import Statement
+from ingest.lake.logged_statements import Statement
 from ingest.order import is_weak, order_of, same_place
 
 Lanes = Iterable[LaneId]

@@ -9,9 +9,9 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.lake import lanes
 from ingest.lake.decisions import DISMISS
+from ingest.lake.logged_statements import Statement, decided, of_row, touched
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import Lanes, Presence, leaves_open, renamed_into, resolved
-from ingest.lake.statements import Statement, decided, of_row, touched
 from ingest.lake.tables import Tables
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 
 from ingest.lake import faults
 from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import Statement
 from ingest.lake.names import quoted
-from ingest.lake.statements import Statement
 from ingest.quality import many_keys
 from ingest.quality.catalogue import complains
 from ingest.quality.key_sides import Side

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ingest.lake import mirrors
 from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
-from ingest.lake.statements import Statement
 from ingest.quality.catalogue import LEFT_OUT
 from ingest.quality.ddl_ledger import beginning
 from ingest.quality.subjects import CheckedLane, CheckedMirror

@@ -12,9 +12,9 @@ from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.config.model import CELLS_CHECKED
 from ingest.lake.lake import Lake, Tell
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
-from ingest.lake.statements import Statement
 from ingest.quality import (
     cells,
     counts,

@@ -15,7 +15,7 @@ from ingest.ddl import UNREAD, Effect
 from ingest.lake import duck
 from ingest.lake.books import Line, PlaceSpan, united
 from ingest.lake.lake import Lake
-from ingest.lake.statements import Statement
+from ingest.lake.logged_statements import Statement
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror

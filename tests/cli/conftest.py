@@ -14,7 +14,7 @@ def no_spark(monkeypatch):
     def refuse(*_):
         raise AssertionError("a session was asked for")
 
-    monkeypatch.setattr("ingest.cli.plan.session_for", refuse)
+    monkeypatch.setattr("ingest.cli.plan_verb.session_for", refuse)
 
 
 @pytest.fixture

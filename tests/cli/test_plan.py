@@ -12,7 +12,7 @@ from ingest.bronze import kafka_settings, native_broker
 from ingest.bronze.offsets import Cluster, Place
 from ingest.cli import dry_run
 from ingest.cli.app import app
-from ingest.cli.plan import _table
+from ingest.cli.plan_verb import _table
 from ingest.config import load
 from ingest.errors import SetupError
 from ingest.inspect.status import status

@@ -11,10 +11,10 @@ import pytest
 
 from ingest.lake import mirrors
 from ingest.serve.app import Service
+from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.jobs import ACTIONS
-from ingest.serve.work import JobRunner
 from tests.e2e import chromium
 from tests.e2e.test_report_browser import _CONTRASTS, SIZES, VIEWS
 from tests.e2e.test_serve_session import Hands

@@ -22,9 +22,9 @@ from ingest.lake.decisions import Decision
 from ingest.lake.schemas import RUNS
 from ingest.lake.tables import LakeReader
 from ingest.serve.app import Service
+from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
-from ingest.serve.work import JobRunner
 from tests.e2e import chromium
 from tests.e2e.test_serve import SECONDS, Running
 from tests.lakes import ROOT, TYPES, change, statement, touch

@@ -7,7 +7,7 @@ from ingest.change import TableId
 from ingest.fold import SchemaStep
 from ingest.gold.policy import Subject
 from ingest.gold.steps import steps
-from ingest.lake.statements import Statement
+from ingest.lake.logged_statements import Statement
 
 DEPOT = TableId("yard", None, "depot")
 KNOWN = {"no": "int32", "site": "string", "load": "decimal(10,2)"}

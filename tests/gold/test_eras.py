@@ -13,14 +13,14 @@ from ingest.change import Change, LaneId, Op, TableId
 from ingest.config.model import TableRule
 from ingest.ddl import effects
 from ingest.errors import HeldError
-from ingest.gold import eras, policy, schema
+from ingest.gold import eras, policy
 from ingest.gold.eras import Evidence, Run, evidence, overlap
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.policy import Subject
 from ingest.gold.work import Job
 from ingest.lake.books import Line
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Era
-from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -215,8 +215,8 @@ def test_a_batch_of_several_keys_is_looked_up() -> None:
         exact = evidence(spans)
         expected = eras.eras(exact, policy.by_statement(said, subject), (), keyless=False)
         job = Job(ITEM, "mirrors/shop/item", TableRule("*"), {LANE: lines(spans, random)})
-        lane = schema._Logged(LANE, job.lines[LANE], said, subject, 0)
-        found = schema._eras(job, None, lane, lambda exact=exact: exact)
+        lane = mirror_schema._Logged(LANE, job.lines[LANE], said, subject, 0)
+        found = mirror_schema._eras(job, None, lane, lambda exact=exact: exact)
         assert [(one.place, set(one.keys)) for one in expected] == [
             (one.place, set(one.keys)) for one in found
         ], (number, spans, said)

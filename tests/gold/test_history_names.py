@@ -6,7 +6,7 @@ import json
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.gold.tables import comment_of
+from ingest.gold.mirror_table import comment_of
 from ingest.lake import histories
 from ingest.lake.mirrors import Mirror, grown
 

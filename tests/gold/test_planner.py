@@ -19,6 +19,7 @@ from ingest.fold import SchemaStep
 from ingest.gold.apply_arrow import _unwritable
 from ingest.gold.lane import ChangeKinds, Lane, Steps
 from ingest.gold.ledger import Ledger
+from ingest.gold.mirror_schema import Plan
 from ingest.gold.planner import (
     FoldPlan,
     _judged_otherwise,
@@ -29,12 +30,11 @@ from ingest.gold.planner import (
     refolds,
     too_large,
 )
-from ingest.gold.schema import Plan
 from ingest.gold.work import Books, Job
 from ingest.lake import delta
 from ingest.lake.delta import Snapshot
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Era, Mirror
-from ingest.lake.statements import Statement
 from ingest.order import Order
 
 MIB = 1 << 20

@@ -14,8 +14,8 @@ from ingest.gold.declared import declared_by
 from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, concerns, judge
 from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.lake.logged_statements import Statement
 from ingest.lake.resolve import resolved
-from ingest.lake.statements import Statement
 from ingest.order import Order
 from tests.gold.statements import DEPOT, KNOWN, retyped_by, said, subject
 

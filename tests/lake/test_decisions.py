@@ -19,10 +19,10 @@ from ingest.lake import condensed, decisions, epochs, mirrors, pauses, rejects
 from ingest.lake.condensed import Condensed
 from ingest.lake.decisions import APPROVE, DISMISS, DISMISS_REJECT, SCHEMA, Decision
 from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import decided, decision_on, statement_id
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BRONZE, DECISIONS, REJECTS
 from ingest.lake.starts import Start
-from ingest.lake.statements import decided, decision_on, statement_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import Any
 from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
+from ingest.lake.logged_statements import Statement
 from ingest.lake.resolve import DOUBTED, UNSEEN, SentColumn, is_archive, is_copy, leaves_open, resolved
-from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
 
 

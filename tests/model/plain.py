@@ -22,10 +22,10 @@ from ingest.gold.eras import Run, evidence
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.gold.steps import steps as schema_steps
 from ingest.lake.books import merged_columns
+from ingest.lake.logged_statements import Statement, _effects
 from ingest.lake.mirrors import Era
 from ingest.lake.resolve import SentColumn, resolved
 from ingest.lake.stamps import change_of
-from ingest.lake.statements import Statement, _effects
 from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
 from ingest.quality.statement_order import Arrived, unsure

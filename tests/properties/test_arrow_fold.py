@@ -19,8 +19,8 @@ from ingest.fold import Placed, Table, steps
 from ingest.gold import arrow_files, arrow_fold
 from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.lane import ChangeKinds, Lane, Steps
+from ingest.gold.mirror_schema import recomputed
 from ingest.gold.planner import HISTORY_AT_MOST, _needing_history, late_from, refolds
-from ingest.gold.schema import recomputed
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CPU
 from ingest.lake.stamps import change_of, stamps_of

@@ -72,7 +72,7 @@ CALLS = {
         lambda lake, frame, name, *_rest, **_named: (frame, lake.path(name), ()),
     ),
     "load": Call(
-        "ingest.gold.tables",
+        "ingest.gold.mirror_table",
         "load",
         lambda *_given: "mirror",
         lambda lake, mirror, source, _made: (
@@ -85,13 +85,13 @@ CALLS = {
     # its file is written
     "commit": Call("ingest.gold.apply_arrow", "_committed", lambda *_given, **_named: "mirror"),
     "alter": Call(
-        "ingest.gold.tables",
+        "ingest.gold.mirror_table",
         "add_columns",
         lambda _lake, mirror, present: (
             mirror.name if {one.column for one in mirror.columns} - set(present) else ""
         ),
     ),
-    "rewrite": Call("ingest.gold.tables", "_rewrite", lambda *_given: sys._getframe(2).f_code.co_name),
+    "rewrite": Call("ingest.gold.mirror_table", "_rewrite", lambda *_given: sys._getframe(2).f_code.co_name),
     "fold": Call("ingest.gold.history", "fold", lambda *_given, **_named: "history"),
     "create": Call("ingest.lake.lock", "_sign", lambda *_given: "lock"),
     "take over": Call("ingest.lake.lock", "_wait_for_orphan", lambda *_given: "lock"),

@@ -16,7 +16,7 @@ from ingest.lake import records
 from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
 from ingest.serve import fleet as fleets
-from ingest.serve.work import JobRunner
+from ingest.serve.background import JobRunner
 from tests.lakes import change
 from tests.serve.conftest import client_of
 from tests.serve.test_pages import PAGES

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serve.test_work import STAND_IN, asked
 
 from ingest.cli import worker as workers
 from ingest.config import load
 from ingest.errors import IngestError
 from ingest.lake import decisions
-from ingest.serve import work as working
+from ingest.serve import background
+from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.jobs import COMPARE, ServiceJob, words_of
-from ingest.serve.work import JobRunner
 from tests.lakes import change, touch
-from tests.serve.test_work import STAND_IN, asked
 from tests.timing import until
 
 
@@ -32,7 +32,7 @@ def scheduled(own: Path, every: str = "1s", **given: Any) -> JobRunner:
 def test_a_run_is_asked_for_when_there_is_something_to_do(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark is started for nothing, or a file waits for ever."""
     found: list[Any] = ["nothing"]
-    monkeypatch.setattr(working, "idle", lambda _pipeline, _stages: found[0])
+    monkeypatch.setattr(background, "idle", lambda _pipeline, _stages: found[0])
     work = scheduled(own)
     work.start()
     try:

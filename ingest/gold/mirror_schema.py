@@ -25,8 +25,8 @@ from ingest.gold.work import Job
 from ingest.lake import histories
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import type_of
+from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Era, Mirror, grown
-from ingest.lake.statements import Statement
 
 _EXACT = ("integer", "decimal")
 REKEYED = "its key has changed"

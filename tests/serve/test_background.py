@@ -20,12 +20,12 @@ from ingest.config import load
 from ingest.gold import approval
 from ingest.lake import decisions
 from ingest.lake.tables import LakeReader
-from ingest.serve import work as working
+from ingest.serve import background
 from ingest.serve.app import Service
+from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.jobs import ACTIONS, words_of
-from ingest.serve.work import JobRunner
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Answer, Client
 from tests.serve.test_pages import PAGES
@@ -289,7 +289,7 @@ def test_no_java_outlives_the_service(
     acting: Client, own: Path, monkeypatch: pytest.MonkeyPatch, seconds: str, patience: float
 ) -> None:
     """Java ends after the process that started it: a service that has ended still writes, or its memory stays taken."""
-    monkeypatch.setattr(working, "REST", patience)
+    monkeypatch.setattr(background, "REST", patience)
     (own.parent / "java").write_text(seconds, "utf-8")
     job_of(acting, sent(acting, do="retry"))
     java = int((own.parent / "java.pid").read_text("utf-8"))
