@@ -115,7 +115,10 @@ def _of_statement(
         name = target(rule, table)
         path = mirror_path(name)
         mirror = known.get(path)
-        folded = completed.folded(lake, mirror)
+        try:
+            folded = completed.folded(lake, mirror)
+        except Exception:  # one damaged table must not hide the statements of the others
+            folded = completed.recorded(lake, path)
         rows = (statement.source, table) in sent or bool(mirror and mirror.sent)
         subject = Subject.of(rule, table, mirror, sys.maxsize if mirror is None else folded, rows=rows)
         yield Listed(statement, str(name), path, policy.judge(statement, subject), statement.batch <= folded)

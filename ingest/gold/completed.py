@@ -51,6 +51,12 @@ def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging
     )
 
 
+def recorded(lake: Tables, path: str) -> int:
+    """The last batch that a mirror has folded as a run has recorded it, for a mirror that cannot be read; -1 if it lags."""
+    now = progress(lake)
+    return -1 if path in now.lagging else now.complete
+
+
 def progress(lake: Tables) -> Progress:
     """What a run has recorded last."""
     if not lake.exists(RUNS.name):

@@ -82,7 +82,8 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
             rows = snapshot.rows if snapshot.files else lake.count(mirror.path)
     except Exception as error:  # one damaged table must not hide the state of the others
         said = faults.of_mirror(error, lake, mirror.name, mirror.path)
-        snapshot, run = NO_TABLE, {"state": "damaged", "message": said}
+        is_sound = faults.fault(error) is not None and not faults.damaged(error)  # it only cannot be read now
+        snapshot, run = NO_TABLE, {"state": "failed" if is_sound else "damaged", "message": said}
     have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
     is_mirror = mirror.path.startswith(MIRRORS)  # an old history table may be left unchanged
     if is_mirror and run.get("state") == "done" and (have or 0) < (run.get("batch") or 0):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from ingest.cli import alerts
@@ -11,6 +13,8 @@ from ingest.gold import completed
 from ingest.gold.completed import Progress
 from ingest.inspect import causes, status
 from ingest.inspect.causes import ERROR, WARN
+from ingest.lake.delta import Snapshot
+from ingest.lake.tables import LakeReader
 from ingest.quality import report
 from ingest.quality.report_data import gather
 from ingest.serve.fleet import Fleet
@@ -38,6 +42,32 @@ def test_each_cause_is_listed_once(lake: Written) -> None:
     assert (KEYLESS, f"depot.box is held: {KEYLESS}") == (held.text, held.sentence)
     assert "ingest retry" in held.command
     assert "depot.bins: 2 rows are missing" == found["depot.bins: Rows are missing"].sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "then"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/lake/x.parquet"), "failed", "retry"),
+        (pa.ArrowInvalid("/lake/x.parquet is not a Parquet file"), "damaged", "rebuild"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_not_always_damaged(
+    error: Exception, state: str, then: str, lake: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To fold a sound table again takes hours, and does not give the run the right to read it."""
+    read = LakeReader.snapshot
+
+    def snapshot(self: LakeReader, name: str) -> Snapshot:
+        if name == "mirrors/depot/bins":
+            raise error
+        return read(self, name)
+
+    monkeypatch.setattr(LakeReader, "snapshot", snapshot)
+    found = status.status(lake.reader)
+    [row] = [one for one in found["tables"] if one["table"] == "depot.bins"]
+    assert state == row["state"]
+    assert f"ingest {then} " in row["message"]
+    assert f"ingest {then} " in causes.resolving_command(lake.reader, row)
 
 
 def test_all_who_ask_are_given_the_same(lake: Written) -> None:
