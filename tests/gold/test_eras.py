@@ -13,7 +13,7 @@ from ingest.change import Change, LaneId, Op, TableId
 from ingest.config.model import TableRule
 from ingest.ddl import effects
 from ingest.errors import HeldError
-from ingest.gold import eras, policy
+from ingest.gold import eras, mirror_schema, policy
 from ingest.gold.eras import Evidence, Run, evidence, overlap
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.policy import Subject
