@@ -121,14 +121,14 @@ MUTANTS = (
     ),
     Mutant(
         "absent taken for NULL, in Spark",
-        "ingest/gold/fold.py",
+        "ingest/gold/spark_fold.py",
         '(full | F.coalesce(F.array_contains("sent", one.name), F.lit(False)))',
         "F.lit(True)",
         SPARK,
     ),
     Mutant(
         "key change as plain upsert, in Spark",
-        "ingest/gold/fold.py",
+        "ingest/gold/spark_fold.py",
         "    if not kinds.key_changes:\n",
         "    if True:\n",
         SPARK,

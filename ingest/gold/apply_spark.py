@@ -25,13 +25,13 @@ from ingest.gold import (
 )
 from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE
-from ingest.gold.fold import has_name
 from ingest.gold.gather import Gathered, gather, gather_merged, one_of
 from ingest.gold.lane import ChangeKinds, Lane, Steps, lane_name
 from ingest.gold.mirror_schema import Plan
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
 from ingest.gold.shaped import judged, shaped
+from ingest.gold.spark_fold import has_name
 from ingest.gold.work import Books
 from ingest.lake import condensed, conditions, histories
 from ingest.lake.delta import Snapshot

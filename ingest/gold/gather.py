@@ -16,10 +16,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.gold.collision import MARK
-from ingest.gold.fold import GONE, ORDER, events, key_name, outcomes
 from ingest.gold.lane import ChangeKinds, Lane, Steps
 from ingest.gold.refold import Beyond, refold
 from ingest.gold.rekeyed import rebased
+from ingest.gold.spark_fold import GONE, ORDER, events, key_name, outcomes
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import of_table
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps

@@ -26,13 +26,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from ingest.fold import SchemaStep
 from ingest.gold import misfits
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
 from ingest.gold.gather import clearing, history_of, of_lane
 from ingest.gold.keyless_arrow import ADDING, halves_of
 from ingest.gold.merge import Guard, compared
 from ingest.gold.past_keys import LaneEvent
 from ingest.gold.planner import Work
 from ingest.gold.refold import ROW, batches_of
+from ingest.gold.spark_fold import GONE, MISFIT, sent_name, value_name
 from ingest.lake import exact
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror

@@ -18,8 +18,8 @@ from ingest.config.conditions import columns as columns_of
 from ingest.fold import SchemaStep
 from ingest.gold import mirror_table
 from ingest.gold.cast import cast, converted
-from ingest.gold.fold import GONE, MISFIT, UNFIT, has_name, key_name, sent_name, value_name
 from ingest.gold.lane import ChangeKinds
+from ingest.gold.spark_fold import GONE, MISFIT, UNFIT, has_name, key_name, sent_name, value_name
 from ingest.lake.exact import FLOATING
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn

@@ -19,9 +19,9 @@ from ingest import types
 from ingest.config import TableRule
 from ingest.config.conditions import columns as columns_of
 from ingest.gold.cast import cast, matches
-from ingest.gold.fold import GONE, LEFT_OUT, MISFIT, key_cells, key_name, value_name
 from ingest.gold.gather import clearing, of_lane
 from ingest.gold.lane import Lane, Steps
+from ingest.gold.spark_fold import GONE, LEFT_OUT, MISFIT, key_cells, key_name, value_name
 from ingest.lake import exact
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts

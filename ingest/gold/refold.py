@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from ingest.change import Change, Image, Op
 from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, steps, texts_of_key
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, has_name, key_name, value_name
+from ingest.gold.spark_fold import GONE, has_name, key_name, value_name
 from ingest.lake.datafiles import table_of
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts
@@ -58,7 +58,7 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
 
     Args:
         mine: all changes of the lane up to the batch.
-        touched: events of the batch, with typed keys (`ingest.gold.fold.events`).
+        touched: events of the batch, with typed keys (`ingest.gold.spark_fold.events`).
         mirror: with its columns as decided.
         beyond: truncates and schema steps of the whole history.
         links: True adds all keys linked by key changes, in both directions.

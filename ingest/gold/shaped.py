@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, LEFT_OUT, MISFIT, UNFIT, key_name, sent_name, value_name
+from ingest.gold.spark_fold import GONE, LEFT_OUT, MISFIT, UNFIT, key_name, sent_name, value_name
 from ingest.lake import conditions
 from ingest.lake.mirrors import Mirror
 
@@ -45,7 +45,7 @@ def shaped(source: DataFrame, mirror: Mirror) -> DataFrame:
 
 
 def judged(outcomes: DataFrame, mirror: Mirror) -> DataFrame:
-    """Outcomes (`ingest.gold.fold.outcomes`) with `LEFT_OUT`: the rows that do not meet the condition."""
+    """Outcomes (`ingest.gold.spark_fold.outcomes`) with `LEFT_OUT`: the rows that do not meet the condition."""
     if not mirror.where:
         return outcomes
     keys = {name: F.col(key_name(i)) for i, name in enumerate(mirror.keys)}

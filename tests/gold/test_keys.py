@@ -84,8 +84,8 @@ def rejected(events: list[Placed]) -> set[str]:
 
 def test_both_folds_agree_on_keys(spark: SparkSession, tmp_path: Path) -> None:
     """A NULL in the new image is not a missing cell: read from the old image, the change moves another row."""
-    from ingest.gold.fold import GONE, events, key_cells, key_name, outcomes, value_name
     from ingest.gold.lane import ChangeKinds
+    from ingest.gold.spark_fold import GONE, events, key_cells, key_name, outcomes, value_name
 
     placed = [event for case in cases() for event in case]
     frame(spark, placed).write.parquet(str(tmp_path / "c"))
