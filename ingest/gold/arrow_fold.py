@@ -184,7 +184,7 @@ def _one_after_another(work: MirrorWork, rows: Rows) -> tuple[pa.Table, bool]:
             apart[lane.merged] = own
         else:
             found, clears = found + own, clears or cleared
-    return sources(_merged(apart, work) if apart else found, work), clears
+    return typed_outcomes(_merged(apart, work) if apart else found, work), clears
 
 
 def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
@@ -212,7 +212,7 @@ def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
     )
 
 
-def sources(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
+def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
     """Outcomes as typed columns by Delta's names, with ``%gone`` and, for partial rows, which columns they carry."""
     columns: dict[str, pa.Array] = {"%gone": pa.array([one is None for one in outcomes.images], pa.bool_())}
     partial = not all(outcomes.whole)
@@ -315,8 +315,8 @@ def _after_clearing(rows: pa.Table, lane: LaneWork) -> tuple[pa.Table, bool]:
 
 
 def last_images(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> tuple[pa.Table, bool] | None:
-    """What `_last` and `sources` give, column by column, with the places of the changes, and whether the lane's other rows
-    are deleted; None for what only these can do, or refuse.
+    """What `_last` and `typed_outcomes` give, column by column, with the places of the changes, and whether the lane's
+    other rows are deleted; None for what only these can do, or refuse.
     """
     plain = lane.images and not (lane.whole or lane.merged or lane.shard) and lane.stamps == NO_STAMPS
     if not plain or rows.num_rows < (1 if work.where else AT_ONCE):
@@ -358,7 +358,7 @@ def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork) -> pa.Table:
 def _images(rows: pa.Table, work: MirrorWork) -> pa.Table:
     """The image of each change as typed columns: of a deleted row that before, of others that after."""
     parts = [_some_images(pa.Table.from_batches([one]), work) for one in rows.to_batches(READ_AT_ONCE)]
-    return pa.concat_tables([sources(Outcomes([], [], []), work), *parts], promote_options="none")
+    return pa.concat_tables([typed_outcomes(Outcomes([], [], []), work), *parts], promote_options="none")
 
 
 def _some_images(rows: pa.Table, work: MirrorWork) -> pa.Table:

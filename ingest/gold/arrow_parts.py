@@ -36,7 +36,7 @@ from ingest.gold.arrow_fold import (
     fold,
     last_images,
     last_of,
-    sources,
+    typed_outcomes,
 )
 from ingest.gold.overtaken import refuse_parts
 from ingest.lake import stores, vectors
@@ -177,7 +177,7 @@ class _Dealer:
         at_once = last_images(rows, lane, self.work)
         if at_once is None:
             found, _ = fold(rows, lane, self.work.keys, self.work.logical)
-            typed = sources(found, self.work).append_column(PLACE, pa.array(found.places, pa.string()))
+            typed = typed_outcomes(found, self.work).append_column(PLACE, pa.array(found.places, pa.string()))
         else:
             typed, _ = at_once
         self.waiting.append(typed.append_column(_LANE, pa.array([number] * len(typed), pa.int32())))
@@ -276,7 +276,7 @@ def _outcomes(work: MirrorWork, found: Sequence[Dealt], part: int) -> pa.Table:
     if sum(one.nbytes for one in rows) > PART_BYTES:
         raise NotPlain(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
     if not rows:
-        return sources(Outcomes([], [], []), work)
+        return typed_outcomes(Outcomes([], [], []), work)
     cleared = {number: max(one.cleared.get(number, "") for one in found) for number in range(len(work.lanes))}
     return _last(pa.Table.from_batches(rows), work, cleared)
 

@@ -22,11 +22,11 @@ class Declared:
     # those that the mirror may have, because new statements dropped them
     dropped: set[str] = field(default_factory=set)
     comments: dict[str, str] = field(default_factory=dict)
-    # names that were dropped and reused since: other columns now
-    again: set[str] = field(default_factory=set)
+    # names that were dropped and given again since: other columns now
+    renewed: set[str] = field(default_factory=set)
     # per new statement its order key, and the names that it gives to other columns than rows before it may show: by name,
     # the column whose values come under it, empty for a new one
-    reused: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    taken_over: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
 
 def declared_by(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Declared:
@@ -61,11 +61,11 @@ class _Columns:
         exchanged, begins = len(effects) > 1, self.presence.begins(effects[0], statement, self.subject.table)
         taken = self._exchange(effects) if exchanged else self._declare(effects[0])
         if new and taken:
-            self.found.reused.append((statement.order, taken))
+            self.found.taken_over.append((statement.order, taken))
         if not exchanged:
             self._lose(effects[0], statement.order, new=new, begins=begins)
         elif new and self.subject.policy == "evolve":
-            self.found.again |= taken.keys()
+            self.found.renewed |= taken.keys()
 
     def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
         """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
@@ -73,7 +73,7 @@ class _Columns:
         came = {"add_column": name, "rename_column": str(effect.to)}.get(effect.action)
         if came in self.lost:
             self.lost.remove(came)
-            found.again |= {came} if new else set()
+            found.renewed |= {came} if new else set()
         lost = _respelt(effect, self.vacant, self.subject)
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
             lost.add(name)
@@ -83,7 +83,7 @@ class _Columns:
                 effect, found.columns.keys() | known.known.keys() | known.sent.keys()
             )
         self.lost |= lost
-        found.again -= lost
+        found.renewed -= lost
         found.dropped |= lost if new else set()
         for past in lost:
             found.columns.pop(past, None)

@@ -237,7 +237,7 @@ def _decided(
     rule, seen = job.rule, dict[str, str]()
     for name, lines in job.lines.items():
         mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
-        seen = merged_columns(seen, _with_reused(mine, lines, declared[name], mirror))
+        seen = merged_columns(seen, _with_taken_over(mine, lines, declared[name], mirror))
     rule_faults.refuse_lost_key(job, keys)
     left_out = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
     seen = {name: logical for name, logical in seen.items() if name not in left_out}
@@ -269,21 +269,21 @@ def _without_dropped(
     keys: tuple[str, ...],
     seen: dict[str, str],
 ) -> tuple[Mirror | None, dict[str, str]]:
-    """The mirror and the columns seen, without those that statements have dropped; reused names have their new types."""
-    gone = rule_faults.not_again(job, {name: one.gone for name, one in declared.items()}) - {*keys}
-    reused = {
+    """The mirror and the columns seen, without what statements have dropped; renewed names have new types."""
+    gone = rule_faults.gone_for_good(job, {name: one.gone for name, one in declared.items()}) - {*keys}
+    renewed = {
         name: one.columns[name]
         for one in declared.values()
-        for name in one.again
+        for name in one.renewed
         if one.columns.get(name, "unknown") != "unknown"
     }
-    seen = {name: logical for name, logical in seen.items() if name not in gone} | reused
+    seen = {name: logical for name, logical in seen.items() if name not in gone} | renewed
     if mirror is None:
         return None, seen
     # rows of later batches may have a column again that an old statement dropped
     dropped = {name for one in declared.values() for name in one.dropped & gone}
     kept = (one for one in mirror.columns if one.name not in dropped)
-    columns = (_retyped(one, job, reused) if one.name in reused else one for one in kept)
+    columns = (_retyped(one, job, renewed) if one.name in renewed else one for one in kept)
     return replace(mirror, columns=tuple(columns)), seen
 
 
@@ -330,7 +330,7 @@ def _with_declared(
     return found
 
 
-def _with_reused(
+def _with_taken_over(
     found: dict[str, str], lines: Iterable[Line], declared: Declared, mirror: Mirror | None
 ) -> dict[str, str]:
     """Columns that can hold the values that statements put under a name which rows show for another column.
@@ -343,7 +343,7 @@ def _with_reused(
     first = "" if known else min(lows, default="")
     shown = (known, *(one.columns for one in lines))
     typed = {name for one in shown for name, logical in one.items() if logical != "unknown"}
-    for order, taken in declared.reused:
+    for order, taken in declared.taken_over:
         before = known | {name: logical for name, logical in found.items() if logical != "unknown"}
         for name, old in taken.items():
             column = types.common(known.get(name, "unknown"), before.get(name, "unknown"))

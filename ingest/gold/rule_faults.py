@@ -121,7 +121,7 @@ def refuse_unanswerable_rules(job: Job, mirror: Mirror, departed: Mapping[LaneId
         return
     if not mirror.keys:
         raise HeldError(f"{rules[0][0]} needs rows with a key: write `keys: [...]` for {job.table}.")
-    deltas, gone = {one.name: one.delta for one in mirror.columns}, not_again(job, departed)
+    deltas, gone = {one.name: one.delta for one in mirror.columns}, gone_for_good(job, departed)
     for what, expression, refusal in rules:
         names = conditions.columns(expression) if expression else ()
         for name in names:
@@ -143,7 +143,7 @@ def _untyped(expression: str, deltas: Sequence[str]) -> str:
     return ""
 
 
-def not_again(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
+def gone_for_good(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
     """The columns that no new row has from the place on at which a statement dropped them."""
     found = set()
     for name, places in gone.items():

@@ -172,11 +172,11 @@ class SourceDecoder:
         self.lines: dict[LineKey, Line] = {}
         self.anchors = lifting.anchors if module.ABOUT.event_marks else None
         # by topic and partition, the delete that came last, if no other row came after it
-        self.left: dict[tuple[str, int], Change] | None = {} if module.ABOUT.split_moves else None
+        self.last_deletes: dict[tuple[str, int], Change] | None = {} if module.ABOUT.split_moves else None
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
-        plain = self.masks is None and not self.stopped and self.left is None
+        plain = self.masks is None and not self.stopped and self.last_deletes is None
         self.parse_many: _ParseMany | None = getattr(module, "parse_many", None) if plain else None
         self.pause = FEW  # messages that are read one by one before many are tried again
 
@@ -288,9 +288,9 @@ class SourceDecoder:
                 self.masks.changes([one for changes in taken.values() for one in changes])
         except Exception:  # a mask fails: find the messages
             taken, refused = self._decoded(bronze, self.masks)
-        if self.left is not None:
+        if self.last_deletes is not None:
             topics, partitions = (listed(bronze.column(name)) for name in ("topic", "partition"))
-            self._join_moves(taken, topics, partitions, self.left)
+            self._join_moves(taken, topics, partitions, self.last_deletes)
         return taken, refused
 
     def _decoded(self, bronze: pa.RecordBatch, masks: Masks | None = None) -> tuple[Taken, list[Refused]]:
@@ -308,7 +308,7 @@ class SourceDecoder:
                 pairs = _pairs(headers) if headers else ()
                 found: Iterable[Change]
                 if pairs and self.barriers.is_replacement(pairs, value):
-                    found = self._left(at, value)
+                    found = self._unerased(at, value)
                 else:
                     found = parse(new(Message, (value, key, topic, pairs)), hints)
                 changes = found if type(found) is list else list(found)
@@ -321,7 +321,10 @@ class SourceDecoder:
 
     @staticmethod
     def _join_moves(
-        taken: Taken, topics: Sequence[str], partitions: Sequence[int], left: dict[tuple[str, int], Change]
+        taken: Taken,
+        topics: Sequence[str],
+        partitions: Sequence[int],
+        last_deletes: dict[tuple[str, int], Change],
     ) -> None:
         """Name the old key of a row that lacks values, where the delete before it has the same position.
 
@@ -331,11 +334,11 @@ class SourceDecoder:
             stream = topics[at], partitions[at]
             for i, one in enumerate(changes):
                 if one.op is Op.DELETE:
-                    left[stream] = one
+                    last_deletes[stream] = one
                     continue
                 if one.op not in _ROW_OPS:
                     continue
-                gone = left.pop(stream, None)
+                gone = last_deletes.pop(stream, None)
                 if (
                     gone is None
                     or not (one.partial and one.op is Op.UPDATE and one.before is None and one.sequence)
@@ -357,7 +360,7 @@ class SourceDecoder:
         parse = ingest_snapshot.parse if ingest_snapshot.holds(message.topic) else self.parse
         return parse(message, hints)
 
-    def _left(self, at: int, value: bytes) -> list[Change]:
+    def _unerased(self, at: int, value: bytes) -> list[Change]:
         """What an erasure has left of a message: its other changes, or a mark of its table."""
         self.replaced[at] = found = left_of(value)
         return found.kept or [Change(op=Op.CONTROL, table=found.table)]

@@ -39,7 +39,9 @@ def _both(changes: Sequence[tuple[str, str | None, str | None]]) -> tuple[Any, A
     page, [lane] = _page(changes), work.lanes
     found = arrow_fold.last_images(page, lane, work)
     one_by_one, _ = arrow_fold.fold(page, lane, work.keys, work.logical)
-    slow = arrow_fold.sources(one_by_one, work).append_column(arrow_fold.PLACE, pa.array(one_by_one.places))
+    slow = arrow_fold.typed_outcomes(one_by_one, work).append_column(
+        arrow_fold.PLACE, pa.array(one_by_one.places)
+    )
     return found and found[0].sort_by("id").to_pylist(), slow.sort_by("id").to_pylist()
 
 
