@@ -67,7 +67,7 @@ class Depot:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline file as it stands now."""
+        """The pipeline file as it is now."""
         return load(self.file)
 
     def grow(self, *, broken: bool = True) -> None:
@@ -112,7 +112,7 @@ def rows(lake: Lake, text: str) -> Rows:
 
 
 def doubled(lake: Lake) -> dict[str, int]:
-    """Rows that stand more than once in a product table; nothing but zeros is right."""
+    """Surplus rows by product table: those that it holds more than once; zeros if all is right."""
     places = {
         "bronze": "kind, source, topic, offset",
         "changes": "kind, batch, source, topic, offset, row, op, table, payload",

@@ -28,20 +28,20 @@ class Cell:
 _DIGITS = "2250738585072014"
 CELLS = (
     Cell(
-        "38 digits, 10 of them behind the point", "1234567890123456789012345678.0123456789", "DECIMAL(38,10)"
+        "38 digits, 10 of them after the point", "1234567890123456789012345678.0123456789", "DECIMAL(38,10)"
     ),
     Cell("300 digits E-308", f"2.{(_DIGITS * 19)[:299]}E-308", "DOUBLE"),
     Cell("2^63, unsigned", "9223372036854775808", "DECIMAL(20,0)"),
     Cell("2^64 - 1, unsigned", "18446744073709551615", "DECIMAL(20,0)"),
     Cell("39 digits", "123456789012345678901234567890123456789", "STRING", "decimal(39,0)"),
-    Cell("zeros behind the point", "1.2300", "STRING", "decimal"),
+    Cell("zeros after the point", "1.2300", "STRING", "decimal"),
     Cell("1e2", "1e2", "STRING", "decimal"),
     Cell("1E400, a decimal", "1E400", "STRING", "decimal"),
     Cell("1E400, a double: to be refused", "1E400", "DOUBLE"),
     Cell("-0.0", "-0.0", "DOUBLE"),
     Cell("2^53 + 1", "9007199254740993", "BIGINT"),
     Cell("38 nines", "9" * 38, "DECIMAL(38,0)"),
-    Cell("18 digits behind the point", "0.100000000000000006", "DECIMAL(20,18)"),
+    Cell("18 digits after the point", "0.100000000000000006", "DECIMAL(20,18)"),
 )
 
 
@@ -133,11 +133,11 @@ def _wrong(found: dict[str, dict[str, str | None]]) -> list[int]:
 
 
 def _table(found: dict[str, dict[str, dict[str, str | None]]]) -> str:
-    lines = ["| contestant | wrong cells of 13 | which, and what stands there |", "|---|---|---|"]
+    lines = ["| contestant | wrong cells of 13 | which, and what the table holds |", "|---|---|---|"]
     for name, cells in found.items():
         wrong = _wrong(cells)
-        told = "; ".join(f"{CELLS[n - 1].what}: {_shown(cells[f'cell{n:02d}'])}" for n in wrong)
-        lines.append(f"| {name} | {len(wrong)} | {told} |")
+        listed = "; ".join(f"{CELLS[n - 1].what}: {_shown(cells[f'cell{n:02d}'])}" for n in wrong)
+        lines.append(f"| {name} | {len(wrong)} | {listed} |")
     return "\n".join(lines)
 
 

@@ -31,7 +31,7 @@ def test_every_name_has_a_variant(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_large_variants_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A benchmark would fill somebody's disk."""
+    """A benchmark would fill the user's disk."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: Namespace(free=39 * 10**9))
     found = list(variants(tmp_path, LARGE, FULL, ALL))
     assert len(LARGE) == len(found)

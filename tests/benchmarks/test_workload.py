@@ -78,7 +78,7 @@ def test_expected_tables_do_not_depend_on_how_many_rows_are_made_at_once(
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_the_expected_tables_are_what_the_messages_make(bare: bool) -> None:
-    """Everybody would be called wrong, or nobody."""
+    """Wrong expectations would fail every contestant, or none."""
     workload, lines = sent(7, bare=bare)
     made = folded(lines)
     for name, table in workload.expected().items():
@@ -106,7 +106,7 @@ def test_a_batch_has_the_promised_kinds() -> None:
 
 
 def test_a_number_is_sent_as_it_is_written() -> None:
-    """A cell would be judged by a number that nobody has sent."""
+    """A cell would be judged by a number that was never sent."""
     for cell, line in zip(CELLS, Numbers().batch().values(), strict=True):
         assert cell.sent == json.loads(line, parse_int=str, parse_float=str)["data"][0]["value"]
 
@@ -116,7 +116,7 @@ def test_only_the_number_itself_is_right() -> None:
     by_name = {cell.what: cell for cell in CELLS}
     assert is_right(by_name["2^53 + 1"], "9007199254740993", None)
     assert not is_right(by_name["2^53 + 1"], "9007199254740992", None)
-    assert not is_right(by_name["zeros behind the point"], "1.23", None)
+    assert not is_right(by_name["zeros after the point"], "1.23", None)
     assert not is_right(by_name["-0.0"], "0.0", None)
     assert is_right(by_name["1E400, a double: to be refused"], None, "1E400")
     assert not is_right(by_name["1E400, a double: to be refused"], "Infinity", None)

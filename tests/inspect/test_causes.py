@@ -71,7 +71,7 @@ def test_a_table_that_cannot_be_read_is_not_always_damaged(
 
 
 def test_all_who_ask_are_given_the_same(lake: Written) -> None:
-    """A page that is quiet about what an alert woke somebody for is closed."""
+    """A page would not show the cause for which an alert woke the operator."""
     found = causes.causes(lake.reader)
     assert set(found) == {one["cause"] for one in alerts.listed(lake.reader)}
     state = Fleet([lake.file]).state("depot")
@@ -85,7 +85,7 @@ def test_all_who_ask_are_given_the_same(lake: Written) -> None:
     assert any("1 check failed" in text for text in said["problems"])
 
 
-def test_the_command_of_a_held_mirror_is_a_field_beside_its_message(lake: Written) -> None:
+def test_the_command_of_a_held_mirror_is_a_field_next_to_its_message(lake: Written) -> None:
     """Read from the message it was `rebuild FILE TABLE`, which brings no change back that silver has dropped."""
     silver = f"ingest rebuild {lake.file} --layer silver"
     row = {
@@ -118,7 +118,7 @@ def test_a_paused_table_is_a_warning_that_says_how_to_resume(tmp_path: Path) -> 
     row = {
         "table": "depot.bins",
         "state": "paused",
-        "message": "it stands still",
+        "message": "it waits",
         "newest commit": None,
     }
     [one] = causes.of_state(made.reader, [row], {}, 0)

@@ -1,4 +1,4 @@
-"""Every mirror at one batch, and mirrors that stand still because somebody said so."""
+"""Query every mirror as of one batch, and pause and resume a mirror."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def paused(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     run(spark, depot.pipeline, STAGES)
     lake = Lake(spark, depot.pipeline)
     [bins] = [one for one in mirrors.known(lake).values() if one.name == "depot.bins"]
-    pauses.decide(lake, bins, decisions.PAUSE, "the source is being mended")
+    pauses.decide(lake, bins, decisions.PAUSE, "the source is being repaired")
     depot.grow()
     result = run(spark, depot.pipeline, STAGES)
     return depot, bins, result
 
 
 def test_a_paused_mirror_waits_alone(paused) -> None:
-    """A pause that stops the others, or fails the run, is not used."""
+    """A pause that stopped the other mirrors or failed the run could not be used."""
     _, _, result = paused
     assert {"depot.bins": "paused", "depot.shelf1": "done"} == {
         one.mirror: one.state for one in result.mirrors
@@ -44,7 +44,7 @@ def test_a_paused_mirror_waits_alone(paused) -> None:
 
 
 def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
-    """A report over mirrors of different batches is wrong in a way that nobody sees."""
+    """A report over mirrors of different batches would be wrong silently."""
     from ingest.inspect.query import query
     from ingest.lake.lake import Lake
 
@@ -54,7 +54,7 @@ def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
 
 
 def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
-    """What came while it stood still is the very thing that must not be lost; the past stays what it was."""
+    """The changes that arrived during the pause are applied; earlier batches read as before."""
     from ingest.inspect.query import query
     from ingest.lake import decisions, pauses
     from ingest.lake.lake import Lake
@@ -62,7 +62,7 @@ def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
 
     depot, bins, _ = paused
     lake = Lake(spark, depot.pipeline)
-    pauses.decide(lake, bins, decisions.RESUME, "it is mended")
+    pauses.decide(lake, bins, decisions.RESUME, "it is repaired")
     run(spark, depot.pipeline, STAGES)
     assert depot.expected() == depot.found(spark)
     found = [query(lake, COUNT, 0, batch) for batch in (1, 2)]

@@ -1,4 +1,4 @@
-"""Barriers: what they stop, what they let pass, and what stands in bronze for a message whose rows were erased."""
+"""Barriers: what they stop, what they let pass, and what bronze keeps of a message whose rows were erased."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_both_keys_of_a_change_count() -> None:
 
 
 def test_what_has_no_key_passes() -> None:
-    """A truncate, or a change whose key is missing, is nobody's row; stopped, it would be missing in the mirror."""
+    """A truncate, or a change whose key is missing, belongs to no erased row; the mirror would lack it."""
     mine = [barrier((7,), "", at(50))]
     assert not OPEN.stops(mine, Change(op=Op.TRUNCATE, table=PEOPLE), at(1))
     assert not OPEN.stops(mine, Change(op=Op.UPDATE, table=PEOPLE, after={"name": "Ada"}), at(1))

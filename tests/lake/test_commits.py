@@ -166,7 +166,7 @@ def test_identifiers_and_old_versions_outlive_checkpoints(
 
 
 def test_a_checkpoint_leaves_no_wrong_checksum(tmp_path: Path) -> None:
-    """Hadoop's client keeps one beside each file that it wrote, and calls a file damaged that is another's by now."""
+    """Hadoop's client writes a checksum next to each file, and reports a file replaced since as damaged."""
     place = layout(tmp_path)
     checksum = Path(place.folder, "_delta_log", "._last_checkpoint.crc")
     checksum.write_bytes(b"crc")
@@ -202,11 +202,11 @@ def test_files_describe_themselves(tmp_path: Path) -> None:
         "table": ["x" * 999] * 3,
     }
     [found] = written(place, pa.table(rows))
-    told = json.loads(found.stats)
-    assert {"batch": 2, "database": lower} == told["minValues"]
-    assert {"batch": 9, "database": upper} == told["maxValues"]
-    assert {"batch": 0, "database": 1, "table": 0, "order_key": 3} == told["nullCount"]
-    assert 3 == told["numRecords"]
+    stats = json.loads(found.stats)
+    assert {"batch": 2, "database": lower} == stats["minValues"]
+    assert {"batch": 9, "database": upper} == stats["maxValues"]
+    assert {"batch": 0, "database": 1, "table": 0, "order_key": 3} == stats["nullCount"]
+    assert 3 == stats["numRecords"]
     file = Path(place.folder, found.path)
     assert found.size == file.stat().st_size
     assert {"kind": "change"} == found.partition
@@ -229,7 +229,7 @@ def test_each_partition_has_its_file(tmp_path: Path) -> None:
 
 
 def test_rows_whose_partition_is_null_are_kept(tmp_path: Path) -> None:
-    """A value that is equal to nothing, not even to itself, would drop its rows without a word."""
+    """NULL is equal to nothing, not even to itself; its rows would be dropped silently."""
     place = layout(tmp_path, BRONZE)
     day = pa.array([20_000, None, None], pa.date32())
     rows = pa.table({"kind": ["message"] * 3, "day": day, "batch": [1, 1, 1], "offset": [1, 2, 3]})
@@ -307,7 +307,7 @@ def test_a_snapshot_stays_what_it_was(tmp_path: Path) -> None:
 
 
 def test_what_an_error_interrupts_is_removed(tmp_path: Path) -> None:
-    """Half a file would lie there until somebody deletes dead files."""
+    """Half a file would remain until a vacuum."""
     place = layout(tmp_path)
 
     def write() -> None:

@@ -55,7 +55,7 @@ def _delta(logical: str) -> str:
 
 
 def test_a_condition_that_fails_on_a_row_is_no_answer() -> None:
-    """A row that cannot be judged would be left out without a word."""
+    """A row on which the condition fails would be left out silently."""
     where = written.condition("CAST(c AS INT) > 1")
     assert "" == conditions.refused(where, ["STRING"])
     with pytest.raises(conditions.ConditionError, match="Could not convert"):

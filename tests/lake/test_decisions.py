@@ -139,7 +139,7 @@ def test_a_topic_made_again_inherits_no_decision(spark: SparkSession, tmp_path: 
 def test_decisions_of_an_older_version_hold_for_their_batch_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """They name a position without its batch, which stands beside the name."""
+    """They name a position without its batch, which is a column of its own."""
     lake = lake_in(spark, tmp_path)
     place = [STATEMENT[name] for name in ("source", "topic", "partition", "offset", "row")]
     old = hashlib.sha256(json.dumps(place).encode()).hexdigest()[:8]

@@ -167,7 +167,7 @@ def test_a_master_key_is_not_a_password(text: str) -> None:
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ImportError's trace names a module that nobody has heard of."""
+    """An ImportError's trace names a module that the user does not know."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(
         SetupError, match=r"`bronze: seal:` needs the package cryptography: `pip install 'ingest\[seal\]'`"

@@ -37,7 +37,7 @@ class Kept(Depot):
 def test_versions_are_kept_to_the_edge_of_the_horizon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: bool
 ) -> None:
-    """Checkpoints and upkeep may drop what nobody may ask for any more, and nothing else."""
+    """Checkpoints and maintenance drop only versions older than the horizon."""
     monkeypatch.setattr(commits, "_MIRROR_CHECKPOINT", 5)
     spark = unstarted(2)
     depot = Kept(spark, tmp_path, Warm(), TableRule("yard.*", plain_tables=plain))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from tests.unstarted import unstarted
 
 
 def test_a_killed_rebuild_is_deleted_and_nothing_else(tmp_path: Path) -> None:
-    """Its tables hold rows of before an erasure, and room for ever."""
+    """Its tables would keep erased rows, and take disk space for ever."""
     lake = Lake(
         unstarted(),
         Pipeline("p", tmp_path / "p.yaml", str(tmp_path / "lake"), ()),

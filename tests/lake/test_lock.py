@@ -1,4 +1,4 @@
-"""The lake's lock: who gets it, who is told to wait, and whose lock is taken over."""
+"""The lake's lock: which process gets it, which must wait, and whose lock is taken over."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def holder(**given: Any) -> dict[str, Any]:
 
 
 def write(lake: Path, **given: Any) -> None:
-    """Leave a lock behind."""
+    """Write the lock file of a process that has ended."""
     (lake / NAME).write_text(json.dumps(holder(**given)))
 
 
@@ -57,7 +57,7 @@ def other(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize(("umask", "lake", "file"), [(0o022, 0o755, 0o644), (0o077, 0o700, 0o600)])
 def test_the_umask_says_who_may_read_the_lock(tmp_path: Path, umask: int, lake: int, file: int) -> None:
-    """It names the machine and the command; nobody but its owner may ever write it."""
+    """The file names the machine and the command; only its owner may ever write it."""
     before = os.umask(umask)
     try:
         with held(str(tmp_path / "lake"), "one"):
@@ -99,7 +99,7 @@ def test_a_paused_holder_is_alive(tmp_path: Path, other: Any) -> None:
 
 
 def test_a_killed_holder_is_replaced_at_once(tmp_path: Path, other: Any) -> None:
-    """A killed run would have to be waited for, also while nobody has collected its remains."""
+    """The next run would wait for a killed one, or for its zombie process."""
     other.kill()  # not waited for
     until(lambda: psutil.Process(other.pid).status() == psutil.STATUS_ZOMBIE)
     with held(str(tmp_path), "two"):
@@ -118,7 +118,7 @@ def test_a_live_holder_in_another_pid_namespace_is_seen(tmp_path: Path, other: A
     "text", ["", "{", "[]", "null", '{"pid": "abc", "jvm": 3}', '{"what": 1, "jvm": {"pid": "x"}}']
 )
 def test_what_a_dead_run_left_does_not_matter(tmp_path: Path, text: str) -> None:
-    """A lock file cut by a full disk, or damaged, would stop every command until somebody deletes it."""
+    """A lock file that is damaged, or cut by a full disk, would stop every command until it is deleted."""
     (tmp_path / NAME).write_text(text)
     check(str(tmp_path))
     with held(str(tmp_path), "two"):
@@ -153,7 +153,7 @@ def test_to_look_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_dead_holders_jvm_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark of a killed run may still be committing what it was told to."""
+    """The JVM of a killed run may still be committing."""
     monkeypatch.setattr(lock, "ORPHAN", 0.5)
     jvm = subprocess.Popen(["sleep", "30"])
     started = psutil.Process(jvm.pid).create_time()
@@ -168,7 +168,7 @@ def test_a_dead_holders_jvm_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_jvm_that_starts_later_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run starts Java when it first needs it; killed after that, it leaves Java behind like any other."""
+    """A run starts Java when it first needs it; killed after that, its JVM lives on like any other."""
     with lock.held(str(tmp_path), "run of a"):
         before = json.loads((tmp_path / lock.NAME).read_text())
         monkeypatch.setattr(lock, "_jvm", lambda: {"pid": 7, "started": 1.5})
@@ -224,8 +224,8 @@ def test_a_lake_that_is_a_file_is_told(tmp_path: Path) -> None:
             pass
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that nobody may write is needed")
-def test_a_lake_that_cannot_be_written_is_told() -> None:
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which no user may write")
+def test_a_lake_that_cannot_be_written_is_reported() -> None:
     """A missing permission would end in a traceback."""
     with pytest.raises(SetupError, match="The lake /proc/lake cannot be written"), held("/proc/lake", "one"):
         pass
@@ -238,7 +238,7 @@ def test_a_remote_lake_has_a_lock_too(spark: SparkSession, tmp_path: Path) -> No
     with held(lake, "one"):
         with pytest.raises(LockedError, match="in use by one"), held(lake, "two"):
             pass
-        check(lake)  # before Spark is started nobody can know
+        check(lake)  # before Spark is started the lock cannot be read
     assert not (tmp_path / "deep/lake" / NAME).exists()
 
 

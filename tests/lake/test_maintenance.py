@@ -94,7 +94,7 @@ def test_dead_files_go_once_nobody_was_promised_them(spark: SparkSession, depot:
 
 
 def test_vacuum_says_nothing_on_the_terminal(spark: SparkSession, depot: Depot) -> None:
-    """Delta's own line would stand between the operator's, even with --quiet; what else is printed there must be heard."""
+    """Delta would print its own line even with --quiet; other output to the console must still appear."""
     jvm: Any = spark._jvm
     console = getattr(getattr(jvm, "scala.Console$"), "MODULE$")
     heard, before = jvm.java.io.ByteArrayOutputStream(), console.out()

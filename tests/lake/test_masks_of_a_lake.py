@@ -230,7 +230,7 @@ def test_what_was_planted_is_on_no_page(shop: Shop) -> None:
     ],
 )  # fmt: skip
 def test_masks_that_changed_are_refused(shop: Shop, changes: tuple[tuple[str, str], ...], said: str) -> None:
-    """One customer would be two: rows of the old mask beside rows of the new one."""
+    """One customer would become two: rows with the old mask next to rows with the new one."""
     found = shop.mixed(*changes)
     assert said == found[: len(said)]
     assert bool(said) == bool(found)
@@ -241,7 +241,7 @@ def test_masks_that_changed_are_refused(shop: Shop, changes: tuple[tuple[str, st
 
 
 def test_a_secret_that_is_not_there_is_not_another_one(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who only looks need not have it, and must not be told to mask everything again."""
+    """Read-only commands work without the secret, and must not advise masking everything again."""
     monkeypatch.delenv("NO_SUCH_SECRET", raising=False)
     text = shop.file.read_text("utf-8").replace("${file:secret}", "${NO_SUCH_SECRET}")
     other = shop.file.with_name("without.yaml")
@@ -369,7 +369,7 @@ def texts_of(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str | None]]:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_lake_is_masked_again_from_its_bronze(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows of before would stand beside masked ones, under keys that nothing joins with."""
+    """Unmasked rows would remain next to masked ones, under keys that nothing joins with."""
     from ingest import run as running
     from ingest.cli.repair_verbs import fold_again
     from ingest.lake.lake import Lake

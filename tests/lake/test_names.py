@@ -57,13 +57,13 @@ def test_columns_are_told_apart() -> None:
 
 
 def test_harmless_columns_keep_their_names() -> None:
-    """Encoding what needs none makes mirrors that nobody can query."""
+    """Encoded names that need no encoding would make mirrors hard to query."""
     for name in ("id", "order_no", "Größe", "客户", "a-b", "a.b", "x$y", "2nd"):
         assert name == column_name(name, set())
 
 
 def test_encoded_names_are_kept() -> None:
-    """A name allocated anew in another order would exchange two columns of a mirror."""
+    """A name allocated again in another order would exchange two columns of a mirror."""
     table = TableId("d", None, "t")
     first = grown(None, table, TableRule(), ("a b",), {"x": "int32", "X": "int32"})
     again = Mirror.from_value(first.path, json.loads(json.dumps(first.to_value())))

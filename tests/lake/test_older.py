@@ -75,8 +75,8 @@ def expected(slices: int) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
-def told(file: Path, *words: str) -> Any:
-    """What a verb answers as JSON."""
+def answer(file: Path, *words: str) -> Any:
+    """The JSON output of a command."""
     done = CliRunner().invoke(app, [words[0], str(file), *words[1:], "--output", "json"])
     assert 0 == done.exit_code or words[0] == "status", done.output
     return json.loads(done.stdout)
@@ -116,16 +116,16 @@ def test_a_lake_of_an_older_version_answers_and_goes_on(
 
 
 def answers(file: Path) -> None:
-    """Every verb that only looks finds in the lake what the older version has put there."""
-    states = {one["table"]: one["state"] for one in told(file, "tables")}
+    """Check that every read-only command finds what the older version wrote."""
+    states = {one["table"]: one["state"] for one in answer(file, "tables")}
     assert make.expected(1).keys() <= {name.replace(".", "/") for name in states}
     assert ("paused", "held", "held") == (states["depot.pens"], states[make.FROZEN], states[make.UNKEYED])
-    assert "depot" == told(file, "status")["pipeline"]
-    assert 9 == sum(one["kind"] == "message" for one in told(file, "rejects"))
-    assert "ALTER TABLE vats ADD COLUMN depth int" in {one["statement"] for one in told(file, "ddl")}
-    assert [{"word": "late 2"}] == told(file, "sql", "SELECT word FROM depot.tubs WHERE id = 0")
-    assert [{"n": 2}] == told(file, "sql", "--as-of-batch", "1", "SELECT count(*) AS n FROM depot.tubs")
-    assert "late 2" in json.dumps(told(file, "explain", "depot.tubs", "0"))
+    assert "depot" == answer(file, "status")["pipeline"]
+    assert 9 == sum(one["kind"] == "message" for one in answer(file, "rejects"))
+    assert "ALTER TABLE vats ADD COLUMN depth int" in {one["statement"] for one in answer(file, "ddl")}
+    assert [{"word": "late 2"}] == answer(file, "sql", "SELECT word FROM depot.tubs WHERE id = 0")
+    assert [{"n": 2}] == answer(file, "sql", "--as-of-batch", "1", "SELECT count(*) AS n FROM depot.tubs")
+    assert "late 2" in json.dumps(answer(file, "explain", "depot.tubs", "0"))
 
 
 @pytest.mark.parametrize("name", KILLED)

@@ -54,7 +54,7 @@ def rewritten(query: str) -> str:
     ],
 )
 def test_what_does_more_than_read_the_lake_is_refused(query: str) -> None:
-    """Who puts the command behind a service would give its users the host."""
+    """A service that runs the command for its users would give them access to the host."""
     with pytest.raises(IngestError):
         rewritten(query)
 

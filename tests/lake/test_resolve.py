@@ -154,7 +154,7 @@ def test_the_copy_of_an_online_schema_tool() -> None:
 
 
 def test_a_copy_whose_statements_were_not_sent() -> None:
-    """Nothing tells what the table looks like behind the swap: that must not pass for no change."""
+    """The table's columns after the swap are unknown: that must not count as no change."""
     [swap] = resolved(
         said("RENAME TABLE depot TO _depot_old, _depot_new TO depot"), [("src", table("depot"))]
     )

@@ -66,8 +66,8 @@ def test_runs_by_both_writers(spark: SparkSession, tmp_path: Path, clock: Any) -
     depot.file.write_text(right + "writer: spark\n", "utf-8")
     send(plex("ddl", None), plex("ins", 7), plex("ins", 8))
     depot.grow(broken=False)
-    told = " ".join(failures())
-    assert "1 transaction lacks changes: t has 2 of 3" in told
+    reported = " ".join(failures())
+    assert "1 transaction lacks changes: t has 2 of 3" in reported
     lake = Lake(spark, depot.pipeline)
     appointed = replay.appoint(lake, lifting, lifted)
     assert (3, 5, 1) == appointed
@@ -94,9 +94,9 @@ def test_runs_by_both_writers(spark: SparkSession, tmp_path: Path, clock: Any) -
     ):
         rebuild(Lake(spark, depot.pipeline), 2, dry_run=True)
     depot.grow()
-    told = failures()
+    reported = failures()
     assert ["nothing was read", "nothing was checked"] == [
-        one.partition(",")[0] for one in told if "master key" in one
+        one.partition(",")[0] for one in reported if "master key" in one
     ]
     depot.key("one")
     failures()

@@ -25,7 +25,7 @@ from tests.silver.test_without_spark import everything
 
 
 def test_a_missing_or_wrong_key_holds_and_names_the_days(tmp_path: Path, clock: Any) -> None:
-    """Nothing is decoded in part, nothing is lost, and nothing new is sealed with a key that nobody keeps."""
+    """Nothing is decoded in part, nothing is lost, and nothing new is sealed with a key that is not stored."""
     depot = Sealed(tmp_path)
     depot.grow()
     depot.work()
@@ -85,7 +85,7 @@ def test_a_missing_or_wrong_key_holds_and_names_the_days(tmp_path: Path, clock: 
 def test_a_dropped_day_is_gone_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any
 ) -> None:
-    """Only what is decoded and closed is dropped; whoever asks for the bytes is told who dropped the key and why."""
+    """Only a day that is over and decoded is dropped; a later read names who dropped the key and why."""
     depot = Sealed(tmp_path)
     depot.grow()
     depot.land()
@@ -136,8 +136,8 @@ def test_a_dropped_day_is_gone_and_says_so(
 
 def problems(depot: Sealed) -> list[str]:
     """What `ingest status` says of sealed messages."""
-    told = CliRunner().invoke(app, ["status", str(depot.file), "-o", "json"])
-    return [one["sentence"] for one in json.loads(told.stdout)["causes"] if "sealed" in one["cause"]]
+    result = CliRunner().invoke(app, ["status", str(depot.file), "-o", "json"])
+    return [one["sentence"] for one in json.loads(result.stdout)["causes"] if "sealed" in one["cause"]]
 
 
 def test_a_lost_key_of_the_day_is_never_replaced_in_silence(tmp_path: Path, clock: Any) -> None:
@@ -223,7 +223,7 @@ def test_a_lost_key_of_another_day_is_a_problem_until_its_messages_are_given_up(
 def test_a_status_needs_no_access_to_the_keys(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may not list them is told the rest, instead of an error."""
+    """A user who may not list the keys gets the rest of the status instead of an error."""
     depot = Sealed(tmp_path)
     depot.grow(broken=False)
     depot.work()
@@ -313,10 +313,10 @@ def test_a_command_prints_the_master_key(tmp_path: Path, clock: Any) -> None:
     assert "it is ***" == struck(f"it is {KEYS['one']}", depot.pipeline)
     found = CliRunner().invoke(app, ["rejects", str(depot.file), "-o", "json"])
     assert 0 == found.exit_code
-    told = CliRunner().invoke(app, ["validate", str(depot.file), "-o", "json"])
+    checked = CliRunner().invoke(app, ["validate", str(depot.file), "-o", "json"])
     shown = CliRunner().invoke(app, ["rejects", "show", str(depot.file), "1"])
     assert '{"broken": ' in shown.stdout
-    assert KEYS["one"] not in shown.output + found.output + told.output + repr(depot.pipeline)
+    assert KEYS["one"] not in shown.output + found.output + checked.output + repr(depot.pipeline)
 
 
 def test_maintain_drops_and_rewraps_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:

@@ -28,7 +28,7 @@ def epochs_of(starts: list[Start], *rows: tuple[int, str, int, int]) -> list[int
 
 
 def test_without_a_start() -> None:
-    """An epoch that nobody decided would put old changes behind new ones."""
+    """An epoch that was never decided would order old changes after new ones."""
     assert [0, 0] == epochs_of([], (1, "a", 0, 0), (9, "a", 0, 5))
 
 
@@ -38,13 +38,13 @@ def test_from_a_batch() -> None:
 
 
 def test_from_a_byte_of_a_file() -> None:
-    """The files that a batch reads behind the named one come later in history, those before it earlier."""
+    """The files that a batch reads after the named one are later in history, those before it earlier."""
     rows = [(2, "a", 0, 99), (2, "b", 1, 39), (2, "b", 1, 40), (2, "c", 2, 0), (3, "b", 0, 80)]
     assert [0, 0, 1, 1, 1] == epochs_of([FILES], *rows)
 
 
 def test_from_places_in_partitions() -> None:
-    """Each partition has its own place; one that is not named begins behind them all."""
+    """Each partition has its own place; one that is not named begins after them all."""
     rows = [
         (1, "t", 0, 11), (2, "t", 0, 9), (2, "t", 0, 10), (3, "t", 0, 0),
         (2, "t", 1, 8), (3, "t", 1, 6), (3, "t", 1, 7), (3, "t", 2, 50), (4, "t", 2, 51),
@@ -65,7 +65,7 @@ def test_kept_as_text(start: Start) -> None:
 
 
 def test_an_epoch_begins_before_all_its_changes() -> None:
-    """A change that stands before the beginning is cleared with the epochs before it."""
+    """A change ordered before the beginning would be cleared with the epochs before it."""
     random = Random(7)
 
     def number() -> int:

@@ -74,7 +74,7 @@ def test_what_is_not_tried_is_sparks(lake: str, readable: bool) -> None:
 
 
 def test_a_path_outside_every_lake_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The credentials of one lake must not open what is beside it."""
+    """The credentials of one lake must not open the folders next to it."""
     monkeypatch.setattr(stores, "_stores", {})
     pipeline = Pipeline("p", Path("/p.yaml"), "s3a://bucket/lake", ())
     stores.remember_store(pipeline)

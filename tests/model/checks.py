@@ -163,7 +163,7 @@ def checked(
     for one in made:
         wrong = differences(one, plain.mirrors(pipeline, rows.get(f"h{one.number}", ())))
         if wrong:
-            found.append(Wrong(one.number, capture.name, wrong, told(one)))
+            found.append(Wrong(one.number, capture.name, wrong, binlog(one)))
     return found
 
 
@@ -182,8 +182,8 @@ def share(first: int, seed: str) -> list[Wrong]:
     return checked(range(first, first + 100), capture, sure(capture), seed)
 
 
-def told(made: History) -> list[str]:
-    """The binlog, a line each."""
+def binlog(made: History) -> list[str]:
+    """The binlog, one line per event."""
     return [
         f"    {one.number} {one.time / 1000:.3f} {one.kind} {one.table}: {one.sql or ''}"
         + (f" {one.before} -> {one.after}" if one.row else "")

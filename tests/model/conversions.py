@@ -132,7 +132,7 @@ def _to_datetime(text: str, old: Type, new: Type) -> str:
 
 
 def _fitted(text: str, digits: int) -> str:
-    """A clock's text rounded to its new digits, without zeros behind."""
+    """A clock's text rounded to its new digits, without trailing zeros."""
     if len(text.partition(".")[2]) > digits:
         raise RefusedError("servers round or cut, as they are set")
     return text

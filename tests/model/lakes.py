@@ -21,7 +21,7 @@ from ingest.lake import mirrors
 from ingest.lake.names import mirror_path
 from ingest.quality.arrow_rows import read
 from ingest.result import STAGES
-from tests.model.checks import BATCHES, Capture, Wrong, delivered, differences, policy_of, told
+from tests.model.checks import BATCHES, Capture, Wrong, binlog, delivered, differences, policy_of
 from tests.model.histories import history
 from tests.model.plain import Mirror
 from tests.model.rows import History
@@ -115,7 +115,7 @@ def wrong(lake: Lake, feeds: Sequence[Feed], loud: dict[str, set[str]]) -> list[
             loud.setdefault(listed.mirror, set()).add(f"{listed.state}: {listed.statement.text}")
     known = mirrors.known(lake)
     return [
-        Wrong(one.number, feed.capture.name, found, told(one))
+        Wrong(one.number, feed.capture.name, found, binlog(one))
         for feed in feeds
         for one in feed.made
         if (found := differences(one, got := _mirrors(lake, known, one, loud)) + _surplus(one, got))

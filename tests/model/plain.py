@@ -165,8 +165,8 @@ def _table(row: dict[str, Any]) -> TableId:
 
 
 def _statement(row: dict[str, Any]) -> Statement:
-    told = json.loads(row["payload"])
-    parsed = told["parsed"]
+    payload = json.loads(row["payload"])
+    parsed = payload["parsed"]
     place = f"{row['batch']}/{row['topic']}/{row['partition']}/{row['offset']}/{row['row']}"
     effects = _effects.decode(json.dumps(parsed["effects"]))
     return Statement(
@@ -175,7 +175,7 @@ def _statement(row: dict[str, Any]) -> Statement:
         _table(row),
         row["batch"],
         row["order_key"],
-        told["statement"],
+        payload["statement"],
         parsed["kind"],
         effects,
         event_time=row["event_time"],
@@ -202,8 +202,8 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     mirror.loud |= {f"noticed: {one.text}" for one in mine if states[one.id] in (NOTICED, PARTLY)}
     applied = [one for one in mine if states[one.id] in (APPLIED, PARTLY)]
     found = [step for step, _batch in schema_steps(applied, subject)]
-    told = _eras(rule, changes, applied, subject)
-    mirror.keys = told[-1].keys if told else declared.declared_by(mine, subject).keys
+    own_eras = _eras(rule, changes, applied, subject)
+    mirror.keys = own_eras[-1].keys if own_eras else declared.declared_by(mine, subject).keys
     if not mirror.keys:
         mirror.loud |= {"no key"} if changes else set()
         return mirror
@@ -211,7 +211,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     mirror.loud |= _unsure(changes, mine)
     base: list[Placed] = []
     rereads = "insert" not in formats.load(pipeline.sources[0].format).ABOUT.operations
-    for era, after in zip_longest(told, told[1:]):
+    for era, after in zip_longest(own_eras, own_eras[1:]):
         begin, end = era.place, after.place if after else "~"
         rows = [row for row in changes if begin < row["order_key"] <= end]
         events: list[Placed | SchemaStep] = [
@@ -285,8 +285,8 @@ def _open(
                 continue
             after, sent = json.loads(row["after"] or "{}"), json.loads(row["types"] or "{}")
             text = next((after[name] for name in names if after.get(name) is not None), None)
-            told = any(name in after for name in names) or row["op"] != "update" or not row["partial"]
-            if text is not None or (step.solid and told):
+            is_sent = any(name in after for name in names) or row["op"] != "update" or not row["partial"]
+            if text is not None or (step.solid and is_sent):
                 does = retyped.effect(step, text, next((sent[name] for name in names if name in sent), ""))
                 if retyped.is_open(step, does, mirror.keys, texts):
                     loud.add(f"values of {step.column} not known")

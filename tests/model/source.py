@@ -130,7 +130,7 @@ class Source:
 
     # --- statements ---
 
-    def alter(self, name: Name, clauses: Sequence[Clause], sql: str, told: Name | None = None) -> None:
+    def alter(self, name: Name, clauses: Sequence[Clause], sql: str, named: Name | None = None) -> None:
         """ALTER TABLE."""
         table = self.table(name)
         altered = table.altered(clauses, strict=self.strict)
@@ -140,7 +140,7 @@ class Source:
             for one in altered.columns
         )  # fmt: skip
         self.tables[self.name(*name)] = altered
-        self._statement("alter", sql, told or name, name)
+        self._statement("alter", sql, named or name, name)
 
     def create(
         self, name: Name, columns: Sequence[Column], key: tuple[str, ...], sql: str, *, guarded: bool = False
@@ -208,7 +208,7 @@ class Source:
         """A statement that changes no table."""
         self._statement("query", sql, (database, ""), (database, ""))
 
-    def _statement(self, kind: str, sql: str, told: Name, about: Name) -> None:
+    def _statement(self, kind: str, sql: str, named: Name, about: Name) -> None:
         """Log a statement under the table that its message names; CURRENT_TIMESTAMP is the event's second."""
         self.at_whole_second()
         self.counter += 1
@@ -218,7 +218,7 @@ class Source:
         self.events.append(
             Event(
                 len(self.events) + 1, self.time, self.counter, kind, None, None, tuple(shape), sql, shape, key,
-                told[0], told[1] or None,
+                named[0], named[1] or None,
             )
         )  # fmt: skip
         self._ran(sql)

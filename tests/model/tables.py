@@ -186,7 +186,7 @@ def _moved(columns: list[tuple[str | None, Column]], at: int, position: str | No
         if column.name.lower() == position.lower():
             columns.insert(i + 1, one)
             return
-    raise RefusedError(f"no column {position} to stand after")
+    raise RefusedError(f"no column {position} to put it after")
 
 
 def _converted(

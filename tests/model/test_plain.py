@@ -20,7 +20,7 @@ MANY = 20_000
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda one: one.name)
 def test_no_mirror_is_silently_wrong(capture: Capture) -> None:
-    """A mirror that differs from its source without a word is the worst that can happen."""
+    """A mirror that silently differs from its source is the worst failure."""
     wrong = checked(range(-(-COUNT // len(CAPTURES))), capture, sure(capture), SEED)
     assert "" == "\n".join(map(str, wrong[:3]))
 
@@ -29,9 +29,9 @@ def test_no_mirror_is_silently_wrong(capture: Capture) -> None:
     "capture", [one for one in CAPTURES if one.name in BY_SECOND], ids=lambda one: one.name
 )
 def test_statements_within_a_second(capture: Capture) -> None:
-    """A statement that has its second alone stands where it arrived: delivered late, no message tells where it was.
+    """A statement with only a second for its position is ordered by arrival: delivered late, its place is unknown.
 
-    What arrives in its order, or goes back and comes again, must be right or said to be in doubt.
+    If messages arrive in order, or some are delivered twice, the mirror must be right or reported as in doubt.
     """
     life = capture.life({**SURE, "truncate": 4, "recreate": 3}, hurried=True)
     wrong = checked(range(-(-COUNT // 4)), capture, life, SEED, ordered=True)

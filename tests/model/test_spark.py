@@ -29,7 +29,7 @@ def every_way() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_mirror_is_silently_wrong(spark: SparkSession, tmp_path: Path, seed: str) -> None:
-    """A mirror that differs from its source without a word is the worst that can happen."""
+    """A mirror that silently differs from its source is the worst failure."""
     from tests.model import lakes
 
     each, wrong = -(-COUNT // len(SEEDS)), []

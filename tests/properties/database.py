@@ -1,8 +1,8 @@
 """A source table as a dict: what a mirror must hold once every message of its history has come.
 
 It knows rows and statements and nothing of messages, orders or folds, so that it can judge them. Only one
-thing is not the source's own: a row that stood before the capture began is known only as far as messages
-have told it.
+thing is not the source's own: a row that existed before the capture began is known only as far as messages
+have sent it.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ Row = dict[str, str | None]
 
 
 class Database:
-    """One table: its live rows by typed key, and which columns of each a message has told."""
+    """One table: its live rows by typed key, and the columns of each that a message has sent."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
         self.rows: dict[Key, Row] = {}
-        self.told: dict[Key, set[str]] = {}
+        self.sent: dict[Key, set[str]] = {}
         self.dead: dict[Key, tuple[Row, int]] = {}  # keys without a row that had one, with its end by `clock`
         self.clock = 0  # the statement's time
 
     def _ends(self, key: Key) -> None:
-        """A row that messages told of leaves its key."""
-        if told := self.told.pop(key, None):
+        """The row of a key ends or moves; remember what messages sent of it."""
+        if sent := self.sent.pop(key, None):
             row = self.rows[key]
-            self.dead[key] = {one: row[one] if one in told else None for one in self.columns}, self.clock
+            self.dead[key] = {one: row[one] if one in sent else None for one in self.columns}, self.clock
 
-    def stand(self, key: Key, row: Row) -> None:
-        """A row from before the capture: it is there, and nobody has heard of it."""
+    def add_unseen(self, key: Key, row: Row) -> None:
+        """Add a row from before the capture, of which no message was sent."""
         self.rows[key] = dict(row)
 
     def insert(self, key: Key, row: Row) -> None:
         """A new row."""
         assert key not in self.rows
         self.rows[key] = dict(row)
-        self.told[key] = set(self.columns)
+        self.sent[key] = set(self.columns)
         self.dead.pop(key, None)
 
     def update(self, key: Key, changed: Mapping[str, str | None], *, whole: bool) -> Row:
         """Change some columns; ``whole`` says that the message shows the whole row."""
         self.rows[key].update(changed)
-        self.told.setdefault(key, set()).update(self.columns if whole else changed)
+        self.sent.setdefault(key, set()).update(self.columns if whole else changed)
         self.dead.pop(key, None)
         return self.rows[key]
 
     def move(self, old: Key, new: Key, changed: Mapping[str, str | None], *, whole: bool) -> Row:
         """Give a row another key, and change some columns."""
         assert new not in self.rows
-        told = self.told.get(old, set())
+        sent = self.sent.get(old, set())
         self._ends(old)
-        self.rows[new], self.told[new] = self.rows.pop(old), told
+        self.rows[new], self.sent[new] = self.rows.pop(old), sent
         return self.update(new, changed, whole=whole)
 
     def delete(self, key: Key) -> Row:
@@ -68,13 +68,13 @@ class Database:
 
     def read(self) -> dict[Key, Row]:
         """A snapshot of all rows, after which all are known."""
-        self.told = {key: set(self.columns) for key in self.rows}
+        self.sent = {key: set(self.columns) for key in self.rows}
         self.dead = {key: row for key, row in self.dead.items() if key not in self.rows}
         return self.rows
 
     def known(self) -> dict[Key, Row]:
-        """The rows of which some message told, with NULL in what no message told."""
+        """The rows of which a message was sent, with NULL in the columns that no message sent."""
         return {
-            key: {column: self.rows[key][column] if column in told else None for column in self.columns}
-            for key, told in self.told.items()
+            key: {column: self.rows[key][column] if column in sent else None for column in self.columns}
+            for key, sent in self.sent.items()
         }

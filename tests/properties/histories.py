@@ -186,7 +186,7 @@ def _update(writer: Writer) -> list[Change]:
     old = dict(writer.database.rows[key])
     if writer.kind.partials and random.random() < 0.6:
         writer.database.update(key, changed, whole=False)
-        if random.random() < 0.2:  # the key stands in the image before alone
+        if random.random() < 0.2:  # only the image before holds the key
             return [writer.change(Op.UPDATE, before=writer.written(key), after=dict(changed), partial=True)]
         return [writer.change(Op.UPDATE, after={**writer.written(key), **changed}, partial=True)]
     row = writer.database.update(key, changed, whole=True)
@@ -297,7 +297,7 @@ def _write(writer: Writer) -> None:
     kind, random = writer.kind, writer.random
     statements = _statements(kind)
     _begin(writer)
-    late = 0 if kind.inherits else random.randrange(kind.steps)  # beside the stream a moved row has two pasts
+    late = 0 if kind.inherits else random.randrange(kind.steps)  # a load gives a moved row two pasts
     snapshot = random.choice((-1, 0, late))
     restart = random.randrange(1, kind.steps) if kind.epochs and random.random() < 0.2 else -1
     for step in range(kind.steps):
@@ -318,11 +318,11 @@ def _begin(writer: Writer) -> None:
     for _ in range(writer.random.choice((0, 1, 2))):
         key = writer.key(live=False)
         if key is not None:
-            writer.database.stand(key, writer.row())
+            writer.database.add_unseen(key, writer.row())
 
 
 def _snapshot(writer: Writer) -> None:
-    """A full load beside the stream: its rows have no sequence, and rank before the whole stream."""
+    """A full load next to the stream: its rows have no sequence, and are ordered before the whole stream."""
     for key, row in writer.database.read().items():
         writer.send(writer.change(Op.READ, after=writer.image(key, row), phase=0))
 
@@ -342,14 +342,14 @@ def _speak(writer: Writer, statements: list[Statement]) -> None:
     changes = [change for _ in range(count) for change in random.choice(statements)(writer)]
     halves = any(change.half for change in changes)
     if halves and writer.kind.any_order and count == 1 and random.random() < 0.5:
-        for change in changes:  # two messages that share a number on purpose, told apart by their half
+        for change in changes:  # two messages that share a number on purpose, distinguished by their half
             writer.send(change)
     elif changes:
         writer.send(*changes)
 
 
 def _scribble(writer: Writer) -> None:
-    """Changes without regard to what stands: updates of deleted rows, inserts over live ones."""
+    """Changes without regard to the table's rows: updates of deleted rows, inserts over live ones."""
     random = writer.random
     keys = list(writer.spellings)
     for _ in range(writer.kind.steps):

@@ -124,7 +124,7 @@ def lake_of(spark: SparkSession, folder: Path, budget: int | None = 0) -> Lake:
 
 
 def page(batch: int, places: Sequence[int]) -> pa.RecordBatch:
-    """Messages in bronze whose values are their offsets: what they say is handed over beside them."""
+    """Messages in bronze whose values are their offsets; their changes are passed in separately."""
     count = len(places)
     columns = {
         "batch": [batch] * count,
@@ -181,7 +181,7 @@ def batch_by_batch(
         write(lake, feeds, batch)
         written = time.monotonic()
         if batch % 3 == 2 and batch < batches:
-            continue  # gold may stand still while silver goes on
+            continue  # gold may pause while silver goes on
         done = fold_up_to(lake, complete, batch)
         complete, merges = batch, merges + done
         seconds = time.monotonic() - written

@@ -103,7 +103,7 @@ class PlantedLake:
         return self.dialect.write(History(self.truth.seed, list(events)))
 
     def _text(self) -> dict[str, Any]:
-        told, options = self.dialect.hints.tables(TableId("depot", None, "parcels")), {}
+        hints, options = self.dialect.hints.tables(TableId("depot", None, "parcels")), {}
         for name in ("timezone", "swap_old_data", "key_is_full"):
             value = getattr(self.dialect.hints.options, name)
             if value != getattr(type(self.dialect.hints.options)(), name):
@@ -119,8 +119,8 @@ class PlantedLake:
         if options:
             source["options"] = options
         entry: dict[str, Any] = {"match": TABLE, "keys": [*KEYS], **self._rules()}
-        if told.columns:
-            entry["columns"] = {**told.columns, **entry.get("columns", {})}
+        if hints.columns:
+            entry["columns"] = {**hints.columns, **entry.get("columns", {})}
         if self.mask:
             entry["mask"] = self.mask
         text: dict[str, Any] = {
@@ -232,8 +232,8 @@ class PlantedLake:
         return self._searched(wanted, found, wrong)
 
     def _searched(self, wanted: Sequence[str], found: Any, wrong: Sequence[str]) -> Searched:
-        told = [f"{self.folder.name} {self.name}: {one}" for one in (*wrong, *found.unread)]
-        return Searched(self.name, len(wanted), found.files, found.size, len(self.mirror()), told)
+        faults = [f"{self.folder.name} {self.name}: {one}" for one in (*wrong, *found.unread)]
+        return Searched(self.name, len(wanted), found.files, found.size, len(self.mirror()), faults)
 
     def _states(self) -> list[str]:
         states = {one.path: one for result in self.results for one in result.mirrors}

@@ -36,7 +36,7 @@ class Planter:
         }
 
     def value(self, number: Row, column: str, old: str) -> str:
-        """What stands for a value of a row."""
+        """The planted text that replaces a value of a row."""
         place = number, column, old
         if place not in self.known:
             self.known[place] = made = self._made(TYPES[column])

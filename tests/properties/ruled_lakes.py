@@ -343,7 +343,7 @@ def differences(
     wanted = {tuple(canonical(row[key]) for key in keys): row for row in expected}
     there = {tuple(canonical(row[key]) for key in keys): row for row in found}
     if len(there) != len(found) or len(wanted) != len(expected):
-        yield f"a key stands twice, in {len(found)} rows of {len(there)} keys"
+        yield f"a key occurs twice, in {len(found)} rows of {len(there)} keys"
     for key in [*wanted.keys() - there.keys(), *there.keys() - wanted.keys()][:3]:
         yield f"{key}: expected {wanted.get(key)}, found {there.get(key)} under {json.dumps(subject.entry)}"
     for key in wanted.keys() & there.keys():

@@ -19,7 +19,7 @@ Cells = Mapping[str, Any]
 NUMBERS = ("n", "d")
 
 
-class Told(NamedTuple):
+class Expression(NamedTuple):
     """An expression in SQL, and its value for a row; None is NULL."""
 
     sql: str
@@ -29,18 +29,20 @@ class Told(NamedTuple):
 # --- conditions -----------------------------------------------------------------------------------
 
 
-def condition(random: Random, columns: list[str], depth: int = 2) -> Told:
+def condition(random: Random, columns: list[str], depth: int = 2) -> Expression:
     """A condition on columns of a row, with SQL's three truth values."""
     dice = random.random() if depth else 1.0
     if dice < 0.35:
         left, right = (condition(random, columns, depth - 1) for _ in range(2))
-        return Told(f"({left.sql}) AND ({right.sql})", lambda row: _both(left.of(row), right.of(row)))
+        return Expression(f"({left.sql}) AND ({right.sql})", lambda row: _both(left.of(row), right.of(row)))
     if dice < 0.65:
         left, right = (condition(random, columns, depth - 1) for _ in range(2))
-        return Told(f"({left.sql}) OR ({right.sql})", lambda row: _either(left.of(row), right.of(row)))
+        return Expression(f"({left.sql}) OR ({right.sql})", lambda row: _either(left.of(row), right.of(row)))
     if dice < 0.75:
         one = condition(random, columns, depth - 1)
-        return Told(f"NOT ({one.sql})", lambda row: None if (found := one.of(row)) is None else not found)
+        return Expression(
+            f"NOT ({one.sql})", lambda row: None if (found := one.of(row)) is None else not found
+        )
     name = random.choice(columns)
     return _of_text(random, name) if name in ("s", "k0") else _of_number(random, name)
 
@@ -57,12 +59,12 @@ def _either(left: bool | None, right: bool | None) -> bool | None:
     return None if left is None or right is None else False
 
 
-def _strict(name: str, sql: str, of: Callable[[Any], bool]) -> Told:
+def _strict(name: str, sql: str, of: Callable[[Any], bool]) -> Expression:
     """A condition that is NULL where its column is."""
-    return Told(sql, lambda row: None if row[name] is None else of(row[name]))
+    return Expression(sql, lambda row: None if row[name] is None else of(row[name]))
 
 
-def _of_number(random: Random, name: str) -> Told:
+def _of_number(random: Random, name: str) -> Expression:
     at = random.randrange(2, 20)
     if name == "d":  # 90071992547409930, a counter, and .10: a DOUBLE would round it
         least = Decimal(random.choice((900719925474099305, 9007199254740993015, 9007199254740993022)))
@@ -79,30 +81,30 @@ def _of_number(random: Random, name: str) -> Told:
                 _strict(name, f"{name} BETWEEN 3 AND {at + 9}", lambda cell: 3 <= cell <= at + 9),
                 _strict(name, f"{name} IN (1, 2, 5, {at})", lambda cell: cell in (1, 2, 5, at)),
                 _strict(name, f"{name} * 2 + 1 >= {at}", lambda cell: cell * 2 + 1 >= at),
-                Told(f"coalesce({name}, {at}) < {at} + 3", lambda row: (at if row[name] is None else row[name]) < at + 3),
+                Expression(f"coalesce({name}, {at}) < {at} + 3", lambda row: (at if row[name] is None else row[name]) < at + 3),
             ]
         )  # fmt: skip
     return random.choice([found] * 4 + [_null(random, name)])
 
 
-def _of_text(random: Random, name: str) -> Told:
+def _of_text(random: Random, name: str) -> Expression:
     at = str(random.randrange(1, 20))
     found = [
         _strict(name, f"{name} LIKE '_1%'", lambda cell: cell[1:2] == "1"),
         _strict(name, f"NOT ({name} LIKE '%{at}')", lambda cell: not cell.endswith(at)),
         _strict(name, f"length({name}) > 2", lambda cell: len(cell) > 2),
         _strict(name, f"{name} IN ('s{at}', 's3', 'a')", lambda cell: cell in (f"s{at}", "s3", "a")),
-        Told(f"{name} IS DISTINCT FROM 's{at}'", lambda row: row[name] != f"s{at}"),
+        Expression(f"{name} IS DISTINCT FROM 's{at}'", lambda row: row[name] != f"s{at}"),
         _strict(name, f"upper({name}) >= 'S{at}'", lambda cell: cell.upper() >= f"S{at}"),
         _null(random, name),
     ]
     return random.choice(found)
 
 
-def _null(random: Random, name: str) -> Told:
+def _null(random: Random, name: str) -> Expression:
     if random.random() < 0.5:
-        return Told(f"{name} IS NULL", lambda row: row[name] is None)
-    return Told(f"{name} IS NOT NULL", lambda row: row[name] is not None)
+        return Expression(f"{name} IS NULL", lambda row: row[name] is None)
+    return Expression(f"{name} IS NOT NULL", lambda row: row[name] is not None)
 
 
 # --- computed columns -----------------------------------------------------------------------------
@@ -112,15 +114,15 @@ def _null_if(cells: list[Any], of: Callable[..., Any]) -> Any:
     return None if None in cells else of(*cells)
 
 
-COMPUTED: tuple[tuple[tuple[str, ...], Told, str], ...] = (
-    (("n",), Told("n * 2 + 1", lambda row: _null_if([row["n"]], lambda n: n * 2 + 1)), ""),
-    (("n",), Told("coalesce(n, -1) % 7", lambda row: _rest(row["n"])), ""),
-    (("n",), Told("CASE WHEN n > 9 THEN 'many' WHEN n IS NULL THEN 'none' END", lambda row: _words(row["n"])), ""),
-    (("s",), Told("upper(s) || '!'", lambda row: _null_if([row["s"]], lambda s: s.upper() + "!")), ""),
-    (("s",), Told("coalesce(substring(s, 2, 2), '-')", lambda row: "-" if row["s"] is None else row["s"][1:3]), ""),
-    (("n", "s"), Told("s || n", lambda row: _null_if([row["s"], row["n"]], lambda s, n: f"{s}{n}")), ""),
-    (("d",), Told("d * 2", lambda row: _null_if([row["d"]], lambda d: d * 2)), "decimal(38,4)"),
-    (("n", "d"), Told("d + coalesce(n, 0)", lambda row: _null_if([row["d"]], lambda d: d + (row["n"] or 0))), "decimal(38,2)"),
+COMPUTED: tuple[tuple[tuple[str, ...], Expression, str], ...] = (
+    (("n",), Expression("n * 2 + 1", lambda row: _null_if([row["n"]], lambda n: n * 2 + 1)), ""),
+    (("n",), Expression("coalesce(n, -1) % 7", lambda row: _rest(row["n"])), ""),
+    (("n",), Expression("CASE WHEN n > 9 THEN 'many' WHEN n IS NULL THEN 'none' END", lambda row: _words(row["n"])), ""),
+    (("s",), Expression("upper(s) || '!'", lambda row: _null_if([row["s"]], lambda s: s.upper() + "!")), ""),
+    (("s",), Expression("coalesce(substring(s, 2, 2), '-')", lambda row: "-" if row["s"] is None else row["s"][1:3]), ""),
+    (("n", "s"), Expression("s || n", lambda row: _null_if([row["s"], row["n"]], lambda s, n: f"{s}{n}")), ""),
+    (("d",), Expression("d * 2", lambda row: _null_if([row["d"]], lambda d: d * 2)), "decimal(38,4)"),
+    (("n", "d"), Expression("d + coalesce(n, 0)", lambda row: _null_if([row["d"]], lambda d: d + (row["n"] or 0))), "decimal(38,2)"),
 )  # fmt: skip
 """The columns that each needs, the expression, and the type that its rule gives."""
 
@@ -197,10 +199,10 @@ class Rule:
     entry: dict[str, Any]
     untyped: str = ""  # the column of which messages say no type
     values: dict[str, Callable[[str], Any]] = field(default_factory=lambda: dict(TYPED))
-    where: Told | None = None
+    where: Expression | None = None
     without: str = ""
     names: dict[str, str] = field(default_factory=dict)
-    computed: dict[str, Told] = field(default_factory=dict)
+    computed: dict[str, Expression] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
     table_column: str = ""  # has the source table's name
     masks: dict[str, str] = field(default_factory=dict)
@@ -257,11 +259,11 @@ def rule(random: Random, key_types: tuple[str, ...], *, soft_allowed: bool) -> R
     elif random.random() < 0.6:
         made.where = condition(random, random.choice([free or asked, asked]))
         made.entry["where"] = made.where.sql
-    for number, (needed, told, kind) in enumerate(COMPUTED):
+    for number, (needed, computed, kind) in enumerate(COMPUTED):
         if random.random() < 0.15 and set(needed) <= set(free) - ({"n"} if made.untyped == "n" else set()):
             name = f"computed_{number}"
-            made.computed[name] = told
-            columns[name] = {"compute": told.sql} | ({"type": kind} if kind else {})
+            made.computed[name] = computed
+            columns[name] = {"compute": computed.sql} | ({"type": kind} if kind else {})
     if random.random() < 0.2:
         made.constants["origin"] = 'it\'s "ours"'
         columns["origin"] = {"constant": 'it\'s "ours"'}

@@ -87,7 +87,7 @@ def _made(work: MirrorWork, files: Sequence[str], random: Random | None = None) 
 def _content(work: MirrorWork, keys: Sequence[str]) -> lakes.Typed:
     rows = arrow_files.there(work).to_pylist()
     found = {tuple(row[key] for key in keys): tuple(row[name] for name in COLUMNS) for row in rows}
-    assert len(found) == len(rows), "a key stands twice"
+    assert len(found) == len(rows), "a key occurs twice"
     return found
 
 

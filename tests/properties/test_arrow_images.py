@@ -47,7 +47,7 @@ def _both(changes: Sequence[tuple[str, str | None, str | None]]) -> tuple[Any, A
 
 @pytest.mark.parametrize("escaped", [False, True])
 def test_images_read_as_columns_are_the_same(escaped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another reader of JSON that takes a text for a date, or one escape for another, changes cells without a word."""
+    """A JSON reader that takes a text for a date, or one escape for another, would silently change cells."""
     monkeypatch.setattr(arrow_fold, "AT_ONCE", 1)
     changes: list[tuple[str, str | None, str | None]] = []
     for at, text in enumerate([*TEXTS, None]):

@@ -32,10 +32,10 @@ def with_epochs(kind: Kind) -> list[tuple[str, list[Placed], dict[str, str], tup
 
 @pytest.mark.parametrize("kind", EPOCHS, ids=lambda kind: kind.name)
 def test_a_complete_snapshot_stands_alone(kind: Kind) -> None:
-    """A key that the new epoch does not tell must go, one that it tells must not inherit from before."""
-    told = with_epochs(kind)
-    assert len(told) > HISTORIES // 20
-    for seed, events, types, keys, last in told:
+    """Keys that the new epoch lacks are deleted; those that it has inherit nothing from before."""
+    histories = with_epochs(kind)
+    assert len(histories) > HISTORIES // 20
+    for seed, events, types, keys, last in histories:
         sweep = Placed(order_of(beginning(last)), Change(op=Op.TRUNCATE))
         alone = fold([event for event in events if event.order.epoch == last], keys, types)
         for shuffled in range(3):
@@ -49,7 +49,7 @@ def test_a_complete_snapshot_stands_alone(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", EPOCHS, ids=lambda kind: kind.name)
 def test_the_epoch_decides_before_the_sequence(kind: Kind) -> None:
-    """Positions that started again are smaller: without the epoch the old rows would stand for ever."""
+    """Positions that started again are smaller: without the epoch the old rows would stay for ever."""
     differs = 0
     for seed, events, types, keys, _last in with_epochs(kind):
         expected = {key: row.values for key, row in fold(events, keys, types).items()}

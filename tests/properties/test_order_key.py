@@ -64,8 +64,8 @@ def order() -> Order:
     )
 
 
-def beside(one: Order) -> Order:
-    """A place that is another one in some of its parts, or in none."""
+def near(one: Order) -> Order:
+    """A place that differs from another in some of its parts, or in none."""
     other = order()._replace(sequence=numbers(one.sequence), arrival=numbers(one.arrival))
     return one._replace(**{name: part for name, part in other._asdict().items() if RANDOM.random() < 0.3})
 
@@ -76,7 +76,7 @@ def pairs() -> Iterator[tuple[Order, Order]]:
         yield FIRST, FIRST._replace(sequence=sequence)
     yield FIRST._replace(sequence=(-1,)), FIRST._replace(sequence=(-1, -5))
     for _ in range(MANY):
-        yield (one := order()), beside(one)
+        yield (one := order()), near(one)
         yield order(), order()
 
 

@@ -35,7 +35,7 @@ SOFT = {
 
 
 @dataclass
-class Told:
+class Delivered:
     """A change of one table: its place in history, the key before and after, and the row; None for a delete."""
 
     at: int
@@ -49,12 +49,12 @@ class Table:
 
     shop: int
     rules: list[TableRule]
-    told: list[Told] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
 
     def rows(self) -> tuple[dict[int, Row], dict[int, Row]]:
         """The rows by key, and the deleted ones as they were, after what was delivered in the order of history."""
         there, gone = dict[int, Row](), dict[int, Row]()
-        for one in sorted(self.told, key=lambda one: one.at):
+        for one in sorted(self.delivered, key=lambda one: one.at):
             if one.row is None or one.row["id"] != one.old:
                 gone |= {one.old: there.pop(one.old)} if one.old in there else {}
             if one.row is not None:
@@ -107,14 +107,14 @@ def change(random: Random, shops: Shops, table: Table) -> None:
     key, text = random.randrange(KEYS), random.choice(("a", "bb", "c"))
     at = random.randrange(1, shops.number + 20) * 10 + table.shop % 10 if random.random() < 0.2 else 0
     at = at or (shops.number + 10) * 10
-    if at in {one.at for one in table.told}:
+    if at in {one.at for one in table.delivered}:
         return
     kind = random.choice(("INSERT", "UPDATE", "UPDATE", "DELETE"))
     region = random.choice(("EU", "US", None))
     old = random.randrange(KEYS) if kind == "UPDATE" and random.random() < 0.3 else None
     shops.say(table.shop, kind, key, text, at, old if old != key else None, region=region)
     row = None if kind == "DELETE" else {"id": key, "text": text, "region": region}
-    table.told.append(Told(at, key if old is None else old, row))
+    table.delivered.append(Delivered(at, key if old is None else old, row))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -22,7 +22,7 @@ def test_a_mirror_changes_ways_between_any_two_batches(
 ) -> None:
     """Late, repeated, moved and partial changes: what one way leaves in a mirror must be what the others look for.
 
-    Arrow writes the mirror anew, or marks rows by deletion vectors; Spark merges.
+    Arrow rewrites the mirror, or marks rows by deletion vectors; Spark merges.
     """
     from ingest.gold import apply_arrow, apply_spark, planner
     from ingest.gold.results import MirrorCommit

@@ -105,7 +105,7 @@ def lines(changes):
 
 
 class Planted:
-    """Writes what the stages before quality leave behind."""
+    """Writes what the stages before quality would have written."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
@@ -114,7 +114,7 @@ class Planted:
         self.bronze: list[dict[str, object]] = []
 
     def mirror(self, name, changes, rows, applied=2, delta="id BIGINT, label STRING"):
-        """A mirror with its changes; ``rows`` is what really stands in it."""
+        """A mirror with its changes; ``rows`` are the rows that it really holds."""
         table = TableId("depot", None, name)
         path = mirror_path(table)
         offset = len(self.changes)
@@ -204,14 +204,14 @@ class Planted:
             ],
         )
 
-    def receipt(self, source, told, batch=2):
+    def receipt(self, source, content, batch=2):
         """What bronze wrote of a range that it read."""
-        value = json.dumps(told).encode()
+        value = json.dumps(content).encode()
         self.bronze.append({"kind": "receipt", "batch": batch, "source": source, "value": value})
 
-    def message(self, source, told):
+    def message(self, source, content):
         """A message of the first batch."""
-        value = json.dumps(told).encode()
+        value = json.dumps(content).encode()
         self.bronze.append({"kind": "message", "batch": 1, "source": source, "value": value})
 
     def poison(self):

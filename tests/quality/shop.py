@@ -119,6 +119,6 @@ class Shop:
         [(_, found)] = compare(lake, [subject], since, asked)
         return found
 
-    def told(self, *args: Any, **given: Any) -> list[str]:
-        """The differences as texts."""
+    def texts(self, *args: Any, **given: Any) -> list[str]:
+        """Check as `check` does, and give the differences as texts."""
         return [f"{one.key} {one.column} {one.text}" for one in self.check(*args, **given).wrong]

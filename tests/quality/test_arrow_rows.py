@@ -32,7 +32,7 @@ KINDS = {
 @pytest.mark.parametrize("count", [3, 70_000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_rows_of_many_keys(tmp_path: Path, kind: str, count: int) -> None:
-    """A list of 30,000 keys overflows the stack of delta-rs, which ends the whole run without a word."""
+    """A list of 30,000 keys overflows the stack of delta-rs, which ends the whole run without a message."""
     arrow, value = KINDS[kind]
     cells = [value(number) for number in range(count)]
     deltalake.write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array(cells, arrow)}))

@@ -54,7 +54,7 @@ def planted(key: int, *row: Any) -> list[tuple[int, str | None, str | None]]:
 
 def test_right_rows_pass(shop: Shop) -> None:
     """A false alarm ends every run with 1."""
-    assert [] == shop.told(RIGHT, 1) + shop.told(RIGHT, 0) + shop.told(RIGHT, deep=True)
+    assert [] == shop.texts(RIGHT, 1) + shop.texts(RIGHT, 0) + shop.texts(RIGHT, deep=True)
     found = shop.check(RIGHT, 1)
     assert (4, 0) == (found.keys, found.partly)
 
@@ -75,7 +75,7 @@ def test_right_rows_pass(shop: Shop) -> None:
 def test_each_planted_fault_is_found(shop: Shop, rows: list[Any], told: str) -> None:
     """Whatever way a mirror goes wrong in a batch, the batch's own check has to say it."""
     for since, deep in ((1, False), (0, False), (0, True)):
-        assert told in shop.told(rows, since, deep=deep)
+        assert told in shop.texts(rows, since, deep=deep)
 
 
 def test_a_cell_that_did_not_fit_is_no_difference(shop: Shop) -> None:
@@ -90,17 +90,19 @@ def test_a_cell_that_did_not_fit_is_no_difference(shop: Shop) -> None:
         "batch": 1,
     }
     write_deltalake(str(shop.folder / "lake/rejects"), pa.Table.from_pylist([cell], REJECTS))
-    assert [] == shop.told(planted(1, "b1", None), 1)
-    assert ["(4,) n holds NULL, the changes give '1.10'"] == shop.told(planted(4, "a4", None), deep=True)
+    assert [] == shop.texts(planted(1, "b1", None), 1)
+    assert ["(4,) n holds NULL, the changes give '1.10'"] == shop.texts(planted(4, "a4", None), deep=True)
 
 
 def test_rows_that_no_batch_touches_are_for_the_deep_check(shop: Shop) -> None:
     """A check after each batch that reads everything costs more than the batch."""
     rows = planted(5, "x", "1.10")
-    assert [] == shop.told(rows, 1)
+    assert [] == shop.texts(rows, 1)
     told = "(5,) a holds 'x', the changes give 'a5'"
-    assert [told] == shop.told(rows, 0) == shop.told(rows, deep=True)
-    assert ["(77,)  is a row that the changes do not give"] == shop.told([*RIGHT, (77, "x", None)], deep=True)
+    assert [told] == shop.texts(rows, 0) == shop.texts(rows, deep=True)
+    assert ["(77,)  is a row that the changes do not give"] == shop.texts(
+        [*RIGHT, (77, "x", None)], deep=True
+    )
 
 
 def test_a_partial_image_says_what_it_sends(shop: Shop) -> None:
@@ -109,7 +111,7 @@ def test_a_partial_image_says_what_it_sends(shop: Shop) -> None:
     right = planted(4, "c4", "1.10")
     found = shop.check(right, 2, ever=REACH + 1)
     assert ([], 1, 1) == (found.wrong, found.keys, found.partly)
-    assert ["(4,) a holds 'a4', the changes give 'c4'"] == shop.told(RIGHT, 2, ever=REACH + 1)
+    assert ["(4,) a holds 'a4', the changes give 'c4'"] == shop.texts(RIGHT, 2, ever=REACH + 1)
 
 
 def test_late_changes_are_compared_with_what_came_before(shop: Shop) -> None:
@@ -117,11 +119,11 @@ def test_late_changes_are_compared_with_what_came_before(shop: Shop) -> None:
     shop.say(3, 6, "update", 1, a="late", n="0").say(3, 7, "update", 4, a="c4", n="0")
     right = planted(4, "c4", "0")
     for ever in (0, REACH + 1):
-        assert [] == shop.told(right, 2, ever=ever)
+        assert [] == shop.texts(right, 2, ever=ever)
         assert [
             "(1,) a holds 'late', the changes give 'b1'",
             "(1,) n holds '0.00', the changes give '2.20'",
-        ] == shop.told([(1, "late", "0"), *right[1:]] if right[0][0] == 1 else [], 2, ever=ever)
+        ] == shop.texts([(1, "late", "0"), *right[1:]] if right[0][0] == 1 else [], 2, ever=ever)
 
 
 def test_late_changes_with_too_long_a_history_are_named(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +143,10 @@ def test_statements_reach_every_row(shop: Shop) -> None:
         one["after"] = json.dumps({"id": json.loads(one["after"])["id"], "a": "x"})
     shop.say(3, 21, "insert", 9, a="x", n="1")
     right = [*((key, "x", "7") for key in range(1, 6)), (9, "x", "1")]
-    assert [] == shop.told(right, 2)
-    assert ["(5,) n holds NULL, the changes give '7'"] == shop.told([*right[:4], (5, "x", None), right[5]], 2)
+    assert [] == shop.texts(right, 2)
+    assert ["(5,) n holds NULL, the changes give '7'"] == shop.texts(
+        [*right[:4], (5, "x", None), right[5]], 2
+    )
 
 
 def test_rows_since_the_key_has_changed(shop: Shop) -> None:
@@ -175,8 +179,8 @@ def test_a_mirror_without_a_key(tmp_path: Path) -> None:
     mirror = replace(MIRROR, keys=())
     right: list[Any] = [(1, "x", "1"), (1, "x", "1"), (2, "y", "2")]
     for deep in (False, True):
-        assert [] == made.told(right, 0, deep=deep, mirror=mirror)
-        assert "3 times" in made.told([*right, (1, "x", "1")], 0, deep=deep, mirror=mirror)[0]
+        assert [] == made.texts(right, 0, deep=deep, mirror=mirror)
+        assert "3 times" in made.texts([*right, (1, "x", "1")], 0, deep=deep, mirror=mirror)[0]
     for since, ever in ((1, 0), (0, REACH + 1)):
         found = made.check(right, since, mirror=mirror, ever=ever)
         assert (0, True) == (found.keys, "without a key" in found.left_out[0])

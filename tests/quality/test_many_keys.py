@@ -43,7 +43,7 @@ KEYS = {  # by MySQL type
 
 
 class _Story:
-    """A table with one key column of a type, and another one beside it."""
+    """A table with a key column of the given type, and another column."""
 
     def __init__(self, folder: Path, kind: str = "bigint", *, keys: list[str] | None = None) -> None:
         self.depot = Depot(unstarted(2), folder, Warm(), TableRule("yard.*"))
@@ -166,7 +166,7 @@ def test_a_truncate_is_counted_alike(tmp_path: Path) -> None:
 
 
 def test_a_first_look_needs_no_spark(tmp_path: Path) -> None:
-    """With a second mirror without a key beside it."""
+    """Counting rows needs no Spark, also with a second mirror that has no key."""
     story = _Story(tmp_path)
     story.say("INSERT", "1")
     story.depot.say(

@@ -28,7 +28,7 @@ SEAL = Seal(b"one data", bytes(range(32)))
 
 
 class Topic(Written):
-    """A topic of Debezium's, and what silver makes of it; nobody connects to a broker."""
+    """A Debezium topic and its changes in silver, without a broker."""
 
     def __init__(self, folder: Path, more: str = "", seal: Seal | None = None) -> None:
         super().__init__(folder)
@@ -104,9 +104,9 @@ def test_a_tombstone_after_its_delete_says_nothing(topic: Topic) -> None:
 def test_a_delete_that_was_compacted_away_is_told(topic: Topic) -> None:
     """Only its tombstone is left, without a place in the source's order: the row would stay, and every check pass."""
     assert (0, "") == topic.lost(wrapped(1, "c", 10), wrapped(2, "r", 11, 1), wrapped(3, "u", 12))
-    n, told = topic.lost(null(1), wrapped(3, "u", 14), null(2, 1), null(1))
+    n, detail = topic.lost(null(1), wrapped(3, "u", 14), null(2, 1), null(1))
     assert 2 == n
-    assert "2 null values in shop.t deleted no row" in told
+    assert "2 null values in shop.t deleted no row" in detail
     assert (1, 1) == (
         topic.lost(wrapped(4, "c", 20), null(4))[0],
         topic.lost(wrapped(5, "c", 30), null(5))[0],

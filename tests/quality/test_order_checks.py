@@ -1,4 +1,4 @@
-"""Where the order of changes rests on something that nobody can see, the checks must say so."""
+"""The checks must report where the order of changes rests on something that cannot be verified."""
 
 from __future__ import annotations
 

@@ -159,9 +159,9 @@ def test_a_second_load_in_a_batch_of_its_own(spark: SparkSession, tmp_path: Path
     assert ([], []) == mine.run(spark)
     mine.land(SECOND)
     failures, warnings = mine.run(spark)
-    [told] = [one for one in (*failures, *warnings) if "again with other values" in one]
-    assert "which began in batch 2," in told
-    mine.type(told)
+    [message] = [one for one in (*failures, *warnings) if "again with other values" in one]
+    assert "which began in batch 2," in message
+    mine.type(message)
     mine.settles(spark, SECOND)
 
 
@@ -177,9 +177,9 @@ def test_a_second_load_in_several_batches(spark: SparkSession, tmp_path: Path) -
         mine.land(some)
         failures, warnings = mine.run(spark)
         assert [] == failures or some == {2: "B"}
-        told = [*failures, *warnings] or [""]
-    assert "which began in batch 3," in told[0]
-    mine.type(told[0])
+        message = [*failures, *warnings] or [""]
+    assert "which began in batch 3," in message[0]
+    mine.type(message[0])
     mine.settles(spark, SECOND)
 
 
@@ -196,7 +196,7 @@ def test_a_second_load_in_the_batch_of_the_first(spark: SparkSession, tmp_path: 
         (tmp_path / "in-2.jsonl").unlink()
         (tmp_path / "in-1.jsonl").write_text(both)
     failures, _ = mine.run(spark)
-    [told] = [one for one in failures if "again with other values" in one]
-    assert "which began with message " in told
-    mine.type(told)
+    [failure] = [one for one in failures if "again with other values" in one]
+    assert "which began with message " in failure
+    mine.type(failure)
     mine.settles(spark, second)

@@ -27,7 +27,7 @@ def test_counts_are_read_in_every_form(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("crates;12\n", "begin with no line that names the columns table,rows"),
         ("table,rows\nyard.crates,many\n", "line 2: a table's name and a whole number of rows belong here"),
@@ -38,13 +38,13 @@ def test_counts_are_read_in_every_form(tmp_path: Path, text: str) -> None:
         ("{", "are not JSON"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, told: str) -> None:
-    """Whoever exports the counts must find the line without reading this program."""
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    """The message must name the place, so that who exports the counts can correct it."""
     file = tmp_path / "counts"
     file.write_text(text, "utf-8")
     with pytest.raises(ValueError, match="counts") as caught:
         read(file)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
     git worktree add /tmp/old 369b612
     cd /tmp/old && PYTHONPATH=/tmp/old PYTHON -B REPOSITORY/tests/lake/older/make.py
 
-PYTHON is this repository's ``.venv/bin/python``. The command writes ``369b612.tar.xz`` beside this file: for each of
+PYTHON is this repository's ``.venv/bin/python``. The command writes ``369b612.tar.xz`` next to this file: for each of
 `LAKES` and `BETWEEN` a folder with a pipeline file, its feeds and its lake. Two slices are folded in all of them; the third one is
 finished in one lake, and killed at another point in each of the others.
 
@@ -123,8 +123,8 @@ def _crates(n: int) -> list[Row]:
     serial = 1000 * n + 10
     row = {"id": str(n), f"c{n}": "1"} | ({f"c{n - 1}": "2"} if n else {})
     types = {"id": "bigint", f"c{n}": "int"} | ({f"c{n - 1}": "bigint"} if n else {})
-    told = [_ddl("crates", serial + i, f"ALTER TABLE crates {one}") for i, one in enumerate(steps)]
-    return [*told, _canal("INSERT", "crates", serial + 5, row, mysqlType=types)]
+    statements = [_ddl("crates", serial + i, f"ALTER TABLE crates {one}") for i, one in enumerate(steps)]
+    return [*statements, _canal("INSERT", "crates", serial + 5, row, mysqlType=types)]
 
 
 def _kinds(n: int, text: str = "plain") -> Row:
