@@ -67,11 +67,11 @@ def main() -> int:
         else:
             sizes = (given.gb, given.gb / 5)
             found = [large(Path(folder) / f"{size:g}", size, given.stages) for size in sizes]
-    return told(found)
+    return report(found)
 
 
 def large(folder: Path, size: float, stages: str) -> Landed:
-    """One file of so many GB, written as a stream and deleted behind its run."""
+    """One file of so many GB, written as a stream and deleted after its run."""
     folder.mkdir()
     file = folder / "big-1.jsonl"
     count = 0
@@ -152,11 +152,11 @@ def ran(pipeline: Path, stage: str) -> tuple[dict[str, Any], int]:
         peak = watch.stop()
     text = "".join(process.printed)
     if not text:
-        raise SystemExit("".join(process.told))
+        raise SystemExit("".join(process.stderr))
     return json.loads(text), peak
 
 
-def told(found: list[Landed]) -> int:
+def report(found: list[Landed]) -> int:
     """Print the figures; 1 if a count is wrong."""
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
     print(f"{'input':>14} {'stage':>7} {'seconds':>8} {'MB/s':>7} {'messages/s':>11} {'peak MB':>8}")

@@ -34,7 +34,7 @@ from tests.formats.one_history.test_one_history import DIALECTS
 RESULTS = Path(__file__).with_name("results-decode.md")
 MOMENTS = (*KEYS, "worth", "remark", "packed_at", "seen_at")
 PLAIN = (*KEYS, "worth", "remark", "letter", "desk")
-BESIDE = "dts-canal"  # the format whose messages the other ways read
+COMPARED = "dts-canal"  # the format whose messages the other ways read
 BATCH = 500  # messages of an Arrow batch, as sessions are set
 ROUNDS = 3
 TIMES = 5  # how often Spark reads each message, so that starting a job does not count for much
@@ -68,8 +68,8 @@ def main() -> None:
     figures = measure(options.only, options.count, spark=not options.no_spark)
     print(text := f"{begun}\n\n{table(figures, options.count)}")
     if options.write:
-        told = (__doc__ or "").partition("\n")[2].strip()
-        RESULTS.write_text(f"# Decoding, measured\n\n{told}\n\n{text}\n", encoding="utf-8")
+        about = (__doc__ or "").partition("\n")[2].strip()
+        RESULTS.write_text(f"# Decoding, measured\n\n{about}\n\n{text}\n", encoding="utf-8")
 
 
 def machine() -> str:
@@ -83,15 +83,15 @@ def machine() -> str:
 
 def measure(names: list[str], count: int, *, spark: bool) -> list[Figures]:
     """All figures, format by format."""
-    sent = {name: messages(name, count, MOMENTS) for name in dict.fromkeys([*names, BESIDE])}
+    sent = {name: messages(name, count, MOMENTS) for name in dict.fromkeys([*names, COMPARED])}
     figures = []
     for name in names:
         found = Figures(name, size(sent[name]), alone(name, sent[name]))
         found.plain = lifted(pipeline(name, declared=False), name, messages(name, count, PLAIN))
         found.lift = lifted(pipeline(name), name, sent[name])
         figures.append(found)
-    beside = sent[BESIDE]
-    others = [Figures("orjson.loads alone", size(beside), _orjson(beside))]
+    compared = sent[COMPARED]
+    others = [Figures("orjson.loads alone", size(compared), _orjson(compared))]
     if spark:
         others += in_spark(figures, sent)
     return figures + others
@@ -100,8 +100,8 @@ def measure(names: list[str], count: int, *, spark: bool) -> list[Figures]:
 def messages(name: str, count: int, columns: tuple[str, ...]) -> list[Message]:
     """Inserts, updates and deletes, as the format's plain dialect writes them."""
     random = Random(name)  # noqa: S311 - data, no secrets
-    told = History(0, list(_events(count, random, columns)))
-    return [each for each in DIALECTS[name].write(told) if each.value]
+    written = History(0, list(_events(count, random, columns)))
+    return [each for each in DIALECTS[name].write(written) if each.value]
 
 
 def _events(count: int, random: Random, wanted: tuple[str, ...]) -> Iterator[Event]:
@@ -147,11 +147,11 @@ def alone(name: str, sent: list[Message]) -> float:
     return _rate(run, len(sent), time.process_time)
 
 
-def lifted(told: Pipeline, name: str, sent: list[Message]) -> float:
+def lifted(pipe: Pipeline, name: str, sent: list[Message]) -> float:
     """Messages a second from bronze's columns to those of ``changes``."""
     from ingest.silver.lift import lift
 
-    lifting = _lifting(told, name)
+    lifting = _lifting(pipe, name)
     batches = landed(sent).to_batches(max_chunksize=BATCH)
     for page in lift(lifting)(iter(batches)):
         assert "reject" not in page["kind"].to_pylist()  # else refusing would be measured
@@ -199,20 +199,20 @@ def landed(sent: list[Message]) -> Any:
 
 
 def pipeline(name: str, *, declared: bool = True) -> Pipeline:
-    """A pipeline with what the dialect's source must be told; ``declared`` gives it the columns' types too."""
+    """A pipeline with the keys that the dialect needs; ``declared`` gives it the columns' types too."""
     hints: Hints = DIALECTS[name].hints
-    told = hints.tables(TableId(None, None, None))
-    rule = TableRule(keys=told.keys, columns=told.columns if declared else {})
+    hinted = hints.tables(TableId(None, None, None))
+    rule = TableRule(keys=hinted.keys, columns=hinted.columns if declared else {})
     source = Source("s", "files", name, options=hints.options, path="/none")
     return Pipeline("b", Path("/none.yaml"), "/none", (source,), (rule,))
 
 
-def _lifting(told: Pipeline, name: str) -> Any:
+def _lifting(pipe: Pipeline, name: str) -> Any:
     from ingest.silver.lift import Lifting
 
     schema = DIALECTS[name].hints.schema
     schemas = {number: schema(number) for number in range(1, 5)} if schema else {}
-    return Lifting(told, schemas={"s": schemas})
+    return Lifting(pipe, schemas={"s": schemas})
 
 
 # --- Spark --------------------------------------------------------------------------------------
@@ -225,12 +225,12 @@ def in_spark(figures: list[Figures], sent: dict[str, list[Message]]) -> list[Fig
     spark = session.session("decode-benchmark", master="local[1]")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            beside = _read(spark, folder, "beside", sent[BESIDE])
-            _other_ways(beside, sent[BESIDE])  # a cold Spark spends its time on compiling
+            others = _read(spark, folder, "others", sent[COMPARED])
+            _other_ways(others, sent[COMPARED])  # a cold Spark spends its time on compiling
             for each in figures:
                 frame = _read(spark, folder, each.name, sent[each.name])
                 each.spark = _lifted(spark, frame, each.name, len(sent[each.name]))
-            return _other_ways(beside, sent[BESIDE])
+            return _other_ways(others, sent[COMPARED])
     finally:
         session.stop(spark)
 
@@ -290,8 +290,8 @@ def table(figures: list[Figures], count: int) -> str:
         rates = " | ".join(map(_figure, (each.parser, each.plain, each.lift, each.spark)))
         ratio = f"{each.spark / typed:.2f}" if each.spark and typed else ""
         lines.append(f"| {each.name} | {each.size} | {rates} | {ratio} |")
-    told = f"Messages a second of processor time; {count:,} messages of each format; the best of {ROUNDS} rounds."
-    return "\n".join([*lines, "", told])
+    note = f"Messages a second of processor time; {count:,} messages of each format; the best of {ROUNDS} rounds."
+    return "\n".join([*lines, "", note])
 
 
 def _figure(rate: float | None) -> str:

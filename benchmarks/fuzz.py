@@ -77,7 +77,7 @@ def _chunk(name: str, number: int) -> Done:
 
 
 def _resident() -> float:
-    """Megabytes that this process holds now; what it ever held where that is not told."""
+    """Megabytes that this process holds now; its peak where /proc is missing."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * 4096 / 2**20

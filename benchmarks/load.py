@@ -112,12 +112,12 @@ def differences(outcome: Outcome, spark: SparkSession) -> Iterator[str]:
     """What the lake or the loop says otherwise than the feed; nothing if all is right."""
     feed, loop = outcome.feed, outcome.loop
     lake = Lake(spark, load(loop.file))
-    told = [sum(getattr(tick, name) for tick in loop.ticks) for name in ("read", "changes", "rejected")]
+    printed = [sum(getattr(tick, name) for tick in loop.ticks) for name in ("read", "changes", "rejected")]
     failures = [text for tick in loop.ticks for text in tick.failures]
     pairs: list[tuple[str, object, object]] = [
         ("exit code", 0, outcome.code),
         ("failures", [], failures),
-        ("messages, changes and rejects told", [feed.sent, feed.changes, feed.poisoned], told),
+        ("messages, changes and rejects printed", [feed.sent, feed.changes, feed.poisoned], printed),
         ("the same in the lake", [feed.sent, feed.sent, feed.changes, feed.poisoned], _counts(lake)),
     ]
     for what, expected, actual in pairs:

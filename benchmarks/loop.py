@@ -80,12 +80,12 @@ class Loop:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            told = json.loads(line)
-            if told["batch"] is not None or told["failures"]:
+            tick = json.loads(line)
+            if tick["batch"] is not None or tick["failures"]:
                 self.ticks.append(
                     Tick(
-                        time.monotonic(), sum(told["stages"].values()), told["read"], told["changes"],
-                        told["rejected"], tuple(told["failures"]),
+                        time.monotonic(), sum(tick["stages"].values()), tick["read"], tick["changes"],
+                        tick["rejected"], tuple(tick["failures"]),
                     )
                 )  # fmt: skip
 

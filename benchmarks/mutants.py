@@ -70,7 +70,7 @@ MUTANTS = (
         "key=lambda event: (event.order.arrival, event.order)):\n        if isinstance(event, SchemaStep):\n            yield",
     ),
     Mutant(
-        "a repeated key change inherits anew",
+        "a repeated key change inherits again",
         "ingest/fold.py",
         "return table.inherited.setdefault((*order[:4], order.row, old, new), values)",
         "return values",
@@ -190,7 +190,7 @@ MUTANTS = (
         tests=MODEL,
     ),
     Mutant(
-        "a column that stands is added and filled again",
+        "an existing column is added and filled again",
         "ingest/gold/steps.py",
         'case "add_column" if name in self.made:',
         'case "add_column" if False:',
@@ -225,7 +225,7 @@ MUTANTS = (
         tests=("tests/spark/test_settings.py",),
     ),
     Mutant(
-        "a file goes on behind a range that could not be read",
+        "a file goes on after a range that could not be read",
         "ingest/bronze/files.py",
         "if waiting and (found is not None or (state is not None and state.holes())):",
         "if False:",
@@ -340,7 +340,7 @@ def _plain_tests(copy: Path, tests: tuple[str, ...]) -> bool:
 
 
 class _Session:
-    """One Spark session for all Spark faults; the packages are imported anew from each copy."""
+    """One Spark session for all Spark faults; the packages are imported again from each copy."""
 
     def __init__(self) -> None:
         self.spark = None

@@ -4,7 +4,7 @@
     python -m benchmarks.questions --file shop.yaml --table shop.orders --key 5000    # yours
 
 Each verb is a process of its own, from its start to its end, as typed; the least and the median of some tries are
-printed beside the target, and `run` with nothing to do is one of them. The service is asked over loopback, once cold and
+printed with the target, and `run` with nothing to do is one of them. The service is asked over loopback, once cold and
 then warm, about a lake of 500 tables and then about that and 49 further pipelines.
 """
 

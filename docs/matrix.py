@@ -47,7 +47,7 @@ def written(text: str) -> str:
 
 
 def main() -> None:
-    """Replace what stands between the marks of the README."""
+    """Replace the text between the marks of the README."""
     README.write_text(written(README.read_text("utf-8")), "utf-8")
 
 

@@ -365,13 +365,13 @@ def _section(one: Section) -> str:
     lines.append("|---|---|---|---|---|")
     for name, key in one.keys.items():
         field = one.model.model_fields[name]
-        told = (
+        cells = (
             cell(str(field.description)),
             _default(field.default),
             f"`{cell(key.example)}`",
             cell(key.without),
         )
-        lines.append(f"| `{name}` | {' | '.join(told)} |")
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 

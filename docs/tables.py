@@ -36,7 +36,7 @@ def page() -> str:
 
 
 def _section(schema: TableSchema) -> str:
-    rows = [f"| `{name}` | {kind} | {cell(told)} |" for name, kind, told in columns(schema)]
+    rows = [f"| `{name}` | {kind} | {cell(meaning)} |" for name, kind, meaning in columns(schema)]
     lines = [f"## {schema.name}", "", schema.about, "", "| column | type | meaning |", "|---|---|---|"]
     return "\n".join([*lines, *rows, ""])
 

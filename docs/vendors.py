@@ -70,8 +70,8 @@ def _samples(name: str) -> Iterator[str]:
         if not plain:
             continue
         members = msgspec.json.decode(min(plain)[-1].read_bytes(), type=dict[str, msgspec.Raw])
-        told = [f'  "{key}": {bytes(value).decode()}' for key, value in members.items()]
-        yield from (f"{title}:", "", "```json", "{", ",\n".join(told), "}", "```", "")
+        lines = [f'  "{key}": {bytes(value).decode()}' for key, value in members.items()]
+        yield from (f"{title}:", "", "```json", "{", ",\n".join(lines), "}", "```", "")
 
 
 def _ops(case: Path) -> tuple[set[str], bool]:

@@ -61,15 +61,15 @@ def options(command) -> set[str]:
 
 
 def test_every_verb_is_in_some_document():
-    """A verb that no page shows is known to its author alone."""
-    told = {words[1] for page in PAGES for words in commands_of(page)}
+    """A verb that no page shows would be known only to its author."""
+    documented = {words[1] for page in PAGES for words in commands_of(page)}
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
-    assert {verb for verb in VERBS if verb not in told and f"`{verb}`" not in text} == set()
+    assert {verb for verb in VERBS if verb not in documented and f"`{verb}`" not in text} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_links_lead_somewhere(page):
-    """A broken link says that nobody looks after the page."""
+    """A broken link shows that the page is not maintained."""
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         if not link.startswith("http"):
             assert (page.parent / link).exists(), link
@@ -102,7 +102,7 @@ def pipelines() -> list[tuple[str, str]]:
     for name, page in zip(IDS, PAGES, strict=True):
         for i, block in enumerate(_YAML.findall(page.read_text("utf-8"))):
             head = "" if "pipeline:" in block else "pipeline: shop\nlake: ./lake\nsources:\n"
-            if re.match(r"\w+:", block) and head:  # a part that stands beside the sources
+            if re.match(r"\w+:", block) and head:  # a part next to the sources
                 head += "  - {name: s, path: ./x, format: dts-canal}\n"
             found.append((f"{name}-{i}", head + block))
     return found
@@ -137,7 +137,7 @@ def shop(tmp_path, monkeypatch):
 
 
 def typed() -> list[list[str]]:
-    """The commands of docs/getting-started.md that stand on lines of their own, in order."""
+    """The commands of docs/getting-started.md that are on lines of their own, in order."""
     text = (ROOT / "docs" / "getting-started.md").read_text("utf-8")
     return [shlex.split(line) for line in re.findall(r"^\$ ingest (.+)$", text, re.MULTILINE)]
 
@@ -185,7 +185,7 @@ def test_the_reference_of_tables_is_the_one_of_the_code():
 
 
 def test_the_reference_names_every_column_once():
-    """A column without a COMMENT, or one that the script's pattern does not see, would be missing without a word."""
+    """A column without a COMMENT, or one that the script's pattern does not see, would be missing silently."""
     for schema in ALL:
         tree = sqlglot.parse_one(f"CREATE TABLE t ({schema.ddl})".replace("''", ""), read="spark")
         expected = [one.name for one in tree.this.expressions]
@@ -208,7 +208,7 @@ def test_every_format_is_on_one_vendor_page():
 
 @pytest.mark.parametrize("name", vendors.FAMILIES)
 def test_options_on_vendor_pages_have_a_meaning_there(name):
-    """An option of another dialect does nothing, and nobody notices."""
+    """An option of another dialect would silently do nothing."""
     for block in _YAML.findall(page(f"vendors/{name}")):
         for source in YAML(typ="safe").load(block)["sources"]:
             assert source["format"] in vendors.members(name)

@@ -38,7 +38,7 @@ def loaded(name: str) -> ModuleType:
 
 
 def test_airflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A DAG that does not load is one that nobody notices is missing."""
+    """A DAG that does not load would be missing from the list without notice."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     pytest.importorskip("airflow.sdk", reason=REASON)
     dag = loaded("airflow_dag").dag
@@ -119,7 +119,7 @@ def test_the_unit_calls_a_verb_that_there_is(unit: Path) -> None:
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze on PATH")
 @pytest.mark.parametrize("name", [unit.name for unit in UNITS])
 def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
-    """A directive that systemd does not know is left out without a word when the service starts."""
+    """A directive that systemd does not know is silently ignored when the service starts."""
     unit = tmp_path / name
     text = (EXAMPLES / "systemd" / name).read_text("utf-8")
     unit.write_text(text.replace("/opt/ingest/bin/ingest", sys.executable), "utf-8")

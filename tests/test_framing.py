@@ -29,8 +29,8 @@ def values(data: bytes, framing: str, start: int = 0, *, finished: bool = True) 
     return [record.value for record in records(data, framing, start=start, finished=finished)]
 
 
-def told(data: bytes, *, binary: bool = False) -> tuple[str, list[bytes]]:
-    """What is made of a file whose framing nobody gave."""
+def detected(data: bytes, *, binary: bool = False) -> tuple[str, list[bytes]]:
+    """The framing that is detected in a file, and the records that it gives."""
     framing, found = sniffed(io.BytesIO(data), binary)
     return framing, [record.value for record in found]
 
@@ -127,7 +127,7 @@ def test_length_prefixed_records_round_trip(parts: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0\0\0", b"\0\0\0\5abcd", b"\xff\xff\xff\xffx"])
-def test_a_cut_record_is_told(tail: bytes) -> None:
+def test_a_cut_record_is_reported(tail: bytes) -> None:
     """The rest of a file would vanish in silence."""
     found = records(b"\0\0\0\1a" + tail, "length")
     assert Record(0, 5, b"a") == next(found)
@@ -204,15 +204,15 @@ def test_a_container_of_a_list_of_types_holds_bare_datums_too() -> None:
     assert [datum(row) for row in ROWS] == values(out.getvalue(), "avro-container")
 
 
-def test_reading_goes_on_behind_a_block_with_the_same_offsets() -> None:
+def test_reading_goes_on_after_a_block_with_the_same_offsets() -> None:
     """A container that has grown would be landed twice."""
     data = container()
     found = list(records(data, "avro-container"))
     ends = sorted({record.end for record in found})
     assert len(ends) > 3
     assert list(range(200)) == [record.offset for record in found]
-    behind = list(records(data, "avro-container", start=ends[1]))
-    assert [record for record in found if record.end > ends[1]] == behind
+    rest = list(records(data, "avro-container", start=ends[1]))
+    assert [record for record in found if record.end > ends[1]] == rest
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_reading_goes_on_behind_a_block_with_the_same_offsets() -> None:
         (lambda data: data[:9], "bad-container"),
     ],
 )
-def test_damaged_containers_are_told(damage: Callable[[bytes], bytes], code: str) -> None:
+def test_damaged_containers_are_reported(damage: Callable[[bytes], bytes], code: str) -> None:
     """A damaged file would crash the run or lose its rest in silence."""
     with pytest.raises(Undecodable) as caught:
         values(damage(container()), "avro-container")
@@ -264,20 +264,20 @@ def test_text_is_a_document_if_it_parses_whole_else_lines(
     data: bytes, expected: tuple[str, list[bytes]]
 ) -> None:
     """A pretty-printed message would be a reject per line."""
-    assert expected == told(data)
+    assert expected == detected(data)
 
 
 def test_binary_files_are_containers_or_one_datum() -> None:
     """A bare datum may hold any byte, line ends included."""
-    assert ("avro-container", [datum(row) for row in ROWS]) == told(container(), binary=True)
-    assert ("avro-container", 200) == (told(container())[0], len(told(container())[1]))
-    assert ("raw", [b"\x00\n{}"]) == told(b"\x00\n{}", binary=True)
+    assert ("avro-container", [datum(row) for row in ROWS]) == detected(container(), binary=True)
+    assert ("avro-container", 200) == (detected(container())[0], len(detected(container())[1]))
+    assert ("raw", [b"\x00\n{}"]) == detected(b"\x00\n{}", binary=True)
 
 
 def test_a_very_deep_document_is_one_message() -> None:
     """The reader's own stack would decide where a message ends."""
     deep = b"[" * 100_000 + b"]" * 100_000
-    assert 1 == len(told(deep)[1])
+    assert 1 == len(detected(deep)[1])
 
 
 # --- compression --------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_compressed_files_are_read_as_they_are(pack: Callable[[bytes], bytes]) -
 
 
 @pytest.mark.parametrize("pack", PACKED)
-def test_a_cut_archive_is_told(pack: Callable[[bytes], bytes]) -> None:
+def test_a_cut_archive_is_reported(pack: Callable[[bytes], bytes]) -> None:
     """The rest of the messages would be lost in silence."""
     data = pack(bytes(range(256)) * 100)
     with pytest.raises(DAMAGE):

@@ -63,7 +63,7 @@ def test_the_evidence_counts_values_and_nulls():
 
 
 def test_head_room_is_stated():
-    """Nobody would know that the type is wider than what was seen."""
+    """The user would not know that the type is wider than the values seen."""
     assert "fit decimal(3,2); 6 digits of head-room before the point, 2 after" in proposed("1.10").evidence
 
 
@@ -72,7 +72,7 @@ def test_a_scale_that_all_values_share_is_kept():
     cents = [f"{n}.{n % 10}0" for n in range(12)]
     assert "decimal(10,2)" == proposed(*cents).type
     assert "each with 2 digits after the point" in proposed(*cents).evidence
-    assert "decimal(12,4)" == proposed(*cents, "7").type  # somebody strips zeros
+    assert "decimal(12,4)" == proposed(*cents, "7").type  # a value whose zeros were stripped
     assert "decimal(11,4)" == proposed(*cents[:3]).type
 
 
@@ -84,11 +84,11 @@ def test_numbers_that_may_be_moments_are_pointed_out():
 
 
 def test_what_the_messages_tell_is_not_proposed_again():
-    """A guess must never stand above the source's own word."""
+    """A guess must never override the source's own type."""
     assert proposed("1", types={"c": "int32"}) is None
 
 
-def test_a_decimal_without_its_digits_is_not_told():
+def test_a_decimal_without_its_digits_is_proposed():
     """It would stay text in the mirror."""
     assert "decimal(11,4)" == proposed("1.10", types={"c": "decimal"}).type
 

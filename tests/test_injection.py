@@ -193,8 +193,8 @@ def test_the_report_shows_text_and_runs_nothing(made: Made) -> None:
         assert not re.search(r"""(href|src)\s*=\s*["']?\s*(http|javascript)""", page, re.IGNORECASE)
 
 
-def test_nothing_is_written_beside_the_lake(made: Made) -> None:
-    """A name with dots and slashes would lead out of it."""
-    beside = {path.name for path in made.depot.folder.iterdir()} - {"events.jsonl", "page.html"}
-    assert {"depot.yaml", "lake"} == {name for name in beside if not name.startswith("bins-")}
+def test_nothing_is_written_outside_the_lake(made: Made) -> None:
+    """A table name with dots and slashes would lead out of the lake."""
+    entries = {path.name for path in made.depot.folder.iterdir()} - {"events.jsonl", "page.html"}
+    assert {"depot.yaml", "lake"} == {name for name in entries if not name.startswith("bins-")}
     assert {"mirrors"} <= {path.name for path in Path(made.depot.pipeline.lake).iterdir()}

@@ -14,7 +14,7 @@ ABOUTS = {name: formats.load(name).ABOUT for name in formats.names()}
 
 
 def test_the_readme_holds_the_matrix_of_the_code():
-    """People would trust a table that the code has left behind: run `python -m docs.matrix`."""
+    """Users would trust an outdated table: run `python -m docs.matrix`."""
     text = README.read_text()
     assert matrix.written(text) == text
 
@@ -29,7 +29,7 @@ def test_every_format_has_its_row():
     "text", ["", matrix.BEGIN, f"{matrix.END}{matrix.BEGIN}", f"{matrix.BEGIN}{matrix.END}" * 2]
 )
 def test_a_document_without_its_marks_is_refused(text):
-    """The matrix would be lost, or written twice, without a word."""
+    """The matrix would silently be lost or written twice."""
     with pytest.raises(ValueError, match="must hold"):
         matrix.written(text)
 

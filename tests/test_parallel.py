@@ -1,4 +1,4 @@
-"""The tests in two processes: each test once, and nothing that fails, dies or was not run goes without a word."""
+"""The tests in two processes: each test once, and whatever fails, dies or was not run is reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_test_runs_once(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_process_that_dies_is_a_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A crash of the interpreter leaves no failed test behind."""
+    """A crash of the interpreter reports no failed test of its own."""
     code, text = run(folder, [], capsys, a=DIE, b=PASS, c=PASS)
     assert (3, True) == (code, "ended with 9 at test_a.py::test_d" in text), text
     assert " 4 passed, 1 files not run in " in text.splitlines()[-1]

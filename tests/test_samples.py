@@ -109,7 +109,7 @@ def test_rows(seen: Seen, table: str) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_types_and_keys(seen: Seen, table: str) -> None:
-    """The five mirrors of a table must have one schema, or nobody can compare or join them."""
+    """The five mirrors of a table must have one schema, so that they can be compared and joined."""
     wanted, of = expected(table), TableId("shop", None, table)
     assert tuple(wanted["keys"]) == seen.keys[of]
     assert {column: types.delta(logical) for column, logical in wanted["types"].items()} == {

@@ -45,7 +45,7 @@ def test_the_lock_files_are_those() -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_version_is_exact_and_has_its_hashes(name: str) -> None:
-    """A package that somebody replaced in a registry would be installed."""
+    """A package that was replaced in a registry would be installed."""
     found = pins(name)
     assert len(found) > 40
     for requirement, hashes in found.values():
@@ -120,6 +120,6 @@ def test_the_bill_of_materials_is_of_the_lock() -> None:
 
 
 def test_there_is_a_licence() -> None:
-    """Without one nobody has a stated right to use it."""
+    """Without a licence no user has a stated right to the program."""
     assert "Apache-2.0" == PROJECT["project"]["license"]
     assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Widening: one table of pairs, asked by every layer, held against the values that the types can hold."""
+"""Widening: one table of pairs, asked by every layer, compared with the values that the types can hold."""
 
 from __future__ import annotations
 

@@ -114,14 +114,14 @@ class Written:
         batch = pa.RecordBatch.from_pylist(rows, BRONZE.part(*INPUT))
         found = [row for page in lift(Lifting(self.pipeline))(iter([batch])) for row in page.to_pylist()]
         self.product(CHANGES.name, found, "silver")
-        told = [(row, json.loads(row["payload"])) for row in found if row["payload"]]
+        decoded = [(row, json.loads(row["payload"])) for row in found if row["payload"]]
         parsed = [(row | {"statement": one["statement"], "class": one["parsed"]["kind"], "reason": one["parsed"]["reason"],
-                          "effects": json.dumps(one["parsed"]["effects"])}) for row, one in told if row["kind"] == "ddl"]  # fmt: skip
+                          "effects": json.dumps(one["parsed"]["effects"])}) for row, one in decoded if row["kind"] == "ddl"]  # fmt: skip
         self.product(DDL.name, parsed, "silver")
         self.product(REJECTS.name, [
             {**{name: row[name] for name in ("source", "topic", "partition", "offset", "batch", "database", "schema", "table")},
              "stage": "silver", "kind": "message", "reason": one["reason"], "detail": one["detail"], "decoder": "1"}
-            for row, one in told if row["kind"] == "reject"
+            for row, one in decoded if row["kind"] == "reject"
         ], "silver")  # fmt: skip
         lines = merged(Line.from_json(row["payload"]) for row in found if row["kind"] == "book")
         self.product(BOOKS.name, map(_book, lines), "silver")
@@ -197,7 +197,7 @@ class Written:
                                        "value": json.dumps(value), "reason": reason, "number": self.decided}])  # fmt: skip
 
     def mirror(self, table: TableId) -> int:
-        """Make a mirror anew as the fold of its changes; gives its version."""
+        """Write a mirror again as the fold of its changes; gives its version."""
         mine = [row for row in self.changes if (row["database"], row["schema"], row["table"]) == tuple(table)]
         keys = tuple(json.loads(mine[0]["keys"]))
         taken: set[str] = set()

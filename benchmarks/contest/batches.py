@@ -78,11 +78,11 @@ def ticks(ground: Ground, chosen: Chosen, count: int = 1_000, often: int = 6) ->
     }
     found["product --every"] = run(ground, LOOP, "product --every ticks", [(steps, "ticked")])
     verdicts = ground.verdicts()
-    for name, told in found.items():
-        cold, warm = told[0], told[2:]  # the first warm one still compiles
+    for name, steps_run in found.items():
+        cold, warm = steps_run[0], steps_run[2:]  # the first warm one still compiles
         lines.append(
             f"| {name} | {cold.wall:.1f} | {cold.cpu:.1f} | {statistics.median(s.wall for s in warm):.2f} | "
-            f"{statistics.median(s.cpu for s in warm):.2f} | {max(s.peak for s in told):.2f} | "
+            f"{statistics.median(s.cpu for s in warm):.2f} | {max(s.peak for s in steps_run):.2f} | "
             f"{verdicts[f'{name} ticks']} |"
         )
     title = f"## {count:,} messages into 3 tables of {rows_of(ground)} rows"
@@ -102,19 +102,19 @@ def in_a_row(ground: Ground, count: int, chosen: Chosen, often: int = 5) -> Sect
         ground.expect(f"row-{n}", branch)
     steps = [(f"batch {n}", [file]) for n, file in enumerate(files, 1)]
     lines = ["| contestant | batch | s | CPU-s |", "|---|---|---|---|"]
-    told = []
+    texts = []
     for one in of(chosen, LOOP, TUNED):
         passes = [([("cold", [files[0]])], "row-1"), (steps, f"row-{often}")]
         found = run(ground, one, f"{one.name} in a row", passes)[1:]
         lines += [f"| {one.name} | {n} | {s.wall:.1f} | {s.cpu:.1f} |" for n, s in enumerate(found, 1)]
-        told.append(
+        texts.append(
             f"{one.name}: batch {often} / batch 1 = {found[-1].wall / found[0].wall:.2f} in time, "
             f"{found[-1].cpu / found[0].cpu:.2f} in CPU-s."
         )
     verdicts = ground.verdicts()
-    told += [f"{label}: {verdict}." for label, verdict in verdicts.items() if label.endswith("in a row")]
+    texts += [f"{label}: {verdict}." for label, verdict in verdicts.items() if label.endswith("in a row")]
     title = f"## {often} batches of {count:,} messages in a row, no OPTIMIZE"
-    return f"{title}\n\n" + "\n".join(lines) + "\n\n" + "\n".join(told), faults_of(verdicts, "in a row")
+    return f"{title}\n\n" + "\n".join(lines) + "\n\n" + "\n".join(texts), faults_of(verdicts, "in a row")
 
 
 def late(ground: Ground, count: int, chosen: Chosen) -> Section:
@@ -131,11 +131,12 @@ def late(ground: Ground, count: int, chosen: Chosen) -> Section:
         "more": ground.batch("late-more", second + held),
     }
     order = [("first", [files["first"]]), ("in order", [files["second"]])]
-    behind = [("first", [files["fewer"]]), ("late", [files["more"]])]
-    passes = [(order, "second"), (behind, "second"), (order, "second"), (behind, "second")]
+    late_order = [("first", [files["fewer"]]), ("late", [files["more"]])]
+    passes = [(order, "second"), (late_order, "second"), (order, "second"), (late_order, "second")]
     ours = run(ground, LOOP, "product late", passes)
     peers = {
-        one.name: run(ground, one, f"{one.name} late", [(behind, "second")])[-1] for one in of(chosen, TUNED)
+        one.name: run(ground, one, f"{one.name} late", [(late_order, "second")])[-1]
+        for one in of(chosen, TUNED)
     }
     verdicts = ground.verdicts()
     in_order, tardy = ours[5], ours[7]
@@ -204,9 +205,9 @@ def many(folder: Path, rows: int, chosen: Chosen, tables: int = 50, touched: int
                 f"| {one.name} | {number} of {tables} | {step.wall:.1f} | {step.cpu:.1f} | {step.wall / number:.2f} |"
             )
     verdicts = ground.verdicts()
-    told = "; ".join(f"{label}: {verdict}" for label, verdict in verdicts.items() if "many" in label)
+    faults = "; ".join(f"{label}: {verdict}" for label, verdict in verdicts.items() if "many" in label)
     title = f"## {tables} tables of {rows:,} rows, 400 messages for each touched table, warm"
-    return f"{title}\n\n" + "\n".join(lines) + f"\n\n{told}.", faults_of(verdicts, "product")
+    return f"{title}\n\n" + "\n".join(lines) + f"\n\n{faults}.", faults_of(verdicts, "product")
 
 
 def bare(folder: Path, rows: int, count: int, chosen: Chosen) -> Section:

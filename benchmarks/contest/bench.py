@@ -73,8 +73,8 @@ def main() -> int:
 def sized(form: Form, sizes: dict[str, int | None]) -> Form:
     """A form with other sizes, and a name that says so."""
     own = {size: number for size, number in sizes.items() if number}
-    told = "".join(f", {number:,} {size}" for size, number in own.items())
-    return replace(form, name=f"{form.name}{told}", **own)
+    suffix = "".join(f", {number:,} {size}" for size, number in own.items())
+    return replace(form, name=f"{form.name}{suffix}", **own)
 
 
 def run(
@@ -157,13 +157,13 @@ def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> Sectio
         for label, verdict in verdicts.items()
         if label.startswith("product")
     )
-    told = (
+    heading = (
         f"## {form.messages:,} messages into 3 tables of {form.rows:,} rows\n\n"
         f"{size} bytes a message, 25 % inserts, 65 % updates ({workload.reborn:,} of them met a deleted row and are "
         f"inserts), 10 % deletes, keys zipfian 0.99.\n"
         f"Base load by the product: {base.wall:.1f} s, {base.cpu:.1f} CPU-s, {base.peak:.2f} GiB.\n\n"
     )
-    return told + table(rounds, verdicts) + stages(rounds[PRODUCT.name]), wrong
+    return heading + table(rounds, verdicts) + stages(rounds[PRODUCT.name]), wrong
 
 
 def table(rounds: dict[str, list[list[Step]]], verdicts: dict[str, Verdict]) -> str:
@@ -200,9 +200,9 @@ def stages(rounds: list[list[Step]]) -> str:
     """The product's stages, as it tells them itself, of the last round."""
     texts = []
     for step in rounds[-1]:
-        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in step.told["stages"].items())
-        folds = ", ".join(f"{seconds:.1f}" for seconds in step.told["mirrors"].values())
-        texts.append(f"- product, {step.name}: {told}; each mirror {folds} s")
+        stage_times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in step.result["stages"].items())
+        folds = ", ".join(f"{seconds:.1f}" for seconds in step.result["mirrors"].values())
+        texts.append(f"- product, {step.name}: {stage_times}; each mirror {folds} s")
     return "\n\n" + "\n".join(texts)
 
 

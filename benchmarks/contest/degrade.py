@@ -1,7 +1,7 @@
 """The variant of long use: batch after batch of one session, `ingest maintain` now and then, and what readers notice.
 
-Every batch leaves small files and deletion vectors behind.  `ingest maintain` runs after each tenth batch in a process
-of its own while the session waits, and its time is told apart: that is how a schedule runs it beside
+Every batch adds small files and deletion vectors.  `ingest maintain` runs after each tenth batch in a process
+of its own while the session waits, and its time is measured apart: that is how a schedule runs it next to
 `ingest run --every`.  The product alone.
 """
 
@@ -96,7 +96,7 @@ class Diary:
         seconds = {
             name: statistics.median([step.wall for step in steps if step.name == name][1:]) for name in names
         }
-        return seconds, all(step.told == steps[0].told for step in steps)
+        return seconds, all(step.result == steps[0].result for step in steps)
 
 
 def files_of(tables: list[Path]) -> Files:
@@ -120,13 +120,13 @@ def degrade(ground: Ground, count: int, often: int = 50, each: int = 10) -> Sect
     verdicts = ground.verdicts()
     ground.forget(files)
     title = f"## {often} batches of {count:,} messages in a row, 3 tables of {rows_of(ground)} rows"
-    told = "\n\n".join([title, _times(found, each), _upkeep(diary), _looks(diary)])
+    text = "\n\n".join([title, _times(found, each), _upkeep(diary), _looks(diary)])
     disagreed = sum(not look.agreed for look in diary.looks)
-    return f"{told}\n\nResult: {verdicts[LABEL]}.", faults_of(verdicts, "degrade") + disagreed
+    return f"{text}\n\nResult: {verdicts[LABEL]}.", faults_of(verdicts, "degrade") + disagreed
 
 
 def _times(found: list[Step], each: int) -> str:
-    """Medians of each run of batches between two `maintain`, and how the last one stands to the second."""
+    """Medians of each run of batches between two `maintain`, and the ratio of the last one to the second."""
     lines = ["| batches | median s | median CPU-s | peak GiB |", "|---|---|---|---|"]
     medians = []
     for first in range(0, len(found), each):
@@ -136,22 +136,22 @@ def _times(found: list[Step], each: int) -> str:
         peak = max(step.peak for step in part)
         lines.append(f"| {first + 1} to {first + len(part)} | {wall:.1f} | {cpu:.1f} | {peak:.2f} |")
     last, second = medians[-1], medians[min(1, len(medians) - 1)]
-    told = (
+    summary = (
         f"The last {each} to the second {each}, for the first warm the session up: {last[0] / second[0]:.2f} in time, "
         f"{last[1] / second[1]:.2f} in CPU-s."
     )
-    return "\n\n".join(["\n".join(lines), told])
+    return "\n\n".join(["\n".join(lines), summary])
 
 
 def _upkeep(diary: Diary) -> str:
     lines = ["| `ingest maintain` after batch | s | CPU-s | peak GiB |", "|---|---|---|---|"]
     for n, step in enumerate(diary.upkeep, 1):
         lines.append(f"| {n * diary.each} | {step.wall:.1f} | {step.cpu:.1f} | {step.peak:.2f} |")
-    told = (
+    summary = (
         "A process of its own each time, its start counted, while the session waits. It joins small files; the files that "
-        "it replaces stay on disk for `horizon_days`, 7 days, as they do for anybody."
+        "it replaces stay on disk for `horizon_days`, 7 days, as they do in any lake."
     )
-    return "\n\n".join(["\n".join(lines), told])
+    return "\n\n".join(["\n".join(lines), summary])
 
 
 def _looks(diary: Diary) -> str:

@@ -132,7 +132,7 @@ class Ground:
         return [self.batch(f"{name}-{number:04d}", part) for number, part in enumerate(_cut(lines, FILE), 1)]
 
     def forget(self, files: Iterable[str]) -> None:
-        """Delete message files, once everybody has read them: the next ones need the room."""
+        """Delete message files, once every contestant has read them: the next ones need the space."""
         for file in files:
             Path(file).unlink()
 

@@ -33,7 +33,7 @@ class Step:
     wall: float
     cpu: float
     peak: float  # GiB
-    told: Any = None
+    result: Any = None
     error: str = ""
 
 
@@ -86,7 +86,7 @@ def _steps(process: subprocess.Popen[str], started: float) -> Iterator[Step]:
             if "end" in mark:
                 spent, used = time.monotonic() - wall, cpu(root) - busy
                 yield Step(
-                    mark["end"], spent, used, watch.peak / 2**30, mark.get("told"), mark.get("error", "")
+                    mark["end"], spent, used, watch.peak / 2**30, mark.get("result"), mark.get("error", "")
                 )
             elif mark["begin"] != COLD:
                 watch.reset()

@@ -1,6 +1,6 @@
 """Mirrors read by Spark, by delta-rs and by DuckDB: one aggregate over all columns, so that no column is passed over.
 
-DuckDB reads Delta through an extension of its own, which it would download; here it is a package beside DuckDB's.
+DuckDB reads Delta through an extension of its own, which it would download; here it is a package of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The documented recipe: ``from_json``, ``foreachBatch``, the newest change of each key by ``row_number``, MERGE.
 
-As Delta's own documentation shows it, with nothing behind it: no bronze, no log of changes, no order guard.  The option
+As Delta's own documentation shows it, with nothing added: no bronze, no log of changes, no order guard.  The option
 ``settings`` holds what is tuned.
 """
 

@@ -25,7 +25,7 @@ SMALL, OFTEN = 1_000, 5  # messages of a small batch into a large mirror, and ho
 
 
 def manifold(ground: Ground, name: str, count: int, factor: int) -> Section:
-    """A batch of many times the usual size beside a usual one, both in one warm session."""
+    """A batch of many times the usual size compared with a usual one, both in one warm session."""
     branch = branched(ground)
     usual = [ground.batch(f"{name}-{part}", branch.batch(count)) for part in ("first", "usual")]
     say(f"{name}: writing {factor * count:,} messages")
@@ -52,12 +52,12 @@ def _manifold(usual: Step, large: Step, count: int, factor: int) -> str:
             f"{messages / step.cpu:,.0f} | {step.peak:.2f} |"
         )
     wall, cpu = large.wall / usual.wall, large.cpu / usual.cpu
-    told = (
+    summary = (
         f"{factor} times the messages take {wall:.1f} times the seconds ({wall / factor:.2f} of linear), {cpu:.1f} times "
         f"the CPU-seconds ({cpu / factor:.2f} of linear) and {large.peak / usual.peak:.2f} times the memory.\n"
         f"Both are batches of one session, after a first one of {count:,}."
     )
-    return "\n\n".join(["\n".join(lines), told, stages((usual, large))])
+    return "\n\n".join(["\n".join(lines), summary, stages((usual, large))])
 
 
 # --- a thousand tables ---
@@ -90,11 +90,11 @@ def thousand(folder: Path, tables: int) -> Section:
             f"{step.wall / touched:.2f} | {step.cpu / touched:.2f} | {step.peak:.2f} |"
         )
     title = f"## {tables:,} tables in one batch, {EACH} messages for each"
-    told = (
+    summary = (
         "The first batch finds an empty lake and makes all mirrors; the three are one session, whose start is not counted. "
         f"Every cell of all {tables:,} mirrors, read by delta-rs: {verdict}."
     )
-    text = "\n\n".join([title, "\n".join(lines), told, stages(found)])
+    text = "\n\n".join([title, "\n".join(lines), summary, stages(found)])
     return text, int(bool(verdict.error or verdict.wrong))
 
 
@@ -127,7 +127,7 @@ class Mirror:
 
 
 def large(folder: Path, rows: int, count: int) -> Section:
-    """Base load and batches of one mirror of many rows, beside those of one of the usual size."""
+    """Base load and batches of one mirror of many rows, compared with those of one of the usual size."""
     usual, larger = _mirror(folder / "usual", rows, count), _mirror(folder / "larger", LARGER * rows, count)
     heads = ["rows", "base load s", "CPU-s", "peak GiB", f"{count:,} messages s", "CPU-s", "peak GiB"]
     heads += [f"{SMALL:,} messages s", "CPU-s", "result"]
@@ -138,13 +138,13 @@ def large(folder: Path, rows: int, count: int) -> Section:
             f"{one.usual.cpu:.1f} | {one.usual.peak:.2f} | {one.small.wall:.2f} | {one.small.cpu:.2f} | {one.verdict} |"
         )
     pairs = ((usual.base, larger.base), (usual.usual, larger.usual), (usual.small, larger.small))
-    told = [f"{hard.wall / plain.wall:.2f} and {hard.cpu / plain.cpu:.2f}" for plain, hard in pairs]
+    ratios = [f"{hard.wall / plain.wall:.2f} and {hard.cpu / plain.cpu:.2f}" for plain, hard in pairs]
     title = f"## One mirror of {larger.rows:,} rows, warm batches"
-    beside = (
-        f"{LARGER} times the rows, in seconds and CPU-seconds: {told[0]} times for the base load (`ingest run`), {told[1]} "
-        f"for {count:,} messages, {told[2]} for {SMALL:,} (median of {OFTEN - 1}) in the session of `--every`."
+    summary = (
+        f"{LARGER} times the rows, in seconds and CPU-seconds: {ratios[0]} times for the base load (`ingest run`), {ratios[1]} "
+        f"for {count:,} messages, {ratios[2]} for {SMALL:,} (median of {OFTEN - 1}) in the session of `--every`."
     )
-    text = "\n\n".join([title, "\n".join(lines), beside])
+    text = "\n\n".join([title, "\n".join(lines), summary])
     return text, sum(bool(one.verdict.error or one.verdict.wrong) for one in (usual, larger))
 
 
@@ -161,7 +161,7 @@ def _mirror(folder: Path, rows: int, count: int) -> Mirror:
     found = run(ground, LOOP, "product large", [(steps, "after")])
     verdicts = ground.verdicts()
     ground.forget([*usual, *small])
-    settled = found[3:]  # the first small batch is the first of its kind: Spark plans it anew
+    settled = found[3:]  # Spark plans the first small batch again, as the first of its kind
     middle = Step(
         "small",
         statistics.median(step.wall for step in settled),

@@ -20,14 +20,14 @@ Chosen = Sequence[Contestant]
 
 
 def crowded(folder: Path, form: Form) -> str:
-    """Why a large variant is left out; nothing if its folder's disk has room for it."""
+    """Why a large variant is left out; nothing if its folder's disk has space for it."""
     free = shutil.disk_usage(folder).free / 10**9
     wanted = ROOM * max(form.rows / FULL.rows, form.messages / FULL.messages)
     return "" if free >= wanted else f"{free:.0f} GB of the disk are free, {wanted:.0f} are wanted"
 
 
 def ratio(usual: str, plain: Step, other: str, hard: Step) -> str:
-    """What a harder batch costs beside a usual one of the same size."""
+    """What a harder batch costs compared with a usual one of the same size."""
     costs = [
         f"{name} {step.cpu:.1f} CPU-s, {step.wall:.1f} s" for name, step in ((usual, plain), (other, hard))
     ]
@@ -35,11 +35,11 @@ def ratio(usual: str, plain: Step, other: str, hard: Step) -> str:
 
 
 def stages(steps: Iterable[Step]) -> str:
-    """A line for each step of the product: its stages, as it tells them itself."""
-    told = [(step.name, (step.told or {}).get("stages", {})) for step in steps]
+    """A line for each step of the product: its stages, as its result lists them."""
+    taken_by = [(step.name, (step.result or {}).get("stages", {})) for step in steps]
     return "\n".join(
         f"- {name}: " + ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in taken.items())
-        for name, taken in told
+        for name, taken in taken_by
     )
 
 
@@ -49,7 +49,7 @@ def of(chosen: Chosen, *some: Contestant) -> tuple[Contestant, ...]:
 
 
 def branched(ground: Ground) -> Workload:
-    """The workload as it stands after the base load; each variant goes its own way from there."""
+    """A copy of the workload after the base load, for a variant of its own."""
     assert isinstance(ground.workload, Workload)
     return copy.deepcopy(ground.workload)
 

@@ -52,12 +52,12 @@ def perform(opened: Opener) -> None:
 
 def _done(fold: Fold, files: list[Path], *, forgiving: bool) -> dict[str, Any]:
     try:
-        told = fold(files)
+        result = fold(files)
     except Exception as error:
         if not forgiving:
             raise
         return {"error": f"{type(error).__name__}: {error}"[:300]}
-    return {"told": told} if told is not None else {}
+    return {"result": result} if result is not None else {}
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def compare(
 
 
 def cell(spark: SparkSession, label: str, kind: str, path: str, rejects: str) -> dict[str, Any]:
-    """The text of a table's cell in the row 1, and of the reject that stands for it."""
+    """The text of a table's cell in the row 1, and of the reject in its place."""
     from pyspark.sql import functions as F
 
     try:

@@ -1,4 +1,4 @@
-"""``ingest maintain`` of one pipeline file, in a process of its own: as a schedule has it beside ``ingest run --every``."""
+"""``ingest maintain`` of one pipeline file, in a process of its own: as a schedule runs it next to ``ingest run --every``."""
 
 from __future__ import annotations
 

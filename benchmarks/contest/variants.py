@@ -27,7 +27,7 @@ def variants(folder: Path, wanted: Sequence[str], form: Form, chosen: Chosen) ->
 
 
 def left_out(name: str, folder: Path, form: Form) -> Section | None:
-    """What is said of a variant for which the disk has no room."""
+    """The section of a variant that is left out because the disk lacks space; None if it fits."""
     if name not in LARGE or not (why := crowded(folder, form)):
         return None
     say(f"{name} is left out: {why}")

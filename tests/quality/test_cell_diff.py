@@ -82,7 +82,7 @@ def test_equal_rows_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([["3", "z", "1.20"]], "3 n holds '1.20', the changes give '1.10'"),
         ([["3", "x", "1.10"]], "3 a holds 'x', the changes give 'z'"),
@@ -93,9 +93,9 @@ def test_equal_rows_pass() -> None:
         ([["3", "z", "1.10"], ["3", "z", "1.10"]], "3  is there more than once"),
     ],
 )
-def test_each_fault_is_named(rows: list[list[str | None]], told: str) -> None:
+def test_each_fault_is_named(rows: list[list[str | None]], message: str) -> None:
     """A wrong cell that passes is what the check is for."""
-    assert [told] == found(KeyHistory(STORY), rows)
+    assert [message] == found(KeyHistory(STORY), rows)
 
 
 def test_only_the_sample_is_compared() -> None:
@@ -155,8 +155,8 @@ def test_a_moved_row_without_its_beginning() -> None:
     history = KeyHistory(story, whole=False)
     assert [] == found(history, [["2", "z", "4"]], closed=False)
     assert ["2 n holds '3', the changes give '4'"] == found(history, [["2", "z", "3"]], closed=False)
-    told = "1  is a row that the changes do not give"
-    assert [told] == found(history, [["1", "old", None], ["2", "z", "4"]], closed=False)
+    message = "1  is a row that the changes do not give"
+    assert [message] == found(history, [["1", "old", None], ["2", "z", "4"]], closed=False)
     assert {(2,)} == expected(KeyHistory(story, linked=False), MIRROR).partly
     assert set() == expected(KeyHistory(story), MIRROR).partly
 

@@ -67,7 +67,7 @@ def wide(kind: str, key: int, serial: int, **cells: Any) -> str:
 
 
 class Planting(Depot):
-    """A depot whose mirrors are changed behind its back."""
+    """A depot whose mirrors other statements change, bypassing the fold."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         super().__init__(folder, TABLES)
@@ -170,13 +170,13 @@ def test_a_run_finds_what_its_batch_touches(depot: Planting) -> None:
         "UPDATE {} SET big = 1 WHERE id = 9",  # not touched: for `quality --deep`
     ):
         result = depot.runs("quality")
-        told = "\n".join(result.failures)
+        failures = "\n".join(result.failures)
     assert 1 == result.exit_code
-    assert "column price: id = 1: price holds '1.11', the changes give '1.10'" in told
-    assert f"ingest explain {depot.file} depot.wide 1" in told
-    assert "id = 2 is missing, the changes give this row" in told
-    assert "id = 5 is a row that the changes do not give" in told
-    assert "column big" not in told
+    assert "column price: id = 1: price holds '1.11', the changes give '1.10'" in failures
+    assert f"ingest explain {depot.file} depot.wide 1" in failures
+    assert "id = 2 is missing, the changes give this row" in failures
+    assert "id = 5 is a row that the changes do not give" in failures
+    assert "column big" not in failures
     depot.feeds(wide("INSERT", 5, 1520))
     assert [] == depot.runs("bronze", "silver", "gold", "quality").failures
 
@@ -247,9 +247,9 @@ def test_damaged_mirrors_do_not_hide_the_others(depot: Planting) -> None:
     )  # fmt: skip
     result = depot.runs("bronze", "silver", "gold", "quality")
     assert 1 == result.exit_code
-    told = "\n".join(result.failures)
-    assert f"ingest rebuild {depot.file} depot.wide" in told
-    assert f"ingest rebuild {depot.file} depot.torn" in told
+    failures = "\n".join(result.failures)
+    assert f"ingest rebuild {depot.file} depot.wide" in failures
+    assert f"ingest rebuild {depot.file} depot.torn" in failures
     lake = Lake(depot.spark, depot.pipeline)
     assert 0 < lake.read("runs").where(f"run = '{result.run}'").count()
     states = {row["table"]: row["state"] for row in look.status(lake)["tables"]}

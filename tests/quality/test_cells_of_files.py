@@ -60,7 +60,7 @@ def test_right_rows_pass(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         (planted(1, "b1", "2.21"), "(1,) n holds '2.21', the changes give '2.20'"),  # a wrong cast
         (planted(1, "b1", None), "(1,) n holds NULL, the changes give '2.20'"),  # a lost column
@@ -72,10 +72,10 @@ def test_right_rows_pass(shop: Shop) -> None:
         ([*RIGHT, RIGHT[0]], "(1,)  is there more than once"),
     ],
 )
-def test_each_planted_fault_is_found(shop: Shop, rows: list[Any], told: str) -> None:
+def test_each_planted_fault_is_found(shop: Shop, rows: list[Any], message: str) -> None:
     """Whatever way a mirror goes wrong in a batch, the batch's own check has to say it."""
     for since, deep in ((1, False), (0, False), (0, True)):
-        assert told in shop.texts(rows, since, deep=deep)
+        assert message in shop.texts(rows, since, deep=deep)
 
 
 def test_a_cell_that_did_not_fit_is_no_difference(shop: Shop) -> None:
@@ -98,8 +98,8 @@ def test_rows_that_no_batch_touches_are_for_the_deep_check(shop: Shop) -> None:
     """A check after each batch that reads everything costs more than the batch."""
     rows = planted(5, "x", "1.10")
     assert [] == shop.texts(rows, 1)
-    told = "(5,) a holds 'x', the changes give 'a5'"
-    assert [told] == shop.texts(rows, 0) == shop.texts(rows, deep=True)
+    message = "(5,) a holds 'x', the changes give 'a5'"
+    assert [message] == shop.texts(rows, 0) == shop.texts(rows, deep=True)
     assert ["(77,)  is a row that the changes do not give"] == shop.texts(
         [*RIGHT, (77, "x", None)], deep=True
     )
@@ -150,7 +150,7 @@ def test_statements_reach_every_row(shop: Shop) -> None:
 
 
 def test_rows_since_the_key_has_changed(shop: Shop) -> None:
-    """Changes from before are told apart by a key that the mirror no longer has; the others are compared."""
+    """Changes before the key change have a key that the mirror no longer uses; the others are compared."""
     eras = (("s", TABLE, (Era("", ("a",)), Era(place(10), ("id",)))),)
     found = shop.check(planted(1, "b1", "9"), 0, mirror=replace(MIRROR, eras=eras))
     assert ["(1,) n holds '9.00', the changes give '2.20'"] == [
@@ -208,7 +208,7 @@ def test_an_accepted_loss_is_no_second_insert(
 
 
 def test_rows_that_a_condition_leaves_out_are_not_missing(tmp_path: Path) -> None:
-    """A filtered mirror would fail each check, or hold rows of others that nobody looks for."""
+    """A filtered mirror would fail each check, or hold rows outside its filter that no check finds."""
     rule = TableRule("shop.*", where="n > 4 OR a = 'always'")
     mirror = replace(MIRROR, shape=rule.shape)
     shop = Shop(tmp_path, rule).say(1, 1, "insert", 1, a="x", n="5").say(1, 2, "insert", 2, a="x", n="4")
@@ -227,7 +227,7 @@ def test_rows_that_a_condition_leaves_out_are_not_missing(tmp_path: Path) -> Non
 
 
 def test_columns_that_rules_make_are_compared(tmp_path: Path) -> None:
-    """A computed column that kept an old value, or a batch that is not the row's last, is seen by nobody else."""
+    """A computed column that kept an old value, or a batch that is not the row's last, is found by no other check."""
     made = {
         "twice": MadeColumn("compute", "n * 2"),
         "origin": MadeColumn("constant", "eu"),

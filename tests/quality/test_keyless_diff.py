@@ -83,8 +83,8 @@ def test_differences_are_said() -> None:
     """Whoever repairs the mirror must see the row and both counts."""
     wanted = folded(KeyHistory([row(place(1), "insert", {"n": "1"})]), MIRROR, appends=False)
     assert [] == list(differences(wanted, [[None, 1]], ["TIMESTAMP_NTZ", "INT"]))
-    told = list(differences(wanted, [[None, 1], [None, 1], [None, 2]], ["TIMESTAMP_NTZ", "INT"]))
+    messages = list(differences(wanted, [[None, 1], [None, 1], [None, 2]], ["TIMESTAMP_NTZ", "INT"]))
     assert [
         "the row (NULL, '1') occurs 2 times, the changes give 1",
         "the row (NULL, '2') occurs 1 times, the changes give 0",
-    ] == told
+    ] == messages

@@ -68,15 +68,15 @@ def shops(tmp_path: Path) -> Doubted:
     """A key was inserted with other values while it was there, and then another row came."""
     mine = Doubted(tmp_path, TableRule(match=NAME))
     assert ([], []) == mine.say(1, "INSERT", 1, "a").batch()
-    [told], _ = mine.say(1, "INSERT", 1, "b").batch()
-    assert "inserted again with other" in told
+    [failure], _ = mine.say(1, "INSERT", 1, "b").batch()
+    assert "inserted again with other" in failure
     failures, warnings = mine.say(1, "INSERT", 2, "c").batch()
     assert [] == failures
     [warned] = warnings
     assert warned.startswith(
         f"{NAME}: found in batch 2 and not repaired since (`ingest quality {tmp_path}/x.yaml` checks"
     )
-    assert warned.endswith(told.partition(": ")[2])
+    assert warned.endswith(failure.partition(": ")[2])
     return mine
 
 

@@ -1,4 +1,4 @@
-"""Late changes beside rows that got another key before: both keys are what the changes say."""
+"""Late changes of rows whose key changed earlier: the rows of both keys are what the changes give."""
 
 from __future__ import annotations
 

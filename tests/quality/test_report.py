@@ -47,7 +47,7 @@ class Reader(HTMLParser):
 
 
 def test_every_tag_is_closed(made):
-    """A browser mends a broken page by moving cells to where they mean something else."""
+    """A browser repairs a broken page by moving cells to where they mean something else."""
     assert [] == Reader(render(page(made(14)))).open
 
 
@@ -189,7 +189,7 @@ def test_an_expectation_that_cannot_be_judged_is_no_failure(made):
 
 
 def test_a_check_shows_its_query_and_keys(made):
-    """A red light without the rows behind it helps nobody."""
+    """A failed check is of no help without the rows that failed."""
     texts = " ".join(Reader(render(page(made(14)))).texts)
     assert '{"id":4077}' in texts
     assert "max_by(op, order_key)" in texts
@@ -206,7 +206,7 @@ def test_five_hundred_tables_stay_small(made):
 
 @pytest.mark.parametrize("values", [(), (1.0,), (3.0, 3.0, 3.0)])
 def test_no_line_without_change(values):
-    """A flat line beside every number hides the ones that move."""
+    """Flat lines next to every number would hide the ones that move."""
     assert "" == spark(values)
 
 
@@ -220,7 +220,7 @@ def test_a_line_goes_up_where_numbers_do():
 
 
 def test_a_number_without_a_limit_is_not_judged(made):
-    """The word Passed beside an age of 935 days says that the newest change is recent."""
+    """The word Passed next to an age of 935 days would suggest that the newest change is recent."""
     facts = made(6)
     facts.tables = facts.tables[:1]
     check = facts.tables[0].check("freshness")

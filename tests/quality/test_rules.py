@@ -46,7 +46,7 @@ def test_a_suite_joins_the_expectations_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suite", "told"),
+    ("suite", "message"),
     [
         (None, "cannot be read: No such file or directory"),
         ("{", "is not JSON"),
@@ -57,12 +57,12 @@ def test_a_suite_joins_the_expectations_beside_it(tmp_path: Path) -> None:
         ({"expectations": [FILLED | {"kwargs": []}]}, "needs `kwargs`"),
     ],
 )
-def test_a_bad_suite_is_a_fault_of_its_line(tmp_path: Path, suite: object, told: str) -> None:
+def test_a_bad_suite_is_a_fault_of_its_line(tmp_path: Path, suite: object, message: str) -> None:
     """A suite that fails at night, after all stages, is found too late."""
     with pytest.raises(ConfigError) as caught:
         rules(tmp_path, RULE, suite)
     (problem,) = caught.value.problems
-    assert told in problem
+    assert message in problem
     assert problem.startswith(f"{tmp_path / 'yard.yaml'}:7:")
 
 

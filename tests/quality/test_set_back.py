@@ -172,8 +172,8 @@ def test_a_row_that_was_set_back_is_in_doubt_until_it_changes(tmp_path: Path) ->
     mine = shop(tmp_path, stages=("bronze", "silver", "gold", "quality"))
     assert [] == warned(mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "a", at=11))
     assert [] == warned(mine.say(1, "UPDATE", 1, "b", at=20).say(1, "UPDATE", 2, "b", at=21))
-    [told] = warned(mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "a", at=11))
-    assert "2 rows of shop_1.item were set back" in told
+    [message] = warned(mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "a", at=11))
+    assert "2 rows of shop_1.item were set back" in message
     [again] = warned(mine.say(1, "INSERT", 3, "c", at=30))
     assert "found in batch 3 and not repaired since" in again
     assert 1 == len(warned(mine.say(1, "UPDATE", 1, "b", at=20)))  # the stream goes forward again
@@ -251,13 +251,13 @@ def story(lake: Tables) -> tuple[list[str], evidence.Present]:
 def test_where_only_spark_reads_the_changes_the_same_is_said(
     spark: SparkSession, shops: Shops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A query in the words of another engine answers nothing, or everything."""
+    """A query that one engine reads differently would find nothing, or everything."""
     shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11).say(1, "UPDATE", 2, "z", at=20)
     assert ("done", "") == shops.run()
-    told = story(shops.lake)
+    expected = story(shops.lake)
     monkeypatch.setattr(commits, "within_reach", lambda _path: False)  # as where only Hadoop reads the log
     lake = Lake(spark, shops.pipeline)
-    assert told == story(lake)
+    assert expected == story(lake)
     assert [("rows_set_back", 1)] == [
         (one.check, one.observed) for one in order_metrics(lake, 2) if one.check != "old_positions"
     ]
@@ -336,8 +336,8 @@ def test_positions_that_start_again_in_the_next_file_are_told(tmp_path: Path) ->
         mine.say(1, "UPDATE", 1, text, at=place, when=when)
         (tmp_path / f"in-{name}.jsonl").write_text(mine.lines.pop() + "\n")
     assert ("done", "") == mine.run()
-    [told] = [one for one in order_metrics(mine.lake, 0) if one.check == "positions_started_again"]
-    assert (1, True) == (told.observed, "in-10.jsonl/" in told.detail)
+    [metric] = [one for one in order_metrics(mine.lake, 0) if one.check == "positions_started_again"]
+    assert (1, True) == (metric.observed, "in-10.jsonl/" in metric.detail)
 
 
 def test_late_and_repeated_changes_do_not_start_again(numbered: Shops) -> None:
@@ -363,13 +363,13 @@ def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     """The command on the screen ends with what the source has, and the check is content."""
     numbered.say(1, "UPDATE", 1, "c", at=501).say(1, "UPDATE", 2, "new", at=300, when=1000)
     assert ("done", "") == numbered.run()
-    [told] = [one for one in order_metrics(numbered.lake, 1) if one.check == "positions_started_again"]
+    [metric] = [one for one in order_metrics(numbered.lake, 1) if one.check == "positions_started_again"]
     assert {1: "c", 2: "b"} == numbered.rows("mirrors/shop_1/item")
     with monkeypatch.context() as only_hadoop:
         only_hadoop.setattr(commits, "within_reach", lambda _path: False)
-        assert told in order_metrics(Lake(spark, numbered.pipeline), 1)
+        assert metric in order_metrics(Lake(spark, numbered.pipeline), 1)
         assert set() == turned_files(Lake(spark, numbered.pipeline), 0)
-    places = re.findall(r"--from ([^ `]+)", told.detail)
+    places = re.findall(r"--from ([^ `]+)", metric.detail)
     lake = Lake(spark, numbered.pipeline)
     start = epochs.at_places(lake, "s", places)
     epoch_verb.decide(lake, "s", start, [], "", complete=False, withdraw=False)

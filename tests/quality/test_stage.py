@@ -99,7 +99,7 @@ def test_each_fault_turns_its_own_light(checked):
 
 
 def test_failing_keys_are_named(checked):
-    """Whoever mends a table needs the keys, not their number."""
+    """To repair a table the operator needs the keys, not their number."""
     keys = {
         one.metric.check: one.metric.failing
         for one in checked.verdicts
@@ -118,12 +118,12 @@ def test_failing_keys_are_named(checked):
 
 def test_repetitions_are_counted_and_pass(checked):
     """At-least-once delivery repeats messages: that is known, and no fault."""
-    told = [
+    repeated = [
         one
         for one in checked.verdicts
         if one.metric.check == "duplicates" and one.metric.mirror == "depot.tied"
     ]
-    assert [("pass", 1)] == [(one.state, one.metric.observed) for one in told]
+    assert [("pass", 1)] == [(one.state, one.metric.observed) for one in repeated]
 
 
 def test_expectations_are_judged(checked):
@@ -205,7 +205,7 @@ def test_new_batches_are_checked_alone(lake):
         ("source bus", "missing_parts", "warn"),
     }
     assert seen < set(found(again))
-    # what is sent again stands before what the mirror holds already, which a person should know
+    # what is sent again is older than what the mirror holds, which the operator should know
     assert [("again", "old_positions", "warn")] == [
         one for one in found(again) if one[0] in ("sound", "again")
     ]
@@ -216,8 +216,8 @@ def test_the_report_says_it(lake, checked):
     """The page is made from what was kept, and comes to the same conclusion."""
     made = page(gather(replace(lake)))
     assert {"bad": 6, "warn": 1, "none": 0, "good": 1} == made.counts
-    told = {(one.subject, one.title) for one in made.problems}
-    assert ("depot.broken", "Rows are missing") in told
-    assert "depot.nowhere" in {subject for subject, _ in told}
-    assert ("depot.tied", "Cells did not fit their type: label") in told
-    assert ("source gate", "Messages were skipped") in told
+    problems = {(one.subject, one.title) for one in made.problems}
+    assert ("depot.broken", "Rows are missing") in problems
+    assert "depot.nowhere" in {subject for subject, _ in problems}
+    assert ("depot.tied", "Cells did not fit their type: label") in problems
+    assert ("source gate", "Messages were skipped") in problems

@@ -1,4 +1,4 @@
-"""Rows of a full load that stand before the statement that emptied their table."""
+"""Rows of a full load that are ordered before the statement that emptied their table."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ TABLE = "(id bigint PRIMARY KEY, text varchar(9))"
 def test_a_load_into_an_emptied_table_is_told(
     tmp_path: Path, dialect: str, emptied: list[str], apart: bool
 ) -> None:
-    """Its rows stand before the statement and so were missing, with every check green."""
+    """Its rows are ordered before the statement: they would be missing, with every check green."""
     mine = Loads(tmp_path, RULE, dialect=dialect, budget=4 << 20)
     assert [] == mine.batch(mine.row("INSERT", 1, "a"), mine.row("INSERT", 2, "b"))
     gone = [mine.statement(text, 100 + at) for at, text in enumerate(emptied)]
     if apart:
         assert [] == mine.batch(*gone)
     found = mine.batch(*([] if apart else gone), mine.row("INSERT", 2, "b"), mine.row("INSERT", 7, "c"))
-    [told] = [one for one in found if one.check == "re_reads_ignored"]
-    assert 2 == told.observed
-    assert ("--from-batch 3 --resnapshot" if apart else "--from ") in told.detail
+    [metric] = [one for one in found if one.check == "re_reads_ignored"]
+    assert 2 == metric.observed
+    assert ("--from-batch 3 --resnapshot" if apart else "--from ") in metric.detail
 
 
 def test_a_load_before_its_table_is_emptied_is_no_surprise(tmp_path: Path) -> None:
@@ -111,19 +111,19 @@ def test_the_epoch_that_the_check_names_ends_with_the_loaded_rows(
     if apart:
         mine.batch(emptied)
     sent = ([] if apart else [emptied]) + [mine.row("INSERT", 2, "b"), mine.row("INSERT", 7, "c")]
-    [told] = [one for one in mine.batch(*sent) if one.check == "re_reads_ignored"]
+    [metric] = [one for one in mine.batch(*sent) if one.check == "re_reads_ignored"]
     lake = Lake(spark, mine.pipeline)
     start = (
-        epochs.with_batch(int(told.detail.partition("--from-batch ")[2].split()[0]), lake.decoded())
+        epochs.with_batch(int(metric.detail.partition("--from-batch ")[2].split()[0]), lake.decoded())
         if apart
-        else epochs.at_places(lake, "s", re.findall("--from ([^ `]+)", told.detail))
+        else epochs.at_places(lake, "s", re.findall("--from ([^ `]+)", metric.detail))
     )
     for complete in (False, True):
         epoch_verb.decide(
             lake,
             "s",
             start,
-            [told.detail.partition("--resnapshot ")[2].partition("`")[0]],
+            [metric.detail.partition("--resnapshot ")[2].partition("`")[0]],
             "",
             complete=complete,
             withdraw=False,

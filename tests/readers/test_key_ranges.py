@@ -85,7 +85,7 @@ def test_the_ends_of_a_key_are_found(tmp_path: Path, source: str) -> None:
     for n, _ in enumerate(texts):
         say("INSERT", n, n)
     assert ("done", "") == depot.run()
-    say("UPDATE", 7, 1)  # the file is written anew
+    say("UPDATE", 7, 1)  # the file is rewritten
     assert ("done", "") == depot.run()
     path = depot.lake().path("mirrors/yard/depot")
     for sign, at, row in (("<=", 0, 0), (">=", 2, 2)):

@@ -59,7 +59,7 @@ def cells(table: pa.Table, mirror: str) -> list[dict[str, Any]]:
 
 @cache
 def with_spark(one: Example, mirror: str) -> list[dict[str, Any]]:
-    """Spark's reading of a mirror, which no test changes: all other engines are held against one."""
+    """Spark's rows of a mirror, read once: the other engines' rows are compared with them."""
     return cells(one.lake.spark.read.format("delta").load(one.mirror(mirror)).toArrow(), mirror)
 
 
@@ -112,10 +112,12 @@ def test_the_readme_names_the_reader_that_lacks_deletion_vectors(shops: dict[str
         except Exception as error:
             refused.append(str(error))
     assert any("deletionVectors" in text for text in refused), refused
-    told = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
     minor = ".".join(deltalake.__version__.split(".")[:2])
-    assert f"delta-rs {minor} reads such tables by its `QueryBuilder`, but not by `to_pyarrow_table`" in told
-    assert "With `plain_tables: true` the mirrors have none, and every reader opens them" in told
+    assert (
+        f"delta-rs {minor} reads such tables by its `QueryBuilder`, but not by `to_pyarrow_table`" in readme
+    )
+    assert "With `plain_tables: true` the mirrors have none, and every reader opens them" in readme
 
 
 def test_deletion_vectors_are_there_to_be_read(shops: dict[str, Example]) -> None:

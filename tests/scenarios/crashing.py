@@ -106,7 +106,7 @@ CALLS = {
 def killed_at(point: Point, lake: str) -> Iterator[None]:
     """The body ends at the point, the first time that it comes there; fails if it never does.
 
-    A lock that is left behind is made to look like a dead process' one, for this process lives on.
+    A lock that is left is edited to name a dead process, because this process lives on.
     """
     call = CALLS[point.call]
     module, _, name = call.owner.partition(":")
@@ -185,10 +185,12 @@ class Stores(Depot):
         steps += [f"MODIFY COLUMN c{n - 1} bigint"] if n > 0 else []
         steps += [f"DROP COLUMN c{n - 2}"] if n > 1 else []
         serial = 100 * n + 10
-        told = [statement("crates", serial + i, f"ALTER TABLE crates {one}") for i, one in enumerate(steps)]
+        statements = [
+            statement("crates", serial + i, f"ALTER TABLE crates {one}") for i, one in enumerate(steps)
+        ]
         row: dict[str, str | None] = {"id": str(n), f"c{n}": "1"} | ({f"c{n - 1}": "2"} if n else {})
         types = {"id": "bigint", f"c{n}": "int"} | ({f"c{n - 1}": "bigint"} if n else {})
-        return [*told, change("INSERT", "crates", serial + 5, row, mysqlType=types)]
+        return [*statements, change("INSERT", "crates", serial + 5, row, mysqlType=types)]
 
     def _casks(self, n: int) -> list[str]:
         row: dict[str, str | None] = {"id": str(n), "litres": "many"}
@@ -200,7 +202,7 @@ class Stores(Depot):
         return self.slices + sum(1 + (n > 0) + (n > 1) for n in range(self.slices))
 
     def crates(self) -> list[dict[str, int | None]]:
-        """The rows of the crates: of each column only the two newest slices told anything."""
+        """The rows of the crates: only the two newest slices gave values."""
         last = self.slices - 1
         rows = []
         for n in range(self.slices):
@@ -213,7 +215,7 @@ class Stores(Depot):
         return rows
 
     def states(self) -> list[tuple[int, str, bool]]:
-        """Every state that a bin ever had, and whether it stands."""
+        """Every state that a bin ever had, and whether it is the current one."""
         last = self.slices - 1
         states = [(n, f"new {n}", n == last) for n in range(self.slices)]
         states += [(n, f"old {n + 1}", True) for n in range(last)]

@@ -29,10 +29,10 @@ class Process:
         self.popen = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
-        self.told: list[str] = []
+        self.stderr: list[str] = []
         self.printed: list[str] = []
         self._readers = [
-            threading.Thread(target=self._listen, args=(self.popen.stderr, self.told), daemon=True),
+            threading.Thread(target=self._listen, args=(self.popen.stderr, self.stderr), daemon=True),
             threading.Thread(target=self._listen, args=(self.popen.stdout, self.printed), daemon=True),
         ]
         for reader in self._readers:
@@ -46,7 +46,7 @@ class Process:
         """Wait until something is so, or the process has ended."""
         deadline = time.monotonic() + PATIENCE
         while not ready() and self.popen.poll() is None:
-            assert time.monotonic() < deadline, "".join(self.told)
+            assert time.monotonic() < deadline, "".join(self.stderr)
             time.sleep(0.02)
 
     def jvm(self) -> psutil.Process | None:
@@ -81,8 +81,8 @@ Moment = Callable[[Process], bool]
 
 
 def says(step: str) -> Moment:
-    """The run has told that a step begins."""
-    return lambda process: any(step in line for line in process.told)
+    """The run has written on stderr that a step begins."""
+    return lambda process: any(step in line for line in process.stderr)
 
 
 def commits(table: Path) -> Moment:
@@ -120,7 +120,7 @@ def killed(file: Path, moment: Moment, pause: float = 0.0) -> Killed:
         time.sleep(pause)
         jvm = process.jvm()
         code = process.end(signal.SIGKILL)
-        last = process.told[-1].strip() if process.told else ""
+        last = process.stderr[-1].strip() if process.stderr else ""
     return Killed(last, code, jvm is None or gone(jvm))
 
 
@@ -140,5 +140,5 @@ def finished(file: Path, *arguments: object) -> dict[str, Any]:
         process.wait_for(lambda: False)
         code = process.end(0)
     text = "".join(process.printed)
-    assert text, "".join(process.told)
-    return {**json.loads(text), "code": code, "wall": time.monotonic() - before, "told": process.told}
+    assert text, "".join(process.stderr)
+    return {**json.loads(text), "code": code, "wall": time.monotonic() - before, "stderr": process.stderr}

@@ -131,7 +131,7 @@ def test_an_old_java_is_told(tmp_path: Path) -> None:
 
 
 def test_a_missing_jar_is_told(tmp_path: Path) -> None:
-    """Spark would fail at the first table with a class that nobody knows."""
+    """Spark would fail at the first table, naming a class that means nothing to the user."""
     empty = tmp_path / "jars"
     empty.mkdir()
     refused(ingest("run", pipeline(tmp_path, NEEDY), "--jars-dir", empty), ".jar", "ingest jars fetch")
@@ -218,7 +218,7 @@ def test_a_table_without_a_key_is_held_until_its_key_is_named(spark: SparkSessio
 @pytest.mark.e2e
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """A commit cut by a full disk would leave a lake that nobody can read, or a run that cannot go on."""
+    """A commit cut by a full disk would leave an unreadable lake, or one on which no run can continue."""
     file = pipeline(tmp_path)
     noise = "".join(
         change("INSERT", "bins", n, {"id": str(n), "word": os.urandom(400).hex()}) for n in range(2, 3000)

@@ -132,11 +132,11 @@ def test_a_run_killed_anywhere_is_finished_by_the_next(spark: SparkSession, tmp_
     finish(spark, depot)
 
 
-@pytest.mark.parametrize("budget", [4 << 20, 1], ids=["anew", "vectors"])
+@pytest.mark.parametrize("budget", [4 << 20, 1], ids=["files", "vectors"])
 def test_a_run_killed_at_a_commit_by_arrow_is_finished_by_the_next(
     spark: SparkSession, tmp_path: Path, budget: int
 ) -> None:
-    """A mirror's new file that no commit names yet would be read, or its rows be written again."""
+    """A new file that no commit names yet would be read, or its rows would be written twice."""
     depot = Stores(tmp_path, budget=budget)
     for point in points("gold", "commit", "mirror", BOTH):
         depot.grow()
@@ -157,7 +157,7 @@ def test_after_each_kill_the_rerun_ends_with_the_same_lake(spark: SparkSession, 
 
 @pytest.mark.parametrize("verb", ["silver", "mirrors", "epoch"])
 def test_a_verb_killed_anywhere_is_given_again(spark: SparkSession, tmp_path: Path, verb: str) -> None:
-    """A layer half replaced: the next run must go on with it, and the verb given again must mend it."""
+    """After half a rebuild the next run must go on, and the command given again must complete it."""
     depot = Stores(tmp_path)
     for _ in range(2):
         depot.grow()
@@ -188,8 +188,8 @@ def test_a_killed_backfill_is_finished(spark: SparkSession, tmp_path: Path) -> N
     depot.file.write_text(text.replace("settle: 1s", "settle: 1s, options: {timezone: Asia/Shanghai}"))
     with killed_at(Point("silver", "publish", "books", AFTER), depot.pipeline.lake):
         decode_again(Lake(spark, depot.pipeline), 1, dry_run=False)
-    [told] = run(spark, depot.pipeline, STAGES).failures
-    assert "depot.bins was folded from changes that have been decoded again since" in told
+    [failure] = run(spark, depot.pipeline, STAGES).failures
+    assert "depot.bins was folded from changes that have been decoded again since" in failure
 
     states = [one["state"] for one in decode_again(Lake(spark, depot.pipeline), 1, dry_run=False)]
     assert "rebuilt" == states[-1]
@@ -312,7 +312,7 @@ def test_of_two_runs_one_commits_a_batch(
 def test_a_batch_is_committed_once_even_at_the_same_moment(
     spark: SparkSession, tmp_path: Path, writer: str
 ) -> None:
-    """Delta skips the second commit of an identifier without a word: the run would think it had written."""
+    """Delta silently skips a second commit of an identifier; the run would take it for its own."""
     from ingest.lake.schemas import DDL
 
     depot = Depot(tmp_path, f"writer: {writer}\n")

@@ -68,7 +68,7 @@ def test_the_demo_compares_all_examples(
 
 
 def test_no_lock_and_no_stray_file_is_left(shops: dict[str, Example]) -> None:
-    """What a run leaves beside its tables would be lost, or restored out of step."""
+    """A backup of the tables would miss other files of a run, or restore them out of step."""
     for one in shops.values():
         for entry in Path(one.lake.pipeline.lake).iterdir():
             assert entry.name == "mirrors" or (entry / "_delta_log").is_dir(), entry

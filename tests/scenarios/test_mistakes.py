@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 @pytest.fixture(scope="module")
 def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Depot:
-    """A lake of two batches, and beside it copies of the lake after each."""
+    """A lake of two batches, with a copy of the lake after each batch next to it."""
     from ingest import run as running
 
     depot = Depot(tmp_path_factory.mktemp("worked"))

@@ -81,13 +81,13 @@ def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
         process.wait_for(lambda: _ticks(process)[-1]["batch"] is None)
         jvm = process.jvm()
         assert jvm is not None
-        assert 0 == process.end(number), "".join(process.told)
+        assert 0 == process.end(number), "".join(process.stderr)
     assert gone(jvm)
     assert not lock.exists()
     ticks = _ticks(process)
     assert [1, 2] == [tick["batch"] for tick in ticks if tick["batch"] is not None]
     assert [] == [tick for tick in ticks if tick["failures"]]
-    assert "Traceback" not in "".join(process.told)
+    assert "Traceback" not in "".join(process.stderr)
 
 
 @pytest.mark.e2e
@@ -107,7 +107,7 @@ def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest
                 process.popen.send_signal(number)
                 process.wait_for(lambda: says("stopping after the commit under way")(process))
             ended = process.end(numbers[-1])
-        said = "".join(process.told)
+        said = "".join(process.stderr)
         assert jvm is None or gone(jvm)
         assert not lock.exists()
         assert "Traceback" not in said
@@ -135,7 +135,7 @@ def test_the_umask_closes_lake_and_report(tmp_path: Path, more: str) -> None:
             assert 0 == finished(depot.file)["code"]
         with started("report", depot.file, "--out", page) as process:
             process.wait_for(lambda: False)
-            assert 0 == process.end(0), "".join(process.told)
+            assert 0 == process.end(0), "".join(process.stderr)
     finally:
         os.umask(before)
     written = [page.parent, page, tmp_path / "lake", *(tmp_path / "lake").rglob("*")]
@@ -168,8 +168,8 @@ def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> Non
             capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False,
         )  # fmt: skip
         assert 0 == done.returncode, done.stderr
-        told = done.stdout[done.stdout.index("{") :]  # spark-submit puts what goes to stderr around it
-        assert [stage] == list(json.JSONDecoder().raw_decode(told)[0]["stages"])
+        output = done.stdout[done.stdout.index("{") :]  # spark-submit puts what goes to stderr around it
+        assert [stage] == list(json.JSONDecoder().raw_decode(output)[0]["stages"])
     from ingest.config import load
 
     lake = Lake(spark, load(file))

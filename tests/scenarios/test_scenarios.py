@@ -302,7 +302,7 @@ def test_keys_are_counted_as_by_the_plain_fold(
 
 
 def test_every_scenario_names_its_failure() -> None:
-    """A scenario that nobody can explain is deleted by the next person."""
+    """A scenario without a reason would be deleted by the next maintainer."""
     for folder in FOLDERS:
         first = (folder / "pipeline.yaml").read_text("utf-8").split("\n")[0]
         assert f"# Rules out: {expected_of(folder)['rules_out']}" == first

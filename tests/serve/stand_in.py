@@ -1,6 +1,6 @@
-"""Stands in for the process with the Spark session: it says what it was asked, and does nothing.
+"""A stand-in for the process with the Spark session: it writes what it was asked, and does nothing.
 
-A file named `hold` beside the first pipeline file keeps it from ending a job; one named `die` ends it in the middle. One
+A file named `hold` next to the first pipeline file keeps it from ending a job; one named `die` ends it in the middle. One
 named `java` has it start a process that ends as many seconds after it as the file says, deaf to SIGTERM as Java is.
 """
 
@@ -28,7 +28,7 @@ def say(**message: object) -> None:
 
 
 def end_with_parent() -> None:
-    """A test run that was killed closes nothing, and leaves no process behind either."""
+    """End once the parent has ended: a test run that is killed closes nothing."""
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(0.5)

@@ -91,7 +91,7 @@ def asked(own: Path) -> list[dict[str, Any]]:
 def test_an_action_is_a_command_line(
     acting: Client, own: Path, do: str, fields: dict[str, str], words: list[str]
 ) -> None:
-    """What the pages can do and the command line cannot, nobody can repeat or forbid."""
+    """An action without a command line could not be repeated or forbidden."""
     job = job_of(acting, sent(acting, do=do, **fields))
     assert ("done", "ada") == (job["state"], job["user"])
     assert [([word.format(file=own) for word in words], "ada")] == [
@@ -268,7 +268,7 @@ def test_a_process_that_dies_is_one_failure_and_started_again(acting: Client, ow
 
 
 def test_the_end_waits_for_what_is_under_way(acting: Client, own: Path) -> None:
-    """A commit that is cut off leaves files that nobody counts, and a lock."""
+    """An interrupted commit would leave unreferenced files and a lock."""
     (own.parent / "hold").touch()
     answer = sent(acting, do="retry")
     until((own.parent / "asked").exists)

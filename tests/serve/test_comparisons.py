@@ -1,4 +1,4 @@
-"""Comparisons with the sources on the service's schedule: each as a timer would start it, beside the runs."""
+"""Comparisons with the sources on the service's schedule: each as a timer would start it, between the runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def ended(work: JobRunner) -> ServiceJob:
 
 
 def test_what_is_due_is_compared_and_shown(bins: Bins, start: Starting) -> None:
-    """A schedule that nobody keeps is found in the year in which a row is missed."""
+    """A schedule that is not kept would be noticed only after a row is missed."""
     work = start()
     job = ended(work)
     assert ("done", 0, "") == (job.state, job.code, job.user), job.text

@@ -65,7 +65,7 @@ def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pyte
     monkeypatch.setattr(fleets, "PAUSE", 0)
     fleet.prepare()
     assert 8 == len(made)
-    monkeypatch.setattr(fleets, "LATELY", 0.0)  # nobody has looked for long
+    monkeypatch.setattr(fleets, "LATELY", 0.0)  # as if no page was asked for lately
     (own.parent / "depot-lake" / "checks" / "_delta_log" / "later").unlink()
     fleet.prepare()
     assert 8 == len(made)
@@ -97,7 +97,7 @@ def test_what_takes_long_is_shown_as_being_read(own: Path, monkeypatch: pytest.M
 
 
 def test_what_cannot_be_read_is_not_being_read_for_ever(own: Path) -> None:
-    """What is prepared in the background fails there, where nobody sees it."""
+    """A failure in the background must appear on the page instead of "being read"."""
     client = client_of(own, soon=0.0)
     shutil.rmtree(own.parent / "depot-lake" / "runs")
     (own.parent / "depot-lake" / "runs" / "_delta_log").mkdir(parents=True)

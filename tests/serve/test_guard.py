@@ -55,7 +55,7 @@ def test_a_refusal_of_the_api_is_an_object(guarded: Client) -> None:
 
 
 def test_signing_in_and_out(guarded: Client) -> None:
-    """A token in every address would stand in histories and logs."""
+    """A token in every address would be kept in browser histories and logs."""
     form = urlencode({"token": SECRET}).encode()
     wrong = guarded.post("/login", urlencode({"token": SECRET[:-1]}).encode(), _FORM)
     assert (401, False) == (wrong.code, "set-cookie" in wrong.headers)
@@ -130,7 +130,7 @@ def test_every_answer_carries_what_browsers_need(client: Client, guarded: Client
      "/table?pipeline=depot&table=../../secrets", "/pipeline?pipeline=../depot", "/api/../status", "/api/sql/../status"],
 )  # fmt: skip
 def test_a_path_leads_to_no_file(client: Client, path: str) -> None:
-    """The server's files are nobody's business."""
+    """A page must not show the server's files."""
     answer = client.get(path)
     assert answer.code in (400, 404)
     assert "root:" not in answer.text
@@ -171,7 +171,7 @@ def test_tokens_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_form_is_of_its_user_and_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A form that was kept, guessed, or made for somebody else decides nothing."""
+    """A form that is old, guessed, or made for another user decides nothing."""
     made = guard.AccessGuard(guard.Address("127.0.0.1", 1), "me", TOKENS)
     form = made.form("grace")
     assert made.is_form("grace", form)

@@ -139,7 +139,7 @@ def test_a_damaged_table_hides_no_other(own: Path) -> None:
 
 
 def test_files_that_vanish_while_they_are_read_are_one_sentence(own: Path) -> None:
-    """`maintain` deletes what nobody needs any more; who asks in that moment must be able to ask again."""
+    """`maintain` may delete files while a page is made; the user is asked to try again."""
     client = client_of(own)
     for file in (own.parent / "depot-lake" / "checks").glob("*.parquet"):
         file.unlink()

@@ -67,7 +67,7 @@ def test_every_page_is_whole_and_loads_only_from_here(client: Client, page: str)
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "expected"),
     [
         ("fleet", ["needs attention now", "1 held", "depot.box has no key", "ingest retry", "2 rows are missing|1 check failed"]),
         ("pipeline", ["depot.box is held", "depot.shelf0", "bronze", "row changes", "messages could not be decoded"]),
@@ -82,11 +82,11 @@ def test_every_page_is_whole_and_loads_only_from_here(client: Client, page: str)
         ("query", ["4 rows", "old 1"]),
     ],
 )  # fmt: skip
-def test_each_page_says_what_it_is_for(client: Client, page: str, told: list[str]) -> None:
-    """A page without the words that lead out sends people to the terminal to find them."""
+def test_each_page_says_what_it_is_for(client: Client, page: str, expected: list[str]) -> None:
+    """A page without the next step would send its reader to the terminal to find it."""
     text = words(client.get(PAGES[page]).text)
     assert [] == [
-        one for one in told if not any(word.replace("'", "&#39;") in text for word in one.split("|"))
+        one for one in expected if not any(word.replace("'", "&#39;") in text for word in one.split("|"))
     ], text
 
 
@@ -113,16 +113,16 @@ def test_processor_time_is_shown_where_it_is_known(tmp_path: Path) -> None:
     address = "/table?pipeline=depot&table=depot.bins"
     assert "by Spark, not known per table" in client.get(address).text
     assert "not known of one" in client.get(address).text
-    (told,) = client.get("/api/status?pipeline=depot").json["tables"]
-    assert (0.5, None) == (told["seconds"], told["cpu_seconds"])
+    (table,) = client.get("/api/status?pipeline=depot").json["tables"]
+    assert (0.5, None) == (table["seconds"], table["cpu_seconds"])
     row = {"run": "r2", "pipeline": "depot", "batch": 1, "stage": "gold", "subject": "depot.bins", "state": "done",
            "started_at": made.now, "seconds": 2.0, "counts": '{"cpu_ms": 1250}', "message": ""}  # fmt: skip
     made.product("runs", [row], complete=1, lagging=[])
     client = client_of(made.file)
     assert "by the 1 of them that Arrow folded" in client.get(address).text
     assert "<td>1.25</td>" in client.get(address).text
-    (told,) = client.get("/api/status?pipeline=depot").json["tables"]
-    assert (2.0, 1.25) == (told["seconds"], told["cpu_seconds"])
+    (table,) = client.get("/api/status?pipeline=depot").json["tables"]
+    assert (2.0, 1.25) == (table["seconds"], table["cpu_seconds"])
 
 
 def without_ages(found: object) -> object:
@@ -224,7 +224,7 @@ MANY = "FROM (SELECT unnest(generate_series(1, 200)))"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("SELECT * FROM read_text('/etc/passwd')", ""),
         ("DROP TABLE depot.bins", ""),
@@ -237,7 +237,7 @@ MANY = "FROM (SELECT unnest(generate_series(1, 200)))"
     ],
 )
 def test_a_query_reads_the_lake_and_nothing_more(
-    client: Client, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+    client: Client, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     """A page that runs any text is a shell for everyone who reaches it, and one query must not stop the others."""
     from ingest.inspect.query import Bounds
@@ -245,7 +245,7 @@ def test_a_query_reads_the_lake_and_nothing_more(
     monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(2.0, "256MB"))
     answer = client.get(f"/sql?pipeline=depot&q={quote(text)}")
     assert 400 == answer.code
-    assert told in answer.text
+    assert message in answer.text
     assert "root:" not in answer.text
     assert 400 == client.get(f"/api/sql?pipeline=depot&q={quote(text)}").code
 
@@ -265,7 +265,7 @@ def test_a_pipeline_file_is_read_again_when_it_changes(own: Path) -> None:
 def test_a_statement_that_waits_is_counted_with_its_table(
     client: Client, lake: Written, tmp_path: Path
 ) -> None:
-    """The page of the pipeline would say 1 above and 0 beside the table that it holds up; and the report 0 alone."""
+    """The pipeline's page would show 1 above and 0 in the row of the held table, and the report would show 0."""
     text = words(client.get(PAGES["pipeline"]).text)
     assert "Schema changes 1 wait for a decision" in text
     row = next(
@@ -275,14 +275,14 @@ def test_a_statement_that_waits_is_counted_with_its_table(
     )
     assert '<td class="n hot">1</td>' in row
     assert "waits for a decision" in client.get(PAGES["table"]).text
-    assert text.count("ingest ddl /") == 1, "the command is beside the sentence, not in it, too"
+    assert text.count("ingest ddl /") == 1, "the command is next to the sentence, not in it, too"
     done = CliRunner().invoke(app, ["report", str(lake.file), "--out", str(tmp_path / "report.html")])
     assert 0 == done.exit_code, done.output
     assert "Schema changes 1 wait for a decision" in words((tmp_path / "report.html").read_text("utf-8"))
 
 
 def test_until_when_a_mirror_is_complete_fits_its_tile(tmp_path: Path) -> None:
-    """A date and a time in large letters run over the tile beside them."""
+    """A date and a time in large letters would run over the next tile."""
     made = Written(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     client = client_of(made.file)
@@ -297,7 +297,7 @@ def test_until_when_a_mirror_is_complete_fits_its_tile(tmp_path: Path) -> None:
 
 
 def test_what_is_old_is_said_wherever_it_is_shown(tmp_path: Path) -> None:
-    """A sender that stopped an hour after the last check is found by nobody if the page of its table says Good."""
+    """A sender that stopped an hour after the last check would go unnoticed if its table's page said Good."""
     made = depot(tmp_path)
     fresh = made.check("depot.shelf1", "freshness", 5.0) | {"threshold": "3600"}
     made.product("checks", [fresh, made.check("depot.shelf1", "rows", 1.0)])
@@ -318,7 +318,7 @@ def test_what_is_old_is_said_wherever_it_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "expected"),
     [
         ("/table?pipeline=depot&table=depot.box", ["<b>The table is held.</b> depot.box has no key", "applied by the first run"]),
         ("/table?pipeline=depot&table=depot.bins", ["<b>Rows are missing.</b> 2 rows are missing"]),
@@ -329,7 +329,7 @@ def test_what_is_old_is_said_wherever_it_is_shown(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_page_says_what_to_do(client: Client, page: str, told: list[str]) -> None:
-    """Who is woken by a name must not have to guess what is wrong with it."""
+def test_a_page_says_what_to_do(client: Client, page: str, expected: list[str]) -> None:
+    """An operator who is woken by a table's name must not have to guess what is wrong with it."""
     text = client.get(page).text
-    assert [] == [one for one in told if one not in text]
+    assert [] == [one for one in expected if one not in text]

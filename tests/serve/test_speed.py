@@ -51,7 +51,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Client:
     ],
 )
 def test_an_answer_is_quick_when_it_is_warm(large: Client, page: str, seconds: float) -> None:
-    """A page that thinks for a second is closed, and asked for by nobody in the night that it is needed."""
+    """Users would stop opening a page that takes a second."""
     before = psutil.Process().memory_info().rss
     assert 200 == large.get(page).code
     assert (psutil.Process().memory_info().rss - before) / 2**20 < MEGABYTES

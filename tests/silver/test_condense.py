@@ -40,7 +40,7 @@ def condensed(depot: Depot, before: dt.datetime | None = None) -> int:
     return condense(lake, before or tomorrow(), complete(lake))
 
 
-def told(depot: Depot) -> list[tuple[str, str | None]]:
+def changes_left(depot: Depot) -> list[tuple[str, str | None]]:
     """The changes that are left, in history's order."""
     rows = depot.lake().read("changes").where("kind = 'change'").sort("order_key").collect()
     return [(row["op"], row["after"]) for row in rows]
@@ -89,12 +89,12 @@ def test_what_a_later_row_supersedes_goes(depot: Depot) -> None:
         ("update", '{"id":"1","n":"3"}'),
         ("delete", None),
         ("update", '{"id":"3","n":"3"}'),
-    ] == told(depot)
+    ] == changes_left(depot)
     assert 0 == condensed(depot)
 
 
 def test_late_rows_meet_what_is_left(depot: Depot) -> None:
-    """Behind the condensing a late row must lose to what stands after it, and win over what stands before."""
+    """After the condensing a late row must lose to later rows, and win over earlier ones."""
     depot.row(at=10, id="1", n="1").row(at=50, id="1", n="5").run()
     assert 1 == condensed(depot)
     depot.row(at=20, id="1", n="2").row(at=30, id="2", n="3").row(at=60, id="1", n="6").run()
@@ -127,21 +127,21 @@ def test_young_batches_and_old_states_stay(spark: SparkSession, tmp_path: Path) 
         one.row(at=10, id="1", n="1").row(at=20, id="1", n="2").run()
     assert 0 == condensed(young, dt.datetime.now(dt.UTC) - dt.timedelta(days=1))
     assert 0 == condensed(kept)
-    assert 2 == len(told(young))
-    assert 2 == len(told(kept))
+    assert 2 == len(changes_left(young))
+    assert 2 == len(changes_left(kept))
 
 
 def test_changes_that_no_mirror_has_folded_stay(depot: Depot) -> None:
-    """A mirror that is behind, once it goes on, must find every batch as it was decoded."""
+    """A mirror that lags must find every batch as it was decoded once it goes on."""
     from ingest.silver.condense import condense
 
     depot.row(at=10, id="1", n="1").row(at=20, id="1", n="2").run()
     assert 0 == condense(depot.lake(), tomorrow(), 0)
-    assert 2 == len(told(depot))
+    assert 2 == len(changes_left(depot))
 
 
 def test_only_all_of_bronze_is_decoded_again(depot: Depot) -> None:
-    """The last batches decoded again would miss what the dropped ones had put beside their rows."""
+    """The last batches decoded again would lack what the dropped changes had added to their rows."""
     from ingest.silver.rebuild import rebuild
 
     depot.row(at=10, id="1", n="1").row(at=15, id="1", n="2").run()
@@ -151,7 +151,7 @@ def test_only_all_of_bronze_is_decoded_again(depot: Depot) -> None:
         rebuild(depot.lake(), 2, since=1, dry_run=True)
     found = rebuild(depot.lake(), 2, dry_run=False)
     assert (2, 0) == (found.differences["changes"].missing, found.differences["changes"].surplus)
-    assert 3 == len(told(depot))
+    assert 3 == len(changes_left(depot))
     assert rebuild(depot.lake(), 2, since=1, dry_run=True).none
     assert 2 == condensed(depot)
 
@@ -192,14 +192,14 @@ def test_a_change_that_asks_for_what_is_gone_holds_its_mirror(spark: SparkSessio
 
 
 def test_maintenance_condenses_where_the_pipeline_file_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    """Changes dropped that nobody said may go, or kept although somebody did."""
+    """Changes would be dropped without `condense_after`, or kept in spite of it."""
     from ingest.cli.maintain_verb import _condense
     from ingest.lake.lake import Lake
     from ingest.run import run
 
-    silent, told = Slices(tmp_path / "silent"), Slices(tmp_path / "told", "condense_after: 0s\n")
+    kept, dropping = Slices(tmp_path / "kept"), Slices(tmp_path / "dropping", "condense_after: 0s\n")
     dropped = []
-    for slices in (silent, told):
+    for slices in (kept, dropping):
         slices.grow()
         slices.grow()
         assert [] == run(spark, slices.pipeline, STAGES).failures
@@ -218,7 +218,7 @@ POINTS = [
 
 
 def test_a_kill_leaves_all_or_what_must_stay(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
-    """Changes half dropped, or dropped without a word, would be folded as if they were all that there ever was."""
+    """Changes half dropped, or dropped without a record, would be folded as the whole history."""
     from ingest.gold.completed import complete
     from ingest.gold.rebuild import rebuild
     from ingest.lake.lake import Lake

@@ -31,10 +31,10 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def lifting(name: str, *rules: TableRule) -> Lifting:
-    """A pipeline with one source of a dialect, told what the dialect's readers must be told."""
+    """A pipeline with one source of a dialect, with the keys and types that the dialect needs."""
     dialect = DIALECTS[name]
-    told = dialect.hints.tables(PARCELS)
-    rules = rules or (TableRule(keys=told.keys, columns=told.columns),)
+    hints = dialect.hints.tables(PARCELS)
+    rules = rules or (TableRule(keys=hints.keys, columns=hints.columns),)
     source = Source("s", "files", dialect.format, options=dialect.hints.options, path="/none")
     schema = dialect.hints.schema
     schemas = {number: schema(number) for number in range(1, 5)} if schema else {}
@@ -89,11 +89,11 @@ def test_keys_of_many_numbers(found: list[int]):
 
 @pytest.mark.parametrize("order_by", ["sequence", "arrival", "event_time"])
 @given(st.lists(st.tuples(st.lists(numbers, max_size=4), st.integers(0, 9), st.integers(-5, 5)), max_size=5))
-def test_order_keys_are_those_of_the_order(order_by: str, told: list[tuple[list[int], int, int]]):
+def test_order_keys_are_those_of_the_order(order_by: str, drawn: list[tuple[list[int], int, int]]):
     """Silver's own order, were it another one, would fold a row's changes in the wrong order."""
     found = [
         Change(op=Op.INSERT, sequence=tuple(sequence), row=row, half=row % 2, event_time=time)
-        for sequence, row, time in told
+        for sequence, row, time in drawn
     ]
     arrivals = ["".join(map(number_key, (3, 0, 1, at))) for at in range(len(found))]
     written = order_keys(found, range(len(found)), arrivals, 7, order_by)
@@ -115,15 +115,15 @@ AS_COLUMNS = [name for name, one in DIALECTS.items() if hasattr(formats.load(one
 
 def messages_of(name: str, random: Random) -> list[Message]:
     """Histories of a dialect, its goldens and what needs a note, one of twenty damaged; rows of the same table follow each other."""
-    told = [one for seed in range(12) for one in DIALECTS[name].write(history(seed))]
-    found = told + [one.message for one in corpus(DIALECTS[name].format)]
-    values = [one.value or b"" for one in told[:50]]
+    sent = [one for seed in range(12) for one in DIALECTS[name].write(history(seed))]
+    found = sent + [one.message for one in corpus(DIALECTS[name].format)]
+    values = [one.value or b"" for one in sent[:50]]
     found += [Message(one.strip()[:-1] + b",}") for one in values]
     found += [Message(re.sub(rb'("old": ?\[{)', rb'\1"gone":"1",', one)) for one in values]
     random.shuffle(found)
-    found += told
+    found += sent
     return [
-        each if random.randrange(20) else Message(damaged(each.value or b"", told[0].value or b"", random))
+        each if random.randrange(20) else Message(damaged(each.value or b"", sent[0].value or b"", random))
         for each in found
     ]
 
@@ -187,10 +187,10 @@ def in_partitions(page: pa.RecordBatch, count: int) -> pa.RecordBatch:
 # --- what becomes of a message ---------------------------------------------------------------------
 
 
-def decoder(told: dict[bytes, list[Change]], *rules: TableRule) -> SourceDecoder:
+def decoder(changes: dict[bytes, list[Change]], *rules: TableRule) -> SourceDecoder:
     """A decoder whose parser looks a message up."""
     made = SourceDecoder(lifting("dms", *(rules or (TableRule(),))), "s")
-    made.parse = lambda message, _hints: told[message.value or b""]
+    made.parse = lambda message, _hints: changes[message.value or b""]
     return made
 
 
@@ -201,15 +201,15 @@ def change(op: Op, table: TableId = PARCELS, **more: object) -> Change:
 
 def test_messages_are_counted_by_the_strongest_thing_in_them():
     """A message counted twice or not at all leaves the books without balance."""
-    told = {
+    changes = {
         b"row": [change(Op.INSERT, after={"id": "1"})],
         b"mark": [change(Op.HEARTBEAT)],
         b"nothing": [],
         b"both": [change(Op.TRUNCATE), change(Op.DDL, ddl="TRUNCATE parcels", row=1)],
         b"marked row": [change(Op.BEGIN), change(Op.DELETE, before={"id": "1"})],
     }
-    mine = decoder(told)
-    (page,) = mine.lift(bronze([Message(value) for value in told]))
+    mine = decoder(changes)
+    (page,) = mine.lift(bronze([Message(value) for value in changes]))
     assert [(0, "insert"), (4, "begin"), (4, "delete"), (3, "truncate"), (3, "ddl")] == [
         (row["offset"], row["op"]) for row in sorted(page.to_pylist(), key=lambda row: row["partition"])
     ]
@@ -222,13 +222,13 @@ def test_messages_are_counted_by_the_strongest_thing_in_them():
 
 
 def test_marks_say_how_far_the_source_is():
-    """Where nothing changes, only a heartbeat's time tells that nothing did."""
-    told = {
+    """In a quiet source only the time of a heartbeat shows that nothing changed."""
+    changes = {
         b"0": [change(Op.INSERT, keys=("id",), after={"id": "1"}, event_time=3)],
         b"2": [Change(op=Op.HEARTBEAT, event_time=9)],
         b"4": [Change(op=Op.COMMIT)],
     }
-    mine = decoder(told)
+    mine = decoder(changes)
     list(mine.lift(bronze([Message(str(at).encode()) for at in (0, 0, 2, 2, 4, 4)])))
     times = {line.table: (line.control, line.event_high) for line in merged(mine.lines.values())}
     assert (2, 9) == times[None]
@@ -238,14 +238,14 @@ def test_marks_say_how_far_the_source_is():
 def test_books_count_what_gold_asks_for():
     """An update not counted as a change of its key would leave the row under its old key."""
     names = {"id": "int64"}
-    told = {
+    changes = {
         b"0": [change(Op.INSERT, keys=("id",), after={"id": "1", "v": "a"}, types=names, note="odd")],
         b"2": [change(Op.UPDATE, keys=("id",), before={"id": "1"}, after={"id": "2"}, types=names)],
         b"4": [change(Op.UPDATE, keys=("id",), before={"id": "2"}, after={"v": "b"}, partial=True)],
         b"6": [change(Op.UPDATE, before={"v": "b"}, after={"v": "c"}, partial=True, event_time=5)],
         b"8": [change(Op.DELETE, keys=("id",), before={"id": "2", "w": None}, event_time=3)],
     }
-    mine = decoder(told)
+    mine = decoder(changes)
     list(mine.lift(bronze([Message(str(at).encode()) for at in (0, 0, 2, 2, 4, 4, 6, 6, 8, 8)])))
     (line, _) = merged(mine.lines.values())  # the even offsets' partition
     assert (5, 1, 3, 1) == (line.changes, line.inserts, line.updates, line.deletes)
@@ -256,12 +256,12 @@ def test_books_count_what_gold_asks_for():
 
 
 def test_tables_left_out_are_counted_and_not_written():
-    """A message that vanishes without a count cannot be told from a lost one."""
-    told = {
+    """A message that is left out without a count could not be distinguished from a lost one."""
+    changes = {
         b"in": [change(Op.INSERT, after={"id": "1"})],
         b"out": [change(Op.INSERT, LOCKERS, after={"id": "1"})],
     }
-    mine = decoder(told, TableRule(match="lockers", exclude=True), TableRule())
+    mine = decoder(changes, TableRule(match="lockers", exclude=True), TableRule())
     pages = list(mine.lift(bronze([Message(value) for value in (b"in", b"out")])))
     assert ["parcels"] == [row["table"] for page in pages for row in page.to_pylist()]
     assert {"parcels": 0, "lockers": 1} == {line.table: line.routed_out for line in mine.lines.values()}
@@ -269,19 +269,19 @@ def test_tables_left_out_are_counted_and_not_written():
 
 def test_what_cannot_be_written_is_set_aside_alone():
     """One lone surrogate in one row must not take the batch with it."""
-    told = {
+    changes = {
         b"good": [change(Op.INSERT, after={"id": "1"})],
         b"bad": [change(Op.INSERT, after={"id": "\ud800"})],
         b"late": [change(Op.INSERT, after={"id": "1"}, event_time=2**70)],
     }
-    pages = list(decoder(told).lift(bronze([Message(value) for value in told])))
+    pages = list(decoder(changes).lift(bronze([Message(value) for value in changes])))
     assert [("change", 0), ("reject", 1), ("reject", 2)] == [
         (row["kind"], row["offset"]) for page in pages for row in page.to_pylist()
     ]
 
 
-def test_a_record_too_large_to_land_is_told():
-    """Its value is cut off: read as it stands it would be a lie."""
+def test_a_record_too_large_to_land_is_reported():
+    """Its value is cut off: decoded as it is, it would give a wrong row."""
     cut = Message(b"good", headers=((OVERSIZE, b"99"),))
     (page,) = decoder({b"good": [change(Op.INSERT, after={"id": "1"})]}).lift(bronze([cut]))
     assert "record-too-large" == json.loads(page.to_pylist()[0]["payload"])["reason"]
@@ -320,12 +320,12 @@ def test_a_moved_row_names_its_old_key(size: int):
 
 def test_equal_places_in_two_topics_are_two_arrivals() -> None:
     """Changes without positions would have one order key, and a fold would keep one of them."""
-    told = {b"a": [change(Op.INSERT, after={"id": "1"})], b"b": [change(Op.UPDATE, after={"id": "1"})]}
+    changes = {b"a": [change(Op.INSERT, after={"id": "1"})], b"b": [change(Op.UPDATE, after={"id": "1"})]}
     how = lifting("dms", TableRule())
     source = replace(how.pipeline.sources[0], kind="kafka")
     mine = SourceDecoder(replace(how, pipeline=replace(how.pipeline, sources=(source,))), "s")
-    mine.parse, mine.parse_many = (lambda message, _hints: told[message.value or b""]), None
-    pages = [bronze([Message(value, topic=value.decode())], 40) for value in told]
+    mine.parse, mine.parse_many = (lambda message, _hints: changes[message.value or b""]), None
+    pages = [bronze([Message(value, topic=value.decode())], 40) for value in changes]
     rows = [row for page in pages for made in mine.lift(page) for row in made.to_pylist()]
     keys = {row["order_key"] for row in rows if row["kind"] == "change"}
     assert len(keys) == 2

@@ -35,9 +35,9 @@ TABLE = TableId("depot", None, "parcels")
 
 
 def masks_of(dialect: str, mask: Mapping[str, str] = MASK) -> Masks:
-    """Masks of the history's table, with what a dialect must be told of it."""
-    told = DIALECTS[dialect].hints.tables(TABLE)
-    rule = TableRule(keys=told.keys, columns=told.columns, mask=mask)
+    """Masks of the history's table, with the keys and types that the dialect needs."""
+    hints = DIALECTS[dialect].hints.tables(TABLE)
+    rule = TableRule(keys=hints.keys, columns=hints.columns, mask=mask)
     return Masks(Pipeline("p", Path("/p.yaml"), "/none", (), (rule,), SECRET))
 
 
@@ -140,13 +140,15 @@ def test_statements_keep_names_and_types_and_no_values() -> None:
     assert table is not None
     image = table.image({"email": "jo@example.org", "phone": "4930123456", "born": "1970-02-03"}, {})
     assert image is not None
-    told = {(one["action"], one["column"]): one for one in payload["parsed"]["effects"]}
+    found = {(one["action"], one["column"]): one for one in payload["parsed"]["effects"]}
     for column, kind in {"email": "string", "phone": "string", "born": "date"}.items():
-        effect = told["add_column", column]
+        effect = found["add_column", column]
         assert (image[column], kind, None) == (effect["default"], effect["type"], effect["declared"])
-    assert ("12.50", "decimal(10,2)") == tuple(told["add_column", "rank"][one] for one in ("default", "type"))
+    assert ("12.50", "decimal(10,2)") == tuple(
+        found["add_column", "rank"][one] for one in ("default", "type")
+    )
     # what the source makes of the values is not known
-    assert "computed" == told["modify_column", "email"]["note"]
+    assert "computed" == found["modify_column", "email"]["note"]
     for charset, note in {"latin1": "computed", "utf8mb4": None}.items():
         text = f"ALTER TABLE shop.customers CONVERT TO CHARACTER SET {charset}"
         [effect] = masks.statement(effects(text, "mysql", "shop")).effects

@@ -39,8 +39,8 @@ def test_ids_are_found_wherever_a_frame_may_stand() -> None:
         {"source": "plain", "value": third, "key": None, "headers": None},
     ]
     pages = [pa.RecordBatch.from_pylist([row], schema=WANTED) for row in rows]
-    [told] = framed(["s"])(iter(pages))
-    found = {(row["source"], int.from_bytes(row["id"], "big")): row["count"] for row in told.to_pylist()}
+    [ids] = framed(["s"])(iter(pages))
+    found = {(row["source"], int.from_bytes(row["id"], "big")): row["count"] for row in ids.to_pylist()}
     assert {("s", 7): 2, ("s", 1 << 31): 1, ("s", 9): 1} == found
     [none] = framed(["s"])(iter([]))
     assert 0 == none.num_rows
@@ -91,5 +91,5 @@ def test_random_bytes_do_not_crowd_out_real_ids(monkeypatch: pytest.MonkeyPatch)
         {"source": "s", "value": b"\x00" + one.to_bytes(4, "big"), "key": None, "headers": None}
         for one in frames
     ]
-    [told] = framed(["s"])(iter([pa.RecordBatch.from_pylist(rows, schema=WANTED)]))
-    assert {7, 9} == {int.from_bytes(row["id"], "big") for row in told.to_pylist()}
+    [ids] = framed(["s"])(iter([pa.RecordBatch.from_pylist(rows, schema=WANTED)]))
+    assert {7, 9} == {int.from_bytes(row["id"], "big") for row in ids.to_pylist()}

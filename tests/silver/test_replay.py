@@ -72,7 +72,7 @@ def test_open_rejects_are_those_not_replayed(replayed) -> None:
 
 
 def test_silver_rebuilt_knows_of_the_replay(replayed) -> None:
-    """Decoded anew in both batches, every replayed change would stand twice."""
+    """If both batches were decoded again, every replayed change would be there twice."""
     from ingest.silver.rebuild import rebuild
 
     found = rebuild(replayed[1], 2, dry_run=True)

@@ -39,7 +39,7 @@ class Row(dict[str, Any]):
 
 
 class Tasks:
-    """What stands for a session: its tasks run here, each of them twice, and the second's report counts."""
+    """A stand-in for a session: its tasks run here, each of them twice, and the second's report counts."""
 
     conf = SimpleNamespace(get=lambda *_given: "")
 

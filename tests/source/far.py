@@ -88,7 +88,7 @@ class Shop:
         pipeline = load(self.file)
         return snapshot(pipeline, source_of(pipeline), str(BINS), **{"alone": True, "parallel": 1, **given})
 
-    def told(self) -> list[Change]:
+    def changes(self) -> list[Change]:
         """All changes of its files."""
         return [
             change
@@ -99,7 +99,7 @@ class Shop:
 
     def images(self) -> list[Image]:
         """The rows of its snapshots."""
-        return [change.after for change in self.told() if change.after is not None]
+        return [change.after for change in self.changes() if change.after is not None]
 
     def mirror(self, change: str = "") -> None:
         """The mirror as a stream would have made it, or with a change."""

@@ -38,11 +38,11 @@ def test_every_row_is_read_once_as_canonical_text(shop: Shop) -> None:
     assert "2024-02-29 23:59:58" == rows[0]["SEEN"]
     assert "-6.25" == (rows[0]["FREE"] or "").removesuffix("00")
     assert {"100000", None} == set(rows[100_000].values())
-    kinds = shop.told()[0].types
+    kinds = shop.changes()[0].types
     for row in rows.values():
         for name, text in row.items():
             assert text is None or types.matches(kinds[name], text), (name, kinds[name], text)
-    assert Op.TRUNCATE is shop.told()[-1].op
+    assert Op.TRUNCATE is shop.changes()[-1].op
 
 
 def test_keys_of_several_columns_of_any_type(shop: Shop) -> None:
@@ -75,7 +75,7 @@ def test_a_key_of_each_type(shop: Shop, key: str) -> None:
 
 
 def test_a_null_in_the_key_and_a_table_that_is_not_there(shop: Shop) -> None:
-    """Rows that are in no range would be lost without a word."""
+    """Rows that are in no range would be lost silently."""
     shop.write("INSERT INTO SHOP.APP.BINS (NAME) VALUES ('nowhere')")
     with pytest.raises(IngestError, match="NULL in a column of its key"):
         shop.read()

@@ -42,7 +42,7 @@ def test_the_highest_place_of_the_table_and_the_newest_epoch_of_its_source(tmp_p
         **{name: [one[2][at] for one in lines] for at, name in enumerate(("database", "schema", "table"))},
         "messages": [1] * len(lines),
         "order_high": [high for *_, high, _ in lines],
-        "columns": [json.dumps(told) for *_, told in lines],
+        "columns": [json.dumps(kinds) for *_, kinds in lines],
     }
     write_deltalake(str(tmp_path / "books"), pa.table(columns))
     found = known(pipeline, "s", BINS)

@@ -1,4 +1,4 @@
-"""Files of rows that were read, beside a stream: landed, decoded and folded as any other message."""
+"""Files of rows that a snapshot read: landed, decoded and folded like the messages of the stream."""
 
 from __future__ import annotations
 

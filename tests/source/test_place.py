@@ -1,4 +1,4 @@
-"""Rows read from a source beside its stream: the mirror ends as the source, whatever was lost before the reading."""
+"""Rows read from a source while its stream goes on: the mirror ends as the source, whatever was lost before."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def chunk(source: Source, place: SnapshotPlace, number: int) -> bytes:
     low = number * CHUNK
     rows = [list(row.values()) for key, row in source.rows.items() if low <= key < low + CHUNK]
     return (
-        told("read", place.of(number, 0), rows)
+        snapshot_message("read", place.of(number, 0), rows)
         if rows
-        else told("delete", place.of(number, 0), [["-1", None, None]])
+        else snapshot_message("delete", place.of(number, 0), [["-1", None, None]])
     )
 
 
-def told(op: str, place: dict, rows: list | None = None) -> bytes:
-    """One message."""
+def snapshot_message(op: str, place: dict, rows: list | None = None) -> bytes:
+    """One message of a snapshot."""
     frame = {"ingest-snapshot": 1, "op": op, "table": ["d", None, "t"], "keys": ["id"], "place": place}
     if rows is not None:
         frame |= {"types": {"id": "int64", "a": "string", "b": "string"}, "rows": rows}
@@ -150,7 +150,7 @@ def history(seed: int, *, strong: bool, snapshots: int, lose: float, end: bool =
             if random.random() < 0.3:
                 lake.land_read(waiting)
                 waiting = []
-        lake.land_read([*waiting, *([told("end", place.end())] if end else [])])
+        lake.land_read([*waiting, *([snapshot_message("end", place.end())] if end else [])])
     for _ in range(random.randint(0, 5)):
         source.write()
     late = source.log[delivered:]
@@ -186,7 +186,7 @@ def test_without_its_end_mark_a_lost_delete_stays():
 
 
 def test_a_number_grows_over_landed_and_waiting_snapshots():
-    """Two snapshots at one place could not be told apart: the older one might win."""
+    """Two snapshots at one place could not be distinguished: the older one might win."""
     high, numbers = None, []
     for _ in range(3):
         place = after(high, 7, number_after(high, 7))
@@ -210,8 +210,10 @@ def test_rows_that_were_read_are_decoded_beside_messages_of_another_format() -> 
 
     place = after(None, 4, 5)
     topic = f"/lake/snapshots/s/d.t-5/chunk-1{ingest_snapshot.SUFFIX}"
-    read = Message(told("read", place.of(0, 0), [["1", "a", None], ["2", "b", None]]), topic=topic)
-    end = Message(told("end", place.end()), topic=topic)
+    read = Message(
+        snapshot_message("read", place.of(0, 0), [["1", "a", None], ["2", "b", None]]), topic=topic
+    )
+    end = Message(snapshot_message("end", place.end()), topic=topic)
     elsewhere = Message(read.value, topic=ingest_snapshot.SUFFIX)  # a Kafka topic may have that name
     found, lines = rows(lifting("canal"), [read, end, elsewhere], 10)
     orders = {

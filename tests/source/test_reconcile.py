@@ -1,4 +1,4 @@
-"""A mirror held against its source: what differs is found and named, and nothing else is."""
+"""A mirror compared with its source: what differs is found and named, and nothing else is."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_a_pace_is_kept(bins: Bins) -> None:
     assert bins.compare(rows_per_second=3000, parallel=2).seconds > 6 * 300 / 3000 - 0.1
 
 
-def test_progress_is_told_after_each_range(bins: Bins) -> None:
-    """An hour without a word looks as if nothing happened."""
+def test_progress_is_reported_after_each_range(bins: Bins) -> None:
+    """An hour without output would look as if nothing happened."""
     bins.mirror()
     seen: list[tuple[int, int]] = []
     bins.compare(tell=lambda done: seen.append((done.ranges, done.mirror_rows)))

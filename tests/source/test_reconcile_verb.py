@@ -145,7 +145,7 @@ def test_rows_without_a_key_wait_for_the_stream(bins: Bins) -> None:
 
 
 def test_a_repair_is_messages_and_never_a_write(bins: Bins) -> None:
-    """A mirror or a source that is written to behind the stream cannot be explained any more."""
+    """A write to the mirror or the source that bypasses the stream could not be explained later."""
     bins.rows[-3] = ("surplus", 0.0)
     del bins.rows[6]
     bins.mirror()

@@ -90,7 +90,7 @@ class Damaged:
 def test_the_words_after_an_accepted_gap_lead_to_an_exact_mirror(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A way back that nobody has gone may end before the mirror is right, or lose what the stream says afterwards."""
+    """An untested way back may end before the mirror is right, or lose what the stream sends afterwards."""
     monkeypatch.setattr(database, "dialect_of", lambda _database: duck_source)
     pipeline = Damaged(tmp_path)
     pipeline.write("INSERT INTO bins VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four')")
@@ -103,9 +103,9 @@ def test_the_words_after_an_accepted_gap_lead_to_an_exact_mirror(
     reconcile, snapshot = re.findall(r"`(ingest (?:reconcile|snapshot) [^`]*)`", words)
     assert [f"ingest run {pipeline.depot.file}"] == re.findall(r"ingest run [^ ]*yaml", words)
 
-    told = pipeline.type(reconcile)
-    assert told.exit_code == 1
-    assert "messages of bins are lost, and the gap was accepted" in told.stdout
+    compared = pipeline.type(reconcile)
+    assert compared.exit_code == 1
+    assert "messages of bins are lost, and the gap was accepted" in compared.stdout
     pipeline.run(spark)
     source, mirror = pipeline.both(spark)
     assert source == mirror

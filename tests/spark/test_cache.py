@@ -1,4 +1,4 @@
-"""The cache folder holds what is run at each start: nobody else may change it."""
+"""The cache folder holds what is run at each start: no other user may change it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_damaged_jar_is_fetched_again(monkeypatch, tmp_path):
 
 
 def test_wrong_checksum(monkeypatch, tmp_path):
-    """A jar that somebody changed on its way would run with all our rights."""
+    """A jar that was changed on its way would run with all rights of the user."""
     answering(monkeypatch, b"something else!!")
     with pytest.raises(SetupError, match=r"thing-1\.0\.jar came with SHA-256 .* and was thrown away"):
         jars.fetch()

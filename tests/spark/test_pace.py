@@ -65,7 +65,7 @@ def test_the_users_own_pace_stands(before):
         (10, pace.SMALL + 1, "4", "4"),
         (10, 0, "7", "7"),
     ],
-    ids=["few", "many", "beside a large table", "the user's own"],
+    ids=["few", "many", "in a large table", "the user's own"],
 )
 def test_few_rows_are_exchanged_by_one_task(rows, size, before, after):
     """A mirror of a hundred rows would be two files, and each of its queries twice the tasks."""

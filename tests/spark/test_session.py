@@ -166,10 +166,10 @@ def test_new_session_inherits_runtime_settings(spark):
     """
     assert spark == session.session("again")
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    beside = session.new_session(spark)
+    sibling = session.new_session(spark)
     names = [*settings.EVERYWHERE, *settings.LOCAL]
     try:
-        assert [spark.conf.get(name) for name in names] == [beside.conf.get(name) for name in names]
+        assert [spark.conf.get(name) for name in names] == [sibling.conf.get(name) for name in names]
     finally:
         spark.conf.set("spark.sql.codegen.wholeStage", "true")
 
@@ -222,7 +222,7 @@ except KeyboardInterrupt:
 @pytest.mark.e2e
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_java_outlives_a_call_to_stop_but_not_python(tmp_path, how):
-    """After Ctrl-C or a service's stop a run closes its books through Java; a killed one leaves no Java behind."""
+    """After Ctrl-C or a service's stop a run closes its books through Java; the JVM of a killed run must end, too."""
     process = subprocess.Popen(
         [sys.executable, "-c", LISTENING],
         cwd=tmp_path,

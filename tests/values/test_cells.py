@@ -1,4 +1,4 @@
-"""Both folds compare keys as the same values: the plain one's are held against Spark's own casts."""
+"""Both folds compare keys as the same values: those of the plain fold are compared with Spark's casts."""
 
 from __future__ import annotations
 
@@ -170,14 +170,14 @@ def test_the_check_of_keys_types_them_alike(logical: str) -> None:
     ],
 )
 def test_why_a_cell_does_not_fit(logical: str, text: str, expected: str) -> None:
-    """A number that is called "no float64" tells nobody what is wrong with it."""
+    """The message "no float64" would not say what is wrong with a number."""
     with pytest.raises(KeyCellError) as caught:
         typed(logical, text, "id")
     assert expected == str(caught.value)
 
 
 def test_a_single_is_rounded_once() -> None:
-    """By way of a double, a text beside the middle of two singles goes to the wrong one."""
+    """By way of a double, a text close to the middle of two singles would become the wrong one."""
     low, high = (
         typed("float32", "1.00000017881393432617187499"),
         typed("float32", "1.00000017881393432617187501"),

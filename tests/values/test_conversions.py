@@ -115,7 +115,7 @@ from ingest.values.conversions import KEEP, UNKNOWN, conversion
 def test_a_value_is_converted_as_the_source_does(
     old: str, new: str, declared: str, text: str, expected: str
 ) -> None:
-    """No message tells of these values: a mirror that keeps the old ones is wrong without a word."""
+    """No message sends the converted values: a mirror that keeps the old ones would be silently wrong."""
     rule = conversion(old, new, declared)
     assert expected == rule.of(text)
 
@@ -134,7 +134,7 @@ def test_a_value_is_converted_as_the_source_does(
     ],
 )
 def test_truth_is_written_as_the_new_type_writes_it(old: str, new: str, text: str, expected: str) -> None:
-    """A mirror that keeps texts would have `true` beside 1."""
+    """A mirror that keeps texts would mix `true` and 1."""
     assert expected == conversion(old, new, new).of(text)
 
 
@@ -294,8 +294,8 @@ def test_the_fold_converts_rows_that_exist_and_no_later_ones() -> None:
     ]
     values = [row.values["v"] for row in fold([*rows, step], ("id",)).values()]
     assert ["4.18", "4.19", "4.185"] == values
-    told = step._replace(old="float64")
-    assert ["4.19", "4.19", "4.185"] == [row.values["v"] for row in fold([*rows, told], ("id",)).values()]
+    widened = step._replace(old="float64")
+    assert ["4.19", "4.19", "4.185"] == [row.values["v"] for row in fold([*rows, widened], ("id",)).values()]
 
 
 def test_a_renamed_column_keeps_its_type() -> None:
@@ -310,7 +310,7 @@ def test_a_renamed_column_keeps_its_type() -> None:
 
 
 def test_null_becomes_a_zero_where_the_column_becomes_not_null() -> None:
-    """In the rows that are known whole; of a row that only a partial update tells of, nobody knows the cell."""
+    """In rows that are known whole; a row of which only a partial update was sent keeps an unknown cell."""
     step = SchemaStep(at(4), "retype_column", "v", type="int32", declared="INT", solid=True, zero="0")
     rows = [
         Placed(at(1), Change(op=Op.INSERT, after={"id": "1", "v": None})),
