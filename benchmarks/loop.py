@@ -70,7 +70,7 @@ class Loop:
             time.sleep(0.2)
 
     def stop(self, patience: float = 300) -> int:
-        """Ask it to end, as a person would; its exit code."""
+        """Ask it to end by SIGTERM; gives its exit code."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(patience)

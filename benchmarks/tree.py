@@ -1,7 +1,7 @@
 """What a process and all that it has started use: memory, processor time.
 
 Memory is the resident size; of small processes the proportional one (each shared page counted once), where the system
-tells it: Spark's Python workers share most of theirs, and of a large process it would take too long.  A child that is
+reports it: Spark's Python workers share most of theirs, and of a large process it would take too long.  A child that is
 about to become another program borrows its parent's memory until then, and counts nothing.  Processor time
 includes processes that have ended and were waited for.
 """

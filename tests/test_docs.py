@@ -143,7 +143,7 @@ def typed() -> list[list[str]]:
 
 
 def test_getting_started_runs_up_to_the_run(shop):
-    """Whoever types the page line by line must get what it says."""
+    """A user who types the page line by line must get what it says."""
     codes = {}
     for words in typed():
         if words[0] not in ("run", "status", "sql", "tables"):  # these want Spark

@@ -1,4 +1,4 @@
-"""The support matrix of README.md is the one that the formats' modules tell."""
+"""The support matrix of README.md is the one that the formats' modules give."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_process_that_dies_is_a_failure(folder: Path, capsys: pytest.CaptureFi
 
 
 def test_files_that_are_not_run_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever reads the log must not believe that they passed."""
+    """A reader of the log must not believe that they passed."""
     code, text = run(folder, ["--minutes", "0"], capsys, a=PASS, b=FAIL)
     assert (0, True) == (code, "not run to its end: test_a.py\nnot run to its end: test_b.py" in text), text
     assert " no tests ran, 2 files not run in " in text.splitlines()[-1]

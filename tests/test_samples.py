@@ -1,4 +1,4 @@
-"""The shop's bundled messages: five dialects tell one history, so five folds end with the same rows."""
+"""The shop's bundled messages: five dialects write one history, so five folds end with the same rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PIPELINES = ("dataworks", "drs-json", "dts-canal", "obcloud-canal", "oms-default
 TABLES = ("customers", "orders", "order_lines")
 LOOKS_ALIKE = {
     "drs-json": {"dts-canal"},  # without TIMESTAMP a message could be either's
-    "obcloud-canal": {"dts-canal"},  # a statement carries no types, whose spelling tells them apart
+    "obcloud-canal": {"dts-canal"},  # a statement carries no types, whose spelling distinguishes them
 }
 Cells = list[dict[str, object]]
 
@@ -149,7 +149,7 @@ def test_messages_are_recognised(name: str) -> None:
 
 
 def test_files_are_what_the_generator_writes() -> None:
-    """A sample edited by hand would no longer tell the common history."""
+    """A sample edited by hand would no longer hold the common history."""
     command = [sys.executable, str(ROOT / "samples" / "make_shop.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (0, "") == (done.returncode, done.stdout)

@@ -197,7 +197,7 @@ def middle(rounds: list[list[Step]], place: int) -> tuple[float, float]:
 
 
 def stages(rounds: list[list[Step]]) -> str:
-    """The product's stages, as it tells them itself, of the last round."""
+    """The product's stages of the last round, from its own result."""
     texts = []
     for step in rounds[-1]:
         stage_times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in step.result["stages"].items())

@@ -35,7 +35,7 @@ Steps = list[tuple[str, list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Who takes part: a module, the tables that it starts with, its options."""
+    """A contestant: a module, the tables that it starts with, its options."""
 
     name: str
     module: str
@@ -98,7 +98,7 @@ class Ground:
     # --- what is made before anything is measured ---
 
     def prepare(self, peers: tuple[Contestant, ...] = ALL) -> Step:
-        """Make the base load and everybody's start; what the product's own base load cost."""
+        """Make the base load and every contestant's start; gives what the product's own base load cost."""
         self._write_base()
         self.expect("base", self.workload)
         starts = {one.start for one in peers}
@@ -252,7 +252,7 @@ class Ground:
             )
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Who was right since the last call, by label; a process's passes are one claim.  Their folders go."""
+        """Verdicts since the last call, by label; the passes of a process are one claim.  Deletes their folders."""
         found: dict[str, Verdict] = {}
         claims, self.claims = self.claims, []
         for line in self._tables("compare", claims):

@@ -1,4 +1,4 @@
-"""Start tables for the peers, and the comparison of what everybody made with what must be there.
+"""Start tables for the peers, and the comparison of every contestant's tables with the expected ones.
 
     python -m benchmarks.contest.tables write  JOB.json      # Delta tables from Parquet files
     python -m benchmarks.contest.tables compare JOB.json    # prints one JSON line for each claim

@@ -92,7 +92,7 @@ def test_a_missing_mirror_is_no_right_one(tmp_path: Path) -> None:
     assert "equal" == str(scale.compared(tmp_path, workload))
 
 
-def test_dead_files_are_told_from_living_ones(tmp_path: Path) -> None:
+def test_dead_files_are_distinguished_from_living_ones(tmp_path: Path) -> None:
     """The growth of a table would be hidden, or made up."""
     for mode in ("append", "overwrite", "append"):
         deltalake.write_deltalake(tmp_path / "mirror", ROWS, mode=mode)

@@ -62,7 +62,7 @@ def test_mirrors_folded_at_once_keep_their_rejects(spark: SparkSession, lake: La
     assert _kept(lake) == [str(number) for number in MIRRORS]
 
 
-def test_a_mirror_that_arrow_folds_keeps_its_rejects_beside_one_of_spark(
+def test_a_mirror_that_arrow_folds_keeps_its_rejects_next_to_one_of_spark(
     spark: SparkSession, lake: Lake
 ) -> None:
     """An append of Arrow between the reading and the commit of Spark's made Spark's mirror fail."""

@@ -87,7 +87,7 @@ def test_a_barrier_comes_back_as_it_was_written() -> None:
     assert one == Barrier.from_value(one.to_value())
 
 
-def test_what_stands_for_a_message_holds_its_other_changes() -> None:
+def test_what_bronze_keeps_of_a_message_holds_its_other_changes() -> None:
     """Other rows of the message would be lost, or written otherwise, at the next rebuild."""
     kept = Change(
         op=Op.UPDATE, table=PEOPLE, keys=("id",), before={"id": "1"}, after={"id": "1", "name": None, "odd": "\ud800"},
@@ -100,7 +100,7 @@ def test_what_stands_for_a_message_holds_its_other_changes() -> None:
 
 
 def test_a_header_from_somewhere_else_is_not_believed() -> None:
-    """Whoever can send a message could write any change into any table."""
+    """A sender of messages could write any change into any table."""
     value, signature = OPEN.replacement(PEOPLE, 1, [])
     assert not OPEN.is_replacement([(HEADER, b"guessed")], value)
     assert not OPEN.is_replacement([(HEADER, None)], value)

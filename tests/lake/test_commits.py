@@ -347,7 +347,7 @@ def test_every_table_can_be_written(tmp_path: Path, schema: TableSchema) -> None
 
 
 def test_a_file_of_long_messages_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who reads a row group holds all of it."""
+    """A reader of a row group holds all of it in memory."""
     monkeypatch.setattr("ingest.lake.datafiles._GROUP_BYTES", 1000)
     rows = pa.table({"batch": list(range(20)), "source": ["x" * 500] * 20})
     place = layout(tmp_path)

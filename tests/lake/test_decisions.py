@@ -156,7 +156,7 @@ def test_decisions_of_an_older_version_hold_for_their_batch_alone(
 
 
 def test_a_dismissed_cell_closes_no_later_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Every later misfit of that cell would be closed before anybody has seen it."""
+    """Every later misfit of that cell would be closed unseen."""
     lake = lake_in(spark, tmp_path)
     cell = {
         "kind": "cell",

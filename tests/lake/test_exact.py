@@ -1,4 +1,4 @@
-"""Texts that tell all values of a type apart."""
+"""Texts that distinguish all values of a type."""
 
 from __future__ import annotations
 

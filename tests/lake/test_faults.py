@@ -91,7 +91,7 @@ def test_python_errors_count_too() -> None:
 
 
 def test_the_cause_is_asked_too() -> None:
-    """A query that another failure ended tells nothing by itself."""
+    """A query that another failure ended says nothing about its cause."""
     error = RuntimeError("query stopped")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     assert "the disk is full" in str(fault(error))
@@ -134,7 +134,7 @@ def test_a_store_that_does_not_answer_has_no_damaged_tables(text: str) -> None:
 
 
 def test_own_errors_are_sentences_already() -> None:
-    """A class of this program's tells the operator nothing."""
+    """The name of one of this program's classes means nothing to the operator."""
     assert "the bucket is not there" == said(IngestError("the bucket is not there"))
 
 

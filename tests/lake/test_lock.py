@@ -68,7 +68,7 @@ def test_the_umask_says_who_may_read_the_lock(tmp_path: Path, umask: int, lake: 
 
 
 def test_the_lock_is_let_go_of(tmp_path: Path) -> None:
-    """A finished run would lock everybody out."""
+    """A finished run would lock every other command out."""
     with held(str(tmp_path / "lake"), "one"):
         assert "one" == json.loads((tmp_path / "lake" / NAME).read_text())["what"]
     assert [] == list((tmp_path / "lake").iterdir())
@@ -216,7 +216,7 @@ def test_file_systems_without_locks_do_too(tmp_path: Path, monkeypatch: pytest.M
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_lake_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_lake_that_is_a_file_is_reported(tmp_path: Path) -> None:
     """A path mistyped would end in a traceback."""
     (tmp_path / "lake").write_text("")
     for path in (tmp_path / "lake", tmp_path / "lake" / "below"):

@@ -81,7 +81,7 @@ def test_files_are_ordered_by_the_columns_of_the_rule(spark: SparkSession, depot
     assert {""} == {one.why_spark for one in result.mirrors if one.path == BINS}
 
 
-def test_dead_files_go_once_nobody_was_promised_them(spark: SparkSession, depot: Depot) -> None:
+def test_dead_files_are_deleted_after_the_horizon(spark: SparkSession, depot: Depot) -> None:
     """A killed write leaves files that no version names: they would stay for ever."""
     lake = Lake(spark, depot.pipeline)
     dead = Path(lake.path(BINS)) / "part-00000-dead.zstd.parquet"

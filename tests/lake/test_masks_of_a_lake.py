@@ -159,7 +159,7 @@ def test_mirrors_join_by_their_masks(shop: Shop) -> None:
 
 
 def test_what_was_planted_is_in_no_file_but_bronze(shop: Shop) -> None:
-    """Whoever may read the mirrors would read the values."""
+    """Every reader of the mirrors could read the values."""
     held = dict(texts(shop.lake))
     assert {"changes", "rejects", "ddl", "mirrors", "decisions"} <= {name.split("/")[0] for name in held}
     assert [] == [

@@ -25,7 +25,7 @@ def test_twenty_thousand_names_give_as_many_paths() -> None:
     assert 100 >= max(map(len, paths))
 
 
-def test_every_part_of_a_name_is_told_apart() -> None:
+def test_every_part_of_a_name_is_distinguished() -> None:
     """``a.b`` in one part and ``a`` and ``b`` in two are different tables."""
     some = [None, "a", "a.b", "b", "", "..", "~"]
     tables = [TableId(x, y, z) for x in some for y in some for z in some[1:]]
@@ -48,7 +48,7 @@ def test_paths_are_injective(left: str, right: str) -> None:
     assert (left == right) == (path_part(left) == path_part(right))
 
 
-def test_columns_are_told_apart() -> None:
+def test_columns_are_distinguished() -> None:
     """Delta tables ignore case and refuse some characters: every column still gets a name of its own."""
     taken: set[str] = set()
     made = [column_name(name, taken) for name in names(3_000)]

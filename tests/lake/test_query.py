@@ -60,7 +60,7 @@ def test_what_does_more_than_read_the_lake_is_refused(query: str) -> None:
 
 
 def test_who_asks_for_columns_is_sent_where_they_are() -> None:
-    """`DESCRIBE` is what everybody types first."""
+    """`DESCRIBE` is what most users type first."""
     with pytest.raises(IngestError, match=r"`ingest tables FILE --output json` .* docs/tables.md"):
         rewritten("DESCRIBE shop.t")
 

@@ -174,7 +174,7 @@ def onto(*texts: str, sent: dict[str, SentColumn] | None = None) -> list[Effect]
 
 
 def test_a_copy_that_was_created_with_a_new_column() -> None:
-    """No ALTER tells of the column, and rows that are not sent again would have NULL instead of its default."""
+    """No ALTER names the column, and rows that are not sent again would have NULL instead of its default."""
     made = "CREATE TABLE depot (id INT PRIMARY KEY, a VARCHAR(9))"
     for texts, sent in (
         ((made,), None),
@@ -241,7 +241,7 @@ def test_a_table_that_comes_back_under_its_name() -> None:
 
 
 def test_a_table_that_comes_back_to_another() -> None:
-    """What stood under the name is in the mirror no longer: its rows went with the CREATE in between."""
+    """The old table's rows are in the mirror no longer: the CREATE in between removed them."""
     texts = said(
         "RENAME TABLE depot TO t",
         "CREATE TABLE depot (no INT)",
@@ -259,7 +259,7 @@ def test_the_same_message_again_does_nothing() -> None:
     ]
 
 
-def test_structures_without_a_statement_are_told_apart() -> None:
+def test_structures_without_a_statement_are_distinguished() -> None:
     """The change of a table's structure, sent without text in the second of its creation, was taken for its repetition."""
     create, alter = said("", "", at=7)
     create = replace(create, effects=(Effect("create_table", table("depot")),))

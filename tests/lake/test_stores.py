@@ -1,4 +1,4 @@
-"""How a store is reached: by the environment, or by what the pipeline file tells Spark; the store itself is in tests/e2e."""
+"""How a store is reached: by the environment, or by the pipeline file's settings for Spark; the store itself is in tests/e2e."""
 
 from __future__ import annotations
 

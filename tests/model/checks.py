@@ -58,7 +58,7 @@ class Capture:
     typed: bool
 
     def life(self, steps: Mapping[str, int], **parts: Any) -> Life:
-        """A life of those steps that the dialect can tell of."""
+        """A life of those steps that the dialect can express."""
         unsaid = set() if not self.loss.statements else histories.STATEMENTS - {"truncate"}
         unsaid |= {"truncate"} if self.loss.truncates else set()
         unsaid |= set() if self.typed else histories.TYPING
@@ -206,7 +206,7 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
     """What differs between a table and its mirror."""
     if not mirror.rows and not table.rows:
         return []
-    names = table.key or mirror.keys  # a key that was dropped tells the rows apart until another row comes
+    names = table.key or mirror.keys  # a dropped key distinguishes the rows until another row comes
     if not all(name in table.shape for name in names):  # it was dropped, and so were its columns
         return _uncounted(table, mirror)
     wanted = {_key(table, row, names): row for row in table.rows.values()}
@@ -224,7 +224,7 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
 
 
 def _uncounted(table: Table, mirror: plain.Mirror) -> list[str]:
-    """What differs where rows have nothing that tells them apart."""
+    """What differs where nothing distinguishes the rows."""
 
     def counted(rows: Iterable[Mapping[str, str | None]]) -> Counter[tuple[object, ...]]:
         return Counter(

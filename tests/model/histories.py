@@ -123,7 +123,7 @@ class _Writer(Rows):
         return self.random.choice(("first", *(one.name for one in table.columns)))
 
     def alter(self, table: Table, clauses: list[Clause]) -> None:
-        """Run an ALTER, noting what no message tells of its outcome."""
+        """Run an ALTER, noting what no message shows of its outcome."""
         sql = ", ".join(self.clause(one) for one in clauses)
         before = table
         name = (table.database, table.name)

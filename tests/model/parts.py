@@ -109,7 +109,7 @@ class Parts:
         return None
 
     def unread_default(self, column: Column) -> Default:
-        """A default whose value no statement tells: a moment, an expression, a clock's text of the server's zone."""
+        """A default whose value no statement shows: a moment, an expression, a clock's text of the server's zone."""
         if column.type.name not in ("datetime", "timestamp"):
             text = convert("3", values.read("int"), column.type)
             return Default(self.random.choice(("(1 + 2)", "(greatest(1, 3))")), text, known=False)

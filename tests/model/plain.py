@@ -270,7 +270,7 @@ def _live(
 def _open(
     mirror: Mirror, changes: Sequence[dict[str, Any]], types: dict[str, str], found: Sequence[SchemaStep]
 ) -> set[str]:
-    """What the source has converted and no message tells, as `ingest.gold.retyped` rejects it."""
+    """What the source has converted and no message shows, as `ingest.gold.retyped` rejects it."""
     texts = {name for name, logical in types.items() if delta(logical) == "STRING"}
     renames = [step for step in found if step.action == "rename_column"]
     loud: set[str] = set()

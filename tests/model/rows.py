@@ -16,7 +16,7 @@ from tests.model.values import RefusedError
 
 @dataclass(slots=True)
 class History:
-    """A history: the binlog, the tables that it leaves, and what no message tells of them.
+    """A history: the binlog, the tables that it leaves, and what no message shows of them.
 
     Only where ``doubts`` notes that may a mirror differ, and then it must say so.
     """
@@ -34,7 +34,7 @@ class History:
         return [one for one in self.source.events if one.number not in self.lost]
 
     def doubt(self, table: Table, why: str) -> None:
-        """Note what no message tells of a table."""
+        """Note what no message shows of a table."""
         self.doubts.setdefault((table.database, table.name), set()).add(why)
 
 

@@ -17,7 +17,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A DEFAULT: its SQL, and the value that it gives; ``known`` if the statement alone tells the value."""
+    """A DEFAULT: its SQL, and the value that it gives; ``known`` if the statement alone gives the value."""
 
     sql: str
     value: str | None

@@ -160,7 +160,7 @@ _NAMES = tuple(COLUMNS)
 
 
 def _at(change: Change, row: int) -> Change:
-    """The change as a row of a message of several, whose place its row tells."""
+    """The change as one row of a message of several; its row number gives its place."""
     return msgspec.structs.replace(change, row=row, half=0)
 
 
@@ -278,7 +278,7 @@ def history(kind: Kind, number: int, *, table: TableId | None = None, shared: bo
     made = History(kind, seed, table or TableId("shop", None, kind.name), _types({**types, **COLUMNS}), keys)
     prefix: Spelt = ((number, (str(number),)),) if shared else ()
     writer = Writer(made, random, prefix)
-    if kind.truncate_at:  # the truncates are everybody's: so are the places
+    if kind.truncate_at:  # every table has the truncates, so it has their places, too
         writer.number, writer.wide = 95, False
     (_scribble if kind.lawless else _write)(writer)
     made.rows, made.dead = writer.database.known(), writer.database.dead
@@ -314,7 +314,7 @@ def _write(writer: Writer) -> None:
 
 
 def _begin(writer: Writer) -> None:
-    """Rows that stood before the capture began."""
+    """Add rows from before the capture began."""
     for _ in range(writer.random.choice((0, 1, 2))):
         key = writer.key(live=False)
         if key is not None:

@@ -102,7 +102,7 @@ class Subject:
 
     @property
     def collides(self) -> bool:
-        """True if two tables have a row with one key and nothing tells them apart."""
+        """True if two tables have rows with the same key and nothing distinguishes them."""
         keys = Counter(str(key) for _, key, _, _ in self.images())
         return self.merged == "apart" and max(keys.values(), default=0) > 1
 
@@ -353,7 +353,7 @@ def differences(
 
 
 def _of_feed(lake: Lake, subject: Subject, found: list[dict[str, Any]]) -> Iterator[str]:
-    """The mirror as its feed of changes tells it."""
+    """The mirror as its feed of changes gives it."""
     path = subject.path.replace("mirrors/", "feeds/")
     rows = Counter[str]()
     for one in lake.ask_mirror(path, "SELECT before, after FROM {mirror} ORDER BY number"):

@@ -146,7 +146,7 @@ def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> 
 @pytest.mark.parametrize(
     "kind", [Kind("parts", ("string",), partials=True), lakes.MOVING, lakes.MIXED], ids=lambda kind: kind.name
 )
-def test_no_late_change_beside_a_long_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+def test_no_late_change_to_a_long_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
     """A part of a row and a new key are folded as they come, if no folded change of their keys is later."""
     ways = Counter[str]()
     for number in range(60):

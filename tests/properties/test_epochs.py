@@ -1,4 +1,4 @@
-"""Complete re-snapshots: what stood before an epoch says nothing of the rows after it, however it arrives."""
+"""Complete re-snapshots: rows from before an epoch have no effect after it, in whatever order they arrive."""
 
 from __future__ import annotations
 

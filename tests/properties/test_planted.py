@@ -13,7 +13,7 @@ from tests.properties.planted_lakes import PlantedLake, dialects, masked
 
 @pytest.mark.parametrize("seed", [3, 14])
 def test_no_planted_value_is_in_a_masked_lake(seed: int) -> None:
-    """A reject, a statement, a decision or a temporary file would tell what the mask hides."""
+    """A reject, a statement, a decision or a temporary file would show what the mask hides."""
     found = masked(seed)
     assert [] == found.wrong
     assert found.values > 5

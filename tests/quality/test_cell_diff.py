@@ -106,7 +106,7 @@ def test_only_the_sample_is_compared() -> None:
 
 
 def test_statements_take_part() -> None:
-    """Wrong fills and lost renames are what no row message tells."""
+    """Wrong fills and lost renames show in no row message."""
     steps = [
         SchemaStep(place(2), "add_column", "n", default="7"),
         SchemaStep(place(3), "rename_column", "b", "a"),

@@ -137,7 +137,7 @@ def test_a_cell_is_written_as_it_came(logical: str, text: str, cell: str | None)
 
 
 def test_values_are_shown() -> None:
-    """Whoever repairs a cell must see both values."""
+    """To repair a cell the operator needs both values."""
     assert ["NULL", "'1.10'", "0.5"] == [
         shown(None),
         shown(Decimal("1.10")),

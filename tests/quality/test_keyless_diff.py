@@ -80,7 +80,7 @@ def test_repetitions(weak: bool, count: int) -> None:
 
 
 def test_differences_are_said() -> None:
-    """Whoever repairs the mirror must see the row and both counts."""
+    """To repair the mirror the operator needs the row and both counts."""
     wanted = folded(KeyHistory([row(place(1), "insert", {"n": "1"})]), MIRROR, appends=False)
     assert [] == list(differences(wanted, [[None, 1]], ["TIMESTAMP_NTZ", "INT"]))
     messages = list(differences(wanted, [[None, 1], [None, 1], [None, 2]], ["TIMESTAMP_NTZ", "INT"]))

@@ -112,7 +112,7 @@ def test_what_is_not_open_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.
     assert 4 == len(looks)
 
 
-def test_checking_everything_decides_anew(shops: Doubted) -> None:
+def test_checking_everything_decides_again(shops: Doubted) -> None:
     """What is still wrong is found there; what is not is over."""
     checked = check(shops.lake, steps=steps_of(shops.lake))
     again = [one for one in checked.verdicts if one.metric.check == TWICE and one.state == "fail"]

@@ -66,7 +66,7 @@ def test_the_source_s_count_is_compared_with_both(tmp_path: Path) -> None:
         assert (difference, []) == ([one.observed for one in metrics], broken)
 
 
-def test_a_deleted_row_that_lives_on_is_found_beside_a_condition(tmp_path: Path) -> None:
+def test_a_deleted_row_that_lives_on_is_found_in_spite_of_a_condition(tmp_path: Path) -> None:
     """Keys of a filtered mirror were not compared at all."""
     shops = filtered(tmp_path)
     assert 0 == numbers(shops, 0)["ghost_rows"]

@@ -101,7 +101,7 @@ def test_a_tombstone_after_its_delete_says_nothing(topic: Topic) -> None:
     assert (0, "") == topic.lost(wrapped(1, "c", 14))
 
 
-def test_a_delete_that_was_compacted_away_is_told(topic: Topic) -> None:
+def test_a_delete_that_was_compacted_away_is_reported(topic: Topic) -> None:
     """Only its tombstone is left, without a place in the source's order: the row would stay, and every check pass."""
     assert (0, "") == topic.lost(wrapped(1, "c", 10), wrapped(2, "r", 11, 1), wrapped(3, "u", 12))
     n, detail = topic.lost(null(1), wrapped(3, "u", 14), null(2, 1), null(1))

@@ -61,7 +61,7 @@ def event(at: int, *counter: int) -> Arrived:
         pytest.param([], [row(1, 2), row(2, 1)], 0, id="no event"),
     ],
 )
-def test_rows_that_may_stand_on_the_wrong_side_are_counted(
+def test_rows_that_may_be_on_the_wrong_side_are_counted(
     events: list[Arrived], rows: list[Arrived], expected: int
 ) -> None:
     """A TRUNCATE without a position clears rows that came after it, or spares rows that came before it."""
@@ -135,7 +135,7 @@ def test_events_of_another_partition_are_in_doubt(
     [
         pytest.param("kafka", None, ["a", "b"], 2, id="two topics, one bare name"),
         pytest.param("kafka", None, ["a", "a"], 0, id="two partitions of one topic"),
-        pytest.param("kafka", "shop", ["a", "b"], 0, id="the database tells them apart"),
+        pytest.param("kafka", "shop", ["a", "b"], 0, id="the database distinguishes them"),
         pytest.param("files", None, ["a", "b"], 0, id="two files"),
     ],
 )

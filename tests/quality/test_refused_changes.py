@@ -97,7 +97,7 @@ def test_another_key_that_every_row_has(yard: Yard) -> None:
 
 
 def test_a_reject_that_is_dismissed(yard: Yard) -> None:
-    """Whoever has corrected the row at its source must be able to say so."""
+    """A user who has corrected the row at its source must be able to say so."""
     yard.run({"id": "2", "no": "9"})
     assert 1 == yard.type("quality")[0]
     assert 0 == yard.type("rejects", "dismiss", "1", "--reason", "corrected")[0]

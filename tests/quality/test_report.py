@@ -52,7 +52,7 @@ def test_every_tag_is_closed(made):
 
 
 def test_nothing_is_loaded(made):
-    """A page that loads anything is blank in a closed network, and tells others who reads it."""
+    """A page that loads anything is blank in a closed network, and shows others who reads it."""
     text = render(page(made(14)))
     read = Reader(text)
     assert {"script", "link", "img", "iframe", "object"}.isdisjoint(tag for tag, _ in read.tags)
@@ -115,8 +115,8 @@ def test_what_cannot_be_seen_is_shown(made):
     assert not {char for char in text if ord(char) < 32} - {"\n", "\t"}
 
 
-def test_states_stand_in_words(made):
-    """Whoever sees no colours must still see which table fails."""
+def test_states_are_written_in_words(made):
+    """A reader who sees no colours must still see which table fails."""
     facts = made(14)
     rows = re.findall(r"<tr><td class=\"state\">.*?</tr>", render(page(facts)), re.DOTALL)
     front = {row.fact.name: row.word for row in page(facts).rows}

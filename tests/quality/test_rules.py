@@ -29,7 +29,7 @@ def rules(folder: Path, more: str, suite: object = None) -> tuple[QualityRule, .
     return load(file).quality
 
 
-def test_a_suite_joins_the_expectations_beside_it(tmp_path: Path) -> None:
+def test_a_suite_joins_the_expectations_next_to_it(tmp_path: Path) -> None:
     """An expectation that is lost on the way is a check that always passes."""
     old = {
         "expectation_type": "expect_column_values_to_be_unique",

@@ -53,13 +53,13 @@ def said(shops: Shops | Lake, check: str, since: int) -> float:
     return sum(one.observed for one in order_metrics(lake, since) if one.check == check)
 
 
-def test_an_old_file_that_is_copied_is_told(shops: Shops) -> None:
+def test_an_old_file_that_is_copied_is_reported(shops: Shops) -> None:
     """Otherwise the row had its old value again, with every check green."""
     assert 1 == found(shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11), 2)
     assert {1: "a", 2: "b"} == shops.rows("mirrors/shop_1/item")
 
 
-def test_an_old_delete_is_told(shops: Shops) -> None:
+def test_an_old_delete_is_reported(shops: Shops) -> None:
     """Otherwise the row that came since then was missing."""
     assert 0 == found(shops.say(1, "DELETE", 1, "c", at=30), 2)
     assert 0 == found(shops.say(1, "INSERT", 1, "d", at=40), 3)
@@ -119,7 +119,7 @@ def test_a_row_that_takes_its_old_value_is_no_surprise(shops: Shops) -> None:
     assert 0 == found(shops.say(1, "UPDATE", 1, "x", at=15), 3)
 
 
-def test_a_file_that_comes_late_is_told(shops: Shops) -> None:
+def test_a_file_that_comes_late_is_reported(shops: Shops) -> None:
     """Its changes win over the newer ones of a file that was read before."""
     shops.say(1, "UPDATE", 1, "b", at=15).say(1, "INSERT", 3, "n", at=16)
     shops.number = 5  # the file's
@@ -146,7 +146,7 @@ def test_a_late_file_brings_back_the_key_that_a_row_has_left(shops: Shops) -> No
         ("ALTER TABLE item DROP COLUMN text, ADD COLUMN text varchar(9) DEFAULT 'd'", dict.fromkeys((1, 2, 3), "d")),
     ],
 )  # fmt: skip
-def test_a_statement_of_a_late_file_that_changes_newer_rows_is_told(
+def test_a_statement_of_a_late_file_that_changes_newer_rows_is_reported(
     shops: Shops, statement: str, kept: dict[int, str]
 ) -> None:
     """Otherwise the rows of a file that was read before were missing or wrong, with every check green."""
@@ -232,7 +232,7 @@ def test_a_move_that_comes_again_finds_its_row(tmp_path: Path) -> None:
     assert ({1: "another", 3: "own"}, 0) == again
 
 
-def test_a_move_that_does_not_find_its_row_is_told(tmp_path: Path) -> None:
+def test_a_move_that_does_not_find_its_row_is_reported(tmp_path: Path) -> None:
     """Its row is deleted first, because the delete of another row with its key comes again, too."""
     batches = ("old", "own", "gone", "move", "another"), ("gone", "move", "another")
     assert ({1: "another", 3: "another"}, 1) == moves(tmp_path, *batches)
@@ -303,7 +303,7 @@ def numbered(tmp_path: Path) -> Shops:
         pytest.param([("TRUNCATE", 0, "")], id="a truncate"),
     ],
 )
-def test_positions_that_start_again_among_older_ones_are_told(
+def test_positions_that_start_again_among_older_ones_are_reported(
     numbered: Shops, lost: list[tuple[str, int, str]]
 ) -> None:
     """A server that counts on from a lower number: its changes were taken for late ones, with every check green."""
@@ -314,7 +314,7 @@ def test_positions_that_start_again_among_older_ones_are_told(
     assert len(lost) == said(numbered, "positions_started_again", 1)
 
 
-def test_positions_that_start_again_within_a_batch_are_told(numbered: Shops) -> None:
+def test_positions_that_start_again_within_a_batch_are_reported(numbered: Shops) -> None:
     """All that a topic holds may be read at once."""
     numbered.say(1, "INSERT", 3, "a", at=600).say(1, "UPDATE", 3, "b", at=610)
     numbered.say(1, "UPDATE", 3, "new", at=520, when=1000).say(1, "UPDATE", 3, "newer", at=530, when=1001)
@@ -329,7 +329,7 @@ def test_positions_that_start_again_within_a_batch_are_told(numbered: Shops) -> 
     assert 0 == said(numbered, "positions_started_again", 2)
 
 
-def test_positions_that_start_again_in_the_next_file_are_told(tmp_path: Path) -> None:
+def test_positions_that_start_again_in_the_next_file_are_reported(tmp_path: Path) -> None:
     """Several files may be read at once, in the order of their names: 9 before 10."""
     mine = shop(tmp_path, "dts-canal")
     for name, place, text, when in (("9", 600, "a", 600), ("10", 520, "new", 1000)):

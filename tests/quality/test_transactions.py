@@ -75,7 +75,7 @@ def checked(folder: Path, seal: Sealing | None, **sent: list[dict[str, Any]]) ->
 
 
 @pytest.mark.parametrize("seal", [None, SEALED], ids=["plain", "sealed"])
-def test_parts_that_did_not_come_are_told(tmp_path: Path, seal: Sealing | None) -> None:
+def test_parts_that_did_not_come_are_reported(tmp_path: Path, seal: Sealing | None) -> None:
     """Of tables that were left out nothing is expected; what cannot be read is a reject, and no end of the check."""
     assert {
         "bus": "warn 1 transaction lacks changes: tx1 has 2 of 3",

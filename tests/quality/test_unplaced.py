@@ -70,7 +70,7 @@ TABLE = "(id bigint PRIMARY KEY, text varchar(9))"
     ],
 )
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_load_into_an_emptied_table_is_told(
+def test_a_load_into_an_emptied_table_is_reported(
     tmp_path: Path, dialect: str, emptied: list[str], apart: bool
 ) -> None:
     """Its rows are ordered before the statement: they would be missing, with every check green."""

@@ -37,7 +37,7 @@ def found(shops: Shops, since: int = 1) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["INSERT", "UPDATE", "INIT"])
-def test_rows_without_a_column_are_told(kind: str, shops: Shops) -> None:
+def test_rows_without_a_column_are_reported(kind: str, shops: Shops) -> None:
     """An update under `binlog_row_image=noblob` would silently set an unchanged text to NULL."""
     assert DROPPED == found(shops.say(1, kind, 1, "b"))
     assert {} == found(shops.say(1, "UPDATE", 1, "b", note="m"), 2)

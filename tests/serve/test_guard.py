@@ -1,4 +1,4 @@
-"""Who may ask and from where, and what becomes of askers who are many, slow, or want something else."""
+"""Access to the service: which users and addresses, and what many, slow or wrong requests get."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def guarded(lake: Written) -> Client:
     "page", [*PAGES.values(), "/api/status", "/metrics", "/api/sql?pipeline=depot&q=SELECT+1"]
 )
 def test_nothing_is_shown_without_a_token(guarded: Client, page: str) -> None:
-    """The rows of every table would be anybody's who finds the port."""
+    """Any user who finds the port could read every table."""
     for headers in (
         {},
         {"authorization": "Bearer wrong"},

@@ -39,7 +39,7 @@ def test_a_hundred_at_once_are_all_answered(client: Client, listening: Callable[
     assert 90 <= codes.count(200)
 
 
-def test_who_reads_or_writes_slowly_holds_nobody_up(
+def test_a_slow_reader_or_writer_holds_no_other_up(
     client: Client, listening: Callable[[Service], int]
 ) -> None:
     """One sleeping laptop must not stop the pages of all others."""

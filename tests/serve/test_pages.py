@@ -44,7 +44,7 @@ def words(text: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_is_whole_and_loads_only_from_here(client: Client, page: str) -> None:
-    """A page with an open tag shows cells where they mean something else; a foreign address tells who looks."""
+    """A page with an open tag shows cells where they mean something else; a foreign address would learn who looks."""
     answer = client.get(PAGES[page])
     assert 200 == answer.code
     read = Reader(answer.text)

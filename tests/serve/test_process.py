@@ -47,7 +47,7 @@ LONG = f"SELECT count(*) FROM {_MANY} AS a, {_MANY} AS b WHERE a.x * b.x % 7 = 3
 
 @pytest.mark.parametrize("address", ["/api/sql", "/sql"])
 def test_the_end_does_not_wait_for_a_long_answer(lake: Written, address: str) -> None:
-    """A service manager that waits for a query of ten seconds, and then logs a trace, tells of a fault where none is."""
+    """A stop that waits ten seconds for a query, and then logs a trace, would look like a fault."""
     running = started(str(lake.file), "--listen", "127.0.0.1:0")
     assert running.stderr is not None
     url = urlsplit(running.stderr.readline().split()[0])

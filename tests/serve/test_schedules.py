@@ -143,7 +143,7 @@ def test_a_process_without_a_usable_file_says_what_is_wrong_with_it(own: Path) -
 
 
 def test_the_name_of_who_asked_is_the_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger in which everything was decided by the service's account tells nothing."""
+    """Decisions that all name the service's account would not show who made them."""
     monkeypatch.setenv("INGEST_USER", "grace")
     assert "grace" == decisions.user()
 

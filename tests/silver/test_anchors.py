@@ -104,7 +104,9 @@ def anchored(
         ("oms-shareplex", lambda n: shareplex("ins", n), shareplex("ddl", None)),
     ],
 )
-def test_a_truncate_stands_between_the_rows_around_it(name: str, row: Any, event: bytes, size: int) -> None:
+def test_a_truncate_is_ordered_between_the_rows_around_it(
+    name: str, row: Any, event: bytes, size: int
+) -> None:
     """A job that empties and fills a table within one second left it empty."""
     messages = [(1, 0, 0, row(1)), (1, 0, 50, event), (1, 0, 90, row(7)), (2, 0, 120, row(8))]
     assert [("insert", 1), ("truncate", 1), ("insert", 7), ("insert", 8)] == anchored(

@@ -23,7 +23,7 @@ from tests.formats.one_history.history import history
 from tests.unstarted import unstarted
 
 
-def test_ids_are_found_wherever_a_frame_may_stand() -> None:
+def test_ids_are_found_wherever_a_frame_may_be() -> None:
     """A number not asked for would reject its messages; a source without a registry has no frames."""
     one, other, third = (b"\x00" + number.to_bytes(4, "big") for number in (7, 1 << 31, 9))
     rows = [

@@ -49,7 +49,7 @@ def test_what_can_be_decoded_is_replayed(replayed) -> None:
     assert [{"n": depot.lines - 1}] == rows(lake, "SELECT count(*) AS n FROM bronze WHERE kind = 'replay'")
 
 
-def test_replayed_rows_stand_at_their_old_place(replayed) -> None:
+def test_replayed_rows_keep_their_old_place(replayed) -> None:
     """The insert of batch 1 arrives in batch 3: folded where it arrived, it would undo the update of batch 2."""
     assert [{"id": 0, "word": "newest"}] == rows(replayed[1], "SELECT * FROM depot.bins ORDER BY id")
 

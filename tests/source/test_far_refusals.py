@@ -201,7 +201,7 @@ def test_tls_is_asked_for_unless_it_is_switched_off(tmp_path: Path, monkeypatch:
     ],
 )
 def test_a_certificate_is_of_the_host(names: list[str], common: str, host: str, wanted: bool) -> None:
-    """A certificate of anybody would do."""
+    """Any certificate would be accepted."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec

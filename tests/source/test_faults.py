@@ -23,7 +23,7 @@ from tests.timing import PATIENCE
 
 @pytest.mark.parametrize("password", ["hunter2-x", "two  blanks", "a\nline"])
 @pytest.mark.parametrize("before", [0, 281])
-def test_a_password_is_hidden_wherever_it_stands(password: str, before: int) -> None:
+def test_a_password_is_hidden_wherever_it_occurs(password: str, before: int) -> None:
     """The beginning of a password at the end of a long message, or one with its blanks joined, would be shown."""
     said = database._said(OSError(f"{'x' * before}no entry for {password} here"), password)
     assert 1 == len(said.splitlines())
@@ -149,7 +149,7 @@ def test_a_postgres_that_acknowledges_and_never_answers(
 @pytest.mark.parametrize("scheme", ["mysql", "postgresql", "oracle", "sqlserver"])
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid:3306"])
 def test_a_host_that_is_not_there_is_not_called_a_refusal(scheme: str, host: str) -> None:
-    """Who is sent to the user's rights does not look at the address."""
+    """A user who is told to check rights would not look at the address."""
     shop = Database(url=f"{scheme}://{host}/shop", user="reader", password="hunter2-x")
     with (
         pytest.raises(IngestError, match=f"at {host} cannot be reached: .* Look at url") as caught,

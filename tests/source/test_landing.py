@@ -8,7 +8,7 @@ from ingest.lake.snapshots import folder
 from tests.lakes import Depot
 
 
-def test_files_of_rows_are_read_beside_the_sources_own(tmp_path: Path) -> None:
+def test_files_of_rows_are_read_next_to_the_sources_own(tmp_path: Path) -> None:
     """The source's own file would be taken for one that vanished from the snapshots, or the rows never be read."""
     from ingest.bronze import files
     from ingest.bronze.receipts import FileState

@@ -204,7 +204,7 @@ def test_an_epoch_without_changes_of_the_table_is_begun_by_the_rows():
     assert after(old, 4, 5, epoch=1) == SnapshotPlace(0, (5,), 3, 4, 5)
 
 
-def test_rows_that_were_read_are_decoded_beside_messages_of_another_format() -> None:
+def test_rows_that_were_read_are_decoded_next_to_messages_of_another_format() -> None:
     """The source's own parser would reject them, or their arrival would say that they are newer than they are."""
     from tests.silver.test_lift import lifting, rows
 

@@ -230,7 +230,7 @@ def test_null_in_a_key_is_named(bins: Bins) -> None:
         bins.compare()
 
 
-def test_the_report_shows_the_comparison_beside_the_checks_of_each_batch(bins: Bins) -> None:
+def test_the_report_shows_the_comparison_next_to_the_checks_of_each_batch(bins: Bins) -> None:
     """The newest checks alone would hide all others after a comparison, and the comparison after the next batch."""
     from ingest.inspect.status import verdicts
     from ingest.quality.report_data import gather

@@ -53,7 +53,7 @@ def test_what_is_made_is_this_users_alone(top: Path, umask: int) -> None:
 
 @pytest.mark.parametrize("part", [".", "java"])
 def test_a_cache_that_every_user_may_write_is_refused(top: Path, part: str) -> None:
-    """The launcher is compared and then run: in between anybody could put another one in its place."""
+    """The launcher is compared and then run: in between another user could replace it."""
     java.launcher(FOUND)
     (top / part).chmod(0o777)
     with pytest.raises(SetupError) as caught:
@@ -68,7 +68,7 @@ def test_a_cache_that_every_user_may_write_is_refused(top: Path, part: str) -> N
 
 @pytest.mark.parametrize("part", [".", "java"])
 def test_a_cache_of_another_user_is_refused(top: Path, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who made the folder first, in /tmp for example, would choose what is run."""
+    """The user who created the folder first, in /tmp for example, would choose what is run."""
     java.launcher(FOUND)
     given_away(top / part, monkeypatch)
     with pytest.raises(SetupError, match=r"belongs to another user \(\d+\), who could .*INGEST_CACHE"):

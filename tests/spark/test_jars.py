@@ -29,7 +29,7 @@ def two_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> list[str]:
-    """Let the repository answer with these bytes, or not at all; the list tells what was asked for."""
+    """Let the repository answer with these bytes, or not at all; the list holds what was asked for."""
     asked: list[str] = []
 
     def ivy(jar: Jar, work: Path, settings: str) -> str:
@@ -60,7 +60,7 @@ def test_present_jars_are_not_fetched_again(monkeypatch):
 
 
 def test_damaged_jar_is_fetched_again(monkeypatch, tmp_path):
-    """A jar cut off by a full disk would stay for ever, as `jars fetch` is what we tell people to type."""
+    """A jar cut off by a full disk would stay for ever, as `jars fetch` is what the message advises."""
     answering(monkeypatch, CONTENT)
     found = jars.fetch()[0]
     found.write_bytes(CONTENT[:-1])

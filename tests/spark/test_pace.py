@@ -28,7 +28,7 @@ class Settings:
         (pace.FEW, pace.SMALL, "false"),
     ],
 )
-def test_few_rows_are_interpreted_only_beside_a_small_table(rows, size, compiled):
+def test_few_rows_are_interpreted_only_for_a_small_table(rows, size, compiled):
     """An interpreted MERGE of a thousand rows into 200,000 takes three times as long as a compiled one."""
     spark = Settings()
     pace.pace(spark, rows, size)
@@ -46,7 +46,7 @@ def test_a_query_is_paced_for_itself(before):
 
 
 @pytest.mark.parametrize("before", [settings.COMPILED, settings.INTERPRETED], ids=["compiled", "interpreted"])
-def test_the_users_own_pace_stands(before):
+def test_the_users_own_pace_is_kept(before):
     """Somebody who looks for a fault of the compiler turns it off, and must find it off."""
     spark = Settings()
     spark.kept |= settings.joined(settings.LOCAL, before)

@@ -195,7 +195,7 @@ def test_a_session_for_one_step_is_not_used_again(spark):
 
 @pytest.mark.spark
 @pytest.mark.e2e
-def test_start_is_silent_and_leaves_nothing_behind(tmp_path):
+def test_start_is_silent_and_leaves_no_files(tmp_path):
     """A cron job's mail, a JSON reader and the user's folder: none of them wants Spark's traces."""
     code = "from ingest.spark.session import session, stop; s = session('x'); s.sql('select 1').collect(); stop(s)"
     done = run(tmp_path, code)

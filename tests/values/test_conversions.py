@@ -218,7 +218,7 @@ def test_what_cannot_be_known_is_said(old: str, new: str, declared: str) -> None
 def test_what_depends_on_the_server_is_said_of_its_values_alone(
     old: str, new: str, declared: str, sure: str, doubted: str
 ) -> None:
-    """A statement that concerns no such value must not ask anybody to load a table again."""
+    """A statement that concerns no such value must not ask the operator to load a table again."""
     rule = conversion(old, new, declared)
     assert rule.certain
     assert not rule.doubted(sure)
