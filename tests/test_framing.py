@@ -128,7 +128,7 @@ def test_length_prefixed_records_round_trip(parts: list[bytes]) -> None:
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0\0\0", b"\0\0\0\5abcd", b"\xff\xff\xff\xffx"])
 def test_a_cut_record_is_reported(tail: bytes) -> None:
-    """The rest of a file would vanish in silence."""
+    """The rest of a file would be lost silently."""
     found = records(b"\0\0\0\1a" + tail, "length")
     assert Record(0, 5, b"a") == next(found)
     with pytest.raises(Undecodable, match="cut-record: the record at byte 5"):
@@ -227,7 +227,7 @@ def test_reading_goes_on_after_a_block_with_the_same_offsets() -> None:
     ],
 )
 def test_damaged_containers_are_reported(damage: Callable[[bytes], bytes], code: str) -> None:
-    """A damaged file would crash the run or lose its rest in silence."""
+    """A damaged file would crash the run or silently lose its rest."""
     with pytest.raises(Undecodable) as caught:
         values(damage(container()), "avro-container")
     assert code == caught.value.code
@@ -295,7 +295,7 @@ def test_compressed_files_are_read_as_they_are(pack: Callable[[bytes], bytes]) -
 
 @pytest.mark.parametrize("pack", PACKED)
 def test_a_cut_archive_is_reported(pack: Callable[[bytes], bytes]) -> None:
-    """The rest of the messages would be lost in silence."""
+    """The rest of the messages would be lost silently."""
     data = pack(bytes(range(256)) * 100)
     with pytest.raises(DAMAGE):
         decompressed(io.BytesIO(data[: len(data) // 2])).read()

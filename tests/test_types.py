@@ -56,7 +56,7 @@ NUMBERS = [one for one in DELTA if extremes(one)]
 
 @pytest.mark.parametrize("old", NUMBERS)
 def test_a_wider_number_holds_every_value(old: str) -> None:
-    """A type called wider that rounds or refuses one value damages a mirror in silence."""
+    """A type called wider that rounds or refuses one value would silently damage a mirror."""
     for new in (*NUMBERS, "FLOAT", "DOUBLE"):
         fits = all(exact(new, value) for value in extremes(old))
         to_integer = new in INTEGERS and old not in INTEGERS  # its texts may be written 5.0 or 5E0

@@ -100,7 +100,7 @@ def test_the_command_of_a_held_mirror_is_a_field_next_to_its_message(lake: Writt
 
 
 def test_a_check_that_names_the_source_replaces_the_count(tmp_path: Path) -> None:
-    """One cause in two entries is two alerts in the night."""
+    """One cause in two entries would be two alerts."""
     made = depot(tmp_path)
     check = made.check("depot.bins", "reject_rate", 0.1, "warn", "2 of 20 messages") | {
         "mirror": None,
@@ -113,7 +113,7 @@ def test_a_check_that_names_the_source_replaces_the_count(tmp_path: Path) -> Non
 
 
 def test_a_paused_table_is_a_warning_that_says_how_to_resume(tmp_path: Path) -> None:
-    """Somebody wanted it so; but they may have forgotten it."""
+    """A pause is intended, but the operator may have forgotten it."""
     made = depot(tmp_path)
     row = {
         "table": "depot.bins",

@@ -63,13 +63,13 @@ def test_a_condition_that_fails_on_a_row_is_no_answer() -> None:
 
 
 def test_types_that_cannot_be_compared_are_refused_before_any_row() -> None:
-    """The first row would stop the mirror in the middle of a night."""
+    """Otherwise the first row would stop the mirror later."""
     assert "VARCHAR" in conditions.refused("c > 1", ["STRING"])
     assert "" == conditions.refused("c > 1", ["DECIMAL(38,10)"])
 
 
 def test_no_rows_are_asked_nothing() -> None:
-    """An empty batch is as good as any."""
+    """A condition on no rows gives no rows."""
     assert [] == conditions.met("c > 1", {"c": pa.array([], pa.int64())}.__getitem__, 0).to_pylist()
     assert [] == conditions.met_by_texts("c > 1", [], ["BIGINT"])
     assert [True] == conditions.met("c > 1", {"c": pa.array([Decimal("1.5")])}.__getitem__, 1).to_pylist()

@@ -105,7 +105,7 @@ def test_an_older_version_s_rows_keep_their_order(spark: SparkSession, tmp_path:
 
 
 def test_each_version_is_read_once(spark: SparkSession, tmp_path: Path, monkeypatch: Any) -> None:
-    """Six readers of a ledger are six Spark jobs a tick."""
+    """Six readers of the decisions would be six Spark jobs in each tick."""
     lake = lake_in(spark, tmp_path)
     pauses.decide(lake, ORDERS, decisions.PAUSE, "")
     reads = []

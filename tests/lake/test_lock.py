@@ -75,7 +75,7 @@ def test_the_lock_is_let_go_of(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_lets_go(tmp_path: Path) -> None:
-    """A failure would have to be followed by a hand's deletion."""
+    """After a failure the operator would have to delete the lock."""
     with pytest.raises(ZeroDivisionError), held(str(tmp_path), "one"):
         _ = 1 / 0
     assert [] == list(tmp_path.iterdir())
@@ -233,7 +233,7 @@ def test_a_lake_that_cannot_be_written_is_reported() -> None:
 
 @pytest.mark.spark
 def test_a_remote_lake_has_a_lock_too(spark: SparkSession, tmp_path: Path) -> None:
-    """Lakes that only Spark's file systems reach would know no courtesy at all."""
+    """Two runs could use a lake at once if only Spark's file systems reach it."""
     lake = f"file://{tmp_path}/deep/lake"
     with held(lake, "one"):
         with pytest.raises(LockedError, match="in use by one"), held(lake, "two"):

@@ -112,7 +112,7 @@ class Shop(Written):
         return found
 
     def mixed(self, *changes: tuple[str, str]) -> str:
-        """What is said against a run with another text in the pipeline file."""
+        """Why a run with another text in the pipeline file is refused; "" if it is not."""
         text = self.file.read_text("utf-8")
         for old, new in changes:
             assert old in text
@@ -136,7 +136,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 
 def texts(lake: Path) -> Iterator[tuple[str, str]]:
-    """All that the files of a lake hold, but for bronze."""
+    """All bytes of a lake's files except bronze's."""
     for path in sorted(lake.rglob("*")):
         if path.is_file() and path.relative_to(lake).parts[0] != "bronze":
             held = path.read_bytes().decode("utf-8", "replace")
@@ -168,7 +168,7 @@ def test_what_was_planted_is_in_no_file_but_bronze(shop: Shop) -> None:
 
 
 def test_what_was_planted_is_in_no_answer(shop: Shop) -> None:
-    """The verbs that look, and what they say of rejects and of single rows."""
+    """The read-only commands show rejects and single rows masked."""
     key, file, report = shop.masked(CUSTOMERS, JO)["id"], str(shop.file), shop.file.with_name("report.html")
     answers = {
         words: CliRunner().invoke(app, [*words])
@@ -309,7 +309,7 @@ def test_rows_that_a_mask_makes_equal_are_refused(tmp_path: Path, rule: str, sql
     ],
 )  # fmt: skip
 def test_a_name_that_no_mask_fits_is_refused(tmp_path: Path, sql: str, more: Any, said: str) -> None:
-    """A column that is renamed would come in the clear from then on, in silence."""
+    """A renamed column would silently be unmasked from then on."""
     made = Shop(tmp_path)
     made.take([message(1, "ALTER", "customers", None, data=None, isDdl=True, pkNames=None, sql=sql)])
     found = made.mixed(*more)

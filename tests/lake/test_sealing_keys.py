@@ -141,7 +141,7 @@ def problems(depot: Sealed) -> list[str]:
 
 
 def test_a_lost_key_of_the_day_is_never_replaced_in_silence(tmp_path: Path, clock: Any) -> None:
-    """No second key hides it; given up, its messages are counted as rejects, and the day goes on, even twice."""
+    """A second key must not hide it; once it is given up, its messages are rejects and the day can be used again."""
     depot = Sealed(tmp_path)
     depot.grow(broken=False)
     depot.work()

@@ -69,7 +69,7 @@ def test_a_store_is_reached_as_spark_reaches_it(
     ],
 )
 def test_what_is_not_tried_is_sparks(lake: str, readable: bool) -> None:
-    """A store that is read wrongly is worse than one that takes a while."""
+    """Spark reads every store that is not known to be readable without it, even if that is slower."""
     assert readable == stores.is_readable(lake)
 
 

@@ -122,7 +122,7 @@ def test_a_checkpoint_by_another_engine_and_its_cleaned_log(tmp_path: Path) -> N
 
 
 def test_a_missing_or_torn_commit_is_refused(tmp_path: Path) -> None:
-    """A hole in the log would leave rows out in silence."""
+    """A gap in the log would silently leave rows out."""
     folder = written(tmp_path / "t", 4)
     log_folder = tmp_path / "t/_delta_log"
     hole = log_folder / f"{2:020d}.json"

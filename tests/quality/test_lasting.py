@@ -140,7 +140,7 @@ def test_an_epoch_of_another_source_does_not(shops: Doubted) -> None:
 
 
 def test_an_equal_comparison_with_the_source_ends_it(shops: Doubted) -> None:
-    """Nobody knows better than the source; but only what was compared after the fault."""
+    """A comparison with the source settles a fault, if it was made after the fault."""
     lake = shops.lake
     names = ("run", "batch", "mirror", "check", "severity", "state", "observed")
     for state, kept in (("fail", 1), ("pass", 0)):

@@ -89,7 +89,7 @@ def test_columns_that_rules_leave_out_or_mask_are_named(tmp_path: Path) -> None:
 
 
 def test_erased_changes_are_counted(tmp_path: Path) -> None:
-    """Fewer changes than the books say must have a reason that anyone can see."""
+    """The report must say why there are fewer changes than the audit counts say."""
     shops = filtered(tmp_path)
     assert {} == others(shops, 0)
     value = {"number": 1, "removed": {"changes": {"rows": 3}}}

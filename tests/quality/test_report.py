@@ -97,7 +97,7 @@ def evil_facts(made):
 
 
 def test_hostile_texts_stay_texts(made):
-    """A script in a table, a column or a value would run on the desk of whoever opens the report."""
+    """A script in a table, a column or a value would run in the browser of every reader."""
     text = render(page(evil_facts(made)))
     read = Reader(text)
     assert "script" not in {tag for tag, _ in read.tags}
@@ -126,7 +126,7 @@ def test_states_are_written_in_words(made):
 
 
 def test_problems_come_first(made):
-    """Nobody scrolls past 400 good tables to find the one that is wrong."""
+    """The wrong table must come before 400 good ones."""
     lights = [row.light for row in page(made(14)).rows]
     assert sorted(lights, key=["bad", "warn", "none", "good"].index) == lights
 

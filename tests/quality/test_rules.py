@@ -58,7 +58,7 @@ def test_a_suite_joins_the_expectations_next_to_it(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_suite_is_a_fault_of_its_line(tmp_path: Path, suite: object, message: str) -> None:
-    """A suite that fails at night, after all stages, is found too late."""
+    """A bad suite would be found only at night, after all stages."""
     with pytest.raises(ConfigError) as caught:
         rules(tmp_path, RULE, suite)
     (problem,) = caught.value.problems

@@ -149,7 +149,7 @@ def test_a_late_file_brings_back_the_key_that_a_row_has_left(shops: Shops) -> No
 def test_a_statement_of_a_late_file_that_changes_newer_rows_is_reported(
     shops: Shops, statement: str, kept: dict[int, str]
 ) -> None:
-    """Otherwise the rows of a file that was read before were missing or wrong, with every check green."""
+    """The rows of a file that was read before would be missing or wrong, with every check green."""
     assert 0 == found(shops.say(1, "INSERT", 3, "new", at=40).say(1, "DELETE", 9, at=41), 2)
     shops.ddl(statement, at=30)
     shops.number = 5
@@ -227,7 +227,7 @@ def test_a_row_that_was_moved_in_part_is_whole(tmp_path: Path) -> None:
 
 
 def test_a_move_that_comes_again_finds_its_row(tmp_path: Path) -> None:
-    """Otherwise the moved row took the large text of the row that has its old key now."""
+    """The moved row would take the large text of the row that has its old key now."""
     again = moves(tmp_path, ("own", "move", "another"), ("move", "another"))
     assert ({1: "another", 3: "own"}, 0) == again
 
@@ -360,7 +360,7 @@ def test_late_and_repeated_changes_do_not_start_again(numbered: Shops) -> None:
 def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     spark: SparkSession, numbered: Shops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command on the screen ends with what the source has, and the check is content."""
+    """The printed command repairs the mirror, and then the check passes."""
     numbered.say(1, "UPDATE", 1, "c", at=501).say(1, "UPDATE", 2, "new", at=300, when=1000)
     assert ("done", "") == numbered.run()
     [metric] = [one for one in order_metrics(numbered.lake, 1) if one.check == "positions_started_again"]

@@ -117,7 +117,7 @@ def test_failing_keys_are_named(checked):
 
 
 def test_repetitions_are_counted_and_pass(checked):
-    """At-least-once delivery repeats messages: that is known, and no fault."""
+    """At-least-once delivery repeats messages: repetitions are expected."""
     repeated = [
         one
         for one in checked.verdicts
@@ -135,7 +135,7 @@ def test_expectations_are_judged(checked):
 
 
 def test_rows_that_are_not_as_expected_are_named(checked):
-    """A number of bad rows sends people searching; their keys send them there."""
+    """The keys of the bad rows save the operator a search."""
     keys = [one.metric.failing for one in checked.verdicts if one.metric.check.startswith("expect_")]
     assert [(), ('{"id":4}',), (), ('{"id":1}', '{"id":2}', '{"id":4}'), ('{"id":1}', '{"id":2}')] == keys
 

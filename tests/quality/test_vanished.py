@@ -66,7 +66,7 @@ def test_rows_of_two_batches_between_others(shops: Shops) -> None:
     ],
 )
 def test_a_dropped_column_is_no_surprise(text: str, shops: Shops) -> None:
-    """Otherwise each DROP COLUMN warned for ever, because the mirror keeps the column."""
+    """Each DROP COLUMN would warn for ever, because the mirror keeps the column."""
     assert {} == found(shops.ddl(f"ALTER TABLE item {text}").say(1, "INSERT", 2, "b"))
     assert {} == found(shops.say(1, "UPDATE", 2, "c"), 2)
 

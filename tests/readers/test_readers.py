@@ -71,7 +71,7 @@ READERS: list[Callable[[str], pa.Table]] = [with_duckdb, with_polars, with_delta
 def test_plain_mirrors_are_read_by_every_engine(
     shops: dict[str, Example], reader: Callable[[str], pa.Table], mirror: str
 ) -> None:
-    """A mirror that only Spark can read is no open table."""
+    """A plain mirror must be readable by every engine, not by Spark alone."""
     one = next(one for one in shops.values() if one.plain)
     assert with_spark(one, mirror) == cells(reader(one.mirror(mirror)), mirror)
 
@@ -121,7 +121,7 @@ def test_the_readme_names_the_reader_that_lacks_deletion_vectors(shops: dict[str
 
 
 def test_deletion_vectors_are_there_to_be_read(shops: dict[str, Example]) -> None:
-    """The test before this one would prove nothing."""
+    """Without deletion vectors the test before this one would prove nothing."""
     one = next(one for one in shops.values() if not one.plain)
     logs = [Path(one.mirror(mirror), "_delta_log") for mirror in KEYS]
     actions = [

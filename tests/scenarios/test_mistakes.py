@@ -97,7 +97,7 @@ def test_a_renamed_source_is_refused(spark: SparkSession, depot: Depot) -> None:
 
 
 def test_a_source_that_has_ended_is_kept_disabled(spark: SparkSession, depot: Depot) -> None:
-    """The way out that the refusal names: its entry stays, nothing more is read, old bytes can be decoded."""
+    """The advice of the refusal works: the entry stays, nothing more is read, old bytes can be decoded."""
     from ingest import run as running
     from ingest.silver import rebuild
 
@@ -148,7 +148,7 @@ def test_a_lake_restored_whole_goes_on(spark: SparkSession, depot: Depot) -> Non
 
 
 def test_mirrors_ahead_of_a_restored_lake_are_held(spark: SparkSession, depot: Depot) -> None:
-    """Their identifiers say that the batches to come are done, so these would be skipped in silence."""
+    """Their identifiers say that the next batches are done, so these would be skipped silently."""
     from ingest import run as running
     from ingest.gold.rebuild import rebuild
     from ingest.lake.lake import Lake
@@ -191,7 +191,7 @@ def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: Depot) -> None:
-    """Batches that were decoded with the wrong zone stay wrong until they are decoded again: status says so."""
+    """`ingest status` reports batches that were decoded with another zone, until they are decoded again."""
     from ingest import run as running
     from ingest.cli import dry_run
     from ingest.lake import decoded_with

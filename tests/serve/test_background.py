@@ -100,7 +100,7 @@ def test_an_action_is_a_command_line(
 
 
 def test_every_action_is_understood_by_the_command_line(own: Path) -> None:
-    """An option that was renamed would fail only in the hands of whoever presses the button."""
+    """A renamed option would fail only when a user presses the button."""
     import typer
 
     group = typer.main.get_command(app)
@@ -156,7 +156,7 @@ def test_a_form_sent_from_two_tabs_decides_once_and_says_so(
 
 
 def test_a_document_with_a_key_is_done_once(acting: Client, own: Path) -> None:
-    """A script repeats what a broken connection left open."""
+    """A script sends a request again after a broken connection."""
     data = json.dumps({"do": "retry", "pipeline": "depot"}).encode()
     names = {acting.post("/api/act", data, JSON | {"idempotency-key": "7"}).json["job"] for _ in range(3)}
     assert 1 == len(names)
@@ -213,7 +213,7 @@ def test_a_service_that_only_looks_does_nothing(client: Client) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_with_forms_are_whole(acting: Client, page: str) -> None:
-    """A form inside another is sent as the wrong one."""
+    """A form inside another would be sent as the wrong one."""
     read = Reader(acting.get(PAGES[page]).text)
     assert [] == read.open
     forms = [attributes for attributes in read.named("form") if attributes.get("method") == "post"]
@@ -221,7 +221,7 @@ def test_pages_with_forms_are_whole(acting: Client, page: str) -> None:
 
 
 def test_the_page_of_an_action_says_what_became_of_it(acting: Client, own: Path) -> None:
-    """Nobody sees a terminal here."""
+    """An action has no terminal: its page must show its progress and its end."""
     hold = own.parent / "hold"
     hold.touch()
     answer = sent(acting, do="retry")
@@ -253,7 +253,7 @@ def test_hostile_words_of_an_action_stay_text(acting: Client, own: Path) -> None
 
 
 def test_a_failure_is_shown(acting: Client, own: Path) -> None:
-    """A button that seems to have worked is pressed no more."""
+    """A failed action must not look as if it had worked."""
     (own.parent / "fail").touch()
     assert ("failed", 1) == ((job := job_of(acting, sent(acting, do="retry")))["state"], job["code"])
 

@@ -20,7 +20,7 @@ from tests.written import reject
 
 
 def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:
-    """Fifty desks that look every five seconds would be a load."""
+    """Fifty browsers that ask every five seconds would be a load."""
     address = "/rejects?pipeline=depot"
     first = client.get(address)
     again = client.get(address, {"If-None-Match": first.headers["etag"]})
@@ -72,7 +72,7 @@ def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pyte
 
 
 def test_what_takes_long_is_shown_as_being_read(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a start of fifty pipelines the page would be blank for seconds, and whoever opens it reloads it."""
+    """After a start with fifty pipelines the page would be empty for seconds."""
     client = client_of(own, soon=0.0)
     fleet = client.service.fleet
     unread = client.get("/api/status").json[0]
@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_not_being_read_for_ever(own: Path) -> None:
 def test_a_request_looks_once_at_what_was_written(
     client: Client, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five looks at a thousand folders for one page are most of what a warm page costs."""
+    """Five listings of a thousand folders would be most of the cost of a warm page."""
     looks: list[str] = []
     real = fleets.versions
     monkeypatch.setattr(fleets, "versions", lambda lake: (looks.append(lake), real(lake))[1])

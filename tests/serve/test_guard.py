@@ -148,7 +148,7 @@ def test_a_request_too_large_is_refused(client: Client) -> None:
     [("short\n", "at least 16"), ("a b c\n", "at least 16"), (None, "cannot be read"), ("open", "chmod 600")],
 )
 def test_a_bad_token_file_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
-    """A token that is guessed, or read by all, is none."""
+    """A token that can be guessed, or that every user may read, protects nothing."""
     file = tmp_path / "tokens"
     if text is not None:
         file.write_text(f"{SECRET}\n" if text == "open" else text, "utf-8")

@@ -24,7 +24,7 @@ from tests.written import Written
 
 
 def test_each_page_of_a_pipeline_that_has_not_run_is_whole(own: Path) -> None:
-    """The first page that a new user opens is that of a pipeline without a lake; the button for its first run is there."""
+    """A new user's first page is that of a pipeline without a lake; it must have the button for the first run."""
     shutil.rmtree(own.parent / "depot-lake")
     acting = client_of(own)
     acting.service.work = JobRunner(acting.service.fleet)  # not started
@@ -35,7 +35,7 @@ def test_each_page_of_a_pipeline_that_has_not_run_is_whole(own: Path) -> None:
 
 
 def test_the_page_of_a_file_with_faults_says_them(own: Path) -> None:
-    """A pipeline that cannot be read when the service starts is the one that is looked for."""
+    """A pipeline that cannot be read when the service starts must be shown, too."""
     own.write_text("pipeline: depot\nlakes: ./lake\n", "utf-8")
     page = client_of(own).get(PAGES["pipeline"])
     assert (200, True) == (page.code, "Cannot be read" in page.text)
@@ -128,7 +128,7 @@ def test_a_lake_that_is_replaced_is_not_taken_for_the_one_before(own: Path, tmp_
 
 
 def test_a_damaged_table_hides_no_other(own: Path) -> None:
-    """The one table that needs help is the one that the page must name."""
+    """The page must name the damaged table, and the other tables' pages must work."""
     lake = own.parent / "depot-lake"
     for log in (lake / "mirrors/depot/shelf0/_delta_log").iterdir():
         log.write_text("{", "utf-8")

@@ -132,7 +132,7 @@ def without_ages(found: object) -> object:
 
 
 def test_every_trouble_leads_to_the_page_of_it(client: Client) -> None:
-    """A sentence without a way leaves it to whoever is woken to find out where to look."""
+    """A problem must link to its page, so that the operator need not search."""
     for page in ("fleet", "pipeline"):
         text = client.get(PAGES[page]).text
         links = {html.unescape(one) for one in re.findall(r'see</span> <a href="([^"]+)"', text)}
@@ -197,7 +197,7 @@ def test_metrics_are_those_of_the_verb(client: Client, lake: Written) -> None:
 
 
 def test_metrics_of_several_pipelines_are_one_family_each(lake: Written, tmp_path: Path) -> None:
-    """A second TYPE line of one name makes a scraper drop everything."""
+    """A second TYPE line of one name would make a scraper drop all metrics."""
     other = Written(tmp_path, "garden")
     other.take(['{"broken": \n'])
     text = client_of(lake.file, other.file).get("/metrics").text
@@ -207,7 +207,7 @@ def test_metrics_of_several_pipelines_are_one_family_each(lake: Written, tmp_pat
 
 
 def test_the_worst_comes_first(lake: Written, tmp_path: Path) -> None:
-    """What is on fire must not be on the second screen."""
+    """The most urgent problem must be on the first screen."""
     good, new, wrong = Written(tmp_path, "apple"), Written(tmp_path, "basil"), tmp_path / "zinc.yaml"
     good.take([json.dumps({"data": [{"id": "1"}], "database": "d", "es": 1_700_000_000_000, "id": 1, "isDdl": False, "mysqlType": {"id": "bigint"},
                            "old": None, "pkNames": ["id"], "sql": "", "table": "t", "ts": 1, "type": "INSERT"})])  # fmt: skip

@@ -32,7 +32,7 @@ def started(*words: str, **environment: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly(lake: Written, number: signal.Signals) -> None:
-    """A service manager waits, then kills; and counts every exit code but 0 as a failure."""
+    """A service manager kills a process that is slow to stop, and counts every exit code but 0 as a failure."""
     running = started(str(lake.file), "--listen", "127.0.0.1:0")
     assert running.stderr is not None
     assert "shows them" in running.stderr.readline()

@@ -48,7 +48,7 @@ def test_a_run_is_asked_for_when_there_is_something_to_do(own: Path, monkeypatch
 
 
 def test_files_that_wait_are_seen_without_spark(own: Path) -> None:
-    """The look is the product's own: a new file is work, a lake that is up to date is none."""
+    """A new file is work for the service; a lake that is up to date is not."""
     work = scheduled(own)
     feed = own.parent / "depot-9.jsonl"
     feed.write_text(change("INSERT", "bins", 1, {"id": "1", "word": "x"}), "utf-8")
@@ -113,7 +113,7 @@ def test_people_come_before_schedules(own: Path) -> None:
 
 
 def test_words_are_refused_that_no_verb_takes() -> None:
-    """An empty table would be none, and mean all."""
+    """An empty table name would count as none, and mean all tables."""
     with pytest.raises(IngestError, match="needs table"):
         words_of("pause", Path("x"), {"table": ""})
     with pytest.raises(IngestError, match="There is no action"):
@@ -124,7 +124,7 @@ def test_words_are_refused_that_no_verb_takes() -> None:
 
 
 def test_a_verb_in_the_process_is_the_verb(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its words, its exit code, and the name of who asked."""
+    """The command line of a job, its exit code, and the name of its user."""
     seen: list[str | None] = []
     monkeypatch.setattr(workers.Worker, "_session", lambda _self: seen.append(os.environ.get("INGEST_USER")))
     made = workers.Worker([own], sys.stdout)

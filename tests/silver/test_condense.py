@@ -27,12 +27,12 @@ STAGES = ("bronze", "silver", "gold")
 
 
 def tomorrow() -> dt.datetime:
-    """Behind everything that has landed."""
+    """After everything that has landed."""
     return dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
 
 
 def condensed(depot: Depot, before: dt.datetime | None = None) -> int:
-    """How many changes went."""
+    """How many changes were dropped."""
     from ingest.gold.completed import complete
     from ingest.silver.condense import condense
 
@@ -55,7 +55,7 @@ def depot(spark: SparkSession, tmp_path: Path) -> Depot:
 
 
 def test_random_histories_fold_alike(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
-    """A change dropped that a later one needs, be it late, partial, a changed key or a truncate's next row."""
+    """No change may be dropped that a later one needs: a late, partial or key change, or the next row after a truncate."""
     from ingest.silver import condense
     from tests.properties import lakes
 

@@ -62,7 +62,7 @@ def test_the_old_batch_says_where_its_rejects_went(replayed) -> None:
 
 
 def test_open_rejects_are_those_not_replayed(replayed) -> None:
-    """A list of open rejects that never empties is not read."""
+    """A replayed reject must leave the list of open ones."""
     from ingest.lake.rejects import still_open
 
     found = still_open(replayed[1])

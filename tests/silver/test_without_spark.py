@@ -149,7 +149,7 @@ def test_tasks_write_what_this_process_writes(tmp_path: Path, monkeypatch: pytes
 def test_a_kill_between_two_commits_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, after: bool
 ) -> None:
-    """Before the commit the files are there and nothing names them; after it the rest of the batch is missing."""
+    """A kill before the commit leaves unreferenced files; one after it leaves the rest of the batch to the next run."""
     depot = Depot(tmp_path, ARROW)
     original = Lake.append
     killed: list[str] = []

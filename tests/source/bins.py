@@ -68,7 +68,7 @@ class Bins:
         tell: Callable[[Reconciled], None] = lambda _done: None,
         **given: Any,
     ) -> Reconciled:
-        """Hold the two against each other, the stream being settled."""
+        """Compare the two, with the stream settled."""
         pipeline = load(self.file)
         options = ReconcileOptions(**{"parallel": 1, "range_rows": 300, "settled": True, **given})
         return comparing.reconcile(

@@ -129,7 +129,7 @@ class Shop:
         made.mirror(Path(load(self.file).lake), BINS, columns, ["ID"], rows)
 
     def compare(self) -> Reconciled:
-        """Hold the two against each other, the stream being settled."""
+        """Compare the two, with the stream settled."""
         pipeline = load(self.file)
         options = ReconcileOptions(parallel=1, range_rows=300, settled=True)
         return comparing.reconcile(

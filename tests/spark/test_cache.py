@@ -76,7 +76,7 @@ def test_a_cache_of_another_user_is_refused(top: Path, part: str, monkeypatch: p
 
 
 def test_a_launcher_that_every_user_may_write_is_replaced(top: Path) -> None:
-    """Its text is right now; whoever may write it can change it before the next start."""
+    """Its text is right now, but a user who may write it could change it before the next start."""
     script = java.launcher(FOUND) / "bin" / "java"
     script.chmod(0o777)
     assert 0o755 == (java.launcher(FOUND) / "bin" / "java").stat().st_mode & 0o777
@@ -91,7 +91,7 @@ def test_a_group_of_the_operators_and_a_sticky_folder_are_accepted(top: Path, mo
 
 
 def test_the_doctor_says_who_may_write(top: Path) -> None:
-    """A start that is refused must be explained by the command that is asked for explanations."""
+    """`ingest doctor` must explain why a start is refused."""
     assert "ok" == doctor._cache().state
     top.chmod(0o777)
     found = doctor._cache()
@@ -112,7 +112,7 @@ def test_an_archive_that_every_user_may_write_is_passed_over(archived: Path, par
 
 
 def test_an_archive_of_another_user_is_passed_over(archived: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As above: whoever wrote it chose what runs."""
+    """As above: the user who wrote it would choose what runs."""
     given_away(archived, monkeypatch)
     assert [] == archive.options(archived)
 
@@ -120,7 +120,7 @@ def test_an_archive_of_another_user_is_passed_over(archived: Path, monkeypatch: 
 def test_an_archive_that_is_passed_over_is_built_again(
     archived: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise every start stays slow, and `ingest jars fetch` says that all is well."""
+    """Every start would stay slow, although `ingest jars fetch` reports no fault."""
     monkeypatch.setattr(session, "find", lambda: FOUND)
     monkeypatch.setattr(session, "_class_path", lambda kafka: [])
     monkeypatch.setattr(session, "class_archive", lambda *given: archived)

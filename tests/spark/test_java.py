@@ -123,7 +123,7 @@ def test_launcher_is_made_once(tmp_path):
 
 
 def test_a_launcher_that_was_changed_is_written_again(tmp_path):
-    """It is run at each start: whoever changed it once would run what he likes from then on."""
+    """It is run at each start: a user who changed it once would choose what runs from then on."""
     found = Java(fake_java(tmp_path / "java", "17.0.15"), "17.0.15", "PATH")
     script = java.launcher(found) / "bin" / "java"
     text = script.read_text()

@@ -47,7 +47,7 @@ def test_a_query_is_paced_for_itself(before):
 
 @pytest.mark.parametrize("before", [settings.COMPILED, settings.INTERPRETED], ids=["compiled", "interpreted"])
 def test_the_users_own_pace_is_kept(before):
-    """Somebody who looks for a fault of the compiler turns it off, and must find it off."""
+    """A user who turns the compiler off to look for a fault must find it off."""
     spark = Settings()
     spark.kept |= settings.joined(settings.LOCAL, before)
     pace.pace(spark, 1)

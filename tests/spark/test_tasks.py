@@ -34,7 +34,7 @@ def test_equal_parts_are_dealt_equally_whatever_rounding_does(first: int) -> Non
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=40), st.integers(1, 8))
 def test_no_task_is_heavier_than_its_share_and_one_item(weights: list[int], count: int) -> None:
-    """Otherwise the job waits for one task while the other cores are idle."""
+    """The job would wait for one task while the other cores are idle."""
     found = shares(weights, count)
     assert len(found) <= count
     assert max(found) <= sum(weights) / count + max(weights)
