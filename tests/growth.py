@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from tests.timing import is_within
 
-HOUSE = Path(__file__).parents[1] / "ingest"
+PACKAGE = Path(__file__).parents[1] / "ingest"
 FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
 SPARK = {"rlike": 0, "regexp_extract": 1, "regexp_extract_all": 1, "regexp_replace": 1, "regexp_like": 1}
 """Spark's functions of a regular expression, and which argument it is."""
@@ -72,20 +72,22 @@ class Slow(Exception):
 
 def files() -> list[str]:
     """The files that may have patterns; parsing them all takes seconds, which every collection of tests would pay."""
-    texts = {path: path.read_text("utf-8") for path in sorted(HOUSE.rglob("*.py"))}
-    return [str(path.relative_to(HOUSE.parent)) for path, text in texts.items() if _MAY_HAVE.search(text)]
+    texts = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    return [str(path.relative_to(PACKAGE.parent)) for path, text in texts.items() if _MAY_HAVE.search(text)]
 
 
 @cache
 def patterns() -> tuple[Pattern, ...]:
     """All of them, in the order of the files."""
-    files = {path: list(ast.walk(ast.parse(path.read_text("utf-8")))) for path in sorted(HOUSE.rglob("*.py"))}
+    files = {
+        path: list(ast.walk(ast.parse(path.read_text("utf-8")))) for path in sorted(PACKAGE.rglob("*.py"))
+    }
     used = _methods(itertools.chain.from_iterable(files.values()))
     return tuple(found for path, nodes in files.items() for found in _of(path, nodes, used))
 
 
 def _of(path: Path, nodes: list[ast.AST], used: dict[str, set[str]]) -> Iterator[Pattern]:
-    file = path.relative_to(HOUSE.parent)
+    file = path.relative_to(PACKAGE.parent)
     module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
     names = {id(node.value): _name(node) for node in nodes if isinstance(node, ast.Assign)}
     for node in nodes:
