@@ -27,7 +27,7 @@ VERBS = {
     "init": "pipeline_verbs",
     "validate": "pipeline_verbs",
     "schema": "pipeline_verbs",
-    "plan": "plan",
+    "plan": "plan_verb",
     "run": "run_verbs",
     "snapshot": "snapshot_verb",
     "reconcile": "reconcile_verb",

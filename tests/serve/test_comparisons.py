@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.serve.test_work import STAND_IN, asked
 
 from ingest.inspect import due
 from ingest.lake.tables import LakeReader
@@ -22,6 +21,7 @@ from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.jobs import ServiceJob
 from tests.serve.conftest import Client
+from tests.serve.test_background import STAND_IN, asked
 from tests.source.bins import Bins
 from tests.timing import PATIENCE, until
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serve.test_work import STAND_IN, asked
 
 from ingest.cli import worker as workers
 from ingest.config import load
@@ -20,6 +19,7 @@ from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.jobs import COMPARE, ServiceJob, words_of
 from tests.lakes import change, touch
+from tests.serve.test_background import STAND_IN, asked
 from tests.timing import until
 
 
