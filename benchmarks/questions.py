@@ -29,7 +29,7 @@ from tests.lakes import ROOT, change
 from tests.serve.conftest import depot
 from tests.serve.test_speed import CHECKS
 from tests.timing import seconds_of_children
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 RUNS = 8  # of which the lake of many tables has checks
 SECONDS = 1.0  # target of each verb
@@ -142,16 +142,16 @@ def timed(words: list[str], tries: int) -> tuple[float, float, float]:
     return min(seconds), statistics.median(seconds), min(cpu)
 
 
-def idle(folder: Path) -> Written:
+def idle(folder: Path) -> WrittenLake:
     """A lake in which nothing waits."""
-    made = Written(folder)
+    made = WrittenLake(folder)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     return made
 
 
-def many(folder: Path, tables: int) -> Written:
+def many(folder: Path, tables: int) -> WrittenLake:
     """A lake of many tables, each with checks of some runs."""
-    made = Written(folder)
+    made = WrittenLake(folder)
     names = [f"table_{n:03}" for n in range(tables)]
     made.take([change("INSERT", name, n + 1, {"id": "1", "word": "x"}) for n, name in enumerate(names)])
     for _ in range(RUNS):

@@ -16,10 +16,10 @@ from ingest.lake.schemas import CHECKS, DECISIONS, REJECTS
 from ingest.quality.report_data import gather
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 
-def asked(made: Written, *words: str) -> str:
+def asked(made: WrittenLake, *words: str) -> str:
     """What a question prints."""
     done = CliRunner().invoke(app, [*words, str(made.file)])
     assert 0 == done.exit_code, done.output
@@ -28,7 +28,7 @@ def asked(made: Written, *words: str) -> str:
 
 def test_a_rejected_cell_is_listed_with_its_text(tmp_path: Path) -> None:
     """After `not a date` alone, the operator would have to look for the value in the raw message."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     cell = {"source": "bins", "topic": "bins-1.jsonl", "partition": 0, "offset": 0, "batch": 1, "database": "depot",
             "table": "bins", "stage": "gold", "kind": "cell", "reason": "does-not-fit", "column": "paid",
@@ -42,7 +42,7 @@ def test_a_rejected_cell_is_listed_with_its_text(tmp_path: Path) -> None:
 
 def test_a_statement_that_came_twice_names_its_first_delivery(tmp_path: Path) -> None:
     """Two lines that say the same look like two changes of the table."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     sql = "ALTER TABLE bins ADD COLUMN more INT"
     made.take(
         [
@@ -116,7 +116,7 @@ def test_rows_that_a_rebuild_found_are_one_line_each() -> None:
 
 def test_batches_that_are_accepted_as_they_are_give_an_answer(tmp_path: Path) -> None:
     """A script that reads the answer of each verb as JSON ended here."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"})])
     words = ["backfill", str(made.file), "--last", "1", "--accept", "-o", "json"]
     done = CliRunner().invoke(app, words)
@@ -125,7 +125,7 @@ def test_batches_that_are_accepted_as_they_are_give_an_answer(tmp_path: Path) ->
 
 def test_a_held_table_sends_to_its_file_and_a_reject_stays_said(tmp_path: Path) -> None:
     """`ingest run` again changes nothing for a table without a key; and a batch without rejects ends none of the old."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"}), "{"], held={"depot.box": KEYLESS})
     said = asked(made, "status")
     assert "0 of 1 mirrors are up to date with batch 1." in said
@@ -161,7 +161,7 @@ def test_a_history_table_is_made_known_as_one(tmp_path: Path) -> None:
 
 def test_the_way_to_a_rejects_number_can_be_typed(tmp_path: Path) -> None:
     """A sentence with FILE in it is another thing to look up at night."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     done = CliRunner().invoke(app, ["rejects", "show", str(made.file), "7"])
     assert 2 == done.exit_code
@@ -172,7 +172,7 @@ def test_the_way_to_a_rejects_number_can_be_typed(tmp_path: Path) -> None:
 
 def test_what_was_not_paused_is_not_resumed(tmp_path: Path) -> None:
     """`resumed` says that something waited, and the ledger would hold a decision that changed nothing."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
 
     def answer(*words: str) -> str:
@@ -189,7 +189,7 @@ def test_what_was_not_paused_is_not_resumed(tmp_path: Path) -> None:
 
 def test_a_key_that_no_change_has_named_is_said_so(tmp_path: Path) -> None:
     """`no row, as they say` would be false, for no change says so: most such keys are typing errors."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     done = CliRunner().invoke(app, ["explain", str(made.file), "depot.bins", "99"])
     assert "no change has named this key, and the mirror has no row of it" in " ".join(done.stdout.split())

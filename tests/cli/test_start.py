@@ -11,7 +11,7 @@ import pytest
 from tests.cli.test_looking import HEAVY, SCRIPT
 from tests.serve.conftest import depot
 from tests.timing import PATIENCE, TRIES, seconds_of_children
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 SECONDS = 3.0  # of a processor that others keep busy; alone each verb takes about half a second
 VERBS = {
@@ -31,7 +31,7 @@ VERBS = {
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     """A lake of a few batches."""
     return depot(tmp_path_factory.mktemp("depot"))
 
@@ -50,7 +50,7 @@ def spent(words: list[str]) -> float:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_question_costs_little(verb: str, lake: Written, tmp_path: Path) -> None:
+def test_a_question_costs_little(verb: str, lake: WrittenLake, tmp_path: Path) -> None:
     """Ten questions in an incident would wait ten times for one import too many."""
     words = [word.format(file=lake.file, folder=tmp_path) for word in VERBS[verb]]
     assert any(spent(words) < SECONDS for _ in range(TRIES))

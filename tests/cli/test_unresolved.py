@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from tests.cli.test_start import VERBS
 from tests.serve.conftest import depot
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 SECRET = "settle: 1s, storage: {secret: '${DEPOT_SECRET}'}"
 STRICT = {"plan", "validate"}
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     """A lake whose pipeline file asks for a secret that is not set here."""
     made = depot(tmp_path_factory.mktemp("depot"))
     text = made.file.read_text("utf-8")
@@ -27,7 +27,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_question_goes_on_without_what_only_runs_need(verb: str, lake: Written, tmp_path: Path) -> None:
+def test_a_question_goes_on_without_what_only_runs_need(verb: str, lake: WrittenLake, tmp_path: Path) -> None:
     """The operator at night can log in to the machine, and has not the service's environment."""
     words = [word.format(file=lake.file, folder=tmp_path) for word in VERBS[verb]]
     done = CliRunner().invoke(app, words)
@@ -43,13 +43,13 @@ def test_a_question_goes_on_without_what_only_runs_need(verb: str, lake: Written
 
 
 @pytest.mark.parametrize("words", [["run"], ["quality"], ["retry"], ["maintain"], ["rebuild"]])
-def test_what_writes_wants_the_whole_file(lake: Written, words: list[str]) -> None:
+def test_what_writes_wants_the_whole_file(lake: WrittenLake, words: list[str]) -> None:
     """A run without its source's secret would fail in the middle, and say something else."""
     done = CliRunner().invoke(app, [*words, str(lake.file)])
     assert (2, True) == (done.exit_code, "DEPOT_SECRET is not set" in done.stderr)
 
 
-def test_masked_keys_are_asked_for_by_their_secret_alone(lake: Written, tmp_path: Path) -> None:
+def test_masked_keys_are_asked_for_by_their_secret_alone(lake: WrittenLake, tmp_path: Path) -> None:
     """Without the secret a plain key has another mask: the row would be said not to exist."""
     made = depot(tmp_path)
     text = made.file.read_text("utf-8")

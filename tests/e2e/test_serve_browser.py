@@ -21,7 +21,7 @@ from tests.e2e.test_serve_session import Hands
 from tests.lakes import ROOT, statement
 from tests.serve.conftest import depot, listening  # noqa: F401 - a fixture
 from tests.serve.test_pages import PAGES
-from tests.written import Written, reject
+from tests.written_lake import WrittenLake, reject
 
 pytestmark = [
     pytest.mark.skipif(chromium.found() is None, reason="no Chromium on PATH: apt-get install chromium"),
@@ -32,13 +32,13 @@ TOO_WIDE = """[...document.querySelectorAll('.tiles div')].filter(tile => [...ti
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Written:
+def lake(tmp_path: Path) -> WrittenLake:
     """A lake of the test's own."""
     return depot(tmp_path)
 
 
 @pytest.fixture
-def address(lake: Written, listening: Callable[[Service], int]) -> Iterator[str]:  # noqa: F811 - the fixture
+def address(lake: WrittenLake, listening: Callable[[Service], int]) -> Iterator[str]:  # noqa: F811 - the fixture
     """Where its service is, with a stand-in for the process with Spark."""
     fleet = Fleet([lake.file])
     work = JobRunner(fleet, worker=STAND_IN)
@@ -70,7 +70,7 @@ def until(browser: chromium.Browser, expression: str) -> None:
         time.sleep(0.2)
 
 
-def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, lake: Written) -> None:
+def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, lake: WrittenLake) -> None:
     """An operator on call does not reload pages; and what is being typed must stay."""
     browser.open(f"{address}/rejects?pipeline=depot", width=1280, height=900, dark=False)
     browser.run("document.body.dataset.same = 'yes'")
@@ -84,7 +84,9 @@ def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, la
     assert "because" == browser.run("document.querySelector('input[name=reason]').value")
 
 
-def test_the_focus_stays_while_a_page_follows(browser: chromium.Browser, address: str, lake: Written) -> None:
+def test_the_focus_stays_while_a_page_follows(
+    browser: chromium.Browser, address: str, lake: WrittenLake
+) -> None:
     """A user who has tabbed to a button presses Enter a moment later; by then the page must not have moved on."""
     hands = Hands(browser)
     browser.open(f"{address}/ddl?pipeline=depot", width=1280, height=900, dark=False)
@@ -116,7 +118,7 @@ def test_everything_works_without_scripts(browser: chromium.Browser, address: st
         browser._ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def test_a_button_does_what_it_says(browser: chromium.Browser, address: str, lake: Written) -> None:
+def test_a_button_does_what_it_says(browser: chromium.Browser, address: str, lake: WrittenLake) -> None:
     """Strict pages refuse their own forms as easily as those of others."""
     browser.open(f"{address}/ddl?pipeline=depot", width=390, height=844, dark=True)
     browser.run("document.querySelector('form.act button').click()")
@@ -138,7 +140,7 @@ DONE = {  # the action, its page, whether a reason is written, its button, and t
 
 
 def test_every_action_is_done_by_the_keyboard_alone(
-    browser: chromium.Browser, address: str, lake: Written
+    browser: chromium.Browser, address: str, lake: WrittenLake
 ) -> None:
     """A user without a mouse may be on call, too: each stop before a button can be seen, and Enter presses it."""
     paused = next(one for one in mirrors.known(lake.reader).values() if one.name == "depot.shelf1")

@@ -30,7 +30,7 @@ from tests.e2e.test_serve import SECONDS, Running
 from tests.lakes import ROOT, TYPES, change, statement, touch
 from tests.serve.conftest import listening, slice_of  # noqa: F401 - a fixture
 from tests.timing import until
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 pytestmark = pytest.mark.skipif(
     chromium.found() is None, reason="no Chromium on PATH: apt-get install chromium"
@@ -49,7 +49,9 @@ class Night:
     """A lake in trouble, and the process that does what the pages ask for, without Spark."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.lake = Written(folder, "depot", "tables:\n  - {match: depot.bins, on_schema_change: freeze}\n")
+        self.lake = WrittenLake(
+            folder, "depot", "tables:\n  - {match: depot.bins, on_schema_change: freeze}\n"
+        )
         monkeypatch.setattr(decisions, "append", self._append)
         monkeypatch.setenv("INGEST_USER", "ada")
         for n in range(3):

@@ -20,7 +20,7 @@ from tests.e2e.services import free_port
 from tests.e2e.store import ACCESS, Store
 from tests.lakes import change, touch
 from tests.serve.conftest import client_of, depot
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 ODD = "a%2Fb c=é"
 QUESTIONS = {
@@ -88,7 +88,7 @@ def z85(data: bytes) -> str:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     """A lake in a folder."""
     made = depot(tmp_path_factory.mktemp("depot"))
     made.take([change("INSERT", ODD, 9100, {"id": "1", "word": "odd"})])
@@ -97,7 +97,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 @pytest.fixture(scope="module")
-def stored(store: Store, lake: Written) -> Path:
+def stored(store: Store, lake: WrittenLake) -> Path:
     """The pipeline file of the same lake in the store."""
     files = store.files()
     files.mkdir("/read")
@@ -127,13 +127,13 @@ def asked(question: str, file: Path, lake: str) -> str:
 
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_store_answers_as_a_folder_does(question: str, lake: Written, stored: Path) -> None:
+def test_a_store_answers_as_a_folder_does(question: str, lake: WrittenLake, stored: Path) -> None:
     """A lake that is asked by starting Spark is not asked; one that is read otherwise may be read wrongly."""
     assert asked(question, lake.file, str(lake.lake)) == asked(question, stored, "s3a://read/depot")
 
 
 @pytest.mark.usefixtures("environment")
-def test_a_plan_says_what_would_be_read(lake: Written, stored: Path) -> None:
+def test_a_plan_says_what_would_be_read(lake: WrittenLake, stored: Path) -> None:
     """A store's lake knows its files and mirrors as well as a folder's: a new file is not taken for one that was read."""
     feed = lake.file.with_name("depot-9.jsonl")
     feed.write_text(change("INSERT", "bins", 9900, {"id": "9", "word": "x", "more": "7"}) + "\n", "utf-8")
@@ -154,14 +154,16 @@ def test_a_plan_says_what_would_be_read(lake: Written, stored: Path) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-def test_rows_taken_out_by_deletion_vectors_are_gone(lake: Written, stored: Path) -> None:
+def test_rows_taken_out_by_deletion_vectors_are_gone(lake: WrittenLake, stored: Path) -> None:
     """The comparison above says nothing if the vector takes nothing out."""
     assert "[]" == asked("sql of rows that are gone", stored, "s3a://read/depot").strip()
     assert '"word":"odd"' in asked("sql of an odd name", stored, "s3a://read/depot").replace('": "', '":"')
 
 
 @pytest.mark.usefixtures("environment")
-def test_large_files_are_read_in_parts(lake: Written, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_read_in_parts(
+    lake: WrittenLake, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file of gigabytes must not be fetched for the three columns that a query names."""
     monkeypatch.setattr(object_store, "SMALL", 0)
     monkeypatch.setattr(object_store, "_contents", object_store._Contents())
@@ -170,7 +172,7 @@ def test_large_files_are_read_in_parts(lake: Written, stored: Path, monkeypatch:
     assert not object_store._contents._kept
 
 
-def test_the_pages_show_it_as_well(lake: Written, stored: Path, store: Store) -> None:
+def test_the_pages_show_it_as_well(lake: WrittenLake, stored: Path, store: Store) -> None:
     """The settings that Spark is given are enough, and are not shown."""
     settings = {"endpoint": store.url, "access.key": ACCESS["key"], "secret.key": "a-very-secret-word"}
     text = "".join(f'  spark.hadoop.fs.s3a.{name}: "{value}"\n' for name, value in settings.items())
@@ -220,7 +222,7 @@ def test_a_bucket_that_is_not_there(stored: Path) -> None:
     assert "s3a://nowhere/depot cannot be read (404 Not Found: NoSuchBucket)" in text, text
 
 
-def test_other_stores_are_named(lake: Written) -> None:
+def test_other_stores_are_named(lake: WrittenLake) -> None:
     """What cannot be read here has a sentence, not a traceback."""
     file = lake.file.with_name("azure.yaml")
     file.write_text(

@@ -20,16 +20,16 @@ from ingest.quality.report_data import gather
 from ingest.serve.fleet import Fleet
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     """A lake with a held table, rejects, a statement that waits and a failing check."""
     return depot(tmp_path_factory.mktemp("depot"))
 
 
-def test_each_cause_is_listed_once(lake: Written) -> None:
+def test_each_cause_is_listed_once(lake: WrittenLake) -> None:
     """Two lists of what is wrong differ on the day when one of them is looked at."""
     found = causes.causes(lake.reader)
     assert {
@@ -52,7 +52,7 @@ def test_each_cause_is_listed_once(lake: Written) -> None:
     ],
 )
 def test_a_table_that_cannot_be_read_is_not_always_damaged(
-    error: Exception, state: str, then: str, lake: Written, monkeypatch: pytest.MonkeyPatch
+    error: Exception, state: str, then: str, lake: WrittenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To fold a sound table again takes hours, and does not give the run the right to read it."""
     read = LakeReader.snapshot
@@ -70,7 +70,7 @@ def test_a_table_that_cannot_be_read_is_not_always_damaged(
     assert f"ingest {then} " in causes.resolving_command(lake.reader, row)
 
 
-def test_all_who_ask_are_given_the_same(lake: Written) -> None:
+def test_all_who_ask_are_given_the_same(lake: WrittenLake) -> None:
     """A page would not show the cause for which an alert woke the operator."""
     found = causes.causes(lake.reader)
     assert set(found) == {one["cause"] for one in alerts.listed(lake.reader)}
@@ -85,7 +85,7 @@ def test_all_who_ask_are_given_the_same(lake: Written) -> None:
     assert any("1 check failed" in text for text in said["problems"])
 
 
-def test_the_command_of_a_held_mirror_is_a_field_next_to_its_message(lake: Written) -> None:
+def test_the_command_of_a_held_mirror_is_a_field_next_to_its_message(lake: WrittenLake) -> None:
     """Read from the message it was `rebuild FILE TABLE`, which brings no change back that silver has dropped."""
     silver = f"ingest rebuild {lake.file} --layer silver"
     row = {
@@ -131,7 +131,7 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that finds nothing to do was the advice of a status in good health."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     assert status.status(made.reader)["next"].startswith(
         f"ingest plan {made.file} (the lake waits for nothing"
@@ -145,7 +145,7 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
 
 def test_a_mirror_that_lags_is_not_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was held, and was folded again as far as it had come, was counted as if it had the last batch."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     lagging = Progress(1, frozenset({"mirrors/depot/bins"}))
     monkeypatch.setattr(completed, "progress", lambda _lake: lagging)
@@ -157,7 +157,7 @@ def test_a_mirror_that_lags_is_not_up_to_date(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(("unit", "said"), [(1000, False), (1, True)], ids=["milliseconds", "seconds"])
 def test_times_of_another_unit_are_a_cause(tmp_path: Path, unit: int, said: bool) -> None:
     """A lag of half a century makes the operator look for a stream that has stopped."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"}, es=1_700_000_000 * unit)])
     found = causes.causes(made.reader)
     assert said == ("depot.bins: times of another unit" in found)
@@ -170,7 +170,7 @@ def test_a_report_made_while_a_batch_is_under_way_is_of_the_batch_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A headline of one batch over the books of the next one adds up to nothing."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     # landed and decoded; not folded, checked or recorded
     monkeypatch.setattr(made, "_run", lambda *_given, **_more: None)

@@ -21,7 +21,7 @@ from ingest.lake import decoded_with
 from ingest.lake.tables import LakeReader
 from tests.lakes import touch
 from tests.serve.conftest import client_of
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,7 @@ SECOND = [
 ]  # fmt: skip
 
 
-class Shop(Written):
+class Shop(WrittenLake):
     """A shop with masked customers, whose lake is written without Spark."""
 
     def __init__(self, folder: Path, more: str = RULES) -> None:

@@ -17,7 +17,7 @@ from ingest.lake.tables import LakeReader
 from ingest.quality import null_values
 from ingest.quality.subjects import Booked
 from ingest.silver.lift import INPUT, Lifting, lift
-from tests.written import NOW, Written, commit
+from tests.written_lake import NOW, WrittenLake, commit
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
@@ -27,7 +27,7 @@ Sent = tuple[int, int, bytes | None]
 SEAL = Seal(b"one data", bytes(range(32)))
 
 
-class Topic(Written):
+class Topic(WrittenLake):
     """A Debezium topic and its changes in silver, without a broker."""
 
     def __init__(self, folder: Path, more: str = "", seal: Seal | None = None) -> None:

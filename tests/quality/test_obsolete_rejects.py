@@ -20,7 +20,7 @@ from ingest.quality.cells import Compared
 from ingest.quality.subjects import CheckedMirror
 from tests.lakes import change
 from tests.unstarted import unstarted
-from tests.written import Written, commit
+from tests.written_lake import WrittenLake, commit
 
 BINS = TableId("depot", None, "bins")
 Bad = tuple[int, int, str]  # batch, offset and key of a rejected cell
@@ -42,7 +42,7 @@ def left_open(
     filled: frozenset[tuple[Key, str]] = frozenset(),
 ) -> list[Bad]:
     """The rejects that are open after the checks of a mirror with these rows."""
-    depot = Written(folder)
+    depot = WrittenLake(folder)
     depot.take([change("INSERT", "bins", int(key), {"id": key, "word": word}) for key, word in rows.items()])
     lake = Lake(unstarted(), depot.pipeline)
     [mirror] = mirrors.known(lake).values()

@@ -19,7 +19,7 @@ from ingest.serve.app import Service, application
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from tests.lakes import change, statement
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 HOST = "127.0.0.1:8765"
 KEYLESS = "depot.box has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
@@ -41,9 +41,9 @@ def slice_of(n: int, *, broken: bool = True) -> list[str]:
     return [*lines, *(['{"broken": \n'] if broken else [])]
 
 
-def depot(folder: Path, *, batches: int = 4, name: str = "depot") -> Written:
+def depot(folder: Path, *, batches: int = 4, name: str = "depot") -> WrittenLake:
     """A lake with a held table, rejects, a statement that waits and a failing check."""
-    made = Written(folder, name, "tables:\n  - {match: depot.bins, on_schema_change: freeze}\n")
+    made = WrittenLake(folder, name, "tables:\n  - {match: depot.bins, on_schema_change: freeze}\n")
     for n in range(batches):
         held = {"depot.box": KEYLESS} if n == batches - 1 else None
         made.take(slice_of(n, broken=n % 2 == 0), held=held)
@@ -122,19 +122,19 @@ def client_of(
 
 
 @pytest.fixture(scope="session")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     """The depot's lake, which no test writes to."""
     return depot(tmp_path_factory.mktemp("depot"))
 
 
 @pytest.fixture(scope="session")
-def client(lake: Written) -> Client:
+def client(lake: WrittenLake) -> Client:
     """A client of a service over it."""
     return client_of(lake.file)
 
 
 @pytest.fixture
-def own(lake: Written, tmp_path: Path) -> Path:
+def own(lake: WrittenLake, tmp_path: Path) -> Path:
     """A copy of the depot, which the test may damage; gives its pipeline file."""
     shutil.copytree(lake.file.parent, tmp_path / "own")
     return tmp_path / "own" / lake.file.name

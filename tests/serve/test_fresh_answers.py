@@ -16,7 +16,7 @@ from ingest.serve import fleet as fleets
 from ingest.serve import server
 from tests.serve.conftest import Client, client_of
 from tests.serve.test_pages import PAGES, words
-from tests.written import reject
+from tests.written_lake import reject
 
 
 def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:

@@ -13,7 +13,7 @@ from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
 from tests.serve.test_pages import PAGES
 from tests.test_injection import COLUMN, DATABASE, NASTY, TABLE, UNSEEN, messages
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 SECRET = "correct-horse-battery-staple"
 TOKENS = {SECRET: "grace", "another-token-of-a-kind": "alan"}
@@ -21,7 +21,7 @@ _FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture(scope="module")
-def guarded(lake: Written) -> Client:
+def guarded(lake: WrittenLake) -> Client:
     """A service that wants a token."""
     return client_of(lake.file, tokens=TOKENS)
 
@@ -91,7 +91,7 @@ def test_another_name_is_refused(client: Client, host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost:8765", "127.0.0.1:8765", "[::1]:8765", "LOCALHOST", "lake.example"]
 )
-def test_its_own_names_are_known(lake: Written, host: str) -> None:
+def test_its_own_names_are_known(lake: WrittenLake, host: str) -> None:
     """A proxy in front of it passes its own name on."""
     assert 200 == client_of(lake.file, names=guard.names(["Lake.example"])).get("/", host=host).code
 
@@ -188,7 +188,7 @@ def test_a_form_is_of_its_user_and_of_today(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Client:
     """A service over a lake in which every text that a source can say is hostile."""
-    made = Written(tmp_path_factory.mktemp("hostile"))
+    made = WrittenLake(tmp_path_factory.mktemp("hostile"))
     name = f"{DATABASE}.{TABLE}"
     made.take(messages(), held={name: f"{NASTY} `{NASTY}`"})
     made.product(

@@ -20,7 +20,7 @@ from ingest.serve.background import JobRunner
 from tests.lakes import change
 from tests.serve.conftest import client_of
 from tests.serve.test_pages import PAGES
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 
 def test_each_page_of_a_pipeline_that_has_not_run_is_whole(own: Path) -> None:
@@ -41,7 +41,7 @@ def test_the_page_of_a_file_with_faults_says_them(own: Path) -> None:
     assert (200, True) == (page.code, "Cannot be read" in page.text)
 
 
-def test_a_file_with_faults_takes_no_other_down(lake: Written, tmp_path: Path) -> None:
+def test_a_file_with_faults_takes_no_other_down(lake: WrittenLake, tmp_path: Path) -> None:
     """One colleague saves half a file: the other pipelines are still looked after."""
     broken = [tmp_path / name / "pipeline.yaml" for name in ("one", "two")]
     for file, text in zip(broken, ("pipeline: one\n", "pipeline: ["), strict=True):
@@ -113,7 +113,7 @@ def test_a_lake_that_is_replaced_is_not_taken_for_the_one_before(own: Path, tmp_
     """Another pipeline's lake in its place would be shown under its name; an older copy is shown as it is."""
     client, lake = client_of(own), own.parent / "depot-lake"
     assert ["1 held"] == [one["state"] for one in client.get("/api/status").json]
-    other = Written(tmp_path, "other")
+    other = WrittenLake(tmp_path, "other")
     other.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     mine = lake.rename(lake.with_name("mine"))
     shutil.copytree(other.lake, lake)

@@ -18,7 +18,7 @@ from ingest.cli.app import app
 from tests.lakes import change
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of, depot
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 PAGES = {
     "fleet": "/",
@@ -90,7 +90,7 @@ def test_each_page_says_what_it_is_for(client: Client, page: str, expected: list
     ], text
 
 
-def test_the_api_answers_as_the_verbs_do(client: Client, lake: Written) -> None:
+def test_the_api_answers_as_the_verbs_do(client: Client, lake: WrittenLake) -> None:
     """Scripts that move from the command to the service would read other values."""
     runner = CliRunner()
     for verb, address in {
@@ -107,7 +107,7 @@ def test_the_api_answers_as_the_verbs_do(client: Client, lake: Written) -> None:
 
 def test_processor_time_is_shown_where_it_is_known(tmp_path: Path) -> None:
     """A zero for what Spark did would make the dearest tables look the cheapest."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "w"})])
     client = client_of(made.file)
     address = "/table?pipeline=depot&table=depot.bins"
@@ -145,7 +145,7 @@ def test_every_trouble_leads_to_the_page_of_it(client: Client) -> None:
 
 def test_until_when_all_is_complete_is_said_of_each_pipeline(client: Client, tmp_path: Path) -> None:
     """A scheduler that asks for many pipelines at once needs the number that it waits for."""
-    made = Written(tmp_path, "harbour")
+    made = WrittenLake(tmp_path, "harbour")
     made.take([change("INSERT", "ships", 1, {"id": "1", "word": "x"}, es=int(time.time() * 1000))])
     both = client_of(made.file, client.service.fleet.member("depot").file)
     found = {one["pipeline"]: one for one in both.get("/api/status").json}
@@ -164,7 +164,7 @@ def test_until_when_all_is_complete_is_said_of_each_pipeline(client: Client, tmp
 
 def test_what_a_table_costs_is_shown_with_its_trend(tmp_path: Path) -> None:
     """One number says what was spent; whether it grows is what must be known before the disk is full."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     for n in range(4):
         made.take([change("INSERT", "bins", n + 1, {"id": str(n), "word": "x"})])
         counts = json.dumps({"inserted": 1, "cpu_ms": 20 * 4**n, "rewritten_bytes": 1000 * 3**n})
@@ -189,16 +189,16 @@ def test_statements_without_effect_are_folded_away(client: Client) -> None:
     assert ("ADD COLUMN more" in shown, "COMMENT" in shown, "COMMENT" in rest) == (True, False, True)
 
 
-def test_metrics_are_those_of_the_verb(client: Client, lake: Written) -> None:
+def test_metrics_are_those_of_the_verb(client: Client, lake: WrittenLake) -> None:
     """Dashboards made for the textfile collector must go on."""
     done = CliRunner().invoke(app, ["status", str(lake.file), "-o", "prom"])
     ages = re.compile(r"(lag_seconds\{.*\}) \d+")
     assert ages.sub(r"\1", done.stdout) == ages.sub(r"\1", client.get("/metrics").text)
 
 
-def test_metrics_of_several_pipelines_are_one_family_each(lake: Written, tmp_path: Path) -> None:
+def test_metrics_of_several_pipelines_are_one_family_each(lake: WrittenLake, tmp_path: Path) -> None:
     """A second TYPE line of one name would make a scraper drop all metrics."""
-    other = Written(tmp_path, "garden")
+    other = WrittenLake(tmp_path, "garden")
     other.take(['{"broken": \n'])
     text = client_of(lake.file, other.file).get("/metrics").text
     types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
@@ -206,9 +206,9 @@ def test_metrics_of_several_pipelines_are_one_family_each(lake: Written, tmp_pat
     assert {"depot", "garden"} == set(re.findall(r'ingest_last_run_failed\{pipeline="(\w+)"', text))
 
 
-def test_the_worst_comes_first(lake: Written, tmp_path: Path) -> None:
+def test_the_worst_comes_first(lake: WrittenLake, tmp_path: Path) -> None:
     """The most urgent problem must be on the first screen."""
-    good, new, wrong = Written(tmp_path, "apple"), Written(tmp_path, "basil"), tmp_path / "zinc.yaml"
+    good, new, wrong = WrittenLake(tmp_path, "apple"), WrittenLake(tmp_path, "basil"), tmp_path / "zinc.yaml"
     good.take([json.dumps({"data": [{"id": "1"}], "database": "d", "es": 1_700_000_000_000, "id": 1, "isDdl": False, "mysqlType": {"id": "bigint"},
                            "old": None, "pkNames": ["id"], "sql": "", "table": "t", "ts": 1, "type": "INSERT"})])  # fmt: skip
     shutil.rmtree(new.lake)
@@ -263,7 +263,7 @@ def test_a_pipeline_file_is_read_again_when_it_changes(own: Path) -> None:
 
 
 def test_a_statement_that_waits_is_counted_with_its_table(
-    client: Client, lake: Written, tmp_path: Path
+    client: Client, lake: WrittenLake, tmp_path: Path
 ) -> None:
     """The pipeline's page would show 1 above and 0 in the row of the held table, and the report would show 0."""
     text = words(client.get(PAGES["pipeline"]).text)
@@ -283,7 +283,7 @@ def test_a_statement_that_waits_is_counted_with_its_table(
 
 def test_until_when_a_mirror_is_complete_fits_its_tile(tmp_path: Path) -> None:
     """A date and a time in large letters would run over the next tile."""
-    made = Written(tmp_path)
+    made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     client = client_of(made.file)
     for page in (PAGES["pipeline"], PAGES["table"]):

@@ -18,7 +18,7 @@ from tests.lakes import ROOT
 from tests.serve.conftest import client_of
 from tests.serve.test_guard import SECRET
 from tests.timing import PATIENCE, until
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 
 def started(*words: str, **environment: str) -> subprocess.Popen[str]:
@@ -31,7 +31,7 @@ def started(*words: str, **environment: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_cleanly(lake: Written, number: signal.Signals) -> None:
+def test_a_signal_ends_it_cleanly(lake: WrittenLake, number: signal.Signals) -> None:
     """A service manager kills a process that is slow to stop, and counts every exit code but 0 as a failure."""
     running = started(str(lake.file), "--listen", "127.0.0.1:0")
     assert running.stderr is not None
@@ -46,7 +46,7 @@ LONG = f"SELECT count(*) FROM {_MANY} AS a, {_MANY} AS b WHERE a.x * b.x % 7 = 3
 
 
 @pytest.mark.parametrize("address", ["/api/sql", "/sql"])
-def test_the_end_does_not_wait_for_a_long_answer(lake: Written, address: str) -> None:
+def test_the_end_does_not_wait_for_a_long_answer(lake: WrittenLake, address: str) -> None:
     """A stop that waits ten seconds for a query, and then logs a trace, would look like a fault."""
     running = started(str(lake.file), "--listen", "127.0.0.1:0")
     assert running.stderr is not None
@@ -78,7 +78,7 @@ def test_the_end_does_not_wait_for_a_long_answer(lake: Written, address: str) ->
     ],
 )
 def test_what_cannot_be_served_is_one_sentence(
-    lake: Written, tmp_path: Path, words: list[str], code: int, said: str
+    lake: WrittenLake, tmp_path: Path, words: list[str], code: int, said: str
 ) -> None:
     """A trace of forty lines hides the port."""
     tokens = tmp_path / "tokens"
@@ -93,7 +93,7 @@ def test_what_cannot_be_served_is_one_sentence(
     assert 1 == len(err.splitlines())
 
 
-def test_two_files_of_one_name_or_lake_are_refused(lake: Written, tmp_path: Path) -> None:
+def test_two_files_of_one_name_or_lake_are_refused(lake: WrittenLake, tmp_path: Path) -> None:
     """An action on one of them would fall on the other."""
     twin = tmp_path / "twin.yaml"
     twin.write_text(lake.file.read_text("utf-8"), "utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lakes import change
 from tests.serve.conftest import Client, client_of
-from tests.written import Written
+from tests.written_lake import WrittenLake
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ MEGABYTES = 200  # more than before the first question
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Client:
     """A service over one lake with many tables."""
-    made = Written(tmp_path_factory.mktemp("large"))
+    made = WrittenLake(tmp_path_factory.mktemp("large"))
     made.take([change("INSERT", f"table_{n:03}", n + 1, {"id": "1", "word": "x"}) for n in range(TABLES)])
     for _ in range(8):
         made.product(

@@ -64,7 +64,7 @@ def reject(lake: Path) -> None:
     commit(lake / "rejects", REJECTS.types, [{**place, "kind": "message", "reason": "bad-json"}])
 
 
-class Written:
+class WrittenLake:
     """A pipeline over one file of Canal messages, and its lake as runs would have left it."""
 
     def __init__(self, folder: Path, name: str = "depot", more: str = "") -> None:
