@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ingest.config import Pipeline
 from ingest.errors import HeldError, command
-from ingest.gold.work import Books, History, Job
+from ingest.gold.work import Books, Job, LaneSums
 from ingest.lake.books import Line
 
 ACCEPT = "accept"
@@ -25,7 +25,7 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
     """
     watched = {one.name for one in pipeline.sources if one.server_change != ACCEPT}
     found = (
-        _compared(pipeline, books, name[0], books.histories.get(name, History()).servers, lines)
+        _compared(pipeline, books, name[0], books.sums.get(name, LaneSums()).servers, lines)
         for name, lines in job.lines.items()
         if name[0] in watched and any(line.servers for line in lines)
     )

@@ -74,7 +74,7 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
     if books.lagging or any(line.ddl for line in books.lines):
         return True
     highest: dict[str, str] = {}
-    for (source, _), past in books.histories.items():
+    for (source, _), past in books.sums.items():
         if past.stated is not None:
             highest[source] = max(highest.get(source, ""), past.stated)
     lines = [line for line in books.lines if line.source in highest]

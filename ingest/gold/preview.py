@@ -103,7 +103,7 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     if reshaped := mirrors.reshaped(lake, found.mirrors):
         last = dict[str, int]()
         for name, (*_, path) in routes_of(lake.pipeline, found.books):
-            last[path] = max(last.get(path, 0), found.books.histories[name].last)
+            last[path] = max(last.get(path, 0), found.books.sums[name].last)
         found.again = {path: last[path] - 1 for path in reshaped & last.keys()}
     if lagging := {**added, **found.again}:
         found.books = catch_up(lake, found.books, lagging)

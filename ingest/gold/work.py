@@ -31,7 +31,7 @@ _SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "deletes",
 
 
 @dataclass(slots=True)
-class History:
+class LaneSums:
     """A lane's audit counts up to the last complete batch."""
 
     high: str | None = None
@@ -50,7 +50,7 @@ class History:
     # as messages named them: moves were counted by these
     keys: set[tuple[str, ...]] = field(default_factory=set)
 
-    def recounted(self, keys: Collection[str], earlier: Sequence[Era]) -> History:
+    def recounted(self, keys: Collection[str], earlier: Sequence[Era]) -> LaneSums:
         """The same for a key other than that of the messages: any update may change it.
 
         Not if they named all its columns, or those of a key that the table had then.
@@ -85,7 +85,7 @@ class Books:
 
     complete: int
     last: int
-    histories: dict[LaneId, History] = field(default_factory=dict)
+    sums: dict[LaneId, LaneSums] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     # by path, the last batch that a lagging mirror has folded
     lagging: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Books:
     @property
     def lanes(self) -> set[LaneId]:
         """The source tables that have sent rows."""
-        of_old = {name for name, history in self.histories.items() if history.changes}
+        of_old = {name for name, past in self.sums.items() if past.changes}
         return of_old | {(line.source, line.table_id) for line in self.lines if line.changes}
 
     @property
@@ -114,14 +114,14 @@ def open_books(lake: Tables, complete: int, last: int) -> Books:
     """Read the books: sums up to ``complete``, single lines after it."""
     books = Books(complete, last)
     table = f'(SELECT * FROM {{books}} WHERE batch <= {last} AND ("table" IS NOT NULL OR ddl > 0)) AS b'
-    books.histories = _histories(lake, table, f"batch <= {complete}") if complete > 0 else {}
+    books.sums = _sums(lake, table, f"batch <= {complete}") if complete > 0 else {}
     books.lines = _lines(lake, table, f"batch > {complete}")
     return books
 
 
 def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     """The same books, with single lines for lagging mirrors after their own progress."""
-    found = replace(books, histories=dict(books.histories), lagging=dict(lagging))
+    found = replace(books, sums=dict(books.sums), lagging=dict(lagging))
     lanes = [
         (*name[:1], *name[1], lagging[path])
         for name, (*_, path) in routes_of(lake.pipeline, books)
@@ -130,14 +130,14 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     if not lanes:
         return found
     for name in [(source, TableId(*table)) for source, *table, _ in lanes]:
-        del found.histories[name]
+        del found.sums[name]
     values = ", ".join(f"({', '.join(map(duck.value, lane))})" for lane in lanes)
     same = duck.same(duck.LANE, "o", "w")
     table = (
         f"(SELECT o.*, w.applied FROM {{books}} AS o JOIN (VALUES {values}) AS w({duck.LANE_SQL}, applied) ON {same} "
         f"WHERE o.batch <= {books.complete}) AS b"
     )
-    found.histories |= _histories(lake, table, "batch <= applied")
+    found.sums |= _sums(lake, table, "batch <= applied")
     found.lines = [*_lines(lake, table, "batch > applied"), *books.lines]
     return found
 
@@ -167,7 +167,7 @@ def incomplete(
     last: dict[str, int] = {}
     with_history: set[str] = set()
     for name, (rule, _, path) in routes_of(lake.pipeline, books):
-        past = books.histories[name]
+        past = books.sums[name]
         if (path in touched or path in lagging) and (path in known or past.changes > past.truncates):
             last[path] = max(last.get(path, 0), past.last)
             with_history |= {path} if rule.history else set()
@@ -200,20 +200,20 @@ def _route(pipeline: Pipeline, table: TableId) -> _Route:
 
 def routes_of(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, _Route]]:
     """The lanes in the books' sums that have mirrors."""
-    for name in books.histories:
+    for name in books.sums:
         route = _route(pipeline, name[1])
         if name[1].table is not None and not route.rule.exclude:
             yield name, route
 
 
-def _histories(lake: Tables, table: str, where: str) -> dict[LaneId, History]:
+def _sums(lake: Tables, table: str, where: str) -> dict[LaneId, LaneSums]:
     rows = lake.ask(
         f"""SELECT {duck.LANE_SQL}, max(order_high) AS high, max(CASE WHEN ddl > 0 THEN order_high END) AS stated,
         max(CASE WHEN changes > 0 OR ddl > 0 THEN batch END) AS last, {duck.sums(_SUMS)},
         list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {duck.LANE_SQL}"""
     )
     return {
-        (row["source"], TableId.of(row)): History(
+        (row["source"], TableId.of(row)): LaneSums(
             row["high"],
             row["last"] or 0,
             row["stated"],
@@ -234,7 +234,7 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
 
     A message is counted under its own table, if it names one; its statement may concern other tables.
     """
-    histories, lines = dict(books.histories), list(books.lines)
+    sums, lines = dict(books.sums), list(books.lines)
     for one in statements:
         for table in one.tables:
             line = Line(
@@ -244,9 +244,9 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
             if one.batch > books.applied(_route(pipeline, line.table_id).path):
                 lines += [line] if one.batch <= books.last else []
                 continue
-            histories[name] = replace(histories.get(name, History()))
-            histories[name].add(line)
-    return replace(books, histories=histories, lines=lines)
+            sums[name] = replace(sums.get(name, LaneSums()))
+            sums[name].add(line)
+    return replace(books, sums=sums, lines=lines)
 
 
 def _line(row: dict[str, object]) -> Line:
@@ -311,13 +311,13 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         mine += [line]
     for job in found.values():
         batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
-        is_old = any(name in books.histories for name in job.lines)
+        is_old = any(name in books.sums for name in job.lines)
         job.first_rows = job.applied if is_old else min(batches, default=books.last)
     if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
         for name, (rule, _, path) in routes_of(pipeline, books):
             if path in found:
                 found[path].differing |= {*rule.differing(found[path].rule)}
-                found[path].lanes |= {name} if books.histories[name].changes else set()
+                found[path].lanes |= {name} if books.sums[name].changes else set()
         for job in found.values():
             rules = (pipeline.rule(table) for _, table in job.lines)
             job.differing |= {name for rule in rules for name in rule.differing(job.rule)}
@@ -338,16 +338,16 @@ class LaneKeys(NamedTuple):
     declared: bool = False
     merged: bool = False
 
-    def counted(self, history: History) -> History:
+    def counted(self, sums: LaneSums) -> LaneSums:
         """The counts by these keys."""
-        return history.recounted(self.keys, () if self.declared else self.eras)
+        return sums.recounted(self.keys, () if self.declared else self.eras)
 
 
 def pending_lane(
     books: Books, name: LaneId, lines: Iterable[Line], applied: int, by: LaneKeys
 ) -> Lane | None:
     """A lane for `gather`, of a mirror that has folded up to ``applied``; None if it is up to date and not merged."""
-    past, new = replace(books.histories.get(name, History())), History()
+    past, new = replace(books.sums.get(name, LaneSums())), LaneSums()
     low: str | None = None
     first = books.last + 1
     for line in sorted(lines, key=lambda line: line.batch):
@@ -366,7 +366,7 @@ def pending_lane(
 def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
     """Every lane whose rows a mirror holds, including those without new batches."""
     known = [
-        *books.histories,
+        *books.sums,
         *((line.source, line.table_id) for line in books.lines if line.batch <= books.last),
     ]
     mine = [
@@ -380,14 +380,14 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
 
 def whole_lane(books: Books, name: LaneId, by: LaneKeys) -> Lane:
     """A lane as in a mirror's first run: everything is new."""
-    every = replace(books.histories.get(name, History()))
+    every = replace(books.sums.get(name, LaneSums()))
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:
             every.add(line)
-    return _lane(name, History(), every, by, first=0, last=books.last, order_low=None)
+    return _lane(name, LaneSums(), every, by, first=0, last=books.last, order_low=None)
 
 
-def _lane(name: LaneId, past: History, new: History, by: LaneKeys, **given: Any) -> Lane:
+def _lane(name: LaneId, past: LaneSums, new: LaneSums, by: LaneKeys, **given: Any) -> Lane:
     """A lane with the counts of what its mirror has folded and of what it has not."""
     past, new = by.counted(past), by.counted(new)
     return Lane(

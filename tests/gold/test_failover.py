@@ -14,7 +14,7 @@ from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.errors import HeldError
 from ingest.gold.failover import refuse_another
-from ingest.gold.work import Books, History, Job
+from ingest.gold.work import Books, Job, LaneSums
 from ingest.lake.books import Line
 from tests.gold.depot import Depot
 
@@ -31,7 +31,7 @@ def look(lines: list[dict[str, int]], known: set[str] | None = None, change: str
     counts = [
         Line(batch, "shop", "t", 0, *TABLE, servers=servers) for batch, servers in enumerate(lines, start=3)
     ]
-    books = Books(2, 3, {("shop", TABLE): History(servers=known or set())}, counts)
+    books = Books(2, 3, {("shop", TABLE): LaneSums(servers=known or set())}, counts)
     try:
         refuse_another(pipeline, books, Job(TABLE, "m", TableRule(), {("shop", TABLE): counts}))
     except HeldError as error:

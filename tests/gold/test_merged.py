@@ -13,7 +13,7 @@ from ingest.errors import HeldError
 from ingest.gold import collision
 from ingest.gold.explain import explain
 from ingest.gold.rule_faults import refuse_unordered
-from ingest.gold.work import Books, History, jobs
+from ingest.gold.work import Books, LaneSums, jobs
 from ingest.lake import decisions, mirrors
 from ingest.lake.books import Line
 from ingest.run import Warm
@@ -107,10 +107,10 @@ def test_tables_meet_in_different_batches(tmp_path: Path) -> None:
     """Each batch shows one of two tables: folded by itself, one overwrites the other's rows silently."""
     pipeline, second = Shops(tmp_path, RULE).pipeline, TableId("shop_2", None, "item")
     first = TableId("shop_1", None, "item")
-    books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
+    books = Books(1, 2, {("s", first): LaneSums(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
     [job] = jobs(pipeline, books)
     assert job.merged
-    books.histories.clear()
+    books.sums.clear()
     [job] = jobs(pipeline, books)
     assert not job.merged
 
@@ -120,7 +120,7 @@ def test_sources_meet_in_different_batches(tmp_path: Path) -> None:
     shops = Shops(tmp_path, RULE)
     sources = (shops.pipeline.sources[0], replace(shops.pipeline.sources[0], name="t"))
     pipeline = replace(shops.pipeline, sources=sources, tables=())
-    books = Books(1, 2, {("s", MIRROR): History(changes=1)}, [Line(2, "t", None, None, *MIRROR, changes=1)])
+    books = Books(1, 2, {("s", MIRROR): LaneSums(changes=1)}, [Line(2, "t", None, None, *MIRROR, changes=1)])
     [job] = jobs(pipeline, books)
     assert job.merged
     [job] = jobs(replace(pipeline, sources=(sources[1], replace(sources[1], name="u"))), books)
@@ -130,7 +130,7 @@ def test_sources_meet_in_different_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", [replace(RULE, history=True), replace(RULE, no_key="append")])
 def test_rows_without_a_key_stay_apart(tmp_path: Path, rule: TableRule) -> None:
     """Nothing shows which table an old state, or a row without a key, is from."""
-    books = Books(1, 2, {("s", TableId("shop_1", None, "item")): History(changes=1)})
+    books = Books(1, 2, {("s", TableId("shop_1", None, "item")): LaneSums(changes=1)})
     books.lines = [Line(2, "s", None, None, "shop_2", None, "item", changes=1)]
     [job] = jobs(replace(Shops(tmp_path, RULE).pipeline, tables=(rule,)), books)
     with pytest.raises(HeldError, match=r"shop_1.item and shop_2.item, whose positions cannot be compared"):

@@ -14,7 +14,7 @@ from ingest.config import Pipeline
 from ingest.config.model import MadeColumn, TableRule
 from ingest.errors import HeldError
 from ingest.gold.rule_faults import refuse_unordered
-from ingest.gold.work import Books, History, jobs
+from ingest.gold.work import Books, LaneSums, jobs
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Clusters, Mirror, _clusters, clusters, grown
 from tests.gold.depot import Depot
@@ -82,7 +82,7 @@ def test_tables_with_other_rules_do_not_share_a_mirror(
     rules = (TableRule("a.t", **{**same, **rule}), TableRule("b.t", **same))
     pipeline = Pipeline("yard", tmp_path / "x.yaml", str(tmp_path), (), rules)
     first, second = TableId("a", None, "t"), TableId("b", None, "t")
-    books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
+    books = Books(1, 2, {("s", first): LaneSums(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
     [job] = jobs(pipeline, books)
     with pytest.raises(HeldError, match=f"have different rules for it \\({named}\\)"):
         refuse_unordered(job)

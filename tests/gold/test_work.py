@@ -9,7 +9,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
-from ingest.gold.work import Books, History, incomplete
+from ingest.gold.work import Books, LaneSums, incomplete
 from ingest.lake import decisions, mirrors, pauses
 from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.mirrors import Column, Mirror
@@ -20,7 +20,7 @@ def test_a_damaged_log_does_not_keep_the_other_mirrors_from_their_batches() -> N
     """Gold stopped at the first log that could not be read: no mirror had anything new until it was repaired."""
     pipeline = Pipeline("yard", Path("yard.yaml"), "/lake", (), (TableRule("yard.*"),))
     names = {name: TableId("yard", None, name) for name in ("depot", "torn")}
-    books = Books(5, 6, {("s", table): History("9", 5, changes=1) for table in names.values()})
+    books = Books(5, 6, {("s", table): LaneSums("9", 5, changes=1) for table in names.values()})
     known = {
         f"mirrors/yard/{name}": Mirror(table, f"mirrors/yard/{name}", ("id",), (Column("id", "id", "int64"),))
         for name, table in names.items()
