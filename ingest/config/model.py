@@ -133,6 +133,11 @@ class TableRule:
         return self.on_schema_change == "ignore"
 
     @property
+    def freezes(self) -> bool:
+        """True if the mirror's columns stay until the operator approves a change."""
+        return self.on_schema_change == "freeze"
+
+    @property
     def shape(self) -> str:
         """What makes the mirror another table than its source's, as one text; empty if nothing does."""
         given = {

@@ -117,7 +117,7 @@ def _planned(
     try:
         failover.refuse_another(lake.pipeline, books, job)
         # the mirror's log is read only if a policy may need the answer
-        asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
+        asked = job.rule.freezes or any(ledger.of(*name) for name in job.lines)
         if known is not None and asked:
             applied = max(folded(lake, known), applied)
         return decide(

@@ -182,7 +182,7 @@ def _holds(
             if verdict.state == HELD and (one.batch > applied or late):
                 typed = command("ddl", pipeline.file)
                 yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict), typed)
-        if subject.policy == "freeze":
+        if job.rule.freezes:
             yield from _unannounced(job, subject, job.lines[name], declared_by(statements, subject))
 
 

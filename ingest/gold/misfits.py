@@ -166,7 +166,7 @@ def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lan
     narrow = [
         one for one in mirror.sent if types.family(one.type) == "integer" and one.name not in rule.declared
     ]
-    if not narrow or rule.on_schema_change in ("freeze", "ignore"):
+    if not narrow or rule.freezes or rule.ignores:
         return
     wider = {one.name: one.type for one in narrow}
     for lane in lanes:
