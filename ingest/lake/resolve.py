@@ -9,7 +9,7 @@ expressed here as its effect on the table, so that policy and checks need not ha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ DOUBTED = "doubted"  # note of a create_table that may be of another table, whos
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
 # statements that may legitimately occur twice within a second
 _BY_TURNS = ("create_table", "drop_table", "truncate")
+_OF_A_COLUMN = ("drop_column", "rename_column", "comment_column")
 # notes of a column whose value no statement contains
 _UNKNOWN_DEFAULTS = ("expression", "generated", "identity", UNREAD)
 
@@ -350,9 +351,21 @@ class _Made:
                 self._structure(one)
                 yield one
 
+    def _spelt(self, effect: Effect, structure: _Structure, statement: Statement) -> Effect:
+        """The effect with existing columns in the spelling of statements or of rows, also of columns that a mirror has lost:
+        MySQL ignores their letter case.
+        """
+        sent = self.sent(statement.source, effect.table).keys()
+        if effect.action == "add_primary_key":
+            return replace(effect, keys=tuple(structure.spelling(key, sent) for key in effect.keys))
+        if effect.action in _OF_A_COLUMN:
+            return replace(effect, column=structure.spelling(effect.column or "", sent - {effect.to}))
+        return effect
+
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
         """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
-        structure, name = self.structures.get(effect.table, _Structure()), effect.column or ""
+        structure = self.structures.get(effect.table, _Structure())
+        effect, name = self._spelt(effect, structure, statement), effect.column or ""
         folded, is_mysql = name.casefold(), effect.dialect in (None, "mysql")
         made = structure.names.get(folded)
         if effect.action == "modify_column" and effect.type is not None and is_mysql and made != name:
@@ -386,14 +399,15 @@ class _Made:
                 sent = self.sent(statement.source, new).items()
                 earlier = {name: one.type for name, one in sent if name and one.high < statement.order}
                 yield from (_onto(new, one) for one in before.changed_to(done[0], earlier))
-            yield from (_onto(new, one) for one in done or () if one.action != "create_table")
+            own = (_onto(new, one) for one in done or () if one.action != "create_table")
+            yield from (self._spelt(one, before, statement) for one in own)
         elif (old in self.names.exact and not of_others) or done is None or unread:
             self.origin[new] = old
             self.effects[new] = []
             yield effect
         elif origin == new:
             yield Effect("swap_table", new, to=old)
-            yield from (_onto(new, one) for one in done)
+            yield from (self._spelt(_onto(new, one), before, statement) for one in done)
         elif (
             done
             and done[0].action == "create_table"
@@ -453,6 +467,14 @@ class _Structure:
 
     def copy(self) -> _Structure:
         return _Structure(dict(self.columns), set(self.gone), self.keys, dict(self.names))
+
+    def spelling(self, name: str, sent: Collection[str]) -> str:
+        """A column's name as the statement wrote it that made the column, else as rows have it."""
+        made = self.names.get(name.casefold())
+        if made == name or name in sent:
+            return name
+        others = [one for one in sent if one.casefold() == name.casefold()]
+        return made or (others[0] if len(others) == 1 else name)
 
     def take(self, effect: Effect) -> None:
         name, to = (effect.column or "").casefold(), str(effect.to).casefold()
