@@ -3,7 +3,7 @@
 Four figures per format, all of processor time: the parser alone; the lift to all columns of ``changes`` with its
 checks and books, of rows in which nothing needs converting (text, numbers) and of rows with moments too; and the
 latter inside Spark (`mapInArrow`, scan and both ways between Spark and Python included, nothing written, the whole
-process tree counted). Beside them what people would write without this product, over the same messages as one
+process tree counted). Next to them what people would write without this product, over the same messages as one
 format's, and the ratio to the fastest of those ways. Rows of six columns, about 600 bytes as Canal writes them.
 """
 

@@ -215,7 +215,7 @@ class _Writer(Rows):
         self.alter(table, [Clause("default", column.name, replace(column, default=default), text=sql)])
 
     def several(self) -> None:
-        """A statement of several clauses, which all speak of the table before it."""
+        """A statement of several clauses, which all refer to the table before it."""
         table = self.some_table()
         makers: list[Callable[[], Clause]] = [
             lambda: self.added(table),

@@ -101,7 +101,7 @@ class Table:
             raise RefusedError("NULL in a column that is NOT NULL")
 
     def altered(self, clauses: Sequence[Clause], *, strict: bool = True) -> Table:
-        """The table after an ALTER, whose clauses all speak of the table before it."""
+        """The table after an ALTER, whose clauses all refer to the table before it."""
         columns: list[tuple[str | None, Column]] = [(one.name, one) for one in self.columns]
         key = self.key
         for clause in sorted(clauses, key=lambda one: one.action == "add"):  # new columns come last

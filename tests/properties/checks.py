@@ -48,7 +48,7 @@ def checked(number: int) -> tuple[int, Wrong | None]:
 
 
 def shown(events: Iterable[Placed]) -> list[str]:
-    """Events in history's order, a line each, for people."""
+    """Events in history's order, one readable line each."""
     return [
         f"{order.epoch}/{order.phase} {order.sequence}.{order.half} arrived {order.arrival} row {order.row}: "
         f"{change.op}{' partial' if change.partial else ''} {change.before} -> {change.after}"

@@ -76,7 +76,7 @@ def test_an_old_delete_is_reported(shops: Shops) -> None:
         (("ALTER TABLE item ADD COLUMN more int",), 0),
     ],
 )
-def test_old_rows_that_come_again_after_a_statement_are_told(
+def test_old_rows_that_come_again_after_a_statement_are_reported(
     shops: Shops, statements: tuple[str, ...], rows: int
 ) -> None:
     """Otherwise they were there again, or as before the statement, with every check green."""
@@ -95,7 +95,7 @@ def test_old_rows_that_come_again_after_a_statement_are_told(
     assert 0 == found(shops, 5)
 
 
-def test_an_old_row_under_a_key_that_it_has_left_is_told(shops: Shops) -> None:
+def test_an_old_row_under_a_key_that_it_has_left_is_reported(shops: Shops) -> None:
     """Otherwise it was there under both keys, with every check green."""
     assert 0 == found(shops.say(1, "UPDATE", 7, "c", at=30, old=1), 2)
     assert 1 == found(shops.say(1, "UPDATE", 1, "c", at=20), 3)

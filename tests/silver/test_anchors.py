@@ -131,6 +131,6 @@ def test_a_row_of_an_earlier_batch_is_the_row_before() -> None:
 
 
 def test_another_partition_says_nothing() -> None:
-    """Kafka orders nothing across partitions: only the check of order can speak of them."""
+    """Kafka orders nothing across partitions: only the check of order can report such changes."""
     messages = [(1, 0, 0, oms("INSERT", 5)), (1, 1, 50, oms("DDL", None)), (1, 1, 90, oms("INSERT", 7))]
     assert [("truncate",), ("insert", 5), ("insert", 7)] == anchored(how(kind="kafka"), messages, 3)
