@@ -261,7 +261,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
             warm.decided,
             lambda mirror, step: tell(f"gold {mirror}", step),
             backlog=backlog,
-            again=rebuild.again,
+            rebuild=rebuild.within_run,
         )
     _follow(lake, warm.decided, found, tell)
     if not lake.select:

@@ -128,7 +128,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     return result
 
 
-def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mirror]:
+def within_run(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mirror]:
     """Fold a mirror whose key or rules have changed, from its first change up to a batch, and publish it.
 
     After a kill between the commit and the decision, the next run still finds the old key decided and repeats the fold.

@@ -26,7 +26,7 @@ from ingest.spark.deferred import has_started, start
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
 UNREAD = "statements_not_read"  # among a mirror's counts
-Again = Callable[[Lake, Mirror, int, Tell], tuple[Folded, Mirror]]
+Rebuild = Callable[[Lake, Mirror, int, Tell], tuple[Folded, Mirror]]
 """Folds a mirror again from its first change up to a batch, and returns the mirror as decided then
 (`ingest.gold.rebuild`)."""
 
@@ -38,7 +38,7 @@ def apply(
     tell: Tell = lambda _mirror, _step: None,
     *,
     backlog: Backlog = NO_BACKLOG,
-    again: Again | None = None,
+    rebuild: Rebuild | None = None,
 ) -> list[Folded]:
     """Fold every mirror that has new batches, and those that lag: plan all of them, record the plan, execute it.
 
@@ -48,12 +48,12 @@ def apply(
         decided: each mirror's schema as last decided; new decisions are added.
         tell: called with the mirror and the step that it begins.
         backlog: the mirrors that lag, wait for a decision or are paused.
-        again: folds a mirror again after its key has changed; without it such a mirror is held.
+        rebuild: folds a mirror again after its key has changed; without it such a mirror is held.
     """
     batch = plan_batch(lake, books, decided, backlog)
     decisions.append(lake, list(batch.records(decided)))
     decided |= batch.renewed(decided)
-    done = _Stage(lake, batch, decided, tell, again).fold(batch.plans)
+    done = _Stage(lake, batch, decided, tell, rebuild).fold(batch.plans)
     return sorted([*batch.results, *done], key=lambda one: one.mirror)
 
 
@@ -65,7 +65,7 @@ class _Stage:
     batch: Batch
     decided: dict[str, Mirror]  # by path; mirrors that come or change are put in
     tell: Tell
-    again: Again | None
+    rebuild: Rebuild | None
 
     def fold(self, plans: list[Plan]) -> Iterable[Folded]:
         """Fold all mirrors: those that Arrow can first and together, then each of the others by Spark."""
@@ -121,7 +121,7 @@ class _Stage:
             return result
         try:
             if plan.why_rebuilt:
-                self._fold_again(plan, result)
+                self._rebuild(plan, result)
             elif plan.mirror.keys or plan.is_keyless:
                 if commit is not None:
                     collision.refuse(commit.held, plan.mirror.table, plan.job.rule)
@@ -161,22 +161,22 @@ class _Stage:
             redone = fold.before.exists and is_recomputed(plan.mirror, wide)
             plan = replace(plan, mirror=wide, why_rebuilt=RETYPED if redone else "")
             if plan.why_rebuilt:
-                self._fold_again(plan, result)
+                self._rebuild(plan, result)
             else:
                 self.decided[plan.mirror.path] = wide
                 decisions.append(self.lake, [mirrors.decision(wide, self.batch.books.last, "values seen")])
                 apply_spark.fold(self.lake, fold_plan(self.lake, self.batch, plan), result, self.tell)
         return plan
 
-    def _fold_again(self, plan: Plan, result: Folded) -> None:
+    def _rebuild(self, plan: Plan, result: Folded) -> None:
         """Fold a mirror again from its first change, after its key or rules have changed, and publish it in one
         commit.
         """
         path = plan.mirror.path
-        if self.again is None:
+        if self.rebuild is None:
             raise HeldError(f"{plan.why_rebuilt}, so that it must be folded again: `ingest run` does that.")
         last = self.batch.until(plan).last
-        found, self.decided[path] = self.again(self.lake, self.decided[path], last, self.tell)
+        found, self.decided[path] = self.rebuild(self.lake, self.decided[path], last, self.tell)
         result.state, result.message, result.command = found.state, found.message, found.command
         result.version, result.size, result.counts = found.version, found.size, found.counts
         result.why_spark, result.rebuilt = found.why_spark, True

@@ -225,7 +225,7 @@ def test_a_mirror_is_rebuilt_by_its_own_rule(tmp_path: Path) -> None:
     mine.say(1, "INSERT", 1, "a", region="EU").say(1, "INSERT", 2, "b", region="US").run()
     [mirror] = [one for one in mirrors.known(mine.lake).values() if one.name == "eu.item"]
     view = targets.of(mine.lake, mirror)
-    found, fresh = rebuild.again(view, mirror, view.decoded(), lambda *_: None)
+    found, fresh = rebuild.within_run(view, mirror, view.decoded(), lambda *_: None)
     assert ("done", 1) == (found.state, fresh.generation)
     assert [(1, "EU", 2)] == rows(mine, "mirrors/eu/item")
 
