@@ -56,10 +56,10 @@ REACH = 20_000  # changes of a lane up to which its whole history is read after 
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
 _COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
 _SPACE = 1 << 32
-Marks = npt.NDArray[np.uint32]
-# of a change: the mark of its key after it and before it, the first one if a row is inserted or read, else 0, and
+Hashes = npt.NDArray[np.uint32]
+# of a change: the hash of its key after it and before it, the first one if a row is inserted or read, else 0, and
 # whether its keys are always compared
-_MARKED = ("first", "second", "added", "must")
+_HASHED = ("first", "second", "added", "must")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +209,8 @@ def _detail(lake: Lake, subject: CheckedMirror, found: Compared, some: Sequence[
 
 
 @dataclass(slots=True)
-class KeyMarks:
-    """Numbers by which keys are chosen: equal for equal keys in any spelling."""
+class KeyHashes:
+    """Hashes of keys, by which some are chosen: equal for equal keys in any spelling."""
 
     mirror: Mirror
     seed: int
@@ -222,13 +222,13 @@ class KeyMarks:
             one for one in self.mirror.key_columns if self.shard is None or one.name != self.shard[0]
         ]
 
-    def of(self, rows: pa.RecordBatch) -> tuple[Marks, Marks]:
-        """The marks of the keys that each change may concern: from the image after it, and from the image before."""
+    def of(self, rows: pa.RecordBatch) -> tuple[Hashes, Hashes]:
+        """The hashes of the keys that each change may concern: from the image after it, and from the image before."""
         if not self._columns:  # without a key, or by the shard alone
             every = np.full(rows.num_rows, zlib.crc32(b"", self.seed), np.uint32)
             return every, every
         after, before = (self._cells(rows.column(name)) for name in ("after", "before"))
-        first = self._marks([pc.coalesce(a, b) for a, b in zip(after, before, strict=True)])
+        first = self._hashes([pc.coalesce(a, b) for a, b in zip(after, before, strict=True)])
         changed = reduce(
             pc.or_,
             (pc.fill_null(pc.not_equal(b, a), pc.is_valid(b)) for a, b in zip(after, before, strict=True)),
@@ -238,7 +238,7 @@ class KeyMarks:
         if at := np.flatnonzero(np.asarray(changed)).tolist():
             second = first.copy()
             sides = [pc.coalesce(b, a).take(pa.array(at)) for a, b in zip(after, before, strict=True)]
-            second[at] = self._marks(sides)
+            second[at] = self._hashes(sides)
         return first, second
 
     def _cells(self, images: pa.StringArray) -> list[pa.BinaryArray]:
@@ -253,8 +253,8 @@ class KeyMarks:
             return [pa.array([_bytes(row.get(name)) for row in rows], pa.binary()) for name in names]
         return [column.cast(pa.binary()) for column in found]
 
-    def _marks(self, cells: Sequence[pa.BinaryArray]) -> Marks:
-        """The mark of each key; 0 where a cell is missing, or is not a value of its type."""
+    def _hashes(self, cells: Sequence[pa.BinaryArray]) -> Hashes:
+        """The hash of each key; 0 where a cell is missing, or is not a value of its type."""
         read = [_canonical(column, one.type) for one, column in zip(self._columns, cells, strict=True)]
         texts = read[0] if len(read) == 1 else pc.binary_join_element_wise(*read, pa.scalar(b"\x1f"))
         return np.array(
@@ -262,7 +262,7 @@ class KeyMarks:
         )
 
     def of_key(self, key: Key) -> int:
-        """The mark of a key, without the shard's cell."""
+        """The hash of a key, without the shard's cell."""
         shard = self.shard[0] if self.shard else None
         cells = (cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
         return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
@@ -295,13 +295,13 @@ _WHOLE = r"\A(?:0|-?[1-9][0-9]*)\z"  # integers in the form that Python writes
 class KeySample:
     """Changes of one lane, of which those of the chosen keys are kept."""
 
-    marks: KeyMarks
+    hashes: KeyHashes
     high: str | None  # changes up to it precede others that were folded earlier
     limit: int  # how many keys are compared
     every: bool = False  # compare all keys, regardless of the limit
     bounded: bool = False  # keep fewer keys, rather than more bytes than are held in memory
-    space: int = _SPACE  # if not all changes fit in memory, those with lower marks are kept
-    pages: list[pa.RecordBatch] = field(default_factory=list)  # of changes, with the columns `_MARKED`
+    space: int = _SPACE  # if not all changes fit in memory, those with lower hashes are kept
+    pages: list[pa.RecordBatch] = field(default_factory=list)  # of changes, with the columns `_HASHED`
     truncates: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0  # of the pages
 
@@ -310,12 +310,12 @@ class KeySample:
         if (emptied := rows.filter(cleared)).num_rows:
             self.truncates.append(emptied)
             rows = rows.filter(pc.invert(cleared))
-        first, second = self.marks.of(rows)
+        first, second = self.hashes.of(rows)
         late = np.array(pc.less_equal(rows.column("order_key"), self.high or ""), bool)
         partial = np.array(pc.fill_null(rows.column("partial"), False), bool)
         adds = np.array(pc.is_in(rows.column("op"), pa.array(["insert", "read"])), bool)
-        marked = (first, second, np.where(adds, first, 0), partial | late | (first != second) | self.every)
-        columns, names = [*rows.columns, *map(pa.array, marked)], [*rows.schema.names, *_MARKED]
+        hashed = (first, second, np.where(adds, first, 0), partial | late | (first != second) | self.every)
+        columns, names = [*rows.columns, *map(pa.array, hashed)], [*rows.schema.names, *_HASHED]
         self.pages.append(self._below(pa.RecordBatch.from_arrays(columns, names)))
         self._bytes += self.pages[-1].nbytes
         while self.bounded and self._bytes > HELD_BYTES and self.space > 1:
@@ -324,31 +324,31 @@ class KeySample:
             self._bytes = sum(page.nbytes for page in self.pages)
 
     def _below(self, page: pa.RecordBatch) -> pa.RecordBatch:
-        """The changes of the keys that have the lower marks."""
+        """The changes of the keys that have the lower hashes."""
         if self.space == _SPACE:
             return page
         return page.filter(
             pc.or_(pc.less(page.column("first"), self.space), pc.less(page.column("second"), self.space))
         )
 
-    def chosen(self) -> tuple[list[Mapping[str, Any]], Marks | None, int]:
-        """The changes of the chosen keys with the truncates, their keys' marks (None: all), and how many keys there are."""
+    def chosen(self) -> tuple[list[Mapping[str, Any]], Hashes | None, int]:
+        """The changes of the chosen keys with the truncates, their keys' hashes (None: all), and how many keys there are."""
         truncates = [row for rows in self.truncates for row in rows.to_pylist()]
         if not self.pages:
             return truncates, None, 0
         table = pa.Table.from_batches(self.pages)
-        first, second, added, must = (table.column(name).to_numpy() for name in _MARKED)
-        rows, there = table.drop_columns([*_MARKED]), np.union1d(first, second)
+        first, second, added, must = (table.column(name).to_numpy() for name in _HASHED)
+        rows, there = table.drop_columns([*_HASHED]), np.union1d(first, second)
         touched = int(len(there) * (_SPACE / self.space))
         if self.space == _SPACE and len(there) <= self.limit:
             return [*truncates, *rows.to_pylist()], None, touched
         added, counts = np.unique(added, return_counts=True)
         always = np.concatenate([first[must], second[must], added[(counts > 1) & (added > 0)]])
-        marks = np.union1d(there[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
+        hashes = np.union1d(there[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
         # of the other keys of a changed key, changes may have been left out
-        marks = marks[marks < self.space]
-        kept = pa.array(np.isin(first, marks) | np.isin(second, marks))
-        return [*truncates, *rows.filter(kept).to_pylist()], marks, touched
+        hashes = hashes[hashes < self.space]
+        kept = pa.array(np.isin(first, hashes) | np.isin(second, hashes))
+        return [*truncates, *rows.filter(kept).to_pylist()], hashes, touched
 
     def forget(self) -> None:
         """Begin again."""
@@ -511,9 +511,9 @@ class _Check:
             steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)
         every = self.deep or self.merged or lane.truncates > 0 or any(at > self.since for _, at in steps)
         limit = _SPACE if self.deep or self.merged else self.asked.limit(self.subject.table)
-        marks = KeyMarks(mirror, self.since & 0xFFFFFFFF, shard)
+        hashes = KeyHashes(mirror, self.since & 0xFFFFFFFF, shard)
         bounded = self.subject.keyed and not (self.deep or self.merged)
-        sample = KeySample(marks, lane.folded_high, limit, every, bounded)
+        sample = KeySample(hashes, lane.folded_high, limit, every, bounded)
         if mirror.soft and not whole:
             self.found.left_out.append("deleted rows that are kept are compared by `ingest quality --deep`")
         changes = lane.changes_ever if whole else lane.changes
@@ -534,14 +534,14 @@ class _Check:
             return self.found  # another check reports it
         wanted, closed, beyond = Expected(), self.deep, list[Wrong]()
         for one in self.lanes:
-            changes, marks, touched = one.sample.chosen()
+            changes, hashes, touched = one.sample.chosen()
             self.found.touched += touched
             if one.above and one.above == one.lane.folded_high:
                 self.found.left_out.append(
                     "of keys whose changes came late, only newer ones: `ingest quality --deep` compares all"
                 )
             mine = expected(
-                one.history(changes, linked=marks is None), self.mirror, among(one.sample.marks, marks)
+                one.history(changes, linked=hashes is None), self.mirror, among(one.sample.hashes, hashes)
             )
             wanted.add(mine)
             beyond += self._without_a_column(one, mine)
@@ -667,9 +667,9 @@ class _Check:
         return [one for one in wrong if not (one.blank and (one.key, one.column) in known)]
 
 
-def among(marks: KeyMarks, chosen: Marks | None) -> Callable[[Key], bool]:
+def among(hashes: KeyHashes, chosen: Hashes | None) -> Callable[[Key], bool]:
     """A mask of the keys that are among the chosen ones."""
     if chosen is None:
         return lambda _key: True
     found = set(chosen.tolist())
-    return lambda key: marks.of_key(key) in found
+    return lambda key: hashes.of_key(key) in found

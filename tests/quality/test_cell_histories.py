@@ -23,7 +23,7 @@ from ingest.order import order_key
 from ingest.quality import cells
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
 from ingest.quality.cell_values import of_text
-from ingest.quality.cells import KeyMarks, KeySample, Marks, among
+from ingest.quality.cells import Hashes, KeyHashes, KeySample, among
 from tests.properties.conditions import CONDITIONS, Cells
 from tests.properties.delivery import deliver, placed
 from tests.properties.histories import COLUMNS, history
@@ -49,15 +49,15 @@ class Step(NamedTuple):
         """The place of the newest change before."""
         return max((order_key(event.order) for event in self.old), default="")
 
-    def check(self, events: Sequence[Placed], limit: int, *, whole: bool) -> tuple[Expected, Marks | None]:
+    def check(self, events: Sequence[Placed], limit: int, *, whole: bool) -> tuple[Expected, Hashes | None]:
         """What the changes that were read say."""
-        sample = KeySample(KeyMarks(self.mirror, 7), self.high, limit, bounded=True)
+        sample = KeySample(KeyHashes(self.mirror, 7), self.high, limit, bounded=True)
         sample.add(pa.RecordBatch.from_pylist([as_row(event) for event in events], ROWS))
-        rows, marks, _ = sample.chosen()
+        rows, hashes, _ = sample.chosen()
         wanted = expected(
-            KeyHistory(rows, whole=whole, linked=marks is None), self.mirror, among(sample.marks, marks)
+            KeyHistory(rows, whole=whole, linked=hashes is None), self.mirror, among(sample.hashes, hashes)
         )
-        return wanted, marks
+        return wanted, hashes
 
     def cells(self, key: Key) -> list[object]:
         """A row of the mirror, whose key may not be among the values of a partial update."""
@@ -121,8 +121,8 @@ def test_right_mirrors_pass_and_planted_cells_are_found(kind: Kind) -> None:
             rows = {key: step.cells(key) for key in step.rows}
             for way, events, whole in read(step):
                 for limit in (1 << 32, 2):
-                    wanted, marks = step.check(events, limit, whole=whole)
-                    closed = whole and marks is None
+                    wanted, hashes = step.check(events, limit, whole=whole)
+                    closed = whole and hashes is None
                     where = (way, kind.name, number, limit)
                     assert [] == step.wrong(wanted, list(rows.values()), closed=closed), where
                     seen["keys"] += len(wanted.known)
@@ -154,14 +154,14 @@ def test_of_large_changes_fewer_keys_are_compared(kind: Kind, monkeypatch: pytes
         for step in batches(kind, number):
             rows = [step.cells(key) for key in step.rows]
             for way, events, whole in read(step):
-                wanted, marks = step.check(events, 1 << 32, whole=whole)
-                assert [] == step.wrong(wanted, rows, closed=whole and marks is None), (
+                wanted, hashes = step.check(events, 1 << 32, whole=whole)
+                assert [] == step.wrong(wanted, rows, closed=whole and hashes is None), (
                     way,
                     kind.name,
                     number,
                 )
                 seen["compared"] += len(wanted.known)
-                seen["left out"] += marks is not None
+                seen["left out"] += hashes is not None
     assert min(seen["compared"], seen["left out"]) > 3, seen
 
 
@@ -214,8 +214,8 @@ def test_filtered_mirrors_pass_and_rows_that_do_not_belong_are_found(where: str)
             filtered = step._replace(mirror=mirror)
             rows = {key: step.cells(key) for key, holds in met.items() if holds}
             for way, events, whole in read(filtered):
-                wanted, marks = filtered.check(events, 1 << 32, whole=whole)
-                closed = whole and marks is None
+                wanted, hashes = filtered.check(events, 1 << 32, whole=whole)
+                closed = whole and hashes is None
                 assert [] == filtered.wrong(wanted, list(rows.values()), closed=closed), (way, number)
                 seen["rows"] += len(wanted.rows)
                 for key in wanted.filtered & met.keys():
@@ -251,8 +251,8 @@ def test_computed_columns_pass_and_planted_values_are_found(where: str) -> None:
                     rows[key] = [*step.cells(key), *more]
             mine = step._replace(mirror=mirror)
             for way, events, whole in read(mine):
-                wanted, marks = mine.check(events, 1 << 32, whole=whole)
-                closed = whole and marks is None
+                wanted, hashes = mine.check(events, 1 << 32, whole=whole)
+                closed = whole and hashes is None
                 assert [] == mine.wrong(wanted, list(rows.values()), closed=closed), (way, number)
                 for key in wanted.rows:
                     for at, name in enumerate(("more", "text"), len(step.mirror.columns)):
@@ -272,22 +272,22 @@ def cells_of(row: Row) -> Cells:
     return (None if n is None else int(n), s, None if d is None else Decimal(d))
 
 
-def test_marks_are_of_values() -> None:
+def test_hashes_are_of_values() -> None:
     """Two spellings of one key in two groups: the fold of either would be called wrong."""
     columns = (Column("a", "a", "decimal(10,2)"), Column("b", "b", "int32"))
     mirror = Mirror(TableId("p", None, "t"), "mirrors/p/t", ("a", "b"), columns)
     rows = [("1.0", "7"), ("1.00", "007"), ("0", "-0"), ("0.00", "0"), ("1.01", "7"), ("", "\ud800")]
     texts = [json.dumps(dict(zip("ab", row, strict=True))) for row in rows]
     images = {"after": pa.array(texts), "before": pa.nulls(len(rows), pa.string())}
-    first, second = KeyMarks(mirror, 1).of(pa.RecordBatch.from_pydict(images))
+    first, second = KeyHashes(mirror, 1).of(pa.RecordBatch.from_pydict(images))
     assert first.tolist() == second.tolist()
     assert [first[0], first[2]] == [first[1], first[3]]
     assert 4 == len(set(first.tolist()))
 
 
 @pytest.mark.parametrize("kinds", [("int64", "string"), ("decimal(10,2)", "string"), ("string", "string")])
-def test_marks_are_of_keys(kinds: tuple[str, str]) -> None:
-    """A key's changes are chosen by its mark, whatever else is in their batch, and compared if the key has the same."""
+def test_hashes_are_of_keys(kinds: tuple[str, str]) -> None:
+    """A key's changes are chosen by its hash, whatever else is in their batch, and compared if the key has the same."""
     columns = tuple(Column(name, name, kind) for name, kind in zip("ab", kinds, strict=True))
     mirror = Mirror(TableId("p", None, "t"), "mirrors/p/t", ("a", "b"), columns)
     images: list[tuple[dict[str, str | None] | None, dict[str, str | None] | None]] = [
@@ -300,22 +300,22 @@ def test_marks_are_of_keys(kinds: tuple[str, str]) -> None:
         ({"a": None, "b": "z"}, {"c": None}),
     ]
     keys = [("7", "x\x00\n"), ("7", "y"), ("7", "ü"), ("7", "z"), ("7", "z"), None, None]
-    marks = KeyMarks(mirror, 5)
+    hashes = KeyHashes(mirror, 5)
 
     def typed_key(key: tuple[str, str]) -> Key:
         return tuple(typed(kind, text) for kind, text in zip(kinds, key, strict=True))
 
-    wanted = [0 if key is None else marks.of_key(typed_key(key)) for key in keys]
+    wanted = [0 if key is None else hashes.of_key(typed_key(key)) for key in keys]
     for more in ([], [({"a": "1", "b": "\ud800"}, {"c": "\udfff"})]):
         rows = {
             name: pa.array([None if one[at] is None else json.dumps(one[at]) for one in images + more])
             for at, name in enumerate(("after", "before"))
         }
         first, second = (
-            found.tolist()[: len(images)] for found in marks.of(pa.RecordBatch.from_pydict(rows))
+            found.tolist()[: len(images)] for found in hashes.of(pa.RecordBatch.from_pydict(rows))
         )
         assert wanted == first
-        assert [wanted[0], marks.of_key(typed_key(("8", "y"))), *wanted[2:]] == second
+        assert [wanted[0], hashes.of_key(typed_key(("8", "y"))), *wanted[2:]] == second
 
 
 @pytest.mark.parametrize("rule", [{}, {"without": ("note",)}, {"on_schema_change": "ignore"}], ids=str)
