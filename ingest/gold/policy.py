@@ -4,15 +4,14 @@ Rules that apply under every policy:
 
 - A TRUNCATE of a partition holds the mirror: no message says which rows were in it.
 - A table renamed to a mirror's name holds that mirror: the rows that the table had under its old name are in another
-mirror. The swap of an online schema tool, and a table known to be empty, are exceptions
-  (`ingest.lake.resolve`).
+  mirror. The swap of an online schema tool, and a table known to be empty, are exceptions (`ingest.lake.resolve`).
 - DROP TABLE and RENAME TABLE to another name remove nothing; the CREATE after them begins a new incarnation, which
-clears the mirror. So does a plain CREATE TABLE alone, because it proves that no such table existed.
+  clears the mirror. So does a plain CREATE TABLE alone, because it proves that no such table existed.
 - Without a key all values identify a row, so a column that the source has dropped or renamed becomes NULL in all rows;
   under the policy ``ignore`` such a statement holds the mirror.
 - A default that is not a literal leaves existing rows NULL, and the statement asks for the operator's attention.
 - A dismissed statement does nothing; an approved one does what the policy ``lenient`` would, or ``evolve`` if that is
-the table's policy.
+  the table's policy. A TRUNCATE of a partition cannot be approved.
 """
 
 from __future__ import annotations
