@@ -315,11 +315,11 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
 
 
 def _needing_history(one: Lane, mirror: Mirror) -> Lane:
-    """The lane; if the mirror has a condition or computed columns, its partial updates need the key's history, because
-    expressions are evaluated on whole rows.
+    """The lane; changes that need their key's history are counted as inheriting, which lets it be folded.
 
-    A row that did not meet a condition is not in the mirror, so the mirror cannot supply what an update omits. The same
-    holds if the mirror keeps deleted rows, for all changes that may delete a row, or leave out columns of a deleted one.
+    If the mirror has a condition or computed columns, these are partial updates, because expressions are evaluated on
+    whole rows, and a row that did not meet a condition is not in the mirror. If it keeps deleted rows, these are all
+    changes that may delete a row, or leave out columns of a deleted one.
     """
     if mirror.soft:
         whole = one.deletes or one.truncates or one.late or one.new.partials or one.new.key_changes
