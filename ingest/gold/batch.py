@@ -117,12 +117,13 @@ def _planned(
     try:
         failover.refuse_another(lake.pipeline, books, job)
         # the mirror's log is read only if a policy may need the answer
-        asked = job.rule.freezes or any(ledger.of(*name) for name in job.lines)
-        if known is not None and asked:
+        if known is not None and (job.rule.freezes or any(ledger.of(*name) for name in job.lines)):
             applied = max(folded(lake, known), applied)
         return decide(
-            lake.pipeline, job, known, ledger, applied, max(job.first_rows, settled),
-            partial(lake.exists, job.path), lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto or last, last)),
+            lake.pipeline, job, known, ledger, applied,
+            first=max(job.first_rows, settled),
+            exists=partial(lake.exists, job.path),
+            evidence=lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto or last, last)),
         )  # fmt: skip
     except Exception as error:  # a damaged log, for example: the others go on
         result = Folded(str(job.table), job.path, "failed")
