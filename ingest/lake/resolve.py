@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ingest import types
 from ingest.change import NO_TABLE, LaneId, TableId
-from ingest.ddl import UNREAD, ColumnDefinition, Effect
+from ingest.ddl import EXCHANGED, UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, definition_of, of_column
 from ingest.lake.decisions import APPROVE, DISMISS
@@ -471,10 +471,10 @@ class _Structure:
     def spelling(self, name: str, sent: Collection[str]) -> str:
         """A column's name as the statement wrote it that made the column, else as rows have it."""
         made = self.names.get(name.casefold())
-        if made == name or name in sent:
-            return name
+        if made is not None and (made in sent or name not in sent):
+            return made
         others = [one for one in sent if one.casefold() == name.casefold()]
-        return made or (others[0] if len(others) == 1 else name)
+        return name if name in sent or len(others) != 1 else others[0]
 
     def take(self, effect: Effect) -> None:
         name, to = (effect.column or "").casefold(), str(effect.to).casefold()
@@ -495,7 +495,8 @@ class _Structure:
                 self.gone.add(name)
             case "rename_column":
                 self.columns[to] = self.columns.pop(name, None)
-                self.names.pop(name, None)
+                if effect.note != EXCHANGED:  # else another column takes the name
+                    self.names.pop(name, None)
                 self.names[to] = str(effect.to)
                 self.gone = (self.gone | {name}) - {to}
                 self.keys = tuple(str(effect.to) if key.casefold() == name else key for key in self.keys)
