@@ -53,6 +53,7 @@ class About:
         event_marks: texts in lower case of which a table event without a position holds one.
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
         null_deletes: True where a delete may be nothing but a null value.
+        numbers_parts: True where a change says which part of how many in its transaction it is.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
     """
 
@@ -72,6 +73,7 @@ class About:
     order_by: str = "sequence"
     event_marks: tuple[str, ...] = ()
     null_deletes: bool = False
+    numbers_parts: bool = False
     split_moves: bool = False
 
     @property

@@ -25,6 +25,7 @@ ABOUT = replace(
     title="Alibaba DTS (and Quest) SharePlex JSON",
     document="Alibaba Cloud DTS, Data formats of a message queue: Shareplex Json",
     order="meta.scn as a number, then meta.seq; without them arrival decides",
+    numbers_parts=True,
     strength="strong where meta.scn is sent",
     event_marks=(),
     images="full while `key_is_full` holds, else updates are partial",

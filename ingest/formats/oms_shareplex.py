@@ -34,6 +34,7 @@ ABOUT = About(
     document="OceanBase Migration Service, Data formats: SharePlex JSON message format",
     operations=("insert", "update", "delete", "truncate", "ddl"),
     order="meta.scn: the second, then its counter, then meta.seq; DDL after the rows of its second before it",
+    numbers_parts=True,
     strength="strong",
     keys="none in the message: `keys:` of the pipeline file",
     types="none in the message: only `columns:` of the pipeline file",

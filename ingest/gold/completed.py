@@ -33,7 +33,14 @@ def complete(lake: Tables) -> int:
     """The last batch that every mirror has folded, lagging ones included; 0 before the first."""
     now = progress(lake)
     known = mirrors.known(lake) if now.lagging else {}
-    return min([now.complete, *(max(0, folded(lake, known.get(path))) for path in now.lagging)])
+
+    def last(path: str) -> int:
+        try:
+            return max(0, folded(lake, known.get(path)))
+        except Exception:  # a damaged log, for example: what it has folded is not known
+            return 0
+
+    return min([now.complete, *map(last, now.lagging)])
 
 
 def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging: bool = False) -> int:

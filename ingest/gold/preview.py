@@ -21,7 +21,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
 from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
-from ingest.lake import conditions, mirrors, pauses, targets
+from ingest.lake import conditions, faults, mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.mirrors import Column, Mirror
@@ -67,6 +67,7 @@ class Known:
     applied: dict[str, int] = field(default_factory=dict)
     states: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
+    unread: dict[str, str] = field(default_factory=dict)  # why a mirror cannot be read, by path
     # mirrors whose rules have changed, by path, each with the batch before its last
     again: Mapping[str, int] = field(default_factory=dict)
 
@@ -92,13 +93,15 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     found.ledger = ledgers.read(lake, ())
     found.mirrors = mirrors.to_fold(lake)
     found.paused = pauses.paused(lake)
-    found.states = {path: lake.snapshot(path) for path in found.mirrors}
-    found.applied = {
-        path: max(
-            found.states[path].transactions.get(lake.writer(STAGE, path, one.generation), -1), found.complete
-        )
-        for path, one in found.mirrors.items()
-    }
+    states = dict[str, Snapshot]()
+    for path, one in found.mirrors.items():
+        try:
+            states[path] = lake.snapshot(path)
+            applied = states[path].transactions.get(lake.writer(STAGE, path, one.generation), -1)
+        except Exception as error:  # a damaged log, for example: the others are planned
+            found.unread[path], applied = faults.of_mirror(error, lake, one.name, path), -1
+        found.applied[path] = max(applied, found.complete)
+    found.states = states
     added = dict.fromkeys(filled - found.mirrors.keys(), 0)
     if reshaped := mirrors.reshaped(lake, found.mirrors):
         last = dict[str, int]()
@@ -153,6 +156,8 @@ def _foreseen(
     waiting = Foreseen(str(job.table), job.path, HOLD, changes=count)
     if job.path in known.paused:
         return replace(waiting, action=WAIT, why=pauses.PAUSED)
+    if why := known.unread.get(job.path):
+        return replace(waiting, why=why)
     before = known.states.get(job.path, NO_TABLE)
     applied = known.again.get(job.path, applied)
     try:

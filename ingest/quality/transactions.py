@@ -20,7 +20,6 @@ from ingest.quality.sent_messages import SentMessages
 from ingest.quality.subjects import Booked
 
 SPAN = 20  # batches over which the parts of one transaction may be spread
-_NUMBERED = "meta.seq"  # occurs in the order keys of dialects whose messages number the parts of their set
 _SHARES = '[{"data_collection": "VARCHAR", "event_count": "BIGINT"}]'
 
 
@@ -37,7 +36,7 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
         if booked[name].control_ever and booked[name].tables  # there may be marks, and their tables are known
         if "commit" in about.operations and not about.binary
     ]
-    numbered = [name for name, about in known.items() if _NUMBERED in about.order]
+    numbered = [name for name, about in known.items() if about.numbers_parts]
     if not marked and not numbered:
         return
     messages = SentMessages(lake)

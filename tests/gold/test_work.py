@@ -6,12 +6,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
+from ingest.gold.preview import foresee, know
 from ingest.gold.work import Books, LaneSums, incomplete
 from ingest.lake import decisions, mirrors, pauses
+from ingest.lake.books import Line
 from ingest.lake.delta import Snapshot, UnreadableError
+from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from tests.shops import Shops
 
@@ -50,3 +55,27 @@ def test_a_paused_mirror_waits_and_catches_up(tmp_path: Path) -> None:
     pauses.decide(mine.lake, mirror, decisions.RESUME, "")
     assert ("done", "") == mine.run()
     assert {1: "a", 2: "b", 3: "b"} == mine.rows(mirror.path)
+
+
+def test_a_mirror_that_cannot_be_read_does_not_keep_the_others_from_being_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ingest plan` ended with that mirror's error, and said nothing of the tables that a run would fold."""
+    mine = Shops(tmp_path, TableRule("*"))
+    mine.say(1, "INSERT", 1, "a").say(2, "INSERT", 1, "a").run()
+    lines = [
+        Line(2, "s", None, None, f"shop_{shop}", None, "item", changes=1, messages=1, columns={"id": "int64"})
+        for shop in (1, 2)
+    ]
+    read = Lake.snapshot
+
+    def snapshot(self: Lake, name: str) -> Snapshot:
+        if name == "mirrors/shop_1/item":
+            raise UnreadableError("the table's log is damaged at 7.json")
+        return read(self, name)
+
+    monkeypatch.setattr(Lake, "snapshot", snapshot)
+    torn, good = foresee(mine.pipeline, know(mine.lake), lines, ())
+    assert ("shop_1.item", "hold") == (torn.mirror, torn.action)
+    assert "the table's log is damaged at 7.json" in torn.why
+    assert ("shop_2.item", "fold") == (good.mirror, good.action)
