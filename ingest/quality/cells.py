@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from ingest import formats, types
 from ingest.change import TableId
 from ingest.errors import command, counted
-from ingest.fold import Key, KeyCellError, SchemaStep, typed
+from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
 from ingest.lake import decisions, duck
 from ingest.lake.datafiles import listed
 from ingest.lake.decisions import ACCEPT_GAP
@@ -594,7 +594,8 @@ class _Check:
         """Values of rows under names that are no column of the mirror, though its rule does not leave them out."""
         rule = rule_for(self.lake.pipeline, one.lane.table, self.subject.path)
         for (key, name), value in () if rule.ignores else found.beyond.items():
-            if not rule.leaves_out(name):
+            # a deleted row's columns go with those of its table
+            if not rule.leaves_out(name) and found.rows.get(key, {}).get(DELETED) is not True:
                 text = f"is no column of the mirror, the changes give {value!r}"
                 yield Wrong(key, name, text)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.config.model import TableRule
+from ingest.config.model import MadeColumn, TableRule
+from ingest.fold import DELETED, DELETED_AT
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.rebuild import rebuild
 from ingest.run import Warm
@@ -221,3 +222,18 @@ def test_names_that_are_exchanged_and_back_in_another_letter_case(
     assert ("done", "") == depot.run(checked=True)
     found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id")
     assert [(7, 8), (9, 10)] == [(row["N"], row["m"]) for row in found]
+
+
+def test_deleted_rows_of_a_table_that_is_created_again_lose_its_columns(tmp_path: Path) -> None:
+    """Every run failed with the cells of columns that the mirror rightly no longer has."""
+    kinds = {DELETED: "boolean", DELETED_AT: "timestamp"}
+    made = {name: MadeColumn("deletes", "soft", kind) for name, kind in kinds.items()}
+    rule = TableRule("yard.*", on_schema_change="evolve", made=made, places=dict.fromkeys(made, "x.yaml:9:7"))
+    depot = Depot(unstarted(), tmp_path, Warm(), rule)
+    depot.row(id="1", n="7", m="8").ddl("DROP TABLE depot").ddl(
+        "CREATE TABLE depot (id INT PRIMARY KEY, m INT)"
+    )
+    assert ("done", "") == depot.row(id="2", m="9").run(checked=True)
+    found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id")
+    assert [(1, 8, True), (2, 9, False)] == [(row["id"], row["m"], row[DELETED]) for row in found]
+    assert [] == depot.lake().ask("SELECT * FROM {checks} WHERE state = 'fail'")
