@@ -359,7 +359,10 @@ class _Made:
         if effect.action == "add_primary_key":
             return replace(effect, keys=tuple(structure.spelling(key, sent) for key in effect.keys))
         if effect.action in _OF_A_COLUMN:
-            return replace(effect, column=structure.spelling(effect.column or "", sent - {effect.to}))
+            known = structure.spelling(effect.column or "", sent - {effect.to})
+            return (
+                effect if known == effect.to else replace(effect, column=known)
+            )  # else it has that name already
         return effect
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:

@@ -218,10 +218,11 @@ def test_names_that_are_exchanged_and_back_in_another_letter_case(
     if cut:
         depot.run()
     depot.ddl("ALTER TABLE depot RENAME COLUMN N TO m, RENAME COLUMN M TO n")
-    depot.ddl("ALTER TABLE depot CHANGE COLUMN N N INT").row(id="2", N="9", m="10")
+    depot.ddl("ALTER TABLE depot ADD k INT DEFAULT 3").ddl("ALTER TABLE depot RENAME COLUMN K TO k")
+    depot.ddl("ALTER TABLE depot CHANGE COLUMN N N INT").row(id="2", N="9", m="10", k="4")
     assert ("done", "") == depot.run(checked=True)
     found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id")
-    assert [(7, 8), (9, 10)] == [(row["N"], row["m"]) for row in found]
+    assert [(7, 8, 3), (9, 10, 4)] == [(row["N"], row["m"], row["k"]) for row in found]
 
 
 def test_deleted_rows_of_a_table_that_is_created_again_lose_its_columns(tmp_path: Path) -> None:
