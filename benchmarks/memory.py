@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ingest.change import TableId
 from ingest.gold import arrow_files
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.order import Order, order_key
 
 MIB = 1 << 20

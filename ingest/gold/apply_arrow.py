@@ -26,8 +26,8 @@ from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
 from ingest.gold import arrow_parts, mirror_table, planner, retyped
 from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.arrow_parts import Dealt, Fragments
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, refolds

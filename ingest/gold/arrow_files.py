@@ -21,18 +21,10 @@ import pyarrow.parquet as pq
 from ingest.change import LaneId
 from ingest.errors import HeldError, StoreError
 from ingest.gold import keyless_arrow, overtaken
-from ingest.gold.arrow_fold import (
-    TYPES,
-    LaneWork,
-    Merged,
-    MirrorWork,
-    NotPlain,
-    Rows,
-    merge,
-    of_delta,
-    outcomes,
-    pairs,
-)
+from ingest.gold.arrow_fold import TYPES, outcomes
+from ingest.gold.arrow_merge import Merged, merge, pairs
+from ingest.gold.arrow_values import NotPlain, of_delta
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.schemas import CPU

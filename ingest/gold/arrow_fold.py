@@ -1,4 +1,4 @@
-"""Fold a mirror's changes with Arrow and merge their outcomes into its rows.
+"""Fold a mirror's changes with Arrow: one outcome for each key.
 
 Only plain cases are handled: anything else is refused, and Spark folds the mirror. The fold is `ingest.fold` itself; if
 every change carries the whole row, the last image of each key gives the same.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, reduce
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest import types
-from ingest.change import Change, Image, LaneId, Op, TableId
+from ingest.change import Change, Image, Op
 from ingest.config.conditions import columns as columns_of
 from ingest.fold import (
     Concerned,
@@ -32,116 +30,21 @@ from ingest.fold import (
     texts_of_key,
     typed,
 )
+from ingest.gold.arrow_values import NotPlain, typed_column
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.lake import conditions
 from ingest.lake.image_columns import texts_of
-from ingest.lake.mirrors import Era
-from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, types_of
+from ingest.lake.stamps import NO_STAMPS, TIME, types_of
 from ingest.order import order_of
-from ingest.values.typed_values import value_of
 
-Rows = Mapping[LaneId, pa.Table]
 Texts = tuple[str | None, ...]
 AT_ONCE, READ_AT_ONCE = 500, 50_000  # changes whose images are read as columns: at least, and at once
 PLACE, _AT = "%place", "%at"  # of the change that an outcome is from, and its number
 TYPES = "types"  # which only steps of a whole history need
 _CELLS = 16 << 20  # bytes of changes that are Python's at a time
 _decode = msgspec.json.Decoder(dict[str, str | None]).decode
-
-
-class NotPlain(Exception):
-    """Raised for a case that Arrow leaves to Spark."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneWork:
-    """One lane's new changes: which they are, and what they may contain according to the books."""
-
-    source: str
-    table: TableId
-    first: int
-    last: int
-    images: bool = False  # every change carries the whole row and does not change its key
-    floor: str | None = None  # the place of a new incarnation: rows from before it are gone
-    shard: tuple[str, str] | None = None
-    stamps: Stamps = NO_STAMPS
-    whole: bool = False  # its whole history is folded again, because new changes precede folded ones
-    steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
-    since: str = ""  # the place of the first new one; empty if none is new
-    eras: tuple[Era, ...] = ()  # of a whole history in which the key has changed
-    begins: bool = False  # no change of it has been folded before
-    merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
-    late_from: str = ""  # the place from which folded changes are read, too: they tell which late ones count
-
-    @property
-    def id(self) -> LaneId:
-        """Source and table."""
-        return self.source, self.table
-
-    @property
-    def own_steps(self) -> tuple[SchemaStep, ...]:
-        """The steps that meet rows under the last key."""
-        if not self.eras:
-            return self.steps
-        last = self.eras[-1].place
-        return tuple(step.after(last) for step in self.steps if str(step.order) > last)
-
-    @property
-    def created(self) -> list[tuple[str, bool]]:
-        """Where the table was created again, and whether that is new."""
-        found = (str(step.order) for step in self.own_steps if step.empties)
-        return [(at, bool(self.since) and at >= self.since) for at in found]
-
-    @property
-    def from_batch(self) -> int:
-        """The first batch to read."""
-        return 0 if self.whole else self.first
-
-
-class ColumnWork(NamedTuple):
-    """A mirror's column: the source's name, Delta's, the logical type, and how it is computed."""
-
-    name: str
-    column: str
-    type: str
-    expression: str = ""  # what it is computed by
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorWork:
-    """One mirror's part of a batch, with its table's files."""
-
-    path: str  # names the mirror
-    folder: str
-    keys: tuple[str, ...]
-    columns: tuple[ColumnWork, ...]
-    lanes: tuple[LaneWork, ...]
-    files: tuple[tuple[str, pa.BooleanArray | None], ...] = ()  # with the rows that its deletion vector keeps
-    size: int = 0
-    changes: int = 0
-    where: str = ""  # the condition that its rows meet
-    reshaped: bool = False  # the table's columns or their metadata change: all its files are replaced
-    again: bool = False  # its changes so far give all its rows, whatever the files hold
-    appends: bool = False  # without a key: what is inserted is added
-    # columns that get another type, with theirs; empty if no value is kept
-    old: tuple[tuple[str, str], ...] = ()
-    marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
-
-    @property
-    def logical(self) -> dict[str, str]:
-        """The columns by the source's names, with their types."""
-        return {one.name: one.type for one in self.columns}
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The table's columns in Arrow."""
-        return pa.schema([(one.column, arrow_type(one.type)) for one in self.columns])
-
-    @property
-    def key_columns(self) -> list[str]:
-        """The key's columns, by Delta's names."""
-        return [one.column for one in self.columns if one.name in self.keys]
 
 
 # --- the outcomes ---------------------------------------------------------------------------------
@@ -534,185 +437,3 @@ def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]
             found.add(key)
             open_keys += links.get(key, ())
     return found
-
-
-# --- texts to values ------------------------------------------------------------------------------
-
-_YEAR = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
-_NOTHING = r"[^\s\S]"
-# whose values Arrow converts exactly as `value_of` does
-_DEFINED = frozenset({"integer", "decimal", "float", "binary"})
-_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
-_FIXED = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BINARY": pa.binary(), "DATE": pa.date32(),
-    "TIMESTAMP_NTZ": pa.timestamp("us"), "TIMESTAMP": pa.timestamp("us", tz="UTC"), "STRING": pa.string(),
-}  # fmt: skip
-
-
-@cache
-def arrow_type(logical: str) -> pa.DataType:
-    """A logical type's Delta type in Arrow."""
-    return of_delta(types.delta(logical))
-
-
-def of_delta(delta: str) -> pa.DataType:
-    parts = types.decimal_parts(delta.lower())
-    return pa.decimal128(*parts) if parts else _FIXED[delta]
-
-
-@cache
-def _simple(logical: str) -> str:
-    """A pattern of texts that Arrow reads as Spark does; others are read one by one."""
-    kind, parts = types.family(logical) or "", types.decimal_parts(types.delta(logical).lower())
-    if parts:
-        whole, scale = parts[0] - parts[1], parts[1]
-        fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
-        return rf"-?[0-9]{{1,{whole}}}{fraction}" if whole else _NOTHING
-    return {
-        "boolean": r"true|false",
-        "integer": r"-?[0-9]{1,19}",
-        "float": r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
-        "date": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}",
-        "datetime": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}( {_CLOCK})?",
-        "timestamp": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}T{_CLOCK}(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])",
-        "binary": _NOTHING,
-    }[kind]
-
-
-def values(texts: pa.Array, logical: str) -> pa.Array:
-    """Canonical texts as a column's values; a NULL stays one.
-
-    Raises:
-        NotPlain: a text is not a value of the type, or is at the ends of its range.
-    """
-    kind, target = types.family(logical), arrow_type(logical)
-    if kind is None or target == pa.string():
-        return texts
-    simple = pc.match_substring_regex(texts, rf"\A(?:{_simple(logical)})\z")
-    if not pc.all(simple, min_count=0).as_py():
-        return _one_by_one(texts, logical, kind, target)
-    try:
-        found = texts.cast(target)
-    except pa.ArrowInvalid as error:
-        raise NotPlain(f"a cell does not fit {logical}: {error}") from None
-    if kind == "float" and not pc.all(pc.is_finite(found), min_count=0).as_py():
-        raise NotPlain(f"a cell does not fit {logical}")
-    return found
-
-
-def _one_by_one(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -> pa.Array:
-    """The same by the definition of a value (`ingest.values.typed_values`), for the texts that Arrow may misread."""
-    if kind not in _DEFINED:
-        raise NotPlain(f"a cell does not fit {logical}, or is at its far end")
-    value = _float if kind == "float" else value_of
-    try:
-        return pa.array(
-            [None if text is None else value(logical, text) for text in texts.to_pylist()], target
-        )
-    except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
-        raise NotPlain(f"a cell does not fit {logical}: {error}") from None
-
-
-def _float(logical: str, text: str) -> float:
-    """A number with its sign: the canonical text of zero has none."""
-    number = float(str(value_of(logical, text)))
-    return -0.0 if number == 0 and text.startswith("-") else number
-
-
-def typed_column(texts: pa.Array, logical: str, key: int | None = None) -> pa.Array:
-    """A column's values; times are cut to microseconds, as Delta stores them.
-
-    A key that would be cut has been refused before.
-    """
-    if key is None and types.family(logical) in ("datetime", "timestamp"):
-        texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
-    return values(texts, logical)
-
-
-# --- the merge ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """A mirror's rows after the batch: kept, replacing, and new ones."""
-
-    stays: pa.Table
-    put: pa.Table
-    new: pa.Table
-    inserted: int
-    updated: int
-    deleted: int
-
-
-def merge(there: pa.Table, source: pa.Table, work: MirrorWork, *, clears: bool) -> Merged:
-    """Merge outcomes into a mirror's rows; a row that would not change is not touched."""
-    rows, others = pairs(there.select(work.key_columns), source.select(work.key_columns))
-    gone = source["%gone"].combine_chunks()
-    going = gone.take(others)
-    unmatched = pc.invert(pc.or_(_mask(source.num_rows, others), gone))
-    new = source.filter(unmatched).select(there.schema.names)
-    stay = pc.invert(going)
-    at, of = rows.filter(stay), others.filter(stay)
-    matched, put = there.take(at), _put(there, source, at, of)
-    # a mask of the matched rows that differ
-    none = pa.chunked_array([pa.array([False] * matched.num_rows, pa.bool_())])
-    differs = reduce(
-        pc.or_, (_differs(matched[name], put[name]) for name in matched.schema.names), none
-    ).combine_chunks()
-    changed = at
-    if differs.true_count < len(differs):  # else a copy would be the same
-        put, changed = put.filter(differs), at.filter(differs)
-    if clears:
-        stays = matched.filter(pc.invert(differs))
-    else:
-        stays = there.filter(
-            pc.invert(_mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed])))
-        )
-    deleted = there.num_rows - stays.num_rows - put.num_rows
-    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted)
-
-
-def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
-    """Row numbers of equal keys in both tables."""
-    names = there.schema.names
-    if len(names) == 1:
-        found = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
-        found = pa.chunked_array(found.chunks if isinstance(found, pa.ChunkedArray) else [found], pa.int32())
-        places = pc.indices_nonzero(pc.is_valid(found)).cast(pa.int64())
-        return places, found.drop_null().combine_chunks().cast(pa.int64())
-    left = there.append_column("%t", pa.array(np.arange(there.num_rows)))
-    right = source.append_column("%s", pa.array(np.arange(source.num_rows)))
-    both = left.join(right, names, join_type="inner")
-    return both["%t"].combine_chunks(), both["%s"].combine_chunks()
-
-
-def _mask(length: int, places: pa.Array) -> pa.BooleanArray:
-    """A mask that is True at some row numbers."""
-    mask = np.zeros(length, np.bool_)
-    mask[places.to_numpy(zero_copy_only=False)] = True
-    return pa.array(mask)
-
-
-def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Table:
-    """Outcomes as rows; a column that an outcome does not carry keeps the existing row's value."""
-    columns = []
-    for name in there.schema.names:
-        value = source[name].take(of)
-        if "%has " + name in source.schema.names:
-            value = pc.if_else(source["%has " + name].take(of), value, there[name].take(at))
-        columns.append(value)
-    return pa.Table.from_arrays(columns, schema=there.schema)
-
-
-def bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in which values that differ are unequal: 0.0 and -0.0 differ, and NaN equals NaN."""
-    if not pa.types.is_floating(column.type):
-        return column
-    return pa.chunked_array([column.combine_chunks().view(f"int{column.type.bit_width}")])
-
-
-def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
-    left, right = bits(left), bits(right)
-    unequal = pc.not_equal(left, right)
-    return pc.coalesce(unequal, pc.xor(pc.is_null(left), pc.is_null(right)))

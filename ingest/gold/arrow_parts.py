@@ -24,20 +24,10 @@ import pyarrow.dataset as ds
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold.arrow_files import Gone, Written, apart, columns_of, keyed, wanted, written
-from ingest.gold.arrow_fold import (
-    PLACE,
-    READ_AT_ONCE,
-    LaneWork,
-    Merged,
-    MirrorWork,
-    NotPlain,
-    Outcomes,
-    Rows,
-    fold,
-    last_images,
-    last_of,
-    typed_outcomes,
-)
+from ingest.gold.arrow_fold import PLACE, READ_AT_ONCE, Outcomes, fold, last_images, last_of, typed_outcomes
+from ingest.gold.arrow_merge import Merged
+from ingest.gold.arrow_values import NotPlain
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.overtaken import refuse_parts
 from ingest.lake import stores, vectors
 

@@ -11,7 +11,10 @@ import pyarrow.compute as pc
 
 from ingest.change import Change, Image, Op
 from ingest.fold import SchemaStep
-from ingest.gold.arrow_fold import LaneWork, Merged, MirrorWork, Rows, bits, events_of, typed_column
+from ingest.gold.arrow_fold import events_of
+from ingest.gold.arrow_merge import Merged, bits
+from ingest.gold.arrow_values import typed_column
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.past_keys import LaneEvent
 from ingest.order import order_of, same_place
 

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Op
-from ingest.gold.arrow_fold import PLACE, LaneWork, MirrorWork, NotPlain, Rows, last_of, pairs, typed_column
+from ingest.gold.arrow_fold import PLACE, last_of
+from ingest.gold.arrow_merge import pairs
+from ingest.gold.arrow_values import NotPlain, typed_column
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.lake.image_columns import texts_of
 
 _ROW = "%row"

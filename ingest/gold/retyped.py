@@ -82,7 +82,7 @@ def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
     """What each step does to the values that a lane's messages hold."""
     from ingest.gold.apply_arrow import changes_files
     from ingest.gold.arrow_files import read
-    from ingest.gold.arrow_fold import LaneWork
+    from ingest.gold.arrow_work import LaneWork
 
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
     return _met_in(read(changes_files(lake, [work]), [work])[work.id].to_batches(), names)

@@ -11,7 +11,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.gold import arrow_files
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork, Rows
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork, Rows
 
 COLUMNS = (ColumnWork("id", "id", "int64"), ColumnWork("text", "text", "string"))
 LANE = LaneWork("s", TableId("shop", None, "orders"), 1, 1, images=True)

@@ -10,7 +10,8 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.gold import arrow_parts, overtaken, planner
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork, NotPlain
+from ingest.gold.arrow_values import NotPlain
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.lake.schemas import CHANGES
 from tests.shops import Shops
 

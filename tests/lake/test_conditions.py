@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.config import conditions as written
-from ingest.gold.arrow_fold import arrow_type, values
+from ingest.gold.arrow_values import arrow_type, values
 from ingest.lake import conditions
 
 TEXTS = {

@@ -17,7 +17,7 @@ import pytest
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Placed, Table, steps
 from ingest.gold import arrow_files, arrow_fold
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.lane import ChangeKinds, Lane, Steps
 from ingest.gold.mirror_schema import recomputed
 from ingest.gold.planner import HISTORY_AT_MOST, _needing_history, late_from, refolds

@@ -15,7 +15,7 @@ import pytest
 from ingest.change import TableId
 from ingest.fold import SchemaStep
 from ingest.gold import arrow_files
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.order import Order, order_key
 
 TABLE = TableId("yard", None, "log")

@@ -13,7 +13,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.gold import arrow_files, arrow_fold, arrow_parts
-from ingest.gold.arrow_fold import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from tests.properties import lakes
 from tests.properties.histories import Kind
 from tests.properties.test_arrow_fold import (

@@ -1,0 +1,97 @@
+"""Merge the outcomes of a batch into a mirror's rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.gold.arrow_work import MirrorWork
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A mirror's rows after the batch: kept, replacing, and new ones."""
+
+    stays: pa.Table
+    put: pa.Table
+    new: pa.Table
+    inserted: int
+    updated: int
+    deleted: int
+
+
+def merge(there: pa.Table, source: pa.Table, work: MirrorWork, *, clears: bool) -> Merged:
+    """Merge outcomes into a mirror's rows; a row that would not change is not touched."""
+    rows, others = pairs(there.select(work.key_columns), source.select(work.key_columns))
+    gone = source["%gone"].combine_chunks()
+    going = gone.take(others)
+    unmatched = pc.invert(pc.or_(_mask(source.num_rows, others), gone))
+    new = source.filter(unmatched).select(there.schema.names)
+    stay = pc.invert(going)
+    at, of = rows.filter(stay), others.filter(stay)
+    matched, put = there.take(at), _put(there, source, at, of)
+    # a mask of the matched rows that differ
+    none = pa.chunked_array([pa.array([False] * matched.num_rows, pa.bool_())])
+    differs = reduce(
+        pc.or_, (_differs(matched[name], put[name]) for name in matched.schema.names), none
+    ).combine_chunks()
+    changed = at
+    if differs.true_count < len(differs):  # else a copy would be the same
+        put, changed = put.filter(differs), at.filter(differs)
+    if clears:
+        stays = matched.filter(pc.invert(differs))
+    else:
+        stays = there.filter(
+            pc.invert(_mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed])))
+        )
+    deleted = there.num_rows - stays.num_rows - put.num_rows
+    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted)
+
+
+def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Row numbers of equal keys in both tables."""
+    names = there.schema.names
+    if len(names) == 1:
+        found = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
+        found = pa.chunked_array(found.chunks if isinstance(found, pa.ChunkedArray) else [found], pa.int32())
+        places = pc.indices_nonzero(pc.is_valid(found)).cast(pa.int64())
+        return places, found.drop_null().combine_chunks().cast(pa.int64())
+    left = there.append_column("%t", pa.array(np.arange(there.num_rows)))
+    right = source.append_column("%s", pa.array(np.arange(source.num_rows)))
+    both = left.join(right, names, join_type="inner")
+    return both["%t"].combine_chunks(), both["%s"].combine_chunks()
+
+
+def _mask(length: int, places: pa.Array) -> pa.BooleanArray:
+    """A mask that is True at some row numbers."""
+    mask = np.zeros(length, np.bool_)
+    mask[places.to_numpy(zero_copy_only=False)] = True
+    return pa.array(mask)
+
+
+def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Table:
+    """Outcomes as rows; a column that an outcome does not carry keeps the existing row's value."""
+    columns = []
+    for name in there.schema.names:
+        value = source[name].take(of)
+        if "%has " + name in source.schema.names:
+            value = pc.if_else(source["%has " + name].take(of), value, there[name].take(at))
+        columns.append(value)
+    return pa.Table.from_arrays(columns, schema=there.schema)
+
+
+def bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in which values that differ are unequal: 0.0 and -0.0 differ, and NaN equals NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pa.chunked_array([column.combine_chunks().view(f"int{column.type.bit_width}")])
+
+
+def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    left, right = bits(left), bits(right)
+    unequal = pc.not_equal(left, right)
+    return pc.coalesce(unequal, pc.xor(pc.is_null(left), pc.is_null(right)))

@@ -1,0 +1,109 @@
+"""A mirror's part of a batch as Arrow folds it: its lanes, its columns and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ingest.change import LaneId, TableId
+from ingest.fold import (
+    SchemaStep,
+)
+from ingest.gold.arrow_values import arrow_type
+from ingest.lake.mirrors import Era
+from ingest.lake.stamps import NO_STAMPS, Stamps
+
+Rows = Mapping[LaneId, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """One lane's new changes: which they are, and what they may contain according to the books."""
+
+    source: str
+    table: TableId
+    first: int
+    last: int
+    images: bool = False  # every change carries the whole row and does not change its key
+    floor: str | None = None  # the place of a new incarnation: rows from before it are gone
+    shard: tuple[str, str] | None = None
+    stamps: Stamps = NO_STAMPS
+    whole: bool = False  # its whole history is folded again, because new changes precede folded ones
+    steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
+    since: str = ""  # the place of the first new one; empty if none is new
+    eras: tuple[Era, ...] = ()  # of a whole history in which the key has changed
+    begins: bool = False  # no change of it has been folded before
+    merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
+    late_from: str = ""  # the place from which folded changes are read, too: they tell which late ones count
+
+    @property
+    def id(self) -> LaneId:
+        """Source and table."""
+        return self.source, self.table
+
+    @property
+    def own_steps(self) -> tuple[SchemaStep, ...]:
+        """The steps that meet rows under the last key."""
+        if not self.eras:
+            return self.steps
+        last = self.eras[-1].place
+        return tuple(step.after(last) for step in self.steps if str(step.order) > last)
+
+    @property
+    def created(self) -> list[tuple[str, bool]]:
+        """Where the table was created again, and whether that is new."""
+        found = (str(step.order) for step in self.own_steps if step.empties)
+        return [(at, bool(self.since) and at >= self.since) for at in found]
+
+    @property
+    def from_batch(self) -> int:
+        """The first batch to read."""
+        return 0 if self.whole else self.first
+
+
+class ColumnWork(NamedTuple):
+    """A mirror's column: the source's name, Delta's, the logical type, and how it is computed."""
+
+    name: str
+    column: str
+    type: str
+    expression: str = ""  # what it is computed by
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorWork:
+    """One mirror's part of a batch, with its table's files."""
+
+    path: str  # names the mirror
+    folder: str
+    keys: tuple[str, ...]
+    columns: tuple[ColumnWork, ...]
+    lanes: tuple[LaneWork, ...]
+    files: tuple[tuple[str, pa.BooleanArray | None], ...] = ()  # with the rows that its deletion vector keeps
+    size: int = 0
+    changes: int = 0
+    where: str = ""  # the condition that its rows meet
+    reshaped: bool = False  # the table's columns or their metadata change: all its files are replaced
+    again: bool = False  # its changes so far give all its rows, whatever the files hold
+    appends: bool = False  # without a key: what is inserted is added
+    # columns that get another type, with theirs; empty if no value is kept
+    old: tuple[tuple[str, str], ...] = ()
+    marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
+
+    @property
+    def logical(self) -> dict[str, str]:
+        """The columns by the source's names, with their types."""
+        return {one.name: one.type for one in self.columns}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns in Arrow."""
+        return pa.schema([(one.column, arrow_type(one.type)) for one in self.columns])
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The key's columns, by Delta's names."""
+        return [one.column for one in self.columns if one.name in self.keys]
