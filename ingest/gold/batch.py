@@ -12,7 +12,7 @@ from functools import partial
 from ingest.config import matches
 from ingest.gold import eras, failover
 from ingest.gold import ledger as ledgers
-from ingest.gold.completed import folded
+from ingest.gold.completed import folded, recorded
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.results import Folded
@@ -88,7 +88,8 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
     books = caught_up(lake, books, decided, backlog.lagging, resting)
     ledger = ledgers.of_batch(lake, books, jobs(lake.pipeline, books), decided)
     books = stated(lake.pipeline, books, ledger.statements)
-    chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
+    every = jobs(lake.pipeline, books, decided)
+    chosen = [job for job in every if not lake.select or matches(lake.select, job.table)]
     names = {job.path: str(job.table) for job in chosen} | {
         path: one.name for path, one in decided.items() if path in backlog.lagging and not lake.select
     }
@@ -109,6 +110,11 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
     )
 
 
+def _reached(lake: Lake, path: str, known: Mirror | None) -> int | None:
+    """The last batch that a mirror has folded, or had nothing of; None if its table does not exist yet."""
+    return max(folded(lake, known), recorded(lake, path)) if lake.exists(path) else None
+
+
 def _planned(
     lake: Lake, books: Books, ledger: Ledger, job: Job, known: Mirror | None, settled: int
 ) -> Plan | Folded:
@@ -122,7 +128,7 @@ def _planned(
         return decide(
             lake.pipeline, job, known, ledger, applied,
             first=max(job.first_rows, settled),
-            exists=partial(lake.exists, job.path),
+            reached=partial(_reached, lake, job.path, known),
             evidence=lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto or last, last)),
         )  # fmt: skip
     except Exception as error:  # a damaged log, for example: the others go on

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from ingest import types
-from ingest.change import LaneId
+from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, conditions
 from ingest.config.model import TableRule
 from ingest.errors import HeldError, command
@@ -31,6 +31,7 @@ from ingest.lake.mirrors import Column, Era, Mirror, grown
 _EXACT = ("integer", "decimal")
 REKEYED = "its key has changed"
 RESHAPED = "the rules of its tables: entry have changed"
+FED_OTHERWISE = "the pipeline file sends it the rows of other source tables"
 RENAMED = "its shard_column names the source, too, where the pipeline has several"
 RETYPED = "the type of a column that its rules use has changed"
 
@@ -70,7 +71,7 @@ def decide(
     ledger: Ledger,
     applied: int,
     first: int,
-    exists: Callable[[], bool],
+    reached: Callable[[], int | None],
     evidence: Callable[[LaneId, int | None], Evidence] | None = None,
 ) -> Plan:
     """The schema for a mirror's new batches. The mirror has no key while none is known and none is needed.
@@ -82,7 +83,7 @@ def decide(
         ledger: the statements.
         applied: the last batch that the mirror has folded.
         first: the batch of its first rows.
-        exists: says whether the table exists, which is rebuilt if its key has changed.
+        reached: says the last batch that the mirror has folded, or had nothing of; None if there is no table yet.
         evidence: what all changes of a lane up to a batch show of its key, for lines that do not say.
 
     Raises:
@@ -118,11 +119,14 @@ def decide(
         recomputed(job.rule, decided),
         names_sources=pipeline.names_sources if job.rule.shard_column else None,
         eras=tuple((*name, found) for name, found in lane_eras.items() if len(found) > 1),
+        fed_by=_fed_by(job, before),
     )
     if job.rule.history and decided.keys:
         decided = histories.kept(histories.named(decided, before), before, _rows(job))
     why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes)
-    if why_rebuilt and not exists():
+    if not why_rebuilt and before is not None and _is_fed_otherwise(job, before, reached):
+        why_rebuilt = FED_OTHERWISE
+    if why_rebuilt and reached() is None:
         why_rebuilt = ""
     rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
     verdicts = tuple((new, policy.judge(new, one.subject)) for one in lanes for new in one.new)
@@ -455,6 +459,26 @@ def _why_rebuilt(
     if before.columns and not before.is_named_by(pipeline, job.rule):
         return RENAMED
     return RETYPED if is_recomputed(before, now) else ""
+
+
+def _fed_by(job: Job, before: Mirror | None) -> tuple[TableId, ...]:
+    """The source tables whose rows the mirror has, as `Mirror.fed_by`."""
+    if not job.lanes:
+        return before.fed_by if before is not None else ()
+    tables = {table for _, table in job.lanes}
+    return () if tables == {job.table} else tuple(sorted(tables, key=str))
+
+
+def _is_fed_otherwise(job: Job, before: Mirror, reached: Callable[[], int | None]) -> bool:
+    """True if the existing rows lack those of a source table, or have those of one that feeds another mirror now.
+
+    A table that has sent its first rows after what the mirror has folded just comes with them.
+    """
+    now, fed = {table for _, table in job.lanes}, {*before.fed_by} or {before.table}
+    if not now or not before.columns:
+        return False
+    joined = [job.first_rows_of(table) for table in now - fed]
+    return not fed <= now or (bool(joined) and min(joined) <= (reached() or -1))
 
 
 def is_recomputed(before: Mirror, now: Mirror) -> bool:

@@ -138,7 +138,7 @@ def foresee(
     for row in changes:
         lane = row["source"], TableId.of(row)
         sent.setdefault(lane, []).append(row)
-    for job in jobs(pipeline, books):
+    for job in jobs(pipeline, books, known.mirrors):
         applied = known.applied.get(job.path, known.complete)
         if job.path in known.again or any(
             line.batch > applied for lines in job.lines.values() for line in lines
@@ -161,7 +161,8 @@ def _foreseen(
     before = known.states.get(job.path, NO_TABLE)
     applied = known.again.get(job.path, applied)
     try:
-        plan = decide(pipeline, job, mirror, ledger, applied, job.first_rows, lambda: before.exists)
+        reached = known.applied.get(job.path, -1) if before.exists else None
+        plan = decide(pipeline, job, mirror, ledger, applied, job.first_rows, lambda: reached)
     except HeldError as error:
         return replace(waiting, why=str(error))
     found = _planned(plan, mirror if before.exists else None, count)

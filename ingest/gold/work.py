@@ -270,6 +270,7 @@ class Job:
     first_rows: int = 0  # the batch of the first rows, or the last one folded if that is later
     differing: frozenset[str] = frozenset()  # what the rules of its tables say otherwise, new lines or not
     lanes: frozenset[LaneId] = frozenset()  # all that have sent rows, if several may feed one mirror
+    older: frozenset[TableId] = frozenset()  # the tables of those that have sent some before its new lines
 
     @property
     def merged(self) -> bool:
@@ -286,6 +287,11 @@ class Job:
         """True if there are row changes, not statements alone."""
         return any(line.changes for lines in self.lines.values() for line in lines)
 
+    def first_rows_of(self, table: TableId) -> int:
+        """The batch of the first rows of a source table that feeds the mirror; 0 if it is before the new lines."""
+        lines = (line for (_, one), some in self.lines.items() if one == table for line in some)
+        return 0 if table in self.older else min(line.batch for line in lines if line.changes)
+
     def before(self, batch: int) -> Job:
         """The job without that batch and later ones."""
         lines = {name: [line for line in lines if line.batch < batch] for name, lines in self.lines.items()}
@@ -299,8 +305,8 @@ class Job:
         return seen
 
 
-def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
-    """The mirrors that have something to fold, in stable order."""
+def jobs(pipeline: Pipeline, books: Books, known: Mapping[str, Mirror] | None = None) -> list[Job]:
+    """The mirrors that have something to fold, in stable order; ``known`` are those decided before, by path."""
     found: dict[str, Job] = {}
     for line in books.lines:
         rule, table, path = _route(pipeline, line.table_id)
@@ -313,11 +319,14 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
         is_old = any(name in books.sums for name in job.lines)
         job.first_rows = job.applied if is_old else min(batches, default=books.last)
-    if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
+    ruled = any(rule.shape or rule.into for rule in pipeline.tables)
+    if ruled or len(pipeline.sources) > 1 or any(one.fed_by for one in (known or {}).values()):
         for name, (rule, _, path) in routes_of(pipeline, books):
             if path in found:
                 found[path].differing |= {*rule.differing(found[path].rule)}
-                found[path].lanes |= {name} if books.sums[name].changes else set()
+                if books.sums[name].changes:
+                    found[path].lanes |= {name}
+                    found[path].older |= {name[1]}
         for job in found.values():
             rules = (pipeline.rule(table) for _, table in job.lines)
             job.differing |= {name for rule in rules for name in rule.differing(job.rule)}

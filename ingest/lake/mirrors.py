@@ -22,10 +22,13 @@ from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
 from ingest.lake.names import column_name, folded, mirror_path
-from ingest.lake.schemas import CHANGES
+from ingest.lake.schemas import CHANGES, RUNS
 from ingest.lake.tables import Tables
 
 UNORDERED = ("BOOLEAN", "BINARY")  # types of which Delta keeps no least and greatest values
+
+
+GOLD = "gold"  # the stage that writes mirrors
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,9 @@ class Mirror:
     shard: str = ""  # the column that names the source table; one of an older version does not say it
     ignores: bool = False  # statements, and columns that they add
     keyed_by: tuple[str, ...] = ()  # what the pipeline file said of its key
+    fed_by: tuple[
+        TableId, ...
+    ] = ()  # the source tables whose rows it has; empty for the one of its own name alone
     names_sources: bool | None = None  # its shard column does; one of an older version does not say it
     former: tuple[
         Column, ...
@@ -180,7 +186,7 @@ class Mirror:
         return msgspec.convert({**found, "path": path, **columns}, cls)
 
 
-_IF_ANY = ("history", "eras", "shape", "shard", "ignores", "keyed_by")
+_IF_ANY = ("history", "eras", "shape", "shard", "ignores", "keyed_by", "fed_by")
 
 
 def _column_value(one: Column) -> list[Any]:
@@ -272,32 +278,55 @@ def not_created_yet(lake: Tables) -> frozenset[str]:
 def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ, or may differ, from those that they were folded by."""
     found = known(lake) if decided is None else decided
-    shaped = any(rule.shape or rule.shard_column or rule.keys for rule in lake.pipeline.tables)
-    if not shaped and not any(
-        one.shape or one.shard or one.ignores or one.keyed_by for one in found.values()
+    ruled = any(rule.shape or rule.shard_column or rule.keys or rule.into for rule in lake.pipeline.tables)
+    if not ruled and not any(
+        one.shape or one.shard or one.ignores or one.keyed_by or one.fed_by for one in found.values()
     ):
         return frozenset()
     return frozenset(
         path
-        for path, some in rules(lake).items()
+        for path, some in _feeding_tables(lake).items()
         if path in found
         and found[path].columns
-        and len({(one.shape, one.shard_column, one.ignores, one.keys) for one in some}) == 1
-        and not found[path].is_made_by(lake.pipeline, some[0])
+        and (_is_ruled_otherwise(lake, found[path], some) or _is_fed_otherwise(lake, found[path], some))
     )
+
+
+def _is_ruled_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, int]) -> bool:
+    some = [lake.pipeline.rule(table) for table in tables]
+    alike = len({(one.shape, one.shard_column, one.ignores, one.keys) for one in some}) == 1
+    return alike and not mirror.is_made_by(lake.pipeline, some[0])
+
+
+def _is_fed_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, int]) -> bool:
+    """True if it lacks rows of a source table that it should have, or has those of one that feeds another mirror now."""
+    fed = {*mirror.fed_by} or {mirror.table}
+    joined = [first for table, first in tables.items() if table not in fed]
+    if not joined or not fed <= tables.keys():
+        return not fed <= tables.keys()
+    marks, writer = lake.last_marks(RUNS.name), lake.writer(GOLD, mirror.path, mirror.generation)
+    folded = lake.snapshot(mirror.path).transactions.get(writer, -1)
+    lags = mirror.path in (marks.get("lagging") or ())  # else it had nothing of later batches
+    return min(joined) <= (folded if lags else max(folded, marks.get("complete", -1)))
 
 
 def rules(lake: Tables) -> dict[str, list[TableRule]]:
     """The rules of each mirror's source tables, by its path."""
-    tables = lake.ask(
-        'SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL AND changes > 0'
+    return {path: list(map(lake.pipeline.rule, tables)) for path, tables in _feeding_tables(lake).items()}
+
+
+def _feeding_tables(lake: Tables) -> dict[str, dict[TableId, int]]:
+    """The source tables that have sent rows for each mirror, by its path, with the batch of their first ones."""
+    rows = lake.ask(
+        'SELECT database, schema, "table", min(batch) AS first FROM {books} '
+        'WHERE "table" IS NOT NULL AND changes > 0 GROUP BY ALL'
     )
-    found: dict[str, list[TableRule]] = {}
-    for row in tables:
+    found: dict[str, dict[TableId, int]] = {}
+    for row in rows:
         source = TableId.of(row)
         rule = lake.pipeline.rule(source)
         if not rule.exclude:
-            found.setdefault(mirror_path(target(rule, source)), []).append(rule)
+            found.setdefault(mirror_path(target(rule, source)), {})[source] = row["first"]
     return found
 
 

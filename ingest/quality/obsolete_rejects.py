@@ -11,11 +11,12 @@ from ingest.config import conditions
 from ingest.lake import decisions, duck, rejects
 from ingest.lake.decisions import DISMISS_REJECT
 from ingest.lake.lake import Lake
+from ingest.lake.mirrors import GOLD
 from ingest.lake.schemas import REJECTS
 from ingest.quality.arrow_rows import cell_rejects, mirror_rows
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cells import Compared
-from ingest.quality.subjects import GOLD, CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedMirror, StepsOf
 
 WHY = "the row has gone or has another value since"
 REKEYED = "the table's changes were all applied again under another key since"

@@ -13,11 +13,10 @@ from ingest.fold import SchemaStep
 from ingest.lake import faults, mirrors, targets
 from ingest.lake.delta import type_of_log
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, feeding, rule_for
+from ingest.lake.mirrors import GOLD, Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
 from ingest.order import same_place
 
-GOLD = "gold"
 StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
 """The schema steps of a mirror's lane up to a batch, each with its own batch."""
 
