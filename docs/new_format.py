@@ -77,11 +77,11 @@ def main() -> None:
 _NEXT = """wrote the row in README.md and the table in docs/vendors/NAME.md
 
 Next:
-  1. .venv/bin/python -m pytest -q tests/formats -k 'NAME or new_format' lists what to fill in.
-  2. Put real messages in tests/formats/NAME, then: .venv/bin/python -m pytest -q tests/formats/test_goldens.py --bless
+  1. .venv/bin/python -m pytest -vv tests/formats/test_new_format.py lists what to fill in.
+  2. Put real messages in tests/formats/NAME, then: .venv/bin/python -m pytest -q tests/formats/test_goldens.py -k NAME --bless
      and read each .expected.json that it writes.
   3. When the mark is gone everywhere: .venv/bin/python -m docs.matrix; .venv/bin/python -m docs.vendors
-     and .venv/bin/python -m pytest -q tests/formats tests/test_docs.py tests/test_walls.py"""
+     and .venv/bin/python -m pytest -q tests/formats tests/test_docs.py tests/test_matrix.py tests/test_walls.py"""
 
 _MODULE = '''"""MARK: vendor and product ("Title of the document", section).
 
@@ -128,7 +128,7 @@ OPS = {  # MARK: the vendor's words
     "ddl": Op.DDL,
 }
 MEMBERS = frozenset({"op", "db", "table", "pos"})
-"""The members that every message has: `recognise` knows the format by them."""  # MARK
+"""MARK: the members that every message has: `recognise` knows the format by them."""
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -139,9 +139,10 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if not envelope.keys() >= MEMBERS:
         raise Undecodable("not-this-format", f"the message lacks one of {', '.join(sorted(MEMBERS))}")
     place = _place(envelope, note)
-    if place.op is Op.DDL:
-        return rows.statement(place, values.member_text(envelope, "sql"), None)
-    return (place,) if place.op is Op.TRUNCATE else (_row(place, envelope, hints),)
+    if place.op in (Op.DDL, Op.TRUNCATE):
+        sql = values.member_text(envelope, "sql")
+        return rows.statement(place, sql, None, truncates=place.op is Op.TRUNCATE)
+    return (_row(place, envelope, hints),)
 
 
 def recognise(sample: bytes) -> str | None:

@@ -149,7 +149,8 @@ def lift_to_files(how: Lifting, layout: Layout) -> Callable[[Batches], Batches]:
 FEW = 64  # messages that are not worth columns of their own
 _PAUSE = 4096  # the most messages that are read one by one before columns are tried again
 _ParseMany = Callable[[Sequence[bytes | None], Hints], ChangeColumns]
-_ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
+_AFTER_DELETES = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
+_NO_TABLE = "the message has a row, or empties a table, but names no table"
 
 
 class SourceDecoder:
@@ -210,6 +211,9 @@ class SourceDecoder:
 
     def _lift_columns(self, bronze: pa.RecordBatch, changes: ChangeColumns) -> Batches:
         """The rows of usual messages from one place."""
+        if not all(one.table.table for one in changes.shapes):
+            yield from self._lift_each(bronze)
+            return
         batches, arrivals = self._batches(bronze), self._arrivals(bronze, {})
         orders = order_keys_of_columns(changes, arrivals, self.epoch, self.order_by)
         try:
@@ -312,6 +316,9 @@ class SourceDecoder:
                 else:
                     found = parse(new(Message, (value, key, topic, pairs)), hints)
                 changes = found if type(found) is list else list(found)
+                if any(not one.table.table and one.op in ROW_OPS for one in changes):
+                    refused.append(Refused(at, "no-table", _NO_TABLE))
+                    continue
                 taken[at] = changes if masks is None else masks.changes(changes)
             except Undecodable as error:
                 refused.append(Refused(at, error.code, error.detail))
@@ -336,7 +343,7 @@ class SourceDecoder:
                 if one.op is Op.DELETE:
                     last_deletes[stream] = one
                     continue
-                if one.op not in _ROW_OPS:
+                if one.op not in _AFTER_DELETES:
                     continue
                 gone = last_deletes.pop(stream, None)
                 if (

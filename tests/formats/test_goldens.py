@@ -54,3 +54,10 @@ def test_no_expected_file_without_its_case():
 def test_every_format_has_goldens(name):
     """A format without golden messages is a claim without proof."""
     assert [case for case in CASES if case.parent.name == name]
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_every_format_recognises_messages_of_its_own(name):
+    """Else `ingest detect` calls each file of the format another one's, or nothing."""
+    mine = [case for case in CASES if case.parent.name == name]
+    assert any(formats.load(name).recognise(golden.message(case)[0].value or b"") for case in mine)

@@ -11,7 +11,8 @@ import pytest
 from docs import new_format
 from ingest.change import Message, describe
 from tests.formats.one_history.history import history
-from tests.formats.one_history.replay import decoded, delivered, differences, folded
+from tests.formats.one_history.replay import decoded, delivered, differences, folded, statements
+from tests.formats.one_history.test_one_history import unsaid
 
 
 def test_every_format_is_filled_in():
@@ -69,4 +70,6 @@ def test_histories_end_in_the_same_rows(made, monkeypatch):
     for seed in range(20):
         truth = history(seed)
         sent = delivered(dialect.write(truth), seed, any_order=True, once=False)
-        assert [] == differences(truth, folded(decoded(dialect, sent)), {})
+        found = decoded(dialect, sent)
+        assert [] == differences(truth, folded(found), {})
+        assert [] == unsaid(truth, statements(one.change for one in found))
