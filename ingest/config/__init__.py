@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule, is_stored
-from ingest.config.patterns import matches, target
+from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule, is_stored, target
+from ingest.config.patterns import matches
 
 __all__ = [
     "Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "is_stored", "load", "matches", "target",

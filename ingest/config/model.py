@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
-from ingest.config.patterns import matches
+from ingest.config.patterns import captured, matches
 from ingest.values.remembered import remembered
 
 NO_OPTIONS = Options()
@@ -351,3 +351,17 @@ def _rule(rules: tuple[TableRule, ...], table: TableId) -> TableRule:
     if any(fnmatch.fnmatchcase(table.table or "", pattern) for pattern in _HELPER_TABLES):
         return _EXCLUDED  # helper tables of online schema tools
     return _DEFAULT_RULE
+
+
+def target(rule: TableRule, source: TableId) -> TableId:
+    """The mirror of a source table: its own name, or the rule's ``into`` template."""
+    if not rule.into:
+        return source
+    values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
+    groups = captured(rule.match, source) or ()
+    parts = [part.format("", *groups, **values) for part in rule.into.split(".")]
+    if len(parts) == 1:
+        return source._replace(table=parts[0])
+    if len(parts) == 2:
+        return TableId(parts[0], None, parts[1])
+    return TableId(parts[0], parts[1], ".".join(parts[2:]))

@@ -5,12 +5,8 @@ from __future__ import annotations
 import fnmatch
 import re
 from functools import cache
-from typing import TYPE_CHECKING
 
 from ingest.change import TableId
-
-if TYPE_CHECKING:
-    from ingest.config.model import TableRule
 
 _DOT = re.compile(r"\.(?![*+?{])")  # between two parts; one that is repeated is a regular expression's
 
@@ -40,20 +36,6 @@ def captured(pattern: str, table: TableId) -> tuple[str, ...] | None:
     if not all(found):
         return None
     return tuple(text or "" for one in found if one is not None for text in one.groups())
-
-
-def target(rule: TableRule, source: TableId) -> TableId:
-    """The mirror of a source table: its own name, or the rule's ``into`` template."""
-    if not rule.into:
-        return source
-    values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
-    groups = captured(rule.match, source) or ()
-    parts = [part.format("", *groups, **values) for part in rule.into.split(".")]
-    if len(parts) == 1:
-        return source._replace(table=parts[0])
-    if len(parts) == 2:
-        return TableId(parts[0], None, parts[1])
-    return TableId(parts[0], parts[1], ".".join(parts[2:]))
 
 
 def is_regular(pattern: str) -> bool:

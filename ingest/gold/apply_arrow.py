@@ -25,7 +25,7 @@ from ingest import types
 from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
 from ingest.gold import arrow_parts, mirror_table, planner, retyped
-from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
+from ingest.gold.arrow_files import FILES, SMALL, Written, changes_files, make, read
 from ingest.gold.arrow_parts import Dealt, Fragments
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.lane import Lane, Steps, lane_name
@@ -237,21 +237,6 @@ def _field(one: Column) -> dict[str, Any]:
         "nullable": True,
         "metadata": {"comment": comment} if comment else {},
     }
-
-
-def changes_files(lake: Lake, lanes: Sequence[LaneWork]) -> list[str]:
-    """The files of ``changes`` that may contain what the folds of some lanes read."""
-    folder = lake.path(CHANGES.name)
-    first = min(lane.from_batch for lane in lanes)
-    late = min((lane.late_from for lane in lanes if lane.late_from), default="")
-    found = []
-    for one in lake.snapshot(CHANGES.name).files:
-        asked = one.may_hold("batch", first) or (late and one.may_hold("order_key", late))
-        if one.partition["kind"] == "change" and asked:
-            if one.deleted:
-                raise OSError("silver's files have deletion vectors")
-            found.append(f"{folder}/{one.place}")
-    return found
 
 
 # --- the folds ------------------------------------------------------------------------------------

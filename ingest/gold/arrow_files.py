@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,11 @@ from ingest.gold.arrow_values import NotPlain, of_delta
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.lake import conditions, stores, vectors
-from ingest.lake.schemas import CPU
+from ingest.lake.schemas import CHANGES, CPU
 from ingest.lake.stamps import TIME, columns_for, stamped
+
+if TYPE_CHECKING:
+    from ingest.lake.tables import Tables  # which the workers do without
 
 LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
 FILES = 16  # with this many a mirror is written whole, so that appended files stay few
@@ -149,6 +152,21 @@ def keyed(
 
 
 # --- changes in -----------------------------------------------------------------------------------
+
+
+def changes_files(lake: Tables, lanes: Sequence[LaneWork]) -> list[str]:
+    """The files of ``changes`` that may contain what the folds of some lanes read."""
+    folder = lake.path(CHANGES.name)
+    first = min(lane.from_batch for lane in lanes)
+    late = min((lane.late_from for lane in lanes if lane.late_from), default="")
+    found = []
+    for one in lake.snapshot(CHANGES.name).files:
+        asked = one.may_hold("batch", first) or (late and one.may_hold("order_key", late))
+        if one.partition["kind"] == "change" and asked:
+            if one.deleted:
+                raise OSError("silver's files have deletion vectors")
+            found.append(f"{folder}/{one.place}")
+    return found
 
 
 def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:

@@ -80,8 +80,7 @@ _COLUMNS = ("order_key", "op", "partial", "after", "types")
 
 def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
     """What each step does to the values that a lane's messages hold."""
-    from ingest.gold.apply_arrow import changes_files
-    from ingest.gold.arrow_files import read
+    from ingest.gold.arrow_files import changes_files, read
     from ingest.gold.arrow_work import LaneWork
 
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
