@@ -12,7 +12,7 @@ from functools import partial
 from ingest.config import matches
 from ingest.gold import eras, failover
 from ingest.gold import ledger as ledgers
-from ingest.gold.completed import folded, recorded
+from ingest.gold.completed import folded
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.results import Folded
@@ -111,8 +111,8 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
 
 
 def _reached(lake: Lake, path: str, known: Mirror | None) -> int | None:
-    """The last batch that a mirror has folded, or had nothing of; None if its table does not exist yet."""
-    return max(folded(lake, known), recorded(lake, path)) if lake.exists(path) else None
+    """As `ingest.lake.mirrors.reached`; None if the mirror's table does not exist yet."""
+    return mirrors.reached(lake, known) if known is not None and lake.exists(path) else None
 
 
 def _planned(

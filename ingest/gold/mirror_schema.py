@@ -123,9 +123,7 @@ def decide(
     )
     if job.rule.history and decided.keys:
         decided = histories.kept(histories.named(decided, before), before, _rows(job))
-    why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes)
-    if not why_rebuilt and before is not None and _is_fed_otherwise(job, before, reached):
-        why_rebuilt = FED_OTHERWISE
+    why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes, reached)
     if why_rebuilt and reached() is None:
         why_rebuilt = ""
     rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
@@ -447,7 +445,12 @@ def _is_news(job: Job, mirror: Mirror, lane: _Logged) -> bool:
 
 
 def _why_rebuilt(
-    pipeline: Pipeline, job: Job, before: Mirror | None, now: Mirror, lanes: Sequence[_Logged]
+    pipeline: Pipeline,
+    job: Job,
+    before: Mirror | None,
+    now: Mirror,
+    lanes: Sequence[_Logged],
+    reached: Callable[[], int | None],
 ) -> str:
     """Why the existing rows are folded again; empty if they are not."""
     if before is None:
@@ -458,27 +461,17 @@ def _why_rebuilt(
         return RESHAPED
     if before.columns and not before.is_named_by(pipeline, job.rule):
         return RENAMED
-    return RETYPED if is_recomputed(before, now) else ""
+    if is_recomputed(before, now):
+        return RETYPED
+    is_fed = not (before.columns and job.feeding) or before.is_fed_by(job.feeding, lambda: reached() or -1)
+    return "" if is_fed else FED_OTHERWISE
 
 
 def _fed_by(job: Job, before: Mirror | None) -> tuple[TableId, ...]:
     """The source tables whose rows the mirror has, as `Mirror.fed_by`."""
-    if not job.lanes:
+    if not job.feeding:
         return before.fed_by if before is not None else ()
-    tables = {table for _, table in job.lanes}
-    return () if tables == {job.table} else tuple(sorted(tables, key=str))
-
-
-def _is_fed_otherwise(job: Job, before: Mirror, reached: Callable[[], int | None]) -> bool:
-    """True if the existing rows lack those of a source table, or have those of one that feeds another mirror now.
-
-    A table that has sent its first rows after what the mirror has folded just comes with them.
-    """
-    now, fed = {table for _, table in job.lanes}, {*before.fed_by} or {before.table}
-    if not now or not before.columns:
-        return False
-    joined = [job.first_rows_of(table) for table in now - fed]
-    return not fed <= now or (bool(joined) and min(joined) <= (reached() or -1))
+    return () if job.feeding.keys() == {job.table} else tuple(sorted(job.feeding, key=str))
 
 
 def is_recomputed(before: Mirror, now: Mirror) -> bool:

@@ -6,6 +6,7 @@ A mirror without a new book line costs nothing: its table is not opened.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -287,10 +288,17 @@ class Job:
         """True if there are row changes, not statements alone."""
         return any(line.changes for lines in self.lines.values() for line in lines)
 
-    def first_rows_of(self, table: TableId) -> int:
-        """The batch of the first rows of a source table that feeds the mirror; 0 if it is before the new lines."""
-        lines = (line for (_, one), some in self.lines.items() if one == table for line in some)
-        return 0 if table in self.older else min(line.batch for line in lines if line.changes)
+    @property
+    def feeding(self) -> dict[TableId, int]:
+        """The source tables with rows, if several may feed the mirror, each with the batch of its first ones.
+
+        It is 0 before the new lines, and beyond all batches for rows that are not folded yet, because a statement holds them.
+        """
+        first = {table: 0 if table in self.older else sys.maxsize for _, table in self.lanes}
+        for (_, table), lines in self.lines.items():
+            if table in first:
+                first[table] = min([first[table], *(line.batch for line in lines if line.changes)])
+        return first
 
     def before(self, batch: int) -> Job:
         """The job without that batch and later ones."""

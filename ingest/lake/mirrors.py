@@ -7,9 +7,10 @@ after a kill knows what was intended, and a rebuild uses the same types.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,8 +27,6 @@ from ingest.lake.schemas import CHANGES, RUNS
 from ingest.lake.tables import Tables
 
 UNORDERED = ("BOOLEAN", "BINARY")  # types of which Delta keeps no least and greatest values
-
-
 GOLD = "gold"  # the stage that writes mirrors
 
 
@@ -90,13 +89,11 @@ class Mirror:
     shard: str = ""  # the column that names the source table; one of an older version does not say it
     ignores: bool = False  # statements, and columns that they add
     keyed_by: tuple[str, ...] = ()  # what the pipeline file said of its key
-    fed_by: tuple[
-        TableId, ...
-    ] = ()  # the source tables whose rows it has; empty for the one of its own name alone
+    # the source tables whose rows it has; empty for the one of its own name alone
+    fed_by: tuple[TableId, ...] = ()
     names_sources: bool | None = None  # its shard column does; one of an older version does not say it
-    former: tuple[
-        Column, ...
-    ] = ()  # what only older states in its history table need, see `ingest.lake.histories.kept`
+    # what only older states in its history table need, see `ingest.lake.histories.kept`
+    former: tuple[Column, ...] = ()
 
     def is_sharded_by(self, column: str) -> bool:
         """True if that column, or none if it is empty, names the source tables of its rows."""
@@ -115,6 +112,19 @@ class Mirror:
         """True if the pipeline file says the same of it as when it was decided."""
         alike = self.is_shaped_by(rule) and self.is_named_by(pipeline, rule)
         return alike and self.keyed_by == rule.keys
+
+    def is_fed_by(self, tables: Mapping[TableId, int], reached: Callable[[], int]) -> bool:
+        """True if it has the rows of these source tables alone.
+
+        A table that has sent its first rows after what the mirror has folded just comes with them.
+
+        Args:
+            tables: each with the batch of its first rows.
+            reached: says the last batch that the mirror has folded, or had nothing of.
+        """
+        fed = {*self.fed_by} or {self.table}
+        joined = [first for table, first in tables.items() if table not in fed]
+        return fed <= tables.keys() and (not joined or min(joined) > reached())
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
         """A lane's eras; empty if its key has never changed."""
@@ -288,7 +298,10 @@ def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> froze
         for path, some in _feeding_tables(lake).items()
         if path in found
         and found[path].columns
-        and (_is_ruled_otherwise(lake, found[path], some) or _is_fed_otherwise(lake, found[path], some))
+        and (
+            _is_ruled_otherwise(lake, found[path], some)
+            or not found[path].is_fed_by(some, partial(reached, lake, found[path]))
+        )
     )
 
 
@@ -298,16 +311,12 @@ def _is_ruled_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, i
     return alike and not mirror.is_made_by(lake.pipeline, some[0])
 
 
-def _is_fed_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, int]) -> bool:
-    """True if it lacks rows of a source table that it should have, or has those of one that feeds another mirror now."""
-    fed = {*mirror.fed_by} or {mirror.table}
-    joined = [first for table, first in tables.items() if table not in fed]
-    if not joined or not fed <= tables.keys():
-        return not fed <= tables.keys()
+def reached(lake: Tables, mirror: Mirror) -> int:
+    """The last batch that a mirror has folded, or had nothing of."""
     marks, writer = lake.last_marks(RUNS.name), lake.writer(GOLD, mirror.path, mirror.generation)
     folded = lake.snapshot(mirror.path).transactions.get(writer, -1)
-    lags = mirror.path in (marks.get("lagging") or ())  # else it had nothing of later batches
-    return min(joined) <= (folded if lags else max(folded, marks.get("complete", -1)))
+    lags = mirror.path in (marks.get("lagging") or ())
+    return folded if lags else max(folded, marks.get("complete", -1))
 
 
 def rules(lake: Tables) -> dict[str, list[TableRule]]:

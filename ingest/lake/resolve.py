@@ -360,9 +360,8 @@ class _Made:
             return replace(effect, keys=tuple(structure.spelling(key, sent) for key in effect.keys))
         if effect.action in _OF_A_COLUMN:
             known = structure.spelling(effect.column or "", sent - {effect.to})
-            return (
-                effect if known == effect.to else replace(effect, column=known)
-            )  # else it has that name already
+            # a column that has its new name already is not renamed
+            return effect if known == effect.to else replace(effect, column=known)
         return effect
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:

@@ -86,3 +86,15 @@ def test_a_new_table_just_comes(tmp_path: Path) -> None:
     assert [False] == [one.rebuilt for one in mine.result.mirrors]
     assert BOTH == mine.rows(ITEM)
     assert targets.unfinished(mine.lake) == frozenset()
+
+
+def test_a_new_table_comes_with_the_batch_that_is_held(tmp_path: Path) -> None:
+    """Its rows wait, too: the mirror failed, because none of them was among those that it may fold."""
+    mine = Shops(tmp_path, TableRule(r"shop_(\d+).item", into="shop.item", on_schema_change="freeze"))
+    mine.say(1, "INSERT", 1, "a").run()
+    mine.say(1, "INSERT", 3, "c").run()
+    mine.ddl("ALTER TABLE item ADD COLUMN more int").say(2, "INSERT", 2, "b")
+    state, why = mine.run()
+    assert ("held", True) == (state, "waits for a decision" in why)
+    assert {1: "a", 3: "c"} == mine.rows(ITEM)
+    assert targets.unfinished(mine.lake) == frozenset()
