@@ -190,4 +190,6 @@ def _leave(code: object) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     atexit._run_exitfuncs()
+    sys.stdout.flush()  # what these have printed
+    sys.stderr.flush()
     os._exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,10 @@ def test_the_quick_end_loses_nothing(words: list[str], code: int) -> None:
         "import atexit, sys; from ingest.cli.app import main; "
         f"atexit.register(print, 'last'); sys.argv = ['ingest', *{words!r}]; main()"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=buffered
+    )
     assert (code, True) == (done.returncode, done.stdout.endswith("last\n"))
     assert (code == 2) == ("there is no verb" in done.stderr)
     assert (code == 0) == (len(done.stdout) > 1000)

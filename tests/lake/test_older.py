@@ -36,9 +36,10 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
 
     def unpack(name: str, *, with_spark: bool) -> Path:
         with tarfile.open(make.ARCHIVE) as archive:
-            archive.extractall(
-                tmp_path, [one for one in archive if one.name.partition("/")[0] == name], filter="data"
-            )
+            archive.extraction_filter = getattr(
+                tarfile, "data_filter", None
+            )  # Python 3.11.3 and older have none
+            archive.extractall(tmp_path, [one for one in archive if one.name.partition("/")[0] == name])
         file = tmp_path / name / "depot.yaml"
         budget = "0" if with_spark else "4MiB"  # Spark merges what Arrow may not rewrite
         text = f"{file.read_text('utf-8')}rewrite_budget: {budget}\n"
