@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from ingest import types
 from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
-from ingest.gold import arrow_parts, mirror_table, planner, retyped
+from ingest.gold import arrow_parts, merge_entry, mirror_table, planner, retyped
 from ingest.gold.arrow_files import FILES, SMALL, Written, changes_files, make, read
 from ingest.gold.arrow_parts import Dealt, Fragments
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
@@ -39,7 +39,7 @@ from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES, CPU
-from ingest.spark.deferred import cores
+from ingest.spark.deferred import cores, has_started
 
 Given = TypeVar("Given")
 Report = TypeVar("Report")
@@ -378,11 +378,13 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Writt
         counts.update(one.counts)
     files = [Added(one.file, one.size, {}, one.stats, now) for one in made if one.file]
     replaces, added = any(one.replaces for one in made), sum(one.size for one in made)
-    metrics = {name: str(counts[count]) for name, count in mirror_table.METRICS.items()}
     vectors = {name: vector for one in made for name, vector in one.vectors.items()}
-    rows = NewRows(files, replaces, target.schema, metrics, marked=target.work.marked, vectors=vectors)
+    rows = NewRows(files, replaces, target.schema, marked=target.work.marked, vectors=vectors)
     if not before.exists:
-        rows = rows._replace(operation="CREATE TABLE AS SELECT", **_described(lake, fold))
+        rows = rows._replace(**_described(lake, fold))
+    effort = merge_entry.total(one.effort for one in made)
+    said = merge_entry.entry(target.work, before, rows, counts, effort)
+    rows = rows._replace(**said._asdict(), engine=merge_entry.engine(by_spark=has_started(lake.spark)))
     last, metadata = fold.books.last, lake.metadata(fold.books.last, landed=True)
     try:
         if unknown := retyped.keep(lake, fold.plan.mirror, fold.retyped, last):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from ingest.change import LaneId
 from ingest.errors import HeldError, StoreError
 from ingest.gold import keyless_arrow, overtaken
 from ingest.gold.arrow_fold import TYPES, outcomes
-from ingest.gold.arrow_merge import Merged, merge, pairs
+from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
 from ingest.gold.arrow_values import NotPlain, of_delta
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
@@ -66,6 +66,7 @@ class Written:
     vectors: dict[str, dict[str, Any]] = field(default_factory=dict)  # of marked files
     gone: dict[str, bytes] = field(default_factory=dict)  # what the vectors say, where parts share the files
     counts: dict[str, int] = field(default_factory=dict)
+    effort: Effort = field(default_factory=Effort)
 
     @property
     def is_made(self) -> bool:
@@ -80,11 +81,18 @@ def make(work: MirrorWork, rows: Rows) -> Written:
 
 def written(work: MirrorWork, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
     """Write the rows that a merge results in; what it refuses is said in the result."""
-    began = time.thread_time()
+    began, started = time.thread_time(), time.monotonic()
     try:
-        made = _write_merged(work, *merged())
+        result, gone = merged()
+        known = time.monotonic()
+        made = _write_merged(work, result, gone)
         made.counts[CPU] = round(1000 * (time.thread_time() - began))
-        return made
+        effort = Effort(
+            result.sources, result.cleared, _copied(made.counts), result.fold_ms,
+            scan_ms=max(0, round(1000 * (known - started)) - result.fold_ms),
+            write_ms=round(1000 * (time.monotonic() - known)),
+        )  # fmt: skip
+        return replace(made, effort=effort)
     except NotPlain as error:
         return Written(work.path, str(error))
     except (CollisionError, HeldError) as error:
@@ -98,9 +106,18 @@ def written(work: MirrorWork, merged: Callable[[], tuple[Merged, Gone]]) -> Writ
         return Written(work.path, f"{type(error).__name__}: {error}")
 
 
+def _copied(counts: Mapping[str, int]) -> int:
+    """The rows that were written again as they were."""
+    return max(0, counts.get("written", 0) - counts["inserted"] - counts["updated"])
+
+
 def _merged(work: MirrorWork, rows: Rows) -> tuple[Merged, Gone]:
     if work.keys:
-        return keyed(work, *outcomes(work, overtaken.without(work, rows)))
+        began = time.monotonic()
+        source, clears = outcomes(work, overtaken.without(work, rows))
+        folded = round(1000 * (time.monotonic() - began))
+        merged, gone = keyed(work, source, clears)
+        return replace(merged, fold_ms=folded), gone
     return keyless_arrow.merged(work, rows, _present(work)), {}
 
 

@@ -13,6 +13,27 @@ from ingest.gold.arrow_work import MirrorWork
 
 
 @dataclass(frozen=True, slots=True)
+class Effort:
+    """A merge as its metrics describe it, next to the rows that it inserted, updated and deleted."""
+
+    sources: int = 0  # outcomes
+    cleared: int = 0  # deleted rows without an outcome
+    copied: int = 0  # rows that were written again as they were
+    fold_ms: int = 0  # until the outcomes were known
+    scan_ms: int = 0  # until they were matched with the mirror's rows
+    write_ms: int = 0
+
+    def __add__(self, other: Effort) -> Effort:
+        pairs = zip(self.figures, other.figures, strict=True)
+        return Effort(*(mine + others for mine, others in pairs))
+
+    @property
+    def figures(self) -> tuple[int, ...]:
+        """Its numbers in order."""
+        return self.sources, self.cleared, self.copied, self.fold_ms, self.scan_ms, self.write_ms
+
+
+@dataclass(frozen=True, slots=True)
 class Merged:
     """A mirror's rows after the batch: kept, replacing, and new ones."""
 
@@ -22,6 +43,9 @@ class Merged:
     inserted: int
     updated: int
     deleted: int
+    sources: int = 0  # the outcomes
+    cleared: int = 0  # deleted rows without an outcome
+    fold_ms: int = 0  # until the outcomes were known
 
 
 def merge(there: pa.Table, source: pa.Table, work: MirrorWork, *, clears: bool) -> Merged:
@@ -49,7 +73,8 @@ def merge(there: pa.Table, source: pa.Table, work: MirrorWork, *, clears: bool) 
             pc.invert(_mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed])))
         )
     deleted = there.num_rows - stays.num_rows - put.num_rows
-    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted)
+    cleared = deleted - going.true_count
+    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted, source.num_rows, cleared)
 
 
 def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:

@@ -231,9 +231,12 @@ def merged(work: MirrorWork, found: Sequence[Dealt], part: int, most: int) -> Wr
         return rows.filter(pa.array(_parts(rows.select(work.key_columns), parts_of(work, most)) == part))
 
     def merge() -> tuple[Merged, Gone]:
-        rows, numbers = keyed(work, _outcomes(work, found, part), clears, mine)
+        began = time.monotonic()
+        source = _outcomes(work, found, part)
+        folded = round(1000 * (time.monotonic() - began))
+        rows, numbers = keyed(work, source, clears, mine)
         gone.update((name, _packed(some)) for name, some in numbers.items())
-        return rows, {}
+        return replace(rows, fold_ms=folded), {}
 
     # either all parts replace the files that are not marked, or none
     made = written(replace(work, reshaped=work.reshaped or not work.marked), merge)

@@ -181,8 +181,11 @@ class NewRows(NamedTuple):
     files: Sequence[Added]
     replaces: bool = True
     schema: str = ""  # the JSON of its columns; empty if they stay as they are
-    metrics: Mapping[str, str] = {}
+    # how the table's history describes it
     operation: str = "WRITE"
+    parameters: Mapping[str, str | None] = {}
+    metrics: Mapping[str, str] = {}
+    engine: str = "ingest"
     marked: Collection[str] = ()  # of its files, those that are not replaced
     vectors: Mapping[str, Mapping[str, Any]] = {}  # the new deletion vectors of marked files
     meta: Mapping[str, Any] = {}  # of a new table, with its protocol
@@ -233,9 +236,13 @@ def _changing(
 ) -> Iterator[dict[str, Any]]:
     """The actions of a commit that may replace all files, and columns."""
     now = _now()
-    parameters = {"mode": "Overwrite" if rows.replaces else "Append", "partitionBy": "[]"}
+    parameters = rows.parameters or {
+        "mode": "Overwrite" if rows.replaces else "Append",
+        "partitionBy": "[]",
+    }
+    read = {"readVersion": state.version} if state.exists else {}
     yield _info(
-        metadata, rows.operation, parameters,
+        metadata, rows.operation, parameters, rows.engine, **read,
         isolationLevel="Serializable", isBlindAppend=not state.exists, operationMetrics=rows.metrics,
     )  # fmt: skip
     schema = rows.schema or state.meta["schemaString"]
@@ -324,10 +331,14 @@ def _now() -> int:
 
 
 def _info(
-    metadata: str, operation: str, parameters: Mapping[str, str] | None = None, **more: object
+    metadata: str,
+    operation: str,
+    parameters: Mapping[str, str | None] | None = None,
+    engine: str = "ingest",
+    **more: object,
 ) -> dict[str, Any]:
     about = {"timestamp": _now(), "operation": operation, "operationParameters": parameters or {}, **more}
-    about |= {"userMetadata": metadata, "engineInfo": "ingest", "txnId": str(uuid.uuid4())}
+    about |= {"userMetadata": metadata, "engineInfo": engine, "txnId": str(uuid.uuid4())}
     return {"commitInfo": about}
 
 

@@ -84,7 +84,9 @@ def test_mirrors_by_arrow_are_read_by_every_engine(
     """A file that Spark alone writes as the log says it is makes other tables of it for the others."""
     one = list(shops.values())[2]
     path = one.mirror(mirror)
-    assert "ingest" == deltalake.DeltaTable(path).history()[-1]["engineInfo"]  # as Arrow's way makes it
+    assert (
+        deltalake.DeltaTable(path).history()[-1]["engineInfo"].startswith("ingest/")
+    )  # as Arrow's way makes it
     assert with_spark(one, mirror) == cells(reader(path), mirror)
 
 

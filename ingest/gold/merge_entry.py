@@ -1,0 +1,157 @@
+"""What a mirror's commit says of itself in the table's log, in Delta's words: `DESCRIBE HISTORY` reads like that of any
+table that a MERGE maintains.
+
+Names and forms are those that delta-spark 4.4.0 writes for `DeltaTable.merge` and CREATE TABLE AS SELECT (its
+DeltaOperations and MergeIntoMetrics). The mirror is ``t`` in predicates, and the outcomes of the changes are ``s``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from ingest.gold.arrow_merge import Effort
+from ingest.gold.arrow_work import MirrorWork
+from ingest.lake.commits import NewRows
+from ingest.lake.delta import DataFile, Snapshot
+from ingest.lake.names import quoted
+
+CREATE, REPLACE = "CREATE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT"
+_GONE = "s.`%gone`"
+
+
+class Entry(NamedTuple):
+    """An operation of a table's history."""
+
+    operation: str
+    parameters: Mapping[str, str | None]
+    metrics: Mapping[str, str]
+
+
+def engine(*, by_spark: bool) -> str:
+    """Who wrote a commit: this product, and Spark if its session runs the pipeline."""
+    from pyspark import __version__ as spark
+
+    return f"{_product()} Apache-Spark/{spark}" if by_spark else _product()
+
+
+def _product() -> str:
+    try:
+        return f"ingest/{version('ingest')}"
+    except PackageNotFoundError:  # run from its sources
+        return "ingest"
+
+
+def entry(
+    work: MirrorWork, before: Snapshot, rows: NewRows, counts: Mapping[str, int], effort: Effort
+) -> Entry:
+    """The history's entry for a mirror's batch.
+
+    A table without a key has nothing to match rows by: its rows are written.
+
+    Args:
+        work: the mirror's part of the batch.
+        before: its table before the commit.
+        rows: what the commit changes.
+        counts: the rows that are inserted, updated, deleted and written.
+        effort: what the merge took.
+    """
+    if not before.exists or (work.again and work.keys):
+        properties = (before.meta or rows.meta).get("configuration") or {}
+        parameters = {
+            "partitionBy": "[]", "clusterBy": "[]", "description": rows.meta.get("description"),
+            "isManaged": "false", "properties": json.dumps(properties, separators=(",", ":")),
+        }  # fmt: skip
+        return Entry(REPLACE if before.exists else CREATE, parameters, _written(before, rows, counts))
+    if not work.keys:
+        mode = {"mode": "Overwrite" if rows.replaces else "Append", "partitionBy": "[]"}
+        return Entry("WRITE", mode, _written(before, rows, counts))
+    return Entry("MERGE", _clauses(work, effort), _merged(before, rows, counts, effort))
+
+
+def _clauses(work: MirrorWork, effort: Effort) -> dict[str, str | None]:
+    """A MERGE's parameters; rows without an outcome are deleted where a truncate cleared the table."""
+    keys = [quoted(name) for name in work.key_columns]
+    on = " AND ".join(f"(t.{name} = s.{name})" for name in keys)
+    rest = [quoted(one.column) for one in work.columns if one.column not in work.key_columns]
+    differs = " OR ".join(f"(NOT (t.{name} <=> s.{name}))" for name in rest)
+    matched = [_action("delete", _GONE)] + ([_action("update", differs)] if rest else [])
+    return {
+        "predicate": _json([f"({on})" if len(keys) > 1 else on]),
+        "matchedPredicates": _json(matched),
+        "notMatchedPredicates": _json([_action("insert", f"NOT {_GONE}")]),
+        "notMatchedBySourcePredicates": _json([{"actionType": "delete"}] if effort.cleared else []),
+    }
+
+
+def _action(kind: str, predicate: str) -> dict[str, str]:
+    return {"predicate": predicate, "actionType": kind}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _merged(before: Snapshot, rows: NewRows, counts: Mapping[str, int], effort: Effort) -> dict[str, str]:
+    touched = [one for one in before.files if one.place in rows.vectors]
+    emptied = [one for one in touched if _is_emptied(one, rows)]
+    removed = [*_replaced(before, rows), *emptied]
+    marked = [one for one in touched if one not in emptied]
+    had = [one for one in marked if one.vector]
+    inserted, updated, deleted = (counts.get(name, 0) for name in ("inserted", "updated", "deleted"))
+    return _texts(
+        numSourceRows=effort.sources,
+        numTargetRowsInserted=inserted,
+        numTargetRowsUpdated=updated,
+        numTargetRowsMatchedUpdated=updated,
+        numTargetRowsNotMatchedBySourceUpdated=0,
+        numTargetRowsDeleted=deleted,
+        numTargetRowsMatchedDeleted=deleted - effort.cleared,
+        numTargetRowsNotMatchedBySourceDeleted=effort.cleared,
+        numTargetRowsCopied=effort.copied,
+        numOutputRows=counts.get("written", 0),
+        numTargetFilesAdded=len(rows.files),
+        numTargetBytesAdded=sum(one.size for one in rows.files),
+        numTargetFilesRemoved=len(removed),
+        numTargetBytesRemoved=sum(one.size for one in removed),
+        numTargetDeletionVectorsAdded=len(marked),
+        numTargetDeletionVectorsUpdated=len(had),
+        numTargetDeletionVectorsRemoved=len(had) + sum(bool(one.vector) for one in removed),
+        numTargetChangeFilesAdded=0,
+        executionTimeMs=effort.fold_ms + effort.scan_ms + effort.write_ms,
+        materializeSourceTimeMs=effort.fold_ms,
+        scanTimeMs=effort.scan_ms,
+        rewriteTimeMs=effort.write_ms,
+    )
+
+
+def _written(before: Snapshot, rows: NewRows, counts: Mapping[str, int]) -> dict[str, str]:
+    removed = _replaced(before, rows)
+    return _texts(
+        numFiles=len(rows.files),
+        numOutputRows=counts.get("written", 0),
+        numOutputBytes=sum(one.size for one in rows.files),
+        numRemovedFiles=len(removed),
+        numRemovedBytes=sum(one.size for one in removed),
+    )
+
+
+def _replaced(before: Snapshot, rows: NewRows) -> list[DataFile]:
+    """The files of which the new ones have taken over the rows."""
+    return [one for one in before.files if rows.replaces and one.place not in rows.marked]
+
+
+def _is_emptied(file: DataFile, rows: NewRows) -> bool:
+    """True if a new deletion vector leaves no row of a file."""
+    return file.rows is not None and rows.vectors[file.place]["cardinality"] == file.rows + file.deleted
+
+
+def _texts(**numbers: int) -> dict[str, str]:
+    return {name: str(number) for name, number in numbers.items()}
+
+
+def total(efforts: Iterable[Effort]) -> Effort:
+    """The sum of what the parts of a merge took."""
+    return sum(efforts, Effort())
