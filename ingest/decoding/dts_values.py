@@ -94,9 +94,10 @@ def _float(value: Any, hint: str | None, _micros: bool) -> Read:
     return values.float_text(number), "float64"
 
 
-def _timestamp(value: Any, _hint: str | None, micros: bool) -> Read:
+def _timestamp(value: Any, _hint: str | None, _micros: bool) -> Read:
+    """An instant: its fraction is microseconds from every source (the service's own readers, ``setMicro``)."""
     text = values.timestamp_text(value["timestamp"], 1)
-    return text[:-1] + _fraction(value["millis"], micros) + "Z", "timestamp"
+    return text[:-1] + _fraction(value["millis"], micros=True) + "Z", "timestamp"
 
 
 def _fraction(ticks: int | None, micros: bool) -> str:

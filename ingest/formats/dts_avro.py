@@ -7,7 +7,8 @@ the document leaves out.
 - A message is one bare datum. Newer producers append ``bornTimestamp``, a long; older ones do not.
 - An image is a list parallel to ``fields``: value i belongs to field i. The union branch says how a value is
   written, ``dataTypeNumber`` (the source's own code) refines its type; where both disagree the branch wins.
-- Fractions of a second are microseconds from MySQL and PostgreSQL, nanoseconds from the others.
+- Fractions of a second of a ``Timestamp`` are microseconds, whatever the source; those of a ``DateTime`` and of a
+  ``TimestampWithTimeZone`` are microseconds from MySQL and PostgreSQL, nanoseconds from the others.
 - ``EmptyObject`` means a column that was not captured: absent, and the row is partial.
 - DDL: ``afterImages`` is the statement, ``objectName`` is often the database alone; which table a TRUNCATE
   empties its text then says.
