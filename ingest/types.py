@@ -14,9 +14,10 @@ LOGICAL = (
     "boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 decimal float32 float64 string enum "
     "set json interval geometry binary date time datetime timestamp year bit unknown"
 ).split()
+"""Types that the pipeline file may declare; a structure may also say ``hex``, bytes whose texts no row's type converted."""
 
 _DELTA = {
-    "boolean": "BOOLEAN", "binary": "BINARY", "bit": "BIGINT",
+    "boolean": "BOOLEAN", "binary": "BINARY", "hex": "BINARY", "bit": "BIGINT",
     "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT",
     "uint8": "SMALLINT", "uint16": "INT", "uint32": "BIGINT", "uint64": "DECIMAL(20,0)",
     "float32": "FLOAT", "float64": "DOUBLE",
@@ -33,6 +34,7 @@ PATTERNS = {
     "datetime": r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?)?",
     "timestamp": r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})",
     "binary": r"[A-Za-z0-9+/]*={0,2}",  # and a length that is a multiple of four
+    "hex": r"(0[xX]|\\x)?([0-9A-Fa-f]{2})*",
 }
 """Full-match patterns of canonical text, in the common subset of Python's and Java's syntax."""
 
@@ -197,7 +199,7 @@ def outgrows(column: str, new: str) -> bool:
     return delta(grown(column, new)) != delta(column)
 
 
-LOB = frozenset({"binary", "json", "geometry", "unknown"})
+LOB = frozenset({"binary", "hex", "json", "geometry", "unknown"})
 """Logical types that may hide a large object, whose unchanged value some sources send as NULL."""
 
 LONGEST = 300

@@ -50,11 +50,16 @@ class RowPlan(NamedTuple):
 NO_PLAN = RowPlan({}, ())
 
 
-def plan_of_declared(declared: Declared, options: Options, whole: int | None = None) -> RowPlan:
-    """The plan where only the pipeline file names types; the common case of none costs nothing."""
+def plan_of_declared(
+    declared: Declared, options: Options, whole: int | None = None, binary: str | None = None
+) -> RowPlan:
+    """The plan where only the pipeline file names types; the common case of none costs nothing.
+
+    ``binary`` is the writer's encoding of bytes where the options name none.
+    """
     if not declared:
         return NO_PLAN
-    return _declared_plan(declared, options.timezone, options.binary, options.time_units, whole)
+    return _declared_plan(declared, options.timezone, options.binary or binary, options.time_units, whole)
 
 
 @lru_cache(maxsize=1024)

@@ -54,6 +54,7 @@ class About:
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
         null_deletes: True where a delete may be nothing but a null value.
         numbers_parts: True where a change says which part of how many in its transaction it is.
+        bytes_as: how texts stand for bytes where the option ``binary`` says nothing; empty where bytes are bytes.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
     """
 
@@ -75,6 +76,7 @@ class About:
     null_deletes: bool = False
     numbers_parts: bool = False
     split_moves: bool = False
+    bytes_as: str = ""
 
     @property
     def by_arrival(self) -> bool:

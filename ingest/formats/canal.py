@@ -65,6 +65,7 @@ ABOUT = About(
         "binary": "the encoding of bytes (default iso8859-1)",
         "table": "the table of messages that name none",
     },
+    bytes_as="iso8859-1",
 )
 
 READ, UPDATE, DELETE = Op.READ, Op.UPDATE, Op.DELETE  # looked up in the enum they cost 0.1 us each time

@@ -49,6 +49,7 @@ ABOUT = About(
         "binary": "encoding of BYTES, default base64",
         "order_by": "sequence (default), arrival or event_time",
     },
+    bytes_as="base64",
 )
 
 OPS = {

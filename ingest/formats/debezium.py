@@ -63,6 +63,7 @@ ABOUT = About(
         "unavailable_value": "__debezium_unavailable_value; the text that means an unchanged large value",
         "order_by": "sequence",
     },
+    bytes_as="base64",
 )
 
 MESSAGE = "m"  # written into PostgreSQL's log by pg_logical_emit_message; of no table

@@ -12,6 +12,8 @@ configurable name. Quirks:
 - The before image holds only changed key columns by default; or its columns are in
   ``data`` under the prefix ``BI_``.
 - No key names with rows. A delete may carry NULL for all but the key.
+- Bytes are hexadecimal digits, with ``0x`` before them unless the endpoint sets ``NoHexPrefix``. A column that only a
+  control message says to be bytes keeps its text until gold reads it (type ``hex``).
 """
 
 from __future__ import annotations
@@ -48,12 +50,13 @@ ABOUT = About(
     ),
     options={
         "timezone": "zone of times that name none, default UTC",
-        "binary": "encoding of bytes, default base64",
+        "binary": "encoding of bytes, default hex, with or without 0x",
         "before_image": "the member that holds the before image, default before-image",
         "time_units": "unit of whole-number times; without it they stay as they are",
         "order_by": "arrival (default), sequence or event_time",
     },
     order_by="arrival",
+    bytes_as="hex",
 )
 
 OPS = {
@@ -61,6 +64,9 @@ OPS = {
 }  # fmt: skip
 BEFORE_IMAGE = "before-image"
 BEFORE_PREFIX = "BI_"
+HEX = "hex"  # how bytes are written unless the options say otherwise
+UNCONVERTED = {"base64": "binary", "hex": "hex", "base16": "hex"}
+"""By the encoding of bytes, the type of a column that no row's message declares; texts in others are kept as texts."""
 
 _POSTGRES = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})(?:\.([0-9]{1,18}))?(?:\.|\Z)", re.ASCII)
 _MYSQL = re.compile(r"[A-Za-z][\w.-]*\.([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
@@ -82,7 +88,8 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         return (place,)
     if op is Op.DDL:
         control = bytes(envelope.get("control", b"{}"))
-        structure = _structure(b"{}" if control == b"null" else control, kind)
+        encoding = hints.options.binary or HEX
+        structure = _structure(b"{}" if control == b"null" else control, kind, encoding)
         return (replace(place, structure=structure, note=rows.noted(place.note, f"kind {kind}")),)
     return (_row(place, envelope, hints, message.topic),)
 
@@ -130,7 +137,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
     declared = hints.tables(table)
     if data is not None and before is None:
         before = _take_prefixed(data, place.op, {*declared.columns, *declared.keys})
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, binary=HEX)
     kept = [*rows.convert(before, plan), *rows.convert(data, plan, raw)]
     if place.op is Op.DELETE:
         before, data = {**(data or {}), **(before or {})}, None
@@ -157,8 +164,8 @@ def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | Non
 
 
 @remembered(256)
-def _structure(control: bytes, kind: str) -> str | None:
-    """The table's structure as `Change.structure` wants it, or None where there is none."""
+def _structure(control: bytes, kind: str, encoding: str) -> str | None:
+    """The table's structure as `Change.structure` wants it, or None where there is none; bytes are in ``encoding``."""
     action = {"create-table": "CREATE", "drop-table": "DROP"}.get(kind, "ALTER")
     found = values.strict(control)
     try:
@@ -166,7 +173,8 @@ def _structure(control: bytes, kind: str) -> str | None:
         if definition is None and action != "DROP":
             return None
         columns = {
-            str(name): _logical(column) for name, column in (definition or {}).get("columns", {}).items()
+            str(name): _logical(column, encoding)
+            for name, column in (definition or {}).get("columns", {}).items()
         }
         keys = [str(name) for name in (definition or {}).get("primary-key") or ()]
     except (TypeError, AttributeError):
@@ -174,12 +182,14 @@ def _structure(control: bytes, kind: str) -> str | None:
     return encode({"type": action, "keys": keys, "columns": columns}).decode()
 
 
-def _logical(column: Mapping[str, object]) -> str:
+def _logical(column: Mapping[str, object], encoding: str) -> str:
     kind = str(column.get("type", "")).upper()
     if kind == "NUMERIC":
         precision, scale = (values.integer(str(column.get(name))) for name in ("precision", "scale"))
         fits = precision is not None and scale is not None and 0 <= scale <= precision
         return f"decimal({precision},{scale})" if fits else "decimal"
+    if kind in ("BYTES", "BLOB"):
+        return UNCONVERTED.get(encoding, "unknown")
     return _TYPES.get(kind, "unknown")
 
 
@@ -192,7 +202,6 @@ _TYPES = {
     "REAL4": "float32",
     "REAL8": "float64",
     **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), "string"),
-    **dict.fromkeys(("BYTES", "BLOB"), "binary"),
     "DATE": "date",
     "TIME": "time",
     **dict.fromkeys(("DATETIME", "TIMESTAMP"), "datetime"),

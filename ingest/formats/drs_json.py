@@ -28,6 +28,7 @@ ABOUT = About(
     ddl="sql",
     losses=("Types carry no precision: a decimal is text in the mirror unless `columns:` declares it.",),
     options={"binary": "the encoding of bytes (default int-list)"},
+    bytes_as="int-list",
 )
 
 DIALECT = CanalDialect(

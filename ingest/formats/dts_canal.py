@@ -36,6 +36,7 @@ ABOUT = About(
         "timezone": "the zone of TIMESTAMP texts (default UTC)",
         "binary": "the encoding of bytes (default base64)",
     },
+    bytes_as="base64",
 )
 
 DIALECT = CanalDialect(

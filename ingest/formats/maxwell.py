@@ -48,6 +48,7 @@ ABOUT = About(
         "time_units": "unit of whole-number times; without it they stay as they are",
         "order_by": "sequence (default), arrival or event_time",
     },
+    bytes_as="base64",
 )
 
 OPS = {

@@ -34,6 +34,7 @@ ABOUT = About(
         "timezone": "the zone of TIMESTAMP texts (default UTC)",
         "binary": "the encoding of bytes (default base64)",
     },
+    bytes_as="base64",
 )
 
 

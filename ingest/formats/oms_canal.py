@@ -45,6 +45,7 @@ ABOUT = About(
         "timezone": "the zone of TIMESTAMP texts without one (default UTC)",
         "binary": "the encoding of bytes (default base64)",
     },
+    bytes_as="base64",
 )
 
 _ORACLE_ONLY = frozenset(

@@ -47,6 +47,7 @@ ABOUT = About(
         "time_units": "millis; what bare numbers in columns declared datetime or timestamp count",
         "order_by": "sequence",
     },
+    bytes_as="base16",
 )
 
 OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ, "HEARTBEAT": Op.HEARTBEAT}

@@ -54,6 +54,7 @@ ABOUT = About(
         "order_by": "sequence (default), arrival or event_time",
     },
     event_marks=('"ddl"', '"truncate"', '"drop column"'),
+    bytes_as="base64",
 )
 
 OPS = {

@@ -49,6 +49,7 @@ ABOUT = About(
         "timezone": "the zone of TIMESTAMP texts, that of the TiCDC server (default UTC)",
         "binary": "the encoding of bytes (default iso8859-1)",
     },
+    bytes_as="iso8859-1",
 )
 
 

@@ -18,7 +18,7 @@ class NotPlain(Exception):
 _YEAR = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _NOTHING = r"[^\s\S]"
 # whose values Arrow converts exactly as `value_of` does
-_DEFINED = frozenset({"integer", "decimal", "float", "binary"})
+_DEFINED = frozenset({"integer", "decimal", "float", "binary", "hex"})
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _FIXED = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
@@ -54,6 +54,7 @@ def _simple(logical: str) -> str:
         "datetime": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}( {_CLOCK})?",
         "timestamp": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}T{_CLOCK}(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])",
         "binary": _NOTHING,
+        "hex": _NOTHING,
     }[kind]
 
 

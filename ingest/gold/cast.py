@@ -89,6 +89,7 @@ _CASTS: dict[str, Callable[[Column, str, str], Column]] = {
         target
     ),
     "binary": lambda text, _target, _logical: F.when(F.length(text) % 4 == 0, F.unbase64(text)),
+    "hex": lambda text, _target, _logical: F.unhex(F.regexp_replace(text, r"^(0[xX]|\\x)", "")),
 }
 
 

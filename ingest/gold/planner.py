@@ -41,7 +41,7 @@ HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late one
 # those of one without a key, whose every batch needs them: five seconds, and less than Spark
 KEYLESS_AT_MOST = 100_000
 SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are searched for them
-_KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
+_KEYS = frozenset({"integer", "decimal", "binary", "hex", "date", "datetime", "timestamp", None})
 
 
 @dataclass(frozen=True, slots=True)

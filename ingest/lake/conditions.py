@@ -221,7 +221,8 @@ def _texts(expression: str, values: Mapping[str, str | None], types_: Mapping[st
         text = values.get(name)
         try:
             if text is not None and types.delta(types_[name]) != "STRING":
-                value_of(types_[name], _FRACTION.sub(r"\1", text))
+                value = value_of(types_[name], _FRACTION.sub(r"\1", text))
+                text = _text(value) if types_[name] == "hex" else text
         except (ValueError, ArithmeticError):
             text = None
         texts.append(text)

@@ -17,7 +17,7 @@ from decimal import Context, Decimal
 import pyarrow as pa
 
 from ingest import types
-from ingest.values import MAX_NUMBER_LENGTH
+from ingest.values import MAX_NUMBER_LENGTH, hex_bytes
 
 _INTEGERS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
 # A bare date means its midnight.
@@ -198,4 +198,5 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "datetime": lambda text, _delta: _micros(text, zoned=False),
     "timestamp": lambda text, _delta: _micros(text, zoned=True),
     "binary": lambda text, _delta: base64.b64decode(text) if len(text) % 4 == 0 else None,
+    "hex": lambda text, _delta: hex_bytes(text),
 }

@@ -16,6 +16,7 @@ from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
 from ingest.quality import (
+    byte_texts,
     cells,
     counts,
     ddl_ledger,
@@ -197,6 +198,7 @@ def _of_mirrors(
     yield from counts.ddl_pending(chosen, ddl_ledger.pending(logged, lake.pipeline))
     yield from left_out.of_mirrors(lake, chosen, since)
     yield from vanished.of_mirrors(lake, sound, since, logged)
+    yield from byte_texts.of_mirrors(lake, sound, since)
 
 
 def _limited(pipeline: Pipeline, chosen: Iterable[CheckedMirror], metrics: Iterable[Metric]) -> list[Metric]:

@@ -55,6 +55,7 @@ from ingest.values.numbers_and_bytes import (
     bytes_of,
     float32_text,
     float_text,
+    hex_bytes,
     integer,
     number_text,
     unscaled_text,

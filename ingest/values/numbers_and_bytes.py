@@ -109,6 +109,14 @@ def bytes_of(value: str, encoding: str) -> bytes:
         raise ValueError(f"not {encoding}: {error}") from None
 
 
+def hex_bytes(value: str) -> bytes:
+    r"""Bytes of hexadecimal digits, with ``0x`` or PostgreSQL's ``\\x`` before them, or neither."""
+    return bytes.fromhex(value[2:] if value[:2] in _HEX_MARKS else value)
+
+
+_HEX_MARKS = frozenset({"0x", "0X", "\\x"})
+
+
 def _int_list(value: str) -> bytes:
     inner = value.strip()
     if not (inner.startswith("[") and inner.endswith("]")):
@@ -121,8 +129,8 @@ def _int_list(value: str) -> bytes:
 
 _BYTES: dict[str, Callable[[str], bytes]] = {
     "base64": lambda value: base64.b64decode(value, validate=True),
-    "hex": bytes.fromhex,
-    "base16": bytes.fromhex,
+    "hex": hex_bytes,
+    "base16": hex_bytes,
     "iso8859-1": lambda value: value.encode("latin-1"),
     "int-list": _int_list,
     "utf8": lambda value: value.encode("utf-8"),

@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from ingest import types
-from ingest.values.numbers_and_bytes import MAX_NUMBER_LENGTH
+from ingest.values.numbers_and_bytes import MAX_NUMBER_LENGTH, hex_bytes
 
 _FULL = {name: re.compile(types.PATTERNS[name], re.ASCII) for name in types.PATTERNS}
 _BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
@@ -158,6 +158,7 @@ _VALUES: dict[str, Callable[[str, str], object]] = {
     "datetime": lambda text, _delta: (_date(text[:10], ""), _micros_of_day(text[11:])),
     "timestamp": _timestamp,
     "binary": _binary,
+    "hex": lambda text, _delta: hex_bytes(text),
 }
 
 
@@ -172,6 +173,7 @@ _NOUNS = {
     "datetime": "a date and time without zone (2024-01-31 23:59:59)",
     "timestamp": "a date and time with zone (2024-01-31T23:59:59Z)",
     "binary": "base64",
+    "hex": "hexadecimal digits, two for each byte",
 }
 
 
@@ -183,4 +185,5 @@ def misfits(logical: str) -> tuple[str, str]:
         "integer": f"a number outside the range of {delta}",
         "decimal": f"a number with more digits than {delta} holds",
         "float": f"a number too large for {delta}",
-    }.get(kind or "", f"not {noun}: there is no such day or time")
+        **dict.fromkeys(("date", "datetime", "timestamp"), f"not {noun}: there is no such day or time"),
+    }.get(kind or "", f"not {noun}")

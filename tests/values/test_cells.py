@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOGICAL = (
     "boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 decimal(10,2) decimal(20,0) decimal(38,38) "
-    "decimal(50,2) decimal float32 float64 string binary date time datetime timestamp year bit bit(64) unknown"
+    "decimal(50,2) decimal float32 float64 string binary hex date time datetime timestamp year bit bit(64) unknown"
 ).split()
 NEAR = (
     "true", "TRUE", "false", "0", "-0", "00", "7", "07", "+7", "7.0", "7.00", "1e0", "127", "128", "-129", "32768",
@@ -36,7 +36,7 @@ NEAR = (
     "2024-01-02T03:04:05-00:00", "2024-01-02T03:04:05+18:00", "2024-01-02T03:04:05+18:01", "2024-01-02T03:04:05+08:60",
     "2024-01-01T23:04:05-04:00", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "2024-01-02T03:04:05.1234560Z",
     "2024-01-02T03:04:05.1234567Z", "2024-01-02T03:04:05", "", " 7", "7 ", "AQ==", "AQI=", "AR==", "A===", "AQID",
-    "AQ=", "=", "====", "A", "\u0667", "1e400", "1e401", "0" * 41, "1" * 39, "12:30:00",
+    "AQ=", "=", "====", "A", "0x", "0xAf", "0Xaf0", "\\x00ff", "00ff", "\u0667", "1e400", "1e401", "0" * 41, "1" * 39, "12:30:00",
 )  # fmt: skip
 
 
