@@ -25,16 +25,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from benchmarks.decode import BATCH, MOMENTS, landed, machine, messages, pipeline
-from ingest.bronze import land
 from ingest.config import Pipeline, load
 from ingest.errors import StoppedError
-from ingest.gold import apply_arrow, planner
+from ingest.gold import planner
 from ingest.lake.datafiles import Layout
 from ingest.lake.schemas import CHANGES
 from ingest.run import Warm, run
 from ingest.silver import change_rows
-from ingest.silver import messages as messages_of
 from ingest.silver.lift import Lifting, lift_to_files
+from ingest.spark import tasks
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.timing import seconds
 from tests.unstarted import unstarted
@@ -215,7 +214,7 @@ def write(folder: Path, more: str) -> Pipeline:
 
 def within_this_process() -> None:
     """From here on Spark is never needed: this process does it all, and is measured."""
-    apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = 1 << 40
+    tasks.LIMITS = dict.fromkeys(tasks.LIMITS, tasks.Limit(tasks.ANY, tasks.ANY))
     planner.CHANGES_AT_MOST = 1 << 40
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from ingest.bronze.land import land, last_batch
 from ingest.bronze.positions import Positions
 from ingest.config import Pipeline
+from ingest.config.model import SPARK
 from ingest.errors import IngestError, SetupError, StoppedError, counted
 from ingest.gold import complete_until, feeds, rebuild
 from ingest.gold.batch import Backlog
@@ -137,12 +138,12 @@ def run(
 
 
 def _written_by_spark(lake: Lake) -> list[str]:
-    """A warning if Arrow should write but cannot reach the lake."""
+    """A warning if Spark starts for every batch, though the pipeline file asks for it only where it is worth it."""
     why = commits.why_no_commits(lake.pipeline.lake)
-    if lake.pipeline.writer == "spark" or not why:
+    if lake.pipeline.engine == SPARK or not why:
         return []
     said = f"Spark writes all tables, for Arrow does not reach {lake.pipeline.lake} ({why})"
-    return [f"{said}: `writer: spark` in the pipeline file ends this warning."]
+    return [f"{said}: `engine: spark` in the pipeline file ends this warning."]
 
 
 def _written(result: Result) -> list[WrittenTable]:

@@ -43,6 +43,11 @@ def statement(table: str, serial: int, sql: str) -> str:
     return change("ALTER", table, serial, {}, data=None, isDdl=True, sql=sql, pkNames=None)
 
 
+def write_by_spark(patch: pytest.MonkeyPatch) -> None:
+    """Have Spark write all of a lake's own tables, as it does where Arrow reaches no lake."""
+    patch.setattr(Lake, "writes", lambda _lake, _schema: False)
+
+
 def touch(path: Path, age: float = 3600) -> None:
     """Make a file look as if it had been still for an hour, a little later than before."""
     moment = time.time() - age

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -21,20 +21,18 @@ from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_brok
 from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.errors import IngestError
-from ingest.lake import identity, sealing, stores
+from ingest.lake import identity, sealing
 from ingest.lake.datafiles import Added
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
-from ingest.spark.deferred import patience
 from ingest.spark.pace import paced
-from ingest.spark.tasks import dealt, each
+from ingest.spark.tasks import ANY, Load, Work, dealt
 
 STAGE = "bronze"
 _GROUP_ROWS = 10_000
 _SHORT = 200  # bytes of a message
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
-LITTLE = 4 << 20  # bytes that this process reads itself
 _KINDS = 4  # and days: more than one batch covers
 
 _COLUMNS = ("kind", "source", "topic", "partition", "offset", "value", "headers")
@@ -116,30 +114,25 @@ def _append(
 
 
 def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> Receipts:
-    """Have tasks write the messages and report; write the receipts, and commit both together.
-
-    A few messages in files are read and written by this process: starting a task would take longer.
-    """
+    """Have the messages written and reported; write the receipts, and commit both together."""
     now = lake.now()
     seal = sealing.begin(lake, batch, now.date())
     layout = lake.layout(BRONZE)
     names = [source.name for source in lake.pipeline.sources]
-    rows = [row for one in looks for row in kafka.reached_offsets(one)]
-    reports = [
+    reached = [row for one in looks for row in kafka.reached_offsets(one)]
+    of_kafka = [
         kafka.write_messages(lake, one, cores, layout, batch, now, seal) for one in looks if one.plan.reads
     ]
-    if work and (reports or not _is_little(work, LITTLE * patience(lake.spark))):
-        tasks = _tasks(work, cores)
-        numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
-        reader = each(tasks, partial(_read_all, names=names))
-        store = storing(layout, batch, now, read=reader, seal=seal)
-        reports.append(numbers.mapInArrow(stores.carried(store, lake.pipeline.lake), REPORT))
-    elif work:
-        store = storing(layout, batch, now, seal=seal)
-        rows += [row for page in store(_read_all(work, names)) for row in page.to_pylist()]
-    if reports:
-        with paced(lake.spark, _expected(work, looks)):
-            rows += [row.asDict() for row in reduce(DataFrame.unionByName, reports).collect()]
+    store = storing(layout, batch, now, seal=seal)
+    of_files = Work(
+        STAGE,
+        work,
+        lambda ranges: store(_read_all(ranges, names)),
+        REPORT,
+        deal=partial(_tasks, cores=cores),
+        load=Load(_expected(work, looks), _size(work)),
+    )
+    rows = [*reached, *lake.runner.rows(of_files, beside=of_kafka)]
     files = [Added.from_json(row["value"]) for row in rows if row["kind"] == "file"]
     receipts = [row for row in rows if row["kind"] == "receipt"]
     files += written_receipts(layout, receipts, batch, now)
@@ -160,9 +153,9 @@ def _overtaken(batch: int) -> IngestError:
     return IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
 
 
-def _is_little(work: list[Range], most: int) -> bool:
-    """True for work that this process does as fast as Spark could start a task for it."""
-    return not any(one.compressed for one in work) and sum(one.weight for one in work) <= most
+def _size(work: list[Range]) -> int:
+    """The bytes to read: more than any limit if some are compressed, whose plain length is not known."""
+    return ANY if any(one.compressed for one in work) else sum(one.weight for one in work)
 
 
 @contextmanager
@@ -215,15 +208,20 @@ def _sealing(seal: Seal | None, batch: int) -> Sealed:
 
 def _files(lake: Lake, work: list[Range], cores: int, sealed: Sealed) -> DataFrame:
     names = [source.name for source in lake.pipeline.sources]
-    tasks = _tasks(work, cores)
-    reader = each(tasks, partial(_read_all, names=names))
-    numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
-    frame = numbers.mapInArrow(lambda batches: sealed(reader(batches), ""), _SPARK)
+    reading = Work(
+        STAGE,
+        work,
+        lambda ranges: sealed(_read_all(ranges, names), ""),
+        _SPARK,
+        deal=partial(_tasks, cores=cores),
+        load=Load(size=_size(work)),
+    )
+    frame = lake.runner.frame(reading)
     nothing = F.lit(None)
     return frame.withColumns({"timestamp": nothing.cast("timestamp"), "key": nothing.cast("binary")})
 
 
-def _tasks(work: list[Range], cores: int) -> list[list[Range]]:
+def _tasks(work: Sequence[Range], cores: int) -> list[list[Range]]:
     """Assign the ranges to tasks of about equal size, neighbours together."""
     total = sum(map(_weight, work))
     return dealt(work, _weight, min(len(work), max(cores, total // files.MAX_SPLIT)))
@@ -233,7 +231,7 @@ def _weight(one: Range) -> int:
     return one.weight + 4096  # bytes; opening a file costs about as much as reading so many
 
 
-def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
+def _read_all(work: Sequence[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
     """The messages of all ranges, then their receipts; many small files fill one batch."""
     columns = _empty()
     held = 0

@@ -16,6 +16,7 @@ from ingest.config.patterns import captured, matches
 from ingest.values.remembered import remembered
 
 NO_OPTIONS = Options()
+SPARK, AUTO = "spark", "auto"  # what `engine:` may be
 MASKED_TO_TEXT = ("hmac", "tokenize", "last4")  # masks that give a text; the fourth, null, gives none
 MASKED_BY_SECRET = ("hmac", "tokenize")
 KEEP = "keep"  # instead of a mask: the values stay
@@ -258,7 +259,7 @@ class Pipeline:
     horizon_days: int = 7  # how long time travel and manifests are promised
     # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
     rewrite_budget: int | None = None
-    writer: str = "arrow"  # arrow | spark: of bronze, silver and the small tables
+    engine: str = AUTO  # spark: tasks of Spark do all work; auto: this process does what is little
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
     alerts: tuple[AlertTarget, ...] = ()

@@ -44,6 +44,12 @@ _OF_THE_TABLE = {
 }
 """Keys of an entry that its further mirrors do not have, and why."""
 
+_GONE = {
+    "writer": "is not used any more: write engine: spark, by which Spark jobs do all work, or engine: auto, by which this "
+    "process does what is little"
+}
+"""Keys of older versions at the top of a file, and what to write instead."""
+
 _STANDARD_OPTIONS = tuple(schema.OptionKeys.model_fields)
 
 
@@ -154,6 +160,8 @@ def _unknown_key(key: str, model: tuple[str, ...]) -> str:
     for other, keys in schema.MODELS.items():
         if other[:1] == model[:1] == ("sources",) and key in keys.model_fields:
             return f"the key {key!r} belongs to a source of kind {other[1]}, not {model[1]}"
+    if not model and key in _GONE:
+        return f"the key {key!r} {_GONE[key]}"
     known = schema.MODELS[model].model_fields if model in schema.MODELS else ()
     return f"the key {key!r} is unknown here{scalars.nearest(key, known)}"
 

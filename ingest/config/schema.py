@@ -24,7 +24,7 @@ from pydantic import (
 
 from ingest import formats, values
 from ingest.config import conditions, patterns, scalars
-from ingest.config.model import CELLS_CHECKED, METADATA, TableRule
+from ingest.config.model import AUTO, CELLS_CHECKED, METADATA, SPARK, TableRule
 from ingest.fold import DELETED, DELETED_AT
 from ingest.values.typed_values import value_of
 
@@ -720,9 +720,10 @@ class PipelineKeys(_Keys):
         "the most bytes of a mirror that a batch rewrites; a larger one gets deletion vectors; 0 folds all by Spark",
         None,
     )
-    writer: Annotated[str, *choice("arrow", "spark")] = key(
-        "what writes bronze, silver and the lake's own tables: arrow, which needs no Spark job for a small batch, or spark",
-        "arrow",
+    engine: Annotated[str, *choice(SPARK, AUTO)] = key(
+        "what does the work: spark, as Spark jobs whatever the size of a batch, or auto, where this process does what is "
+        "less than a Spark job costs, and no session is started for it",
+        AUTO,
     )
     condense_after: Duration | None = key(
         "`ingest maintain` drops superseded changes of batches so old; none if not given", None

@@ -28,6 +28,7 @@ from ingest.gold import arrow_parts, merge_entry, mirror_table, planner, retyped
 from ingest.gold.arrow_files import FILES, SMALL, Written, changes_files, make, read
 from ingest.gold.arrow_parts import Dealt, Fragments
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, refolds
@@ -40,10 +41,12 @@ from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES, CPU
 from ingest.spark.deferred import cores, has_started
+from ingest.spark.tasks import Load, Work, one_each
 
 Given = TypeVar("Given")
 Report = TypeVar("Report")
-FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
+Across = Callable[..., Iterable[Any]]
+"""`map`, or that of a pool of threads."""
 _WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
 # writer protocol versions: those in between do not say which features a table uses
 _PLAIN, _FEATURES = (2, 7)
@@ -259,23 +262,21 @@ def _each_made(
 def _made(
     lake: Lake, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
 ) -> Iterator[tuple[str, list[Written]]]:
-    """The results of each mirror: by threads of this process if there are few changes, else by Spark's tasks."""
+    """The results of each mirror."""
     if not works:
         return
     files = changes_files(lake, [lane for work in works for lane in work.lanes])
-    if sum(work.changes for work in works) <= FEW:
-        rows = read(files, [lane for work in works for lane in work.lanes])
-        yield from ((one.path, [one]) for one in pool.map(lambda work: make(work, rows), works))
-        return
+    load = Load(sum(work.changes for work in works))
     some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
-    for one in _reports(lake, partial(_fold_some, files), _groups(some, cores(lake.spark)), Written):
+    groups = partial(_groups, cores=cores(lake.spark))
+    for one in _reports(lake, partial(_fold_some, files), some, Written, groups, load, pool):
         yield one.path, [one]
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
-        yield from _in_parts(lake, many, files)
+        yield from _in_parts(lake, many, files, load)
 
 
 def _in_parts(
-    lake: Lake, works: Sequence[MirrorWork], files: Sequence[str]
+    lake: Lake, works: Sequence[MirrorWork], files: Sequence[str], load: Load
 ) -> Iterator[tuple[str, list[Written]]]:
     """The results of mirrors with many changes."""
     most, folder = planner.CHANGES_AT_MOST, f"parts-{uuid.uuid4()}"
@@ -284,7 +285,7 @@ def _in_parts(
     try:
         deal = partial(arrow_parts.deal, works, folder=folder, most=most)
         dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
-        for one in _reports(lake, deal, [pieces[at::count] for at in range(min(count, len(pieces)))], Dealt):
+        for one in _reports(lake, deal, pieces, Dealt, lambda some: _spread(some, count), load):
             dealt[one.path].append(one)
         refused = {
             one.path: Written(one.path, one.refused, failed=one.failed)
@@ -300,7 +301,8 @@ def _in_parts(
             if work.path not in refused
         ]
         made: dict[str, list[Written]] = {}
-        for each in _reports(lake, lambda one: [arrow_parts.merged(*one, most)], todo, Written):
+        merge = partial(_merge_parts, most=most)
+        for each in _reports(lake, merge, todo, Written, one_each, load):
             made.setdefault(each.path, []).append(each)
         for work in works:
             parts = made.get(work.path, [])
@@ -333,36 +335,42 @@ def _weight(work: MirrorWork) -> int:
     return 50_000 + work.size + 1_000 * work.changes
 
 
-def _fold_some(files: Sequence[str], works: Sequence[MirrorWork]) -> Iterator[Written]:
-    """Fold some mirrors, one after the other."""
+def _spread(items: Sequence[Given], count: int) -> list[Sequence[Given]]:
+    """The items dealt out in turn to at most so many tasks."""
+    return [items[at::count] for at in range(min(count, len(items)))]
+
+
+def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across = map) -> Iterator[Written]:
+    """Fold some mirrors."""
     try:
         rows = read(files, [lane for work in works for lane in work.lanes])
     except StoreError as error:
         return (Written(work.path, failed=str(error)) for work in works)
-    return (make(work, rows) for work in works)
+    return iter(across(lambda work: make(work, rows), works))
+
+
+def _merge_parts(parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], most: int) -> Iterator[Written]:
+    return (arrow_parts.merged(*part, most) for part in parts)
 
 
 def _reports(
-    lake: Lake, do: Callable[[Given], Iterable[Report]], todo: Sequence[Given], kind: type[Report]
+    lake: Lake,
+    do: Callable[..., Iterable[Report]],
+    items: Sequence[Given],
+    kind: type[Report],
+    deal: Callable[[Sequence[Given]], Sequence[Sequence[Given]]],
+    load: Load,
+    pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[Report]:
-    """What Spark's tasks, one for each thing to do, have found."""
-    if todo:
-        task = stores.carried(_task(do, todo), lake.pipeline.lake)
-        frame = lake.spark.range(0, len(todo), 1, len(todo)).mapInArrow(task, "written STRING")
-        for row in frame.collect():
-            yield msgspec.json.decode(row["written"], type=kind)
+    """What the work on some items has found."""
 
+    def run(some: Sequence[Given], **how: Any) -> Iterator[pa.RecordBatch]:
+        for one in do(some, **how):
+            text = msgspec.json.encode(one).decode()
+            yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["written"])
 
-def _task(do: Callable[[Given], Iterable[object]], todo: Sequence[Given]) -> Any:
-    """For ``mapInArrow``: each task does one thing."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for at in batch.column(0).to_pylist():
-                results = [msgspec.json.encode(one).decode() for one in do(todo[at])]
-                yield pa.RecordBatch.from_arrays([pa.array(results, pa.string())], names=["written"])
-
-    return run
+    work = Work(STAGE, items, run, "written STRING", deal, load, pool)
+    return (msgspec.json.decode(row["written"], type=kind) for row in lake.runner.rows(work))
 
 
 # --- the commits ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from ingest.lake.images import image_sql
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
+from ingest.spark.tasks import Runner
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -60,6 +62,12 @@ class Lake(Tables):
     def __post_init__(self) -> None:
         if stores.remember_store(self.pipeline, writes=True):
             duck.connection.cache_clear()  # without one, no files of stores can be opened
+
+    @property
+    def runner(self) -> Runner:
+        """Runs the work of stages, by Spark's tasks or in this process."""
+        carried = partial(stores.carried, lake=self.pipeline.lake)
+        return Runner(self.spark, self.pipeline.engine, carried)
 
     def path(self, name: str) -> str:
         """The absolute path of a table by its name under the lake."""
@@ -262,8 +270,8 @@ class Lake(Tables):
         return self.is_local and commits.takes_commits(self.pipeline.lake)
 
     def writes(self, schema: TableSchema) -> bool:
-        """True if Arrow writes a product table: the pipeline file says so, and no feature of the table prevents it."""
-        if self.pipeline.writer != "arrow" or not self.takes_commits:
+        """True if Arrow writes a product table: the lake takes its commits, and no feature of the table prevents it."""
+        if not self.takes_commits:
             return False
         state = self.snapshot(schema.name)
         return state.is_plain or not state.exists

@@ -9,15 +9,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.lake import stores
 from ingest.lake.datafiles import FilePart
 from ingest.lake.lake import BatchSpan, Lake
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import INPUT, Batches
-from ingest.spark.deferred import patience
-from ingest.spark.tasks import dealt, each
+from ingest.spark.tasks import Load, Work, dealt
 
-FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process handles itself
 _TASK = 128 << 20  # bytes of bronze's files for one task
 _AT_ONCE = 2_000  # messages: they become Python objects for a while
 WANTED = BRONZE.part(*INPUT)
@@ -35,22 +32,16 @@ class Messages:
     def through(self, look: Callable[[Batches], Batches], ddl: str) -> list[dict[str, Any]]:
         """Apply a function to the messages, given in batches of their columns `INPUT`."""
         if self.pieces is None:
-            rows = self.frame().select(*INPUT).mapInArrow(look, ddl).collect()
-        elif self._are_few(self.pieces):
-            return [row for page in look(_read(self.pieces)) for row in page.to_pylist()]
-        else:
-            size = sum(piece.size for piece in self.pieces)
-            parts = [part for piece in self.pieces for part in piece.parts()]
-            tasks = dealt(parts, lambda part: part.rows, max(self.cores, size // _TASK))
-            numbers = self.lake.spark.range(0, len(tasks), 1, len(tasks))
-            task = stores.carried(each(tasks, lambda task: look(_read(task))), self.lake.pipeline.lake)
-            rows = numbers.mapInArrow(task, ddl).collect()
-        return [row.asDict() for row in rows]
+            return [row.asDict() for row in self.frame().select(*INPUT).mapInArrow(look, ddl).collect()]
+        load = Load(sum(piece.rows for piece in self.pieces), sum(piece.size for piece in self.pieces))
+        count = max(self.cores, load.size // _TASK)
 
-    def _are_few(self, pieces: Sequence[FilePart]) -> bool:
-        times = patience(self.lake.spark)
-        few = sum(one.rows for one in pieces) <= FEW * times
-        return few and sum(one.size for one in pieces) <= _LITTLE * times
+        def deal(pieces: Sequence[FilePart]) -> list[list[FilePart]]:
+            parts = [part for piece in pieces for part in piece.parts()]
+            return dealt(parts, lambda part: part.rows, count)
+
+        work = Work("silver", self.pieces, lambda some: look(_read(some)), ddl, deal, load)
+        return list(self.lake.runner.rows(work))
 
 
 def of_batches(lake: Lake, span: BatchSpan, cores: int) -> Messages:

@@ -177,23 +177,23 @@ def test_nothing_is_landed_after_a_broken_file_where_arrival_orders(
 def test_batches_may_be_written_in_either_way(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same rows by Arrow, by Spark, and by Spark where it reads, too; a lake may change its writer at any time."""
-    depot = Depot(tmp_path, "writer: arrow\n")
-    arrow = depot.file.read_text("utf-8")
-    for writer, reach, links in (
-        ("arrow", True, True),
+    """The same rows by Arrow, by Spark's tasks, and by Spark alone; a lake may change between these at any time."""
+    depot = Depot(tmp_path, "engine: auto\n")
+    auto = depot.file.read_text("utf-8")
+    for engine, reach, links in (
+        ("auto", True, True),
         ("spark", True, True),
-        ("arrow", False, True),
-        ("arrow", True, False),
-        ("arrow", True, True),
+        ("auto", False, True),
+        ("spark", True, False),
+        ("auto", True, True),
     ):
         monkeypatch.setattr(commits, "within_reach", lambda _path, reach=reach: reach)
         monkeypatch.setattr(commits, "takes_commits", lambda _path, links=links: links)
-        depot.file.write_text(arrow.replace("writer: arrow", f"writer: {writer}"), "utf-8")
+        depot.file.write_text(auto.replace("engine: auto", f"engine: {engine}"), "utf-8")
         depot.grow()
         result = run(spark, depot.pipeline, STAGES)
         warned = [text for text in result.warnings if "Arrow does not reach" in text]
-        assert ([], writer == "arrow" and not (reach and links)) == (result.failures, bool(warned))
+        assert ([], engine == "auto" and not (reach and links)) == (result.failures, bool(warned))
     lake = Lake(spark, depot.pipeline)
     found = counted(lake)
     assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
@@ -203,7 +203,7 @@ def test_batches_may_be_written_in_either_way(
 
 def test_spark_goes_on_with_what_was_committed_without_it(spark: SparkSession, tmp_path: Path) -> None:
     """A checkpoint that Spark understood in another way would lose rows, or who wrote which batch."""
-    depot = Depot(tmp_path, "writer: arrow\n")
+    depot = Depot(tmp_path, "engine: auto\n")
     tables = ("bronze", "changes", "ddl", "rejects", "books")
 
     def work() -> None:

@@ -151,6 +151,12 @@ BAD_KEYS = [
     ("condense_after: long\n", "8:1 'long' is not a duration; write for example 60s, 5m, 2h or 1d"),
     ("openlineage: {namespace: house}\n", "8:1 openlineage takes either url or file, one of the two"),
     ("openlineage: {uri: 'http://m'}\n", "8:15 the key 'uri' is unknown here; did you mean url?"),
+    (
+        "writer: arrow\n",
+        "8:1 the key 'writer' is not used any more: write engine: spark, by which Spark jobs do all work, or engine: "
+        "auto, by which this process does what is little",
+    ),
+    ("engine: arrow\n", "8:1 'arrow' is not one of spark or auto"),
     ("plain:\n", "8:1 the key 'plain' is unknown here; did you mean pipeline or plain_tables?"),
 ]  # fmt: skip
 

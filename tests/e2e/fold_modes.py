@@ -12,13 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ingest.bronze import land
 from ingest.cli.spark import session_for
 from ingest.config import load
-from ingest.gold import apply_arrow
 from ingest.lake.tables import LakeReader
 from ingest.run import run
-from ingest.silver import messages
 from tests.e2e.message_batches import TABLES, history
 
 BY_TASKS = (True, False, True, False, False)  # else by this process
@@ -31,11 +28,13 @@ def main(files: list[str]) -> None:
     found: dict[str, Any] = {}
     with session_for(pipelines[:1]) as spark:
         for batch, (tasks, budget) in enumerate(zip(BY_TASKS, BUDGETS, strict=True), 1):
-            land.LITTLE = messages.FEW = 0 if tasks else 4 << 20
-            apply_arrow.FEW = 0 if tasks else 50_000
             for pipeline in pipelines:
                 Path(pipeline.file).with_name(f"f{batch}.jsonl").write_text(history(7, batch), "utf-8")
-                result = run(spark, replace(pipeline, rewrite_budget=budget), ("bronze", "silver", "gold"))
+                result = run(
+                    spark,
+                    replace(pipeline, engine="spark" if tasks else "auto", rewrite_budget=budget),
+                    ("bronze", "silver", "gold"),
+                )
                 said = [[one.mirror, one.state, bool(one.why_spark)] for one in result.mirrors]
                 found.setdefault(pipeline.lake, []).append([result.failures, sorted(said)])
     for pipeline in pipelines:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.bronze import land
 from ingest.config import load
 from ingest.lake.lake import Lake
-from ingest.silver import messages
 from ingest.spark import jars
 from tests.e2e.cluster import Cluster
 from tests.lakes import ROOT, Depot, change, example, expected_shop, shop, touch
@@ -91,12 +89,10 @@ def test_a_run_on_a_cluster(spark: SparkSession, cluster: Cluster, archive: Path
     """What only works in the driver's process works on no cluster: here tasks write bronze and silver."""
     settings = SMALL | {"spark.submit.pyFiles": str(archive), "spark.files": str(archive)}
     lines = "".join(f'  {name}: "{value}"\n' for name, value in settings.items())
-    depot = Depot(tmp_path, f"master: {cluster.master}\nspark:\n{lines}")
+    depot = Depot(tmp_path, f"engine: spark\nmaster: {cluster.master}\nspark:\n{lines}")
     rows = [{"id": str(n), "word": f"{n} " * 20} for n in range(12_000)]
     depot.feed.write_text("".join(change("INSERT", "bins", n, row) for n, row in enumerate(rows)), "utf-8")
     touch(depot.feed)
-    assert depot.feed.stat().st_size > land.LITTLE
-    assert len(rows) > messages.FEW
     result = _command(
         cluster, tmp_path, sys.executable, "-m", "ingest", "run", str(depot.file), "--output", "json"
     )
@@ -110,11 +106,8 @@ def test_a_run_on_a_cluster(spark: SparkSession, cluster: Cluster, archive: Path
 def test_the_jobs_submitted_to_a_cluster(
     spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path
 ) -> None:
-    """The documented commands send the archive by --py-files: each job's tasks must find it.
-
-    Spark writes, for so few messages Arrow would land and decode in the driver.
-    """
-    file = example(NAME, tmp_path, "writer: spark\n")
+    """The documented commands send the archive by --py-files: each job's tasks must find it."""
+    file = example(NAME, tmp_path, "engine: spark\n")
     options = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
     submit = [
         str(Path(sys.executable).with_name("spark-submit")), "--master", cluster.master, *options,

@@ -18,6 +18,7 @@ from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 from tests.e2e.registry import ENVELOPE, KEY, plant_event
 from tests.e2e.topics import Sent
+from tests.lakes import write_by_spark
 from tests.timing import until
 
 pytestmark = pytest.mark.spark
@@ -29,8 +30,8 @@ FOLD = (*LAND, "gold")
 def pipeline(tmp_path, broker):
     """Writes a pipeline file of one Kafka source and loads it."""
 
-    def write(format_="canal", writer="arrow", **keys):
-        text = f"pipeline: garden\nlake: ./lake\nwriter: {writer}\nsources:\n  - name: beds\n    format: {format_}\n"
+    def write(format_="canal", engine="auto", **keys):
+        text = f"pipeline: garden\nlake: ./lake\nengine: {engine}\nsources:\n  - name: beds\n    format: {format_}\n"
         keys = {"bootstrap_servers": broker.address, **keys}
         lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items())
         file = tmp_path / "garden.yaml"
@@ -73,7 +74,7 @@ def test_from_topic_to_mirror(spark, pipeline, topics, name):
     """Three partitions, two runs: the mirror must hold each key's last change, the books every message."""
     topics.make(name, 3)
     topics.send(name, [Sent(canal(n, 1, "INSERT"), b"%d" % n, n % 3) for n in range(30)])
-    made = pipeline(writer="arrow", topics=[name], start="earliest")
+    made = pipeline(topics=[name], start="earliest")
     warm = Warm()
     first = run(spark, made, FOLD, warm)
     assert ([], 1, 30, 30) == (first.failures, first.batch, first.read, first.changes)
@@ -87,7 +88,7 @@ def test_from_topic_to_mirror(spark, pipeline, topics, name):
 
 
 @pytest.mark.parametrize("writer", ["spark", "arrow"])
-def test_everything_of_a_message(spark, pipeline, topics, name, writer):
+def test_everything_of_a_message(spark, pipeline, topics, name, monkeypatch, writer):
     """Key, value, headers and time as sent, a null is not an empty text; none of it may be made up."""
     topics.make(name)
     sent = [
@@ -97,7 +98,9 @@ def test_everything_of_a_message(spark, pipeline, topics, name, writer):
         Sent(b"v", b""),
     ]
     topics.send(name, sent)
-    made = pipeline(topics=[name], writer=writer)
+    if writer == "spark":
+        write_by_spark(monkeypatch)
+    made = pipeline(topics=[name])
     run(spark, made, ("bronze",))
     assert [(0, n, one.key, one.value) for n, one in enumerate(sent)] == landed(spark, made)
     row = Lake(spark, made).read("bronze").where("`offset` = 0 AND kind = 'message'").selectExpr(
@@ -112,7 +115,7 @@ def test_aborted_transactions(spark, pipeline, topics, name):
     topics.make(name)
     good = [Sent(canal(n, 1, "INSERT")) for n in range(5)]
     topics.transactions(name, (good[:3], True), ([Sent(b"never")] * 4, False), (good[3:], True))
-    made = pipeline(writer="arrow", topics=[name])
+    made = pipeline(topics=[name])
     result = run(spark, made, LAND, Warm())
     assert (5, []) == (result.read, result.failures)
     assert [one.value for one in good] == [value for _, _, _, value in landed(spark, made)]
@@ -355,7 +358,9 @@ def test_lost_between_look_and_read(spark, pipeline, topics, name, monkeypatch, 
     """What retention takes while a batch begins must land nothing, and be a gap on the next run."""
     topics.make(name)
     topics.send(name, [Sent(b"%d" % n) for n in range(10)])
-    made = pipeline(topics=[name], start={name: {"0": 0}}, writer=writer)
+    if writer == "spark":
+        write_by_spark(monkeypatch)
+    made = pipeline(topics=[name], start={name: {"0": 0}})
     seen = kafka.look(Lake(spark, made), made.sources[0], {})
     topics.trim(name, 0, 5)
     with monkeypatch.context() as patch:

@@ -231,8 +231,15 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """
     done: list[str] = []
 
-    def reports(_lake: object, do: Callable[[Any], Any], todo: Sequence[Any], _kind: object) -> Iterator[Any]:
-        for each in todo:
+    def reports(
+        _lake: object,
+        do: Callable[[Any], Any],
+        todo: Sequence[Any],
+        _kind: object,
+        deal: Callable[[Any], Any],
+        *_rest: Any,
+    ) -> Iterator[Any]:
+        for each in deal(todo):
             try:
                 found = list(do(each))
             except Exception as error:
@@ -241,7 +248,6 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             yield from found
 
     monkeypatch.setattr(planner, "CHANGES_AT_MOST", 20)
-    monkeypatch.setattr(apply_arrow, "FEW", 0)
     monkeypatch.setattr(apply_arrow, "_reports", reports)
     return done
 

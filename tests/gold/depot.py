@@ -29,6 +29,7 @@ class Depot:
     number: int = 0
     messages: list[str] = field(default_factory=list)
     budget: int | None = None  # the pipeline's rewrite_budget
+    engine: str = "auto"
     why_spark: str | None = None  # of the last run
 
     @property
@@ -37,7 +38,13 @@ class Depot:
         source = Source("s", "files", "dts-canal", path=str(self.folder / "in-*.jsonl"))
         lake = str(self.folder / "lake")
         return Pipeline(
-            "depot", self.folder / "x.yaml", lake, (source,), (self.rule,), rewrite_budget=self.budget
+            "depot",
+            self.folder / "x.yaml",
+            lake,
+            (source,),
+            (self.rule,),
+            engine=self.engine,
+            rewrite_budget=self.budget,
         )
 
     def row(

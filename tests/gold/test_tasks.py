@@ -38,10 +38,9 @@ def mirror(depot: Depot) -> tuple[list[tuple[int, int]], int]:
 
 
 @pytest.fixture
-def depot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Depot:
+def depot(tmp_path: Path) -> Depot:
     """A mirror that tasks fold, each of them twice."""
-    monkeypatch.setattr(apply_arrow, "FEW", -1)
-    return Depot(Cluster(), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    return Depot(Cluster(), tmp_path, Warm(), TableRule("yard.*"), engine="spark")  # type: ignore[arg-type]
 
 
 def test_a_task_that_runs_twice_folds_once(depot: Depot) -> None:

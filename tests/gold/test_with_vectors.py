@@ -202,9 +202,9 @@ def test_upkeep_and_rebuilds_go_on_from_vectors(
     depot, truth = vectored(spark, tmp_path, TableRule("yard.*", history=True))
     states = {1: dict(truth)}
     for batch in (2, 3):
-        with monkeypatch.context() as patch:
-            patch.setattr(apply_arrow, "FEW", 0)
-            update(depot, truth, range(batch, 9), gone=30 + batch)
+        depot.engine = "spark"
+        update(depot, truth, range(batch, 9), gone=30 + batch)
+        depot.engine = "auto"
         states[batch] = dict(truth)
         assert ("", True) == (depot.why_spark, marked(depot) > 0)
 

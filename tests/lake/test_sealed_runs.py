@@ -15,7 +15,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.rejects import dismiss, listed
 from ingest.run import run
 from tests.lake.sealed import SEALED, Sealed, held
-from tests.lakes import FORMAT, touch
+from tests.lakes import FORMAT, touch, write_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,9 @@ def plex(op: str, number: int | None, part: str = "0/0") -> str:
     )
 
 
-def test_runs_by_both_writers(spark: SparkSession, tmp_path: Path, clock: Any) -> None:
+def test_runs_by_both_writers(
+    spark: SparkSession, tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A TRUNCATE finds its place among sealed rows of an earlier batch, and a transaction that lacks a part is found."""
     from ingest.silver import replay
     from ingest.silver.decode import lifted, lifting
@@ -63,7 +65,9 @@ def test_runs_by_both_writers(spark: SparkSession, tmp_path: Path, clock: Any) -
     depot.grow()
     run(spark, depot.pipeline)
     clock(1)
-    depot.file.write_text(right + "writer: spark\n", "utf-8")
+    depot.file.write_text(right, "utf-8")
+    writes = Lake.writes
+    write_by_spark(monkeypatch)
     send(plex("ddl", None), plex("ins", 7), plex("ins", 8))
     depot.grow(broken=False)
     reported = " ".join(failures())
@@ -71,7 +75,7 @@ def test_runs_by_both_writers(spark: SparkSession, tmp_path: Path, clock: Any) -
     lake = Lake(spark, depot.pipeline)
     appointed = replay.appoint(lake, lifting, lifted)
     assert (3, 5, 1) == appointed
-    depot.file.write_text(right, "utf-8")
+    monkeypatch.setattr(Lake, "writes", writes)
     assert [] == run(spark, depot.pipeline, STAGES).failures
     assert depot.expected() == depot.found(spark)
     assert [7, 8] == sorted(row["id"] for row in lake.read("mirrors/depot/job").collect())

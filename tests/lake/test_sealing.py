@@ -36,15 +36,11 @@ from tests.silver.test_without_spark import Tasks
 
 
 @pytest.mark.parametrize("way", ["alone", "tasks"])
-def test_a_sealed_lake_decodes_to_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any, way: str
-) -> None:
+def test_a_sealed_lake_decodes_to_the_same_rows(tmp_path: Path, clock: Any, way: str) -> None:
     """Seal and opener are the only difference, whichever process writes and reads, and across two days."""
     session = Tasks() if way == "tasks" else None
-    if way == "tasks":
-        monkeypatch.setattr(bronze, "LITTLE", -1)
-        monkeypatch.setattr(messages, "FEW", -1)
-    plain, depot = Depot(tmp_path / "plain", ""), Sealed(tmp_path / "sealed")
+    engine = f"engine: {'spark' if way == 'tasks' else 'auto'}\n"
+    plain, depot = Depot(tmp_path / "plain", engine), Sealed(tmp_path / "sealed", engine + SEALED)
     for n in range(2):
         clock(n)
         for one in (plain, depot):

@@ -14,7 +14,7 @@ from ingest.errors import IngestError
 from ingest.lake.lake import Lake
 from ingest.result import STAGES as ALL_STAGES
 from ingest.run import run
-from tests.lakes import FORMAT, Depot, change, counted, doubled, touch
+from tests.lakes import FORMAT, Depot, change, counted, doubled, touch, write_by_spark
 from tests.scenarios.crashing import AFTER, BEFORE, WRITTEN, Point, Stores, killed_at
 
 if TYPE_CHECKING:
@@ -145,9 +145,12 @@ def test_a_run_killed_at_a_commit_by_arrow_is_finished_by_the_next(
     finish(spark, depot)
 
 
-def test_after_each_kill_the_rerun_ends_with_the_same_lake(spark: SparkSession, tmp_path: Path) -> None:
+def test_after_each_kill_the_rerun_ends_with_the_same_lake(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without new messages the rerun has only the killed run's rest to do, and must find all of it."""
-    depot = Stores(tmp_path, "spark")
+    write_by_spark(monkeypatch)
+    depot = Stores(tmp_path)
     for point in RERUN_POINTS:
         depot.grow()
         crash(spark, depot, point)
@@ -291,7 +294,9 @@ def test_of_two_runs_one_commits_a_batch(
     from ingest.bronze.land import land
     from ingest.bronze.positions import Positions
 
-    depot = Depot(tmp_path, f"writer: {writer}\n")
+    depot = Depot(tmp_path, "engine: auto\n")
+    if writer == "spark":
+        write_by_spark(monkeypatch)
     depot.grow()
     lake, other = Lake(spark, depot.pipeline), Lake(spark, depot.pipeline)
     original = getattr(bronze, way)
@@ -310,12 +315,14 @@ def test_of_two_runs_one_commits_a_batch(
 
 @pytest.mark.parametrize("writer", ["spark", "arrow"])
 def test_a_batch_is_committed_once_even_at_the_same_moment(
-    spark: SparkSession, tmp_path: Path, writer: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
     """Delta silently skips a second commit of an identifier; the run would take it for its own."""
     from ingest.lake.schemas import DDL
 
-    depot = Depot(tmp_path, f"writer: {writer}\n")
+    depot = Depot(tmp_path, "engine: auto\n")
+    if writer == "spark":
+        write_by_spark(monkeypatch)
     lake, other = Lake(spark, depot.pipeline), Lake(spark, depot.pipeline)
     lake.ensure(DDL)
     row = pa.table({"batch": [1]})

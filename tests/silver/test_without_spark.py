@@ -16,12 +16,12 @@ from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
 from ingest.lake import delta
 from ingest.lake.lake import Lake
-from ingest.silver import messages
 from ingest.silver.decode import Decoded, decode
+from ingest.spark import tasks
 from tests.lakes import Depot, change, touch
 from tests.unstarted import unstarted
 
-ARROW = "writer: arrow\n"
+AUTO, SPARK = "engine: auto\n", "engine: spark\n"
 TABLES = ("bronze", "changes", "ddl", "rejects", "books")
 _NOT_THEIRS = {"ingested_at", "day"}  # when it was
 
@@ -83,12 +83,9 @@ def everything(lake: Lake) -> dict[str, Counter[str]]:
 
 
 @pytest.mark.parametrize("way", ["alone", "tasks"])
-def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_every_message_is_accounted_for(tmp_path: Path, way: str) -> None:
     """Tasks may be run twice by Spark, and write twice: what counts is what one report names."""
-    depot = Depot(tmp_path, ARROW)
-    if way == "tasks":
-        monkeypatch.setattr(bronze, "LITTLE", -1)
-        monkeypatch.setattr(messages, "FEW", -1)
+    depot = Depot(tmp_path, SPARK if way == "tasks" else AUTO)
     for n in range(3):
         depot.grow()
         more = depot.folder / f"bins-{n + 2}.jsonl"
@@ -111,12 +108,12 @@ def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("session", ["waits", "has started"])
 def test_a_larger_batch_does_not_start_a_session(tmp_path: Path, session: str) -> None:
     """Starting Java takes longer than decoding 16,000 messages; where it runs already, its tasks take turns on all cores."""
-    depot, asked = Depot(tmp_path, ARROW), []
+    depot, asked = Depot(tmp_path, AUTO), []
     texts = [change("INSERT", "casks", n, {"id": str(n), "word": "w" * 50}) for n in range(16_000)]
     depot.feed.write_text("".join(texts), "utf-8")
     touch(depot.feed, 3600)
-    assert bronze.LITTLE < depot.feed.stat().st_size
-    assert messages.FEW < len(texts)
+    assert tasks.LIMITS["bronze"].size < depot.feed.stat().st_size
+    assert tasks.LIMITS["silver"].rows < len(texts)
 
     class Counting(Tasks):
         def range(self, *given: Any) -> Any:
@@ -130,16 +127,15 @@ def test_a_larger_batch_does_not_start_a_session(tmp_path: Path, session: str) -
     assert (2 if session == "has started" else 0) == len(asked)
 
 
-def test_tasks_write_what_this_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_write_what_this_process_writes(tmp_path: Path) -> None:
     """Two ways through one function: a difference would be a batch's size in the mirrors."""
-    depot = Depot(tmp_path, ARROW)
+    depot = Depot(tmp_path, AUTO)
     depot.grow()
     depot.grow()
     work(lake_of(depot))
     alone = everything(lake_of(depot))
-    monkeypatch.setattr(bronze, "LITTLE", -1)
-    monkeypatch.setattr(messages, "FEW", -1)
-    depot.file.write_text(depot.file.read_text("utf-8").replace("./lake", "./other"), "utf-8")
+    by_tasks = depot.file.read_text("utf-8").replace("./lake", "./other").replace(AUTO, SPARK)
+    depot.file.write_text(by_tasks, "utf-8")
     work(lake_of(depot, Tasks()))
     assert alone == everything(lake_of(depot))
 
@@ -150,7 +146,7 @@ def test_a_kill_between_two_commits_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, after: bool
 ) -> None:
     """A kill before the commit leaves unreferenced files; one after it leaves the rest of the batch to the next run."""
-    depot = Depot(tmp_path, ARROW)
+    depot = Depot(tmp_path, AUTO)
     original = Lake.append
     killed: list[str] = []
 

@@ -1,17 +1,25 @@
-"""Dividing work among tasks."""
+"""Work that Spark's tasks or this process do, and how it is divided among tasks."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from operator import itemgetter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.spark.tasks import dealt, each
+from ingest.spark.tasks import LIMITS, InArrow, Load, Runner, Work, _each, dealt
+from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Part = tuple[int, int]
 
@@ -48,7 +56,67 @@ def test_a_task_lets_many_objects_live_before_it_looks_for_cycles() -> None:
         seen.append((list(task), gc.get_threshold()[0]))
         yield pa.RecordBatch.from_pydict({"n": list(task)})
 
-    found = list(each([[1, 2], [3]], run)(iter([pa.RecordBatch.from_pydict({"id": [1, 0]})])))
+    found = list(_each([[1, 2], [3]], run)(iter([pa.RecordBatch.from_pydict({"id": [1, 0]})])))
     assert [[3], [1, 2]] == [page["n"].to_pylist() for page in found]
     assert [([3], 100_000), ([1, 2], 100_000)] == seen
     assert usual == gc.get_threshold()
+
+
+class Session:
+    """A session that only counts its jobs."""
+
+    def __init__(self) -> None:
+        self.jobs: list[int] = []
+
+    def range(self, _start: int, count: int, _step: int, _parts: int) -> SimpleNamespace:
+        """The numbers of so many tasks."""
+        self.jobs.append(count)
+        numbers = iter([pa.RecordBatch.from_pydict({"id": list(range(count))})])
+
+        def in_arrow(run: InArrow, _columns: str) -> SimpleNamespace:
+            rows = [
+                SimpleNamespace(asDict=partial(dict, row))
+                for page in run(numbers)
+                for row in page.to_pylist()
+            ]
+            return SimpleNamespace(collect=lambda: rows)
+
+        return SimpleNamespace(mapInArrow=in_arrow)
+
+
+def report(some: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """A row for each item."""
+    yield pa.RecordBatch.from_pydict({"n": list(some)})
+
+
+def work(stage: str, load: Load) -> Work[int]:
+    """Five items for two tasks."""
+    return Work(stage, [1, 2, 3, 4, 5], report, "n LONG", lambda items: [items[:2], items[2:]], load)
+
+
+@pytest.mark.parametrize("stage", LIMITS)
+@pytest.mark.parametrize(
+    ("engine", "over", "by_tasks"), [("spark", 0, True), ("auto", 0, False), ("auto", 1, True)]
+)
+def test_the_engine_alone_says_where_work_is_done(stage: str, engine: str, over: int, by_tasks: bool) -> None:
+    """Who asked for Spark looks for the jobs in its pages; who did not would wait for a job that costs more than its work."""
+    session, limit = Session(), LIMITS[stage]
+    load = Load(limit.rows + over, limit.size + over)
+    runner = Runner(cast("SparkSession", session), engine, lambda run: run)
+    assert [1, 2, 3, 4, 5] == [row["n"] for row in runner.rows(work(stage, load))]
+    assert ([2] if by_tasks else []) == session.jobs
+
+
+def test_nothing_to_do_is_no_job() -> None:
+    """A run without news would start Java to do nothing."""
+    runner = Runner(unstarted(), "spark", lambda run: run)
+    assert [] == list(runner.rows(replace(work("gold", Load()), items=[])))
+
+
+def test_before_a_session_has_started_more_is_little() -> None:
+    """The start takes longer than eight times the work that a job is worth."""
+    rows = LIMITS["silver"].rows
+    waiting = Runner(unstarted(), "auto", lambda run: run)
+    running = Runner(cast("SparkSession", Session()), "auto", lambda run: run)
+    assert (False, True) == tuple(one.in_tasks("silver", Load(8 * rows)) for one in (waiting, running))
+    assert waiting.in_tasks("silver", Load(8 * rows + 1))
