@@ -153,8 +153,8 @@ BAD_KEYS = [
     ("openlineage: {uri: 'http://m'}\n", "8:15 the key 'uri' is unknown here; did you mean url?"),
     (
         "writer: arrow\n",
-        "8:1 the key 'writer' is not used any more: write engine: spark, by which Spark jobs do all work, or engine: "
-        "auto, by which this process does what is little",
+        ("8:1 the key 'writer' is not used any more: write engine: spark, by which Spark jobs do all work, or engine: "
+        "auto, by which this process does what is little"),
     ),
     ("engine: arrow\n", "8:1 'arrow' is not one of spark or auto"),
     ("plain:\n", "8:1 the key 'plain' is unknown here; did you mean pipeline or plain_tables?"),
