@@ -156,6 +156,7 @@ def test_queries_start_spark_before_they_are_written(sources):
         "_frame(",
         "_of(lake",
         "kafka.frame(",
+        "runner.frame(",
     )
     given = ("DataFrame", "Gathered", "SparkSession")
     late = []

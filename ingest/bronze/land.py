@@ -216,7 +216,7 @@ def _files(lake: Lake, work: list[Range], cores: int, sealed: Sealed) -> DataFra
         deal=partial(_tasks, cores=cores),
         load=Load(size=_size(work)),
     )
-    frame = lake.runner.frame(reading)  # starts the session
+    frame = lake.runner.frame(reading)
     nothing = F.lit(None)
     return frame.withColumns({"timestamp": nothing.cast("timestamp"), "key": nothing.cast("binary")})
 
