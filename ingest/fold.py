@@ -7,7 +7,7 @@ histories that SQL cannot fold (values inherited over a changed key) run through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
@@ -406,13 +406,27 @@ _APPLY: dict[Op, Callable[[Table, Placed], Iterator[Step]]] = {
 }
 
 
-def copies(events: Iterable[Placed | SchemaStep]) -> Iterator[Row]:
+def identity(order: Order, change: Change, *, shared_reads: bool = False) -> tuple[Hashable, ...]:
+    """What a change has in common with its own repetitions, and with no other change: the one rule of "the same again".
+
+    A change repeats another one if the source's position, the row's number in the message, the operation and both images
+    are equal. Where a position does not identify a change, only arrival does: if there is none, and for rows of a snapshot
+    that all carry the log's position when it was taken (``shared_reads``: `ingest.formats.About`). Two equal rows of such
+    a snapshot are two rows, and one that is delivered twice counts twice.
+    """
+    by_arrival = not order.sequence or (shared_reads and change.op is Op.READ)
+    place: Hashable = order if by_arrival else (order[:4], order.row)
+    images = (None if image is None else frozenset(image.items()) for image in (change.before, change.after))
+    return place, change.op, *images
+
+
+def copies(events: Iterable[Placed | SchemaStep], *, shared_reads: bool = False) -> Iterator[Row]:
     """The rows of a table without a key, each as often as it exists.
 
-    A delete removes a row with all cells of its image; a change repeated at its place counts once.
+    A delete removes a row with all cells of its image; a repeated change counts once, by `identity`.
     """
     rows: list[Row] = []
-    seen: set[str] = set()
+    seen: set[tuple[Hashable, ...]] = set()
     for event in sorted(events, key=lambda event: event.order):
         if isinstance(event, SchemaStep):
             if event.empties:
@@ -426,10 +440,10 @@ def copies(events: Iterable[Placed | SchemaStep]) -> Iterator[Row]:
         if change.op is Op.TRUNCATE:
             rows = []
             continue
-        again = repr((order[:4], order.row, change.op, change.before, change.after))
-        if order.sequence and change.op is not Op.READ and again in seen:
+        same = identity(order, change, shared_reads=shared_reads)
+        if same in seen:
             continue
-        seen.add(again)
+        seen.add(same)
         before, after = change.before or {}, change.after or {}
         if change.op in (Op.UPDATE, Op.DELETE):
             _take(rows, {**after, **before})

@@ -303,6 +303,10 @@ class Pipeline:
         """True if a shard column names the source, too, because there are several."""
         return len(self.sources) > 1
 
+    def shared_reads(self, source: str) -> bool:
+        """True if rows of a source's snapshots share a position, so that it does not tell one from another."""
+        return any(formats.load(one.format).ABOUT.shared_reads for one in self.sources if one.name == source)
+
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""
         if table in self.barred:

@@ -56,6 +56,7 @@ class About:
         numbers_parts: True where a change says which part of how many in its transaction it is.
         bytes_as: how texts stand for bytes where the option ``binary`` says nothing; empty where bytes are bytes.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
+        shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 
     title: str
@@ -77,6 +78,7 @@ class About:
     numbers_parts: bool = False
     split_moves: bool = False
     bytes_as: str = ""
+    shared_reads: bool = False
 
     @property
     def by_arrival(self) -> bool:

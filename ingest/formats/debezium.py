@@ -37,6 +37,7 @@ from ingest.values import base64_text
 ABOUT = About(
     null_deletes=True,
     split_moves=True,
+    shared_reads=True,
     title="Debezium JSON, with or without schema, wrapped or flattened",
     document="Debezium documentation, connectors and event flattening",
     operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat", "begin", "commit"),

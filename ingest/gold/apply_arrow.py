@@ -149,6 +149,7 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
         eras=one.eras if whole else (),
         begins=one.folded_high is None,
         merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
+        shared_reads=one.shared_reads,
         late_from="" if whole else planner.late_from(one, steps),
     )
 

@@ -294,7 +294,8 @@ def events_of(rows: pa.Table, lane: LaneWork, logical: Mapping[str, str]) -> lis
     found = list(map(LaneEvent, places, batches, _changes(rows, lane)))
     if not lane.eras:
         return found
-    return rebased(found, lane.eras, lane.steps, logical, lane.first if lane.begins else 0, lane.id)
+    batch = lane.first if lane.begins else 0
+    return rebased(found, lane.eras, lane.steps, logical, batch, lane.id, shared_reads=lane.shared_reads)
 
 
 def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:

@@ -37,6 +37,7 @@ class LaneWork:
     eras: tuple[Era, ...] = ()  # of a whole history in which the key has changed
     begins: bool = False  # no change of it has been folded before
     merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
+    shared_reads: bool = False  # rows of its snapshots share a position: `ingest.fold.identity`
     late_from: str = ""  # the place from which folded changes are read, too: they tell which late ones count
 
     @property

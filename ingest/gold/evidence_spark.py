@@ -32,7 +32,10 @@ def rows_under_last_key(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequenc
     changes = with_shard(changes, shard_of(lake.pipeline, mirror, lane))
     changes = with_stamps(changes, stamps_of(mirror, *lane))
     steps = tuple(step for step, _ in evidence.schema_steps(lake, mirror, lane))
-    changes = rebased(changes, mirror, mirror.eras_of(*lane), steps, 0, links=True, lane=lane)
+    shared = lake.pipeline.shared_reads(lane[0])
+    changes = rebased(
+        changes, mirror, mirror.eras_of(*lane), steps, 0, links=True, lane=lane, shared_reads=shared
+    )
     keyed = keyed_rows(changes, mirror, evidence.ROW)
     wanted = {_as_json(lake, mirror, texts)}
     for _ in range(evidence.ROUNDS):

@@ -51,7 +51,9 @@ def history_of(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps) -> 
     last = lane.eras[-1].place
     batch = lane.first if lane.folded_high is None else 0
     links, name = bool(lane.inherits_ever), (lane.source, lane.table)
-    mine = rebased(mine, mirror, lane.eras, steps.ever, batch, links=links, lane=name)
+    mine = rebased(
+        mine, mirror, lane.eras, steps.ever, batch, links=links, lane=name, shared_reads=lane.shared_reads
+    )
     return mine, steps.after(last)
 
 

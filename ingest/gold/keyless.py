@@ -126,21 +126,17 @@ def _happened(lake: Lake, plan: Plan, work: Work, floors: Sequence[str | None], 
         mine = mine.where(F.col("op") != "truncate")
         if floor is not None:
             mine = mine.where(F.col("order_key") > floor)
-        texts = _texts(_once(mine), plan, () if _appends(plan) else own.ever)
+        texts = _texts(_once(mine, shared_reads=one.shared_reads), plan, () if _appends(plan) else own.ever)
         frames.append(texts.select(ADDS, PART, BATCH, ORDER, *_typed(plan.mirror, tolerant)))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _once(mine: DataFrame) -> DataFrame:
-    """Each change once, as first delivered. Rows of one message differ by their number in it.
-
-    Rows of a snapshot may share one place (the log's, when it was taken): there arrival distinguishes equal rows.
-    """
+def _once(mine: DataFrame, *, shared_reads: bool) -> DataFrame:
+    """Each change once, as first delivered: `ingest.fold.identity` in SQL."""
     key = F.col("order_key")
-    place = F.coalesce(F.expr(place_sql("order_key")), key)
-    there = Window.partitionBy(place, "op")
-    shared = (F.col("op") == "read") & (F.min("after").over(there) != F.max("after").over(there))
-    placed = mine.withColumn(PLACE, F.when(shared, key).otherwise(place))
+    by_arrival = (F.col("op") == "read") & F.lit(shared_reads)
+    place = F.when(~by_arrival, F.expr(place_sql("order_key")))
+    placed = mine.withColumn(PLACE, F.coalesce(place, key))
     same = Window.partitionBy(PLACE, "row", "op", "before", "after").orderBy("batch", key)
     return placed.withColumn(NUMBER, F.row_number().over(same)).where(F.col(NUMBER) == 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Change, Image, Op
-from ingest.fold import SchemaStep
+from ingest.fold import SchemaStep, identity
 from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_merge import Merged, bits
 from ingest.gold.arrow_values import typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.past_keys import LaneEvent
-from ingest.order import order_of, same_place
+from ingest.order import order_of
 
 Texts = list[str | None]
 
@@ -48,7 +48,8 @@ def merged(work: MirrorWork, rows: Rows, present: pa.Table) -> Merged:
     halves: list[Half] = []
     for lane in work.lanes:
         events = events_of(rows[lane.id], lane, work.logical)
-        delivered = _once(one for one in events if one.place > floors[lane.id][0])
+        after = (event for event in events if event.place > floors[lane.id][0])
+        delivered = _once(after, shared_reads=lane.shared_reads)
         halves += halves_of(delivered, list(work.logical), steps[lane.id])
     if work.appends:
         new = _typed([one for one in halves if one.op in ADDING and one.batch >= first], work)
@@ -85,34 +86,14 @@ def halves_of(
                 yield Half(place, part, batch, adds, change.op, [texts[name] for name in columns])
 
 
-def _once(events: Iterable[LaneEvent]) -> Iterator[LaneEvent]:
-    """Each change once, as first delivered.
-
-    Rows of a snapshot may share one place (the log's, when it was taken): there arrival distinguishes equal rows.
-    """
-    mine = [one for one in events if one.change.op is not Op.TRUNCATE]
-    orders = [order_of(one.place) for one in mine]
-    # without a sequence arrival decides, so nothing repeats
-    places = [
-        same_place(one.place) if order.sequence else one.place
-        for one, order in zip(mine, orders, strict=True)
-    ]
-    images: dict[tuple[str, Op], set[str]] = {}
-    for place, one in zip(places, mine, strict=True):
-        images.setdefault((place, one.change.op), set()).add(repr(one.change.after))
-    seen: set[tuple[object, ...]] = set()
-    delivered = sorted(
-        zip(places, orders, mine, strict=True), key=lambda each: (each[2].batch, each[2].place)
-    )
-    for place, order, one in delivered:
-        change = one.change
-        shared = change.op is Op.READ and len(images[place, change.op]) > 1
-        same = (
-            one.place if shared else place, order.row, change.op, repr(change.before), repr(change.after),
-        )  # fmt: skip
-        if same not in seen:
+def _once(events: Iterable[LaneEvent], *, shared_reads: bool) -> Iterator[LaneEvent]:
+    """Each change once, as first delivered."""
+    seen: set[tuple[Hashable, ...]] = set()
+    for event in sorted(events, key=lambda event: (event.batch, event.place)):
+        same = identity(order_of(event.place), event.change, shared_reads=shared_reads)
+        if event.change.op is not Op.TRUNCATE and same not in seen:
             seen.add(same)
-            yield one
+            yield event
 
 
 def _texts(

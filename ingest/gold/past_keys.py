@@ -84,6 +84,8 @@ def rebased(
     logical: Mapping[str, str],
     batch: int,
     lane: LaneId,
+    *,
+    shared_reads: bool = False,
 ) -> list[LaneEvent]:
     """A lane's changes with its earlier eras folded: their last rows, then the changes of the last era.
 
@@ -94,6 +96,7 @@ def rebased(
         logical: the mirror's columns with their types.
         batch: the batch that rows of earlier eras are assigned to.
         lane: the lane's source and table, for the command in an error.
+        shared_reads: rows of its snapshots share a position.
 
     Raises:
         HeldError: a row that exists where an era ends has no usable key in the next one, or two rows have the same.
@@ -104,7 +107,7 @@ def rebased(
         part = [*base, *(one for one in events if ending.has(one.place))]
         placed = [Placed(order_of(one.place), one.change) for one in part]
         every: list[Placed | SchemaStep] = [*(step.decoded() for step in ending.steps), *placed]
-        rows, lacking = copies(every), list[LaneEvent]()
+        rows, lacking = copies(every, shared_reads=shared_reads), list[LaneEvent]()
         if ending.keys:
             table = Table(tuple(ending.keys), ending.keys)
             given = {id(one): event for one, event in zip(placed, part, strict=True)}

@@ -303,7 +303,12 @@ def _keys_of(plan: Plan, name: LaneId) -> LaneKeys:
 def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tuple[Lane, Steps]:
     """The lane with what the mirror's rules need of it, and its schema steps."""
     name = one.source, one.table
-    stamped = replace(one, shard=shard_of(pipeline, plan.mirror, name), stamps=stamps_of(plan.mirror, *name))
+    stamped = replace(
+        one,
+        shard=shard_of(pipeline, plan.mirror, name),
+        stamps=stamps_of(plan.mirror, *name),
+        shared_reads=pipeline.shared_reads(one.source),
+    )
     one = _needing_history(stamped, plan.mirror)
     subject = subject_of(plan.job, plan.mirror, name, plan.free_until)
     # there are no rows before the first change then

@@ -41,6 +41,7 @@ def rebased(
     *,
     links: bool,
     lane: LaneId,
+    shared_reads: bool = False,
 ) -> DataFrame:
     """A lane's changes with its earlier eras folded: their last rows, then the changes of the last era.
 
@@ -52,6 +53,7 @@ def rebased(
         batch: the batch that rows of earlier eras are assigned to.
         links: True if key changes inherit values.
         lane: the lane's source and table, for the command in an error.
+        shared_reads: rows of its snapshots share a position.
 
     Raises:
         HeldError: a row that exists where an era ends has no usable key in the next one, or two rows have the same.
@@ -65,7 +67,7 @@ def rebased(
         part = rows.where((place > ending.begins) & (place <= ending.ends))
         part = part if base is None else part.unionByName(base)
         beyond = refold.Beyond(tuple(filter(ending.has, truncates)), ending.steps)
-        run = partial(_run, ending, beyond)
+        run = partial(_run, ending, beyond, shared_reads)
         live = _grouped(part, mirror, ending, links).mapInArrow(run, from_arrow_schema(_LIVE))
         live = live.localCheckpoint()
         _refuse(live, ending, lane)
@@ -90,7 +92,7 @@ def _mirror(mirror: Mirror, ending: Ending) -> Mirror:
     return replace(mirror, keys=tuple(ending.keys), columns=columns)
 
 
-def _run(ending: Ending, beyond: refold.Beyond, batches: Rows) -> Rows:
+def _run(ending: Ending, beyond: refold.Beyond, shared_reads: bool, batches: Rows) -> Rows:
     """For ``mapInArrow``: the rows that exist where an era ends, each with a place of its own and its next key."""
     task = TaskContext.get()
     first = (task.partitionId() if task else 0) << 40
@@ -101,16 +103,17 @@ def _run(ending: Ending, beyond: refold.Beyond, batches: Rows) -> Rows:
             json.dumps(dict(row.types)),
             None if (key := ending.next_key(row.values)) is None else repr(key),
         )
-        for number, row in enumerate(_live(ending, beyond, batches), first)
+        for number, row in enumerate(_live(ending, beyond, shared_reads, batches), first)
     )
     return refold.batches_of(found, _LIVE)
 
 
-def _live(ending: Ending, beyond: refold.Beyond, batches: Rows) -> Iterable[Row]:
+def _live(ending: Ending, beyond: refold.Beyond, shared_reads: bool, batches: Rows) -> Iterable[Row]:
     keys, events = tuple(ending.keys), beyond.events
     if not keys:
         every = (row for rows in refold.groups(batches) for row in rows)
-        return copies([*(Placed(order_of(row["order_key"]), change_of(row)) for row in every), *events])
+        placed = (Placed(order_of(row["order_key"]), change_of(row)) for row in every)
+        return copies([*placed, *events], shared_reads=shared_reads)
     ends = (refold.states(rows, keys, ending.keys, events) for rows in refold.groups(batches))
     return (row for states in ends for _, row in states if row is not None)
 

@@ -50,6 +50,7 @@ class KeyHistory:
         linked: nor were changes of other keys, which rows inherit from.
         rereads: the source sends no inserts, only rows that it reads.
         begins: the order key after which no change of them was left out.
+        shared_reads: rows of the source's snapshots share a position.
     """
 
     rows: Iterable[Row] = ()
@@ -59,6 +60,7 @@ class KeyHistory:
     linked: bool = True
     rereads: bool = False
     begins: str = ""
+    shared_reads: bool = False
 
     @property
     def events(self) -> Iterator[Placed | SchemaStep]:

@@ -374,13 +374,16 @@ class _Reading:
     low: str = ""  # or those from this place on
     above: str = ""  # none up to this place
     rereads: bool = False  # the source sends no inserts
+    shared_reads: bool = False  # rows of its snapshots share a position
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
         """The changes as input of the fold."""
         folded = "" if self.whole or self.low else self.lane.folded_high or ""
         begins = max(self.above, self.low, folded)
         whole = self.whole and not self.above
-        return KeyHistory(rows, self.steps, self.shard, whole, linked, self.rereads, begins)
+        return KeyHistory(
+            rows, self.steps, self.shard, whole, linked, self.rereads, begins, self.shared_reads
+        )
 
     @property
     def where(self) -> str:
@@ -524,7 +527,8 @@ class _Check:
         stamps = stamps_of(mirror, lane.source, lane.table)
         own_formats = (one.format for one in self.lake.pipeline.sources if one.name == lane.source)
         rereads = any("insert" not in formats.load(one).ABOUT.operations for one in own_formats)
-        return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins, rereads)
+        shared = self.lake.pipeline.shared_reads(lane.source)
+        return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins, rereads, shared)
 
     def run(self) -> Compared:
         """Compare the chosen keys' rows with the fold of their changes."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ingest.change import Image, Op
-from ingest.fold import Placed, SchemaStep, Table, steps
+from ingest.fold import Placed, SchemaStep, Table, identity, steps
 from ingest.lake.mirrors import Mirror
 from ingest.lake.stamps import change_of
-from ingest.order import order_of, same_place
+from ingest.order import order_of
 from ingest.quality.cell_diff import KeyHistory
 from ingest.quality.cell_values import of_text, shown
 
@@ -27,18 +26,18 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
     """The expected count of each row."""
     table = Table((_NUMBER,))
     wanted = [one for one in history.steps if not appends or one.empties]
-    events: list[tuple[Any, Any]] = [(order_of(str(one.order)), one) for one in wanted]
-    events += [(order_of(row["order_key"]), row) for row in _once(history.rows)]
+    events: list[Placed | SchemaStep] = [one.decoded() for one in wanted]
+    events += _once(history)
     index: dict[str, list[str]] = {}
     serial = 0
-    for order, event in sorted(events, key=lambda one: one[0]):
+    for event in sorted(events, key=lambda event: event.order):
         if isinstance(event, SchemaStep):
-            _apply(table, event.decoded())
+            _apply(table, event)
             index = _indexed(table, mirror)
             continue
-        change = change_of(event, history.shard)
+        order, change = event
         if change.op is Op.TRUNCATE:
-            _apply(table, Placed(order, change))
+            _apply(table, event)
             index = {}
             continue
         if change.op in (Op.UPDATE, Op.DELETE):
@@ -71,7 +70,7 @@ def differences(
             yield f"the row ({cells}) occurs {present[content]} times, the changes give {wanted[content]}"
 
 
-def _apply(table: Table, event: Any) -> None:
+def _apply(table: Table, event: Placed | SchemaStep) -> None:
     for _step in steps(table, [event]):
         pass
 
@@ -95,18 +94,12 @@ def _name(values: Image, mirror: Mirror) -> str:
     return json.dumps(typed, sort_keys=True)
 
 
-def _once(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Each change once. Without a position, and if a snapshot's rows share one, arrival distinguishes rows."""
-    listed = sorted(rows, key=lambda row: str(row["order_key"]))
-    snapshot: dict[str, set[str | None]] = {}
-    for row in listed:
-        if row["op"] == "read":
-            snapshot.setdefault(same_place(row["order_key"]), set()).add(row["after"])
-    seen: dict[tuple[object, ...], Mapping[str, Any]] = {}
-    for row in listed:
-        key = row["order_key"]
-        order, place = order_of(key), same_place(key)
-        shared = row["op"] == "read" and len(snapshot[place]) > 1
-        own = key if shared or not order.sequence else place
-        seen.setdefault((own, order.row, row["op"], row["before"], row["after"]), row)
-    return list(seen.values())
+def _once(history: KeyHistory) -> Iterator[Placed]:
+    """Each change once, by `ingest.fold.identity`, as first delivered."""
+    seen: set[tuple[Hashable, ...]] = set()
+    for row in sorted(history.rows, key=lambda row: str(row["order_key"])):
+        placed = Placed(order_of(row["order_key"]), change_of(row, history.shard))
+        same = identity(*placed, shared_reads=history.shared_reads)
+        if same not in seen:
+            seen.add(same)
+            yield placed

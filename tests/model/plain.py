@@ -219,7 +219,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
             *(Placed(order_of(row["order_key"]), change_of(row)) for row in rows),
             *(step.after(begin).decoded() for step in found if begin < str(step.order) <= end),
         ]
-        live = _live(mirror, era.keys, types, events, rereads=rereads)
+        live = _live(mirror, era.keys, types, events, rereads=rereads, shared=pipeline.shared_reads(SOURCE))
         if after is None:
             continue
         at = order_of(after.place)
@@ -252,10 +252,11 @@ def _live(
     events: Sequence[Placed | SchemaStep],
     *,
     rereads: bool,
+    shared: bool,
 ) -> list[Row]:
     """The rows that live after some events; they are the mirror's, too."""
     if not keys:
-        return list(copies(events))
+        return list(copies(events, shared_reads=shared))
     state = Table(keys, {name: types.get(name, "unknown") for name in keys})
     inserts = Inserts(rereads)
     for step in steps(state, events):

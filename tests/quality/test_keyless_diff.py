@@ -79,6 +79,17 @@ def test_repetitions(weak: bool, count: int) -> None:
     assert {(123456, None): count} == rows(KeyHistory(story))
 
 
+@pytest.mark.parametrize(("shared", "count"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize("others", [0, 1])
+def test_equal_rows_of_a_snapshot(shared: bool, count: int, others: int) -> None:
+    """All rows of a snapshot may have one place: then they count by arrival, whether or not another row shares it."""
+    story = [row(place(1, arrival), "read", {"a": AT, "n": "1"}) for arrival in (1, 2)]
+    story += [row(place(1, 3 + at), "read", {"a": LATER, "n": "1"}) for at in range(others)]
+    expected = {(123456, 1): count} | ({(123789, 1): 1} if others else {})
+    for appends in (False, True):
+        assert expected == rows(KeyHistory(story, shared_reads=shared), appends=appends)
+
+
 def test_differences_are_said() -> None:
     """To repair the mirror the operator needs the row and both counts."""
     wanted = folded(KeyHistory([row(place(1), "insert", {"n": "1"})]), MIRROR, appends=False)
