@@ -33,7 +33,7 @@ from ingest.gold.results import Folded
 from ingest.gold.shaped import judged, shaped
 from ingest.gold.spark_fold import has_name
 from ingest.gold.work import Books
-from ingest.lake import condensed, conditions, histories
+from ingest.lake import condensed, conditions, histories, mirrors
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
@@ -98,7 +98,7 @@ def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
     books, ledger = batch.until(plan), batch.ledger
     table = histories.table_of(plan.mirror)
     before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
-    applied = before.transactions.get(writer, -1)
+    applied = mirrors.folded_until(lake, table, before)
     foreign_commits.refuse_past(lake, table, before.version, applied, books.last)
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
     if not work:

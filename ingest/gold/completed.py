@@ -4,7 +4,7 @@ Spark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingest.lake import mirrors
 from ingest.lake.histories import path_of
@@ -52,7 +52,7 @@ def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging
         return -1
     logs = {path: lake.snapshot(path) for path in (mirror.path, *([path_of(mirror)] if states else []))}
     return min(
-        log.transactions.get(lake.writer(STAGE, path, mirror.generation), -1)
+        mirrors.folded_until(lake, replace(mirror, path=path), log)
         for path, log in logs.items()
         if path == mirror.path or lagging or log.exists
     )

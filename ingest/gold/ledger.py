@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import Effect
 from ingest.gold import policy
 from ingest.gold.work import Books, Job
 from ingest.lake.books import Line
 from ingest.lake.duck import name
 from ingest.lake.lanes import came_between, sent_columns
-from ingest.lake.logged_statements import Decided, Statement, decided, of_row, recorded
+from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, recorded
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
@@ -50,11 +48,11 @@ def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
         lanes: the source tables that have sent rows; statements refer to their names.
         last: the last batch whose statements are read; None for all.
     """
-    of_use = "(class <> 'none' OR effects <> '[]')" + ("" if last is None else f" AND batch <= {last}")
-    rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{ddl}} WHERE {of_use}")
+    until = "" if last is None else f" AND batch <= {last}"
+    rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{ddl}} WHERE {COUNTING}{until}")
     if not rows:
         return Ledger()
-    statements = of_rows(rows, decided(lake)).statements
+    statements = counting(rows, decided(lake))
     return Ledger(resolved(statements, lanes, sent_columns(lake), came_between(lake)), recorded(lake))
 
 
@@ -109,23 +107,3 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
             for name, one in line.columns.items()
         )
     )
-
-
-def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:
-    """Rows of `ddl` as a ledger."""
-    in_order = sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"]))
-    found = [of_row(row, said) for row in in_order]
-    # a snapshot's statement describes its table, and is no event
-    found = [
-        replace(one, effects=(*_described(one.effects),)) if one.kind == "none" else one for one in found
-    ]
-    return Ledger([one for one in found if one.kind != "none" or one.effects])
-
-
-def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
-    """The description in a snapshot's statement: the table's keys, columns and comments, but no event."""
-    for effect in effects:
-        if effect.action == "create_table":
-            yield replace(effect, note="if-not-exists")
-        elif effect.action in ("comment_column", "add_foreign_key"):
-            yield effect

@@ -18,7 +18,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, subject_of
 from ingest.gold.steps import lane_steps
 from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
-from ingest.lake import commits, condensed
+from ingest.lake import commits, condensed, mirrors
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.schemas import CHANGES
@@ -83,7 +83,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
 
     books, ledger, mirror = batch.until(plan), batch.ledger, plan.mirror
     before, writer = lake.snapshot(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
-    applied = before.transactions.get(writer, -1)
+    applied = mirrors.folded_until(lake, mirror, before)
     foreign_commits.refuse_past(lake, mirror, before.version, applied, books.last)
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
     found = FoldPlan(plan, books, before, writer, work)

@@ -16,7 +16,7 @@ from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.fold import Placed, fold
 from ingest.gold import ledger as ledgers
-from ingest.gold.completed import STAGE, complete
+from ingest.gold.completed import complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
@@ -24,6 +24,7 @@ from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, 
 from ingest.lake import conditions, faults, mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
+from ingest.lake.logged_statements import counting
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import resolved
 from ingest.lake.stamps import change_of
@@ -97,7 +98,7 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     for path, one in found.mirrors.items():
         try:
             states[path] = lake.snapshot(path)
-            applied = states[path].transactions.get(lake.writer(STAGE, path, one.generation), -1)
+            applied = mirrors.folded_until(lake, one, states[path])
         except Exception as error:  # a damaged log, for example: the others are planned
             found.unread[path], applied = faults.of_mirror(error, lake, one.name, path), -1
         found.applied[path] = max(applied, found.complete)
@@ -130,7 +131,7 @@ def foresee(
     more = [*known.books.lines, *lines]
     last = max((line.batch for line in more), default=known.last)
     books = replace(known.books, last=last, lines=more)
-    logged = [*known.ledger.statements, *ledgers.of_rows(statements, {}).statements]
+    logged = [*known.ledger.statements, *counting(statements, {})]
     ledger = Ledger(resolved(sorted(logged, key=lambda one: one.order), books.lanes))
     books = stated(pipeline, books, ledger.statements)
     found = []

@@ -103,7 +103,8 @@ def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
 def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) -> Rebuilt:
     started = time.monotonic()
     state = lake.snapshot(mirror.path)
-    applied = state.transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), books.last)
+    applied = mirrors.folded_until(lake, mirror, state)
+    applied = books.last if applied < 0 else applied
     result = Rebuilt(mirror.name, "failed", applied)
     with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
         folded, fresh = _folded(lake, shadow, books, applied, mirror, tell)

@@ -84,10 +84,12 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         said = faults.of_mirror(error, lake, mirror.name, mirror.path)
         is_sound = faults.fault(error) is not None and not faults.damaged(error)  # it only cannot be read now
         snapshot, run = NO_TABLE, {"state": "failed" if is_sound else "damaged", "message": said}
-    have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
+    have = known_mirrors.folded_until(lake, mirror, snapshot)
     is_mirror = mirror.path.startswith(MIRRORS)  # an old history table may be left unchanged
-    if is_mirror and run.get("state") == "done" and (have or 0) < (run.get("batch") or 0):
-        said = f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have else 'none'}"
+    if is_mirror and run.get("state") == "done" and max(have, 0) < (run.get("batch") or 0):
+        said = (
+            f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have > 0 else 'none'}"
+        )
         run = {
             "state": "failed",
             "message": f"{said}: `{command('retry', lake.pipeline.file)}` folds the rest again",
@@ -102,7 +104,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         "rows": rows,
         "bytes": snapshot.size if snapshot.exists else None,
         "marked_files": sum(bool(one.vector) for one in snapshot.files) if snapshot.files else None,
-        "batch": have,
+        "batch": None if have < 0 else have,
         "version": snapshot.version if snapshot.exists else None,
     }
     return _line(mirror.name, run, found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -101,6 +101,33 @@ def of_row(row: Mapping[str, Any], said: Decided) -> Statement:
         decision_on(row, said),
         row.get("event_time"),
     )
+
+
+COUNTING = "(class <> 'none' OR effects <> '[]')"
+"""SQL: true for the rows of `ddl` that count for rows: `counting` takes them."""
+
+
+def counting(rows: Iterable[Mapping[str, Any]], said: Decided) -> list[Statement]:
+    """The statements that count for rows, in order: gold's and the checks' one selection from the rows of `ddl`.
+
+    A statement that a connector prints for its own snapshot (class ``none``) is not an event. It describes its table: the
+    keys, columns and comments. Its CREATE is like CREATE TABLE IF NOT EXISTS, so it begins a new table only after a DROP.
+    """
+    ordered = sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"]))
+    statements = (of_row(row, said) for row in ordered)
+    described = (
+        replace(one, effects=(*_described(one.effects),)) if one.kind == "none" else one for one in statements
+    )
+    return [one for one in described if one.kind != "none" or one.effects]
+
+
+def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
+    """The description in a snapshot's statement: the table's keys, columns and comments, but no event."""
+    for effect in effects:
+        if effect.action == "create_table":
+            yield replace(effect, note="if-not-exists")
+        elif effect.action in ("comment_column", "add_foreign_key"):
+            yield effect
 
 
 def decision_on(row: Mapping[str, Any], said: Decided) -> str:

@@ -22,6 +22,7 @@ from ingest.config.model import MadeColumn
 from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
+from ingest.lake.delta import Snapshot
 from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import CHANGES, RUNS
 from ingest.lake.tables import Tables
@@ -311,10 +312,15 @@ def _is_ruled_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, i
     return alike and not mirror.is_made_by(lake.pipeline, some[0])
 
 
+def folded_until(lake: Tables, mirror: Mirror, state: Snapshot) -> int:
+    """The last batch that a mirror has folded, by its table's log; -1 before the first."""
+    return state.transactions.get(lake.writer(GOLD, mirror.path, mirror.generation), -1)
+
+
 def reached(lake: Tables, mirror: Mirror) -> int:
     """The last batch that a mirror has folded, or had nothing of."""
-    marks, writer = lake.last_marks(RUNS.name), lake.writer(GOLD, mirror.path, mirror.generation)
-    folded = lake.snapshot(mirror.path).transactions.get(writer, -1)
+    marks = lake.last_marks(RUNS.name)
+    folded = folded_until(lake, mirror, lake.snapshot(mirror.path))
     lags = mirror.path in (marks.get("lagging") or ())
     return folded if lags else max(folded, marks.get("complete", -1))
 

@@ -8,24 +8,24 @@ from typing import Any
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.lake import lanes
+from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
-from ingest.lake.logged_statements import Statement, decided, of_row, touched
+from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, touched
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import Lanes, Presence, leaves_open, renamed_into, resolved
 from ingest.lake.tables import Tables
 
 
 def read(lake: Tables) -> list[Statement]:
-    """All statements that may mean something, in order."""
-    rows = lake.ask("SELECT * FROM {ddl} WHERE class <> 'none'")
+    """All statements that count, in order."""
+    rows = lake.ask(f"SELECT * FROM {{ddl}} WHERE {COUNTING}")
     return understood(lake, rows, lanes.with_rows(lake))
 
 
 def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> list[Statement]:
     """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
-    ordered = sorted(rows, key=lambda row: str(row["order_key"]))
-    said = decided(lake) if ordered else {}
-    statements = [of_row(row, said) for row in ordered]
+    logged = list(rows)
+    statements = counting(logged, decided(lake) if logged else {})
     return resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
 
 
@@ -41,7 +41,7 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
             is_open = one.kind == "unknown" or any(
                 leaves_open(effect, table) or renamed_into(effect, table) for effect in one.effects
             )
-            if one.decided or first.exclude or not is_open:
+            if one.decided or one.kind == "none" or first.exclude or not is_open:
                 continue
             for rule in (first, *first.also):
                 if not rule.ignores:
@@ -51,7 +51,7 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
 
 def beginning(
     statements: Iterable[Statement], rule: TableRule, source: str, table: TableId, last: int
-) -> tuple[str, int] | None:
+) -> Cleared | None:
     """Place and batch of the newest statement at which a new table begins, by the rule of one of its mirrors."""
     found, presence = None, Presence()
     if rule.ignores:
@@ -61,5 +61,5 @@ def beginning(
             continue
         for effect in one.effects:
             if table in touched(effect) and presence.begins(effect, one, table):
-                found = one.order, one.batch
+                found = Cleared(one.order, one.batch)
     return found

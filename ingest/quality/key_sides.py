@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest.lake import mirrors
+from ingest.lake.cleared import NEVER, Cleared
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
@@ -15,7 +16,6 @@ from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 LARGE = 4 << 20  # bytes of a mirror whose untouched rows are only counted
 FEW = 1_000_000  # changes of which most rows of a large mirror are untouched
-Cleared = tuple[str, int]  # the place and batch at which a lane was last emptied
 
 
 @dataclass(slots=True)
@@ -92,12 +92,11 @@ class Side:
     def above(self, index: int, lane: CheckedLane) -> str:
         """The place up to which a lane's changes are not compared: its rows were emptied there, or had another key."""
         eras = (era.place for era in self.subject.decided.eras_of(lane.source, lane.table))
-        return max((self.cleared.get(index, ("", 0))[0], *eras))
+        return max((self.cleared.get(index, NEVER).place, *eras))
 
-    def clear(self, index: int, order_key: str, batch: int) -> None:
+    def clear(self, index: int, cleared: Cleared) -> None:
         """Record that a lane was emptied at a place: no earlier row may be in its mirror."""
-        at = order_key, batch
-        self.cleared[index] = max(self.cleared.get(index, at), at)
+        self.cleared[index] = max(self.cleared.get(index, cleared), cleared)
 
     def begins(self, logged: Sequence[Statement]) -> None:
         """Record where lanes began again, by the DDL ledger."""

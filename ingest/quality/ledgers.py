@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import ACCEPT_GAP
+from ingest.lake.logged_statements import COUNTING
 from ingest.lake.tables import Row
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
         lake.ask(_lanes(since)),
         [(row["source"], json.loads(row["value"])) for row in lake.ask(receipts)]
         + [(row["source"], {"count": row["count"]}) for row in lake.ask(replays)],
-        lake.ask("SELECT * FROM {ddl} WHERE class <> 'none'"),
+        lake.ask(f"SELECT * FROM {{ddl}} WHERE {COUNTING}"),
     )
     if any(source.kind == "kafka" for source in lake.pipeline.sources):
         found.accepted += [

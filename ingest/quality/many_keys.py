@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from ingest import types
 from ingest.fold import KeyCellError, typed
 from ingest.lake import delta, duck
+from ingest.lake.cleared import last_truncate
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.schemas import CHANGES
@@ -147,12 +148,9 @@ class KeyDatabase:
         if not (lane.truncates or (lane.truncates_ever and lane.floor)):
             return
         new = f"batch > {one.since}" + (f" OR order_key >= {duck.text(lane.floor)}" if lane.floor else "")
-        for row in self._lake.ask(
-            f"SELECT order_key, batch FROM {{changes.change}} WHERE op = 'truncate' AND ({new}) "
-            f"AND batch <= {one.subject.applied} AND {duck.of_lane(lane.source, lane.table)} "
-            "ORDER BY order_key DESC, batch DESC LIMIT 1"
-        ):
-            one.clear(index, row["order_key"], row["batch"])
+        truncated = last_truncate(self._lake, (lane.source, lane.table), one.subject.applied, new)
+        if truncated is not None:
+            one.clear(index, truncated)
 
     def _changes(self, sides: Sequence[Side]) -> Iterator[_Filled]:
         """Functions that put the new changes into a query, one for each part of them: their files, or pages of Spark."""

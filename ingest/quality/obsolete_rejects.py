@@ -9,6 +9,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.config import conditions
 from ingest.lake import decisions, duck, rejects
+from ingest.lake.cleared import last_cleared
 from ingest.lake.decisions import DISMISS_REJECT
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import GOLD
@@ -65,13 +66,13 @@ def _cleared(
     for lane in subject.lanes if refused else ():
         mine = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
         taken = steps(mirror, lane.source, lane.table, subject.applied)
-        places = [str(step.order) for step, _ in taken if step.empties]
-        [last] = lake.ask(f"SELECT max(order_key) AS place {mine} AND op = 'truncate'")
-        cleared = max([*places, last["place"] or ""], default="")
+        cleared = last_cleared(lake, (lane.source, lane.table), taken, subject.applied)
+        if cleared is None:
+            continue
         names = ", ".join(map(duck.name, rejects.PLACE))
-        older = f"""SELECT DISTINCT {names} {mine} AND op <> 'truncate' AND order_key < {duck.text(cleared)}
+        older = f"""SELECT DISTINCT {names} {mine} AND op <> 'truncate' AND order_key < {duck.text(cleared.place)}
             AND ({names}) IN (SELECT {names} {rejects.refused_sql(lake)} AND {duck.of_table(subject.table)})"""
-        found |= {tuple(row.values()) for row in (lake.ask(older) if cleared else ())}
+        found |= {tuple(row.values()) for row in lake.ask(older)}
     return [row for row in refused if tuple(row[one] for one in rejects.PLACE) in found]
 
 

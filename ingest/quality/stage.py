@@ -169,8 +169,9 @@ def _look(
     sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
     logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
+    events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(
-        lake, [one for one in surveyed.subjects if not one.damage], since, books.statements, steps
+        lake, [one for one in surveyed.subjects if not one.damage], since, events, steps
     )
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since)

@@ -13,7 +13,7 @@ from ingest.fold import SchemaStep
 from ingest.lake import faults, mirrors, targets
 from ingest.lake.delta import type_of_log
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import GOLD, Mirror, feeding, rule_for
+from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
 from ingest.order import same_place
 
@@ -171,10 +171,10 @@ def survey(
         except Exception as error:  # one damaged table must not hide the state of the others
             subject.damage = faults.of_mirror(error, lake, subject.name, subject.path)
             continue
-        generation = subject.mirror.generation if subject.mirror else 0
         subject.exists, subject.size = state.exists, state.size or 0
         subject.types = {name: type_of_log(kind) for name, kind in state.types.items()}
-        subject.applied = state.transactions.get(lake.writer(GOLD, subject.path, generation), -1)
+        if subject.mirror is not None:
+            subject.applied = mirrors.folded_until(lake, subject.mirror, state)
     return made
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ingest.change import Op
 from ingest.fold import Key, KeyCellError, key_of_change
 from ingest.lake import duck
+from ingest.lake.cleared import Cleared
 from ingest.lake.lake import Lake
 from ingest.lake.stamps import change_of
 from ingest.order import is_weak, same_place
@@ -93,7 +94,7 @@ def _states(lake: Lake, one: Side) -> dict[Key, KeyState]:
         ]
         for row in rows:
             if row["op"] == Op.TRUNCATE:
-                one.clear(i, row["order_key"], row["batch"])
+                one.clear(i, Cleared(row["order_key"], row["batch"]))
         for row in sorted(rows, key=lambda row: str(row["order_key"])):
             if row["op"] == Op.TRUNCATE or row["order_key"] <= one.above(i, lane):
                 continue

@@ -1,0 +1,46 @@
+"""What emptied a source table last: its last TRUNCATE, or the statement by which a new table began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ingest.change import LaneId
+from ingest.fold import SchemaStep
+from ingest.lake import duck
+from ingest.lake.tables import Tables
+
+
+class Cleared(NamedTuple):
+    """Where in history a lane was emptied, and the batch that brought this."""
+
+    place: str  # an order key
+    batch: int
+
+
+NEVER = Cleared("", 0)
+
+
+def last_truncate(lake: Tables, lane: LaneId, until: int, among: str = "true") -> Cleared | None:
+    """The last TRUNCATE of a lane in the batches up to ``until``; ``among`` is a condition in SQL that it must meet."""
+    found = lake.ask(
+        f"SELECT order_key, batch FROM {{changes.change}} WHERE op = 'truncate' AND ({among}) "
+        f"AND batch <= {until} AND {duck.of_lane(*lane)} ORDER BY order_key DESC, batch DESC LIMIT 1"
+    )
+    return Cleared(found[0]["order_key"], found[0]["batch"]) if found else None
+
+
+def last_cleared(
+    lake: Tables, lane: LaneId, steps: Iterable[tuple[SchemaStep, int]], until: int
+) -> Cleared | None:
+    """What emptied a lane last in the batches up to ``until``: a mirror that has folded them holds no older row.
+
+    Args:
+        lake: the lake.
+        lane: the source and its table.
+        steps: the lane's schema steps, each with its batch.
+        until: the last batch that the mirror has folded; later ones have not emptied it yet.
+    """
+    began = [Cleared(str(step.order), batch) for step, batch in steps if step.empties and batch <= until]
+    truncated = last_truncate(lake, lane, until)
+    return max([*began, *([truncated] if truncated else [])], default=None)
