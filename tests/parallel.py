@@ -1,9 +1,10 @@
-"""Runs the tests in two processes: ``python -m tests.parallel [--minutes N] [pytest's own arguments]``.
+"""Runs the tests in two processes: ``python -m tests.parallel [--minutes N] [--order SEED] [pytest's own arguments]``.
 
 Each process is a whole pytest with its own Spark session. Both collect the same tests; a file is run by the process
 that claims it first, by creating a file in a shared folder. Nothing is sent between the processes, and they write to
 files, so a JVM that outlives its Python cannot keep the other waiting. With ``--minutes`` no file is begun after that
-time: those that were not run are listed at the end, and fail nothing.
+time: those that were not run are listed at the end, and fail nothing. The longest files come first; with ``--order``
+files, and the tests of each, come in a random order, which a run with the same seed repeats: no test may depend on another.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote, unquote
 
 import psutil
 import pytest
 
-FOLDER, DEADLINE = "INGEST_TESTS_FOLDER", "INGEST_TESTS_DEADLINE"
+FOLDER, DEADLINE, ORDER = "INGEST_TESTS_FOLDER", "INGEST_TESTS_DEADLINE", "INGEST_TESTS_ORDER"
 CACHED = {"PYTHONDONTWRITEBYTECODE": ""}  # else each of a hundred processes compiles the whole product
 SHARED = "shops"  # a session's fixture that takes a minute: one process runs all files that use it
 ENDING = 60  # seconds for a process to end after its last test
@@ -51,7 +53,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if FOLDER not in os.environ or session.config.option.collectonly or session.testsfailed:
         return None
     folder, parent = Path(os.environ[FOLDER]), os.getppid()
-    groups = grouped(session.items)
+    groups = grouped(session.items, os.environ.get(ORDER, ""))
     (folder / f"all-{os.getpid()}").write_text(json.dumps(list(groups)), "utf-8")
     for name, items in groups.items():
         if time.time() > float(os.environ[DEADLINE]):
@@ -79,18 +81,31 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
         (Path(os.environ[FOLDER]) / f"done-{os.getpid()}").write_text(text, "utf-8")
 
 
-def grouped(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:
-    """The tests of each file, the longest file first: small files at the end fill both processes."""
+def grouped(items: list[pytest.Item], order: str = "") -> dict[str, list[pytest.Item]]:
+    """The tests of each file, the longest file first: small files at the end fill both processes.
+
+    With an ``order``, a seed, files and their tests are shuffled.
+    """
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         shared = SHARED in getattr(item, "fixturenames", ())
         groups.setdefault(SHARED if shared else item.nodeid.partition("::")[0], []).append(item)
+    if order:
+        return shuffled(groups, order)
     known = json.loads(SECONDS.read_text("utf-8"))
     guessed = {
         name: 10 * sum(1 for item in found if item.get_closest_marker("spark"))
         for name, found in groups.items()
     }
     return {name: groups[name] for name in sorted(groups, key=lambda name: -known.get(name, guessed[name]))}
+
+
+def shuffled(groups: Mapping[str, list[pytest.Item]], order: str) -> dict[str, list[pytest.Item]]:
+    """Files in a random order, and the tests of each."""
+    random = Random(order)
+    names = sorted(groups)
+    random.shuffle(names)
+    return {name: random.sample(groups[name], len(groups[name])) for name in names}
 
 
 def _claimed(folder: Path, name: str) -> bool:
@@ -167,13 +182,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--record", action="store_true", help=f"write the seconds of each file to {SECONDS.name}"
     )
+    parser.add_argument("--order", metavar="SEED", default="", help="files and tests in a random order")
     given, words = parser.parse_known_args(arguments)
+    how = f"the random order of seed {given.order}" if given.order else "the longest files first"
+    print(f"order: {how}", flush=True)
     began = time.time()
     deadline = began + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="ingest-tests-") as name:
         workers: list[Worker] = []
         try:
-            workers += [_start(Path(name), n, words, deadline) for n in range(given.processes)]
+            workers += [_start(Path(name), n, words, deadline, given.order) for n in range(given.processes)]
             while [worker for worker in workers if not _ended(worker, deadline)]:
                 time.sleep(0.2)
         finally:
@@ -184,7 +202,7 @@ def main(arguments: list[str]) -> int:
         return _conclude(Path(name), workers, began)
 
 
-def _start(folder: Path, n: int, words: list[str], deadline: float) -> Worker:
+def _start(folder: Path, n: int, words: list[str], deadline: float, order: str) -> Worker:
     output = folder / f"output-{n}"
     command = [sys.executable, "-m", "pytest", "-p", "tests.parallel", "-o", "console_output_style=classic"]
     with output.open("wb") as file:
@@ -193,7 +211,7 @@ def _start(folder: Path, n: int, words: list[str], deadline: float) -> Worker:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env=os.environ | CACHED | {FOLDER: str(folder), DEADLINE: str(deadline)},
+            env=os.environ | CACHED | {FOLDER: str(folder), DEADLINE: str(deadline), ORDER: order},
             start_new_session=True,
         )
     return Worker(process, folder, output)

@@ -56,6 +56,28 @@ def test_files_that_are_not_run_are_listed(folder: Path, capsys: pytest.CaptureF
     assert " no tests ran, 2 files not run in " in text.splitlines()[-1]
 
 
+def ran(text: str) -> list[str]:
+    """The tests in the order in which they ran."""
+    return [line.partition(" ")[0] for line in text.splitlines() if line.endswith("PASSED")]
+
+
+def test_a_seed_gives_an_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that pass only after others fail on another machine, where files are dealt otherwise."""
+    many = "".join(f"def test_{n}():\n    pass\n\n" for n in range(8))
+    words = ["--processes", "1", "-v", "-o", "console_output_style=classic"]
+    texts = [
+        run(folder, [*words, *order], capsys, a=many, b=many)[1]
+        for order in ([], ["--order", "7"], ["--order", "7"], ["--order", "8"])
+    ]
+    usual, first, again, other = map(ran, texts)
+    assert "order: the longest files first" == texts[0].splitlines()[0]
+    assert "order: the random order of seed 7" == texts[1].splitlines()[0]
+    assert usual == sorted(usual)
+    assert first == again
+    assert sorted(first) == sorted(other) == usual
+    assert 3 == len({tuple(order) for order in (usual, first, other)})
+
+
 @pytest.mark.slow
 def test_a_test_without_an_end_is_interrupted(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

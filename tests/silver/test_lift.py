@@ -23,6 +23,7 @@ from ingest.order import Order, number_key, number_keys, order_key, order_keys
 from ingest.silver import lift as lifts
 from ingest.silver.lift import OVERSIZE, Lifting, SourceDecoder, lift
 from tests.formats.fuzzing import corpus, damaged
+from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 
@@ -36,9 +37,7 @@ def lifting(name: str, *rules: TableRule) -> Lifting:
     hints = dialect.hints.tables(PARCELS)
     rules = rules or (TableRule(keys=hints.keys, columns=hints.columns),)
     source = Source("s", "files", dialect.format, options=dialect.hints.options, path="/none")
-    schema = dialect.hints.schema
-    schemas = {number: schema(number) for number in range(1, 5)} if schema else {}
-    return Lifting(Pipeline("p", Path("/p.yaml"), "/none", (source,), rules), schemas={"s": schemas})
+    return Lifting(Pipeline("p", Path("/p.yaml"), "/none", (source,), rules), schemas={"s": registry()})
 
 
 def bronze(messages: Sequence[Message], first: int = 0) -> pa.RecordBatch:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any
+from zlib import crc32
 
 import fastavro
 
@@ -289,8 +291,8 @@ _AVRO = {
     "bytes": "bytes",
     "string": "string",
 }
-_SCHEMAS: dict[str, int] = {}
-"""The registry: each schema's text with its id."""
+_SCHEMAS: dict[int, str] = {}
+"""The registry: each schema's text by its id, which follows from the text, whatever was registered before."""
 
 
 @cache
@@ -301,7 +303,8 @@ def _parsed(text: str) -> Any:
 def framed(schema: dict[str, Any], datum: Any) -> bytes:
     """A datum in Confluent's frame; its schema is registered if it is new."""
     text = json.dumps(schema)
-    number = _SCHEMAS.setdefault(text, len(_SCHEMAS) + 1)
+    number = crc32(text.encode())
+    assert text == _SCHEMAS.setdefault(number, text), "two schemas have one id"
     return b"\0" + number.to_bytes(4, "big") + written(_parsed(text), datum)
 
 
@@ -363,13 +366,9 @@ def in_avro(history: History) -> list[Message]:
     return found
 
 
-def registry() -> dict[int, str]:
-    """The schemas that were registered so far, by id."""
-    return {number: text for text, number in _SCHEMAS.items()}
-
-
-def _registry() -> Hints:
-    return Hints(schema=lambda number: registry()[number])
+def registry() -> Mapping[int, str]:
+    """The registered schemas, by id; those of messages that are written later are in it, too."""
+    return MappingProxyType(_SCHEMAS)
 
 
 UNTYPED = pipeline_hints(TYPES, keys=False)
@@ -382,7 +381,7 @@ DIALECTS = {
         partial(flattened, deletes="null"),
         pipeline_hints(TYPES, keys=False, table=True),
     ),
-    "debezium-avro": Dialect("debezium-avro", in_avro, _registry()),
+    "debezium-avro": Dialect("debezium-avro", in_avro, Hints(schema=registry().__getitem__)),
     **{
         name: Dialect(format_, partial(oms_wrapped, form=form), pipeline_hints(TYPES))
         for name, format_, form in (
