@@ -13,6 +13,7 @@ import pytest
 
 from ingest import formats
 from tests.formats import one_history
+from tests.formats.one_history import debezium
 from tests.formats.one_history.debezium import key
 from tests.formats.one_history.history import KEYS, SHAPE, History, history
 from tests.formats.one_history.relatives import sent_document
@@ -127,3 +128,13 @@ def test_every_kind_of_event_and_every_null_occurs():
 def test_no_dialect_is_declared_that_does_not_exist():
     """An entry under a misspelt name would declare nothing, and its dialect would have to be perfect."""
     assert set() == LOSSES.keys() - DIALECTS.keys()
+
+
+def test_messages_do_not_depend_on_those_written_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schema ids that other tests had used made a test pass or fail by the order of the files."""
+    write, made = DIALECTS["debezium-avro"].write, [history(1), history(2)]
+    monkeypatch.setattr(debezium, "_SCHEMAS", {})
+    alone = write(made[1])
+    monkeypatch.setattr(debezium, "_SCHEMAS", {})
+    write(made[0])
+    assert alone == write(made[1])
