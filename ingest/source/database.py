@@ -76,6 +76,7 @@ class SourceDialect(Protocol):
     ERRORS: tuple[type[Exception], ...]
     CLOCK: str  # a query for the database's own time, as canonical ``timestamp`` text
     BOUNDED_TEXTS: bool  # True if a row's text has a limit: long texts go into it as their MD5
+    SPACES_JSON: bool  # True if a JSON document has a space after each colon and comma, which connectors omit
     HIDES_TABLES: bool  # True if a table that this user may not read looks as if there were none
 
     @staticmethod

@@ -7,8 +7,8 @@ anything go in as their MD5.  Columns are joined in groups, whose MD5s are joine
 a function's arguments.
 
 Databases print large and small floating numbers in forms of their own.  A database that gives the bits of a number is
-compared by these.  With others, beyond the range in which all print alike, the two sides put different marks, so such a
-row always differs here and is compared by its values.
+compared by these.  With others, beyond the range in which all print alike, both sides take the number's digits and the
+place of its point out of what they print (`digits`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from ingest import types
 from ingest.lake import duck
 from ingest.lake.mirrors import Column
 from ingest.source.database import SourceColumn, SourceDialect, concat_call
+from ingest.source.reconciled import RowKey
+from ingest.values import float_text
 
 BITS = 60
 _TOGETHER = 24  # columns; each takes up to four of the 100 arguments of PostgreSQL's functions
 _LEAST, _MOST = "1e-4", "1e15"  # of a floating number that every database prints with its digits alone
+_NOT_A_NUMBER = "7FF8000000000000"  # the bits of the one that databases and Delta write
 
 
 class ComparedColumn(NamedTuple):
@@ -39,8 +42,24 @@ class ComparedColumn(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        """True if equal values may have different texts."""
+        """True if the two sides print equal values in forms of their own."""
         return self.delta in ("FLOAT", "DOUBLE")
+
+    def canonical(self, text: str | None) -> str | None:
+        """The one text of a value that one of the two sides has printed."""
+        if text is None or not self.is_float:
+            return text
+        return float_text(float(text))
+
+    def as_key(self, text: str | None) -> str | None:
+        """The text by which both sides find a row: the two zeros are one key."""
+        found = self.canonical(text)
+        return "0.0" if self.is_float and found == "-0.0" else found
+
+
+def row_key(keys: Sequence[ComparedColumn], texts: Sequence[str | None]) -> RowKey:
+    """The key of a row by which both sides know it, from the texts that one of them has printed."""
+    return tuple(one.as_key(text) for one, text in zip(keys, texts, strict=True))
 
 
 def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:
@@ -67,8 +86,8 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
         text = _bare_here(name)
     elif delta == "STRING" and column.type == "decimal":  # without a scale vendors write zeros as they like
         source, text = _bare(dialect, source), _bare_here(f"regexp_replace({name}, '^(-?)[.]', '\\10.')")
-    elif delta == "STRING" and column.declared.lower() == "json":
-        source, text = _dense(source), _dense(name)
+    elif delta == "STRING" and dialect.SPACES_JSON and column.declared.lower() == "json":
+        text = _spaced_json(name)
     elif delta == "STRING":
         text = name
     there, here = _marked(source), _marked(text)
@@ -86,16 +105,37 @@ def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> C
     mine = f"CAST({duck.name(mirror.column)} AS DOUBLE)"
     shown = f"CAST({mine} AS VARCHAR)"
     if bits := dialect.bits(column):
-        there, here = _marked(bits), _marked(f"hex(CAST(CAST({mine} AS BIT) AS BLOB))")
+        bits_here = f"hex(CAST(CAST({mine} AS BIT) AS BLOB))"
+        there, here = (
+            _marked(bits),
+            _marked(f"CASE WHEN isnan({mine}) THEN '{_NOT_A_NUMBER}' ELSE {bits_here} END"),
+        )
     else:
-        digits = f"CASE WHEN {mine} = trunc({mine}) THEN replace({shown}, '.0', '') ELSE {shown} END"
-        there, here = _near(number, text, "?"), _near(mine, digits, "!")
+        plain = f"CASE WHEN {mine} = trunc({mine}) THEN replace({shown}, '.0', '') ELSE {shown} END"
+        there, here = _printed(number, text, text), _printed(mine, plain, shown)
     return ComparedColumn(column.name, mirror.delta, text, shown, there, here)
 
 
-def _near(number: str, text: str, else_: str) -> str:
+def _printed(number: str, plain: str, text: str) -> str:
+    """A floating number by what is printed of it: as it is where every database prints the digits alone."""
     near = f"{number} = 0 OR (ABS({number}) >= {_LEAST} AND ABS({number}) < {_MOST})"
-    return f"CASE WHEN {number} IS NULL THEN '~' WHEN {near} THEN {text} ELSE '{else_}' END"
+    return f"CASE WHEN {number} IS NULL THEN '~' WHEN {near} THEN {plain} ELSE {digits(text)} END"
+
+
+def digits(text: str) -> str:
+    """SQL for the digits of a printed floating number and the place of its point: one text for ``1e20``, ``1e+20`` and
+    ``100000000000000000000``.
+
+    It is the SQL of MySQL and of DuckDB.
+    """
+    mantissa = f"REPLACE(LEFT({text}, POSITION('e' IN CONCAT({text}, 'e')) - 1), '-', '')"
+    exponent = f"CAST(SUBSTR({text}, POSITION('e' IN {text}) + 1) AS DECIMAL(4, 0))"
+    whole = f"POSITION('.' IN CONCAT({mantissa}, '.')) - 1"
+    written = f"REPLACE({mantissa}, '.', '')"
+    counted = f"TRIM(LEADING '0' FROM {written})"
+    point = f"{whole} - LENGTH({written}) + LENGTH({counted}) + CASE WHEN {text} LIKE '%e%' THEN {exponent} ELSE 0 END"
+    sign = f"CASE WHEN {text} LIKE '-%' THEN '-' ELSE '' END"
+    return f"CONCAT({sign}, TRIM(TRAILING '0' FROM {counted}), 'e', {point})"
 
 
 def _bare(dialect: SourceDialect, text: str) -> str:
@@ -108,9 +148,15 @@ def _bare_here(text: str) -> str:
     return f"CASE WHEN {text} LIKE '%.%' THEN rtrim(rtrim({text}, '0'), '.') ELSE {text} END"
 
 
-def _dense(text: str) -> str:
-    """JSON without the spaces that databases and connectors put between its members, or do not."""
-    return f"REPLACE(REPLACE({text}, ': ', ':'), ', ', ',')"
+def _spaced_json(text: str) -> str:
+    """JSON with one space after each colon and comma, and none elsewhere but within strings, in DuckDB.
+
+    A comma at the end lets the pattern reach it, so that it never begins within a string.
+    """
+    string = r'"(?:[^"\\]|\\.)*"'
+    bare = rf"regexp_replace({text}, '({string}|[^\s\"])\s*', '\1', 'g')"
+    spaced = rf"regexp_replace(trim({bare}) || ',', '((?:{string}|[^\",:])*)([,:])', '\1\2 ', 'g')"
+    return f"left({spaced}, -2)"
 
 
 def _marked(text: str) -> str:

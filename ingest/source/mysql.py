@@ -45,6 +45,7 @@ from ingest.source.database import (
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 CLOCK = "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')"
 BOUNDED_TEXTS = False
+SPACES_JSON = True
 HIDES_TABLES = False
 nth, concat, trimmed, md5 = nth_by_limit, concat_call, trim_call, md5_call
 bits, settled = no_bits, nothing_open

@@ -41,6 +41,7 @@ from ingest.source.database import (
 ERRORS: tuple[type[Exception], ...] = (oracledb.Error, OSError)
 CLOCK = 'SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), \'YYYY-MM-DD"T"HH24:MI:SS.FF6"Z"\') FROM dual'
 BOUNDED_TEXTS = True
+SPACES_JSON = False
 HIDES_TABLES = True
 trimmed, values, rows, settled = trim_call, row_values, json_rows, nothing_open
 concat = " || ".join  # its function takes two

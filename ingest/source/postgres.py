@@ -4,6 +4,7 @@
   the place of rows was chosen must be over before they are read (`settled`).
 - A policy of row-level security would hide rows in silence, which would pass as deleted: with ``row_security`` off such a
   query is an error.
+- A domain is read as the type under it, which is what streams name.
 - Times, intervals and floats print in the forms that the session asks for.
 """
 
@@ -28,7 +29,6 @@ from ingest.source.database import (
     SourceTable,
     concat_call,
     md5_call,
-    no_bits,
     nth_by_limit,
     quoted,
     trim_call,
@@ -37,8 +37,9 @@ from ingest.source.database import (
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 CLOCK = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 BOUNDED_TEXTS = False
+SPACES_JSON = False
 HIDES_TABLES = False
-nth, concat, trimmed, md5, bits = nth_by_limit, concat_call, trim_call, md5_call, no_bits
+nth, concat, trimmed, md5 = nth_by_limit, concat_call, trim_call, md5_call
 _SETTINGS = {
     "timezone": "UTC",
     "datestyle": "ISO",
@@ -54,6 +55,12 @@ _BITS = 63
 _OWN_FORMS = re.compile(
     r"\[\]\Z|range\Z|\A(interval|hstore|money|bit varying|time with time zone|time\(\d\) with time zone|point|line|lseg|box|"
     r"path|polygon|circle|geometry|geography|tsvector)\b"
+)
+# the type under all domains of a column, as streams name it
+_WITHOUT_DOMAINS = (
+    "WITH RECURSIVE types(type, modifier) AS (SELECT atttypid, atttypmod UNION ALL SELECT typbasetype, typtypmod "
+    "FROM types JOIN pg_type t ON t.oid = types.type WHERE typtype = 'd') "
+    "SELECT type, modifier FROM types JOIN pg_type t ON t.oid = types.type WHERE typtype <> 'd'"
 )
 _BY_BYTES = ("C", "POSIX", "C.UTF-8", "C.utf8")
 
@@ -106,10 +113,11 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     )
     found = values(
         connection,
-        "SELECT attname, format_type(atttypid, atttypmod), CASE WHEN l.collname = 'default' THEN (SELECT datcollate "
+        "SELECT attname, format_type(b.type, b.modifier), CASE WHEN l.collname = 'default' THEN (SELECT datcollate "
         "FROM pg_database WHERE datname = current_database()) ELSE l.collcollate END, "
         "COALESCE(to_jsonb(a) ->> 'attgenerated', '') <> '' FROM pg_attribute a "
         "LEFT JOIN pg_collation l ON l.oid = attcollation "
+        f"CROSS JOIN LATERAL ({_WITHOUT_DOMAINS}) AS b "
         f"WHERE attrelid = ({oid}) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
     )
     if not found:
@@ -147,6 +155,8 @@ def _text(name: str, declared: str, logical: str) -> str:
         return f"lpad({name}::text, {_BITS + 1}, '0')::bit({_BITS + 1})::bigint::text"
     if padded := re.fullmatch(r"character\((\d+)\)", declared):
         return f"rpad({name}::text, {padded[1]})"  # as it is stored, and as the log has it
+    if declared == "inet":
+        return f"abbrev({name})"  # as the server sends it; a cast to text adds the netmask of a single host
     if declared == "money":
         return f"{name}::numeric::text"
     return f"{name}::text"
@@ -170,6 +180,10 @@ def equal(column: SourceColumn, text: str) -> str:
 def double(column: SourceColumn) -> tuple[str, str]:
     number = f"{name_of(column.name)}::float8"
     return number, f"({number})::text"
+
+
+def bits(column: SourceColumn) -> str:
+    return f"upper(encode(float8send({double(column)[0]}), 'hex'))"
 
 
 def real_date(column: SourceColumn) -> str:

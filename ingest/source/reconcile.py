@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -31,7 +32,7 @@ from ingest.lake.tables import Tables
 from ingest.lake.targets import AnyLake
 from ingest.source import digest, snapshot
 from ingest.source.chunks import key_conditions
-from ingest.source.database import clock, connected
+from ingest.source.database import SourceDialect, SourceTable, clock, connected
 from ingest.source.place import known
 from ingest.source.range_search import RangeSearch
 from ingest.source.reconciled import (
@@ -47,6 +48,7 @@ from ingest.source.reconciled import (
 from ingest.source.sides import ComparedTable, MirrorSide, SourceConnections, SourceSide, compared_table
 from ingest.source.snapshot import described
 
+_LOOKS = 2  # at a key that the source seems to lack, before it is deleted
 _AHEAD = 60.0  # seconds by which a stream's times may be later than its database's clock
 
 
@@ -231,17 +233,9 @@ def _difference(
     cells = {
         one.name: (shown, b)
         for one, a, b, shown in zip(pair.columns, source, mirror, sent or source, strict=True)
-        if a != b and not (one.is_float and _same_number(a, b))
+        if a != b
     }
     return RowDifference(DIFFERENT, names, cells) if cells else None
-
-
-def _same_number(one: str | None, other: str | None) -> bool:
-    """True for two texts of one floating number, in forms of different databases."""
-    try:
-        return repr(float(one or "")) == repr(float(other or ""))  # one form for NaN, two for the zeros
-    except ValueError:
-        return False
 
 
 def _moment(text: str) -> dt.datetime:
@@ -269,32 +263,43 @@ def repair(
         snapshot.wait_for_open_transactions(dialect, connection, table)
         plan = snapshot.SnapshotPlan(table, f"{len(keys)} keys", found.shape, mirror.keys, place, [])
         here = snapshot.begin(pipeline, source, plan)
-        wanted = {tuple(key) for key in keys}
-        named = {one.name: one for one in found.columns}
-        texts = [digest.compared(dialect, named[one.name], one).source for one in mirror.key_columns]
         now_there = clock(dialect, connection)
-        rows: list[bytes] = []
-        ordered = sorted(wanted)
-        columns = [*texts, *(one.text for one in found.columns)]
-        for where in key_conditions(dialect, replace(found, keys=mirror.keys), ordered):
-            for line in dialect.rows(connection, columns, f"{found.name} WHERE {where}"):
-                row = orjson.loads(line)
-                key = tuple(row[: len(texts)])
-                if key in wanted:
-                    wanted.discard(key)
-                    rows.append(orjson.dumps(row[len(texts) :]))
+        rows, gone = _rows_of_keys(dialect, connection, replace(found, keys=mirror.keys), mirror, keys)
     reading = snapshot.TableReading(source, found, plan, here)
     if rows:
         snapshot.write(
             here / f"chunk-000001{ingest_snapshot.SUFFIX}", reading.messages(0, iter(rows), now_there)
         )
-    if wanted:
+    if gone:
         types = {one.name: one.type for one in found.columns if one.name in mirror.keys}
         order = [list(mirror.keys).index(name) for name in types]
-        gone = [orjson.dumps([key[at] for at in order]) for key in sorted(wanted)]
+        deletes = [orjson.dumps([key[at] for at in order]) for key in gone]
         snapshot.write(
             here / f"chunk-000002{ingest_snapshot.SUFFIX}",
-            reading.messages(1, iter(gone), now_there, "delete", types),
+            reading.messages(1, iter(deletes), now_there, "delete", types),
         )
     snapshot.close(here)
-    return here, len(rows), len(wanted)
+    return here, len(rows), len(gone)
+
+
+def _rows_of_keys(
+    dialect: SourceDialect, connection: Any, table: SourceTable, mirror: Mirror, keys: Sequence[Sequence[str]]
+) -> tuple[list[bytes], list[RowKey]]:
+    """The rows of some keys, and the keys that the source has denied twice."""
+    named = {one.name: one for one in table.columns}
+    compared = [digest.compared(dialect, named[one.name], one) for one in mirror.key_columns]
+    columns = [*(one.source for one in compared), *(one.text for one in table.columns)]
+    size = len(compared)
+    wanted = {digest.row_key(compared, key) for key in keys}
+    rows: list[bytes] = []
+    for _look in range(_LOOKS):
+        for where in key_conditions(dialect, table, sorted(wanted, key=repr)):
+            for line in dialect.rows(connection, columns, f"{table.name} WHERE {where}"):
+                row = orjson.loads(line)
+                key = digest.row_key(compared, row[:size])
+                if (
+                    key in wanted
+                ):  # else the database takes another text for this key, and it is a row of its own
+                    wanted.discard(key)
+                    rows.append(orjson.dumps(row[size:]))
+    return rows, sorted(wanted, key=repr)

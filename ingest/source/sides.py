@@ -53,6 +53,14 @@ class ComparedTable:
     lacking: tuple[str, ...]
     left_out: tuple[str, ...]  # columns that are not compared
 
+    def key_of(self, texts: Sequence[Any]) -> RowKey:
+        """The key of a row by which both sides know it, from the texts that one of them has printed."""
+        return digest.row_key(self.keys, texts)
+
+    def cells_of(self, texts: Sequence[Any]) -> Cells:
+        """The cells of a row in their one text."""
+        return tuple(one.canonical(text) for one, text in zip(self.columns, texts, strict=True))
+
 
 def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> ComparedTable:
     there = lake.snapshot(mirror.path).types
@@ -210,7 +218,7 @@ class SourceSide:
         )
         with self._lock:
             self.fetched += len(found)
-        return {tuple(row[:-1]): None if row[-1] is None else int(row[-1]) for row in found}
+        return {self.pair.key_of(row[:-1]): None if row[-1] is None else int(row[-1]) for row in found}
 
     def contents(self, where: str) -> dict[int, int]:
         """How often each number occurs among some rows."""
@@ -231,8 +239,8 @@ class SourceSide:
             found = self.asking.ask(f"SELECT {texts} FROM {self.pair.table.name} WHERE {wanted}")
             self.fetched += len(found)
             for row in found:
-                key, cells = tuple(row[:size]), row[size:end]
-                rows[key] = tuple(cells)
+                key, cells = self.pair.key_of(row[:size]), self.pair.cells_of(row[size:end])
+                rows[key] = cells
                 texts_of = dict(zip(own, row[end:], strict=True))
                 sent[key] = tuple(texts_of.get(at) if one is None else one for at, one in enumerate(cells))
         return rows, sent
@@ -310,7 +318,7 @@ class MirrorSide:
         key = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
         found = self._ask(f"SELECT {bound}, {key}, d FROM m {self.where(chunk)} ORDER BY {', '.join(orders)}")
         size = len(orders)
-        return [MirrorRow(row[:size], row[size:-1], row[-1]) for row in found]
+        return [MirrorRow(row[:size], self._pair.key_of(row[size:-1]), row[-1]) for row in found]
 
     @staticmethod
     def key_hash(digits: int) -> str:
@@ -321,7 +329,7 @@ class MirrorSide:
         """The rows of a range by key, as numbers."""
         texts = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
         found = self._ask(f"SELECT {texts}, d FROM m {self.where(chunk, where)}")
-        return {tuple(row[:-1]): row[-1] for row in found}
+        return {self._pair.key_of(row[:-1]): row[-1] for row in found}
 
     def contents(self, where: str) -> dict[int, int]:
         """How often each number occurs among some rows."""
@@ -332,14 +340,21 @@ class MirrorSide:
         if not keys:
             return {}
         ks = [f"k{at}" for at in range(len(self._pair.keys))]
-        texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
+        kinds = [
+            "DOUBLE" if one.is_float else "VARCHAR" for one in self._pair.keys
+        ]  # by which keys are equal
+        texts = [
+            f"CAST({one.mirror} AS {kind}) AS k{at}"
+            for at, (one, kind) in enumerate(zip(self._pair.keys, kinds, strict=True))
+        ]
         cells = [f"{one.mirror} AS c{at}" for at, one in enumerate(self._pair.columns)]
         base = self._base.cursor()
-        base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({', '.join(f'{one} VARCHAR' for one in ks)})")
+        declared = ", ".join(f"{name} {kind}" for name, kind in zip(ks, kinds, strict=True))
+        base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({declared})")
         for first in range(0, len(keys), 1000):
             base.execute(f"INSERT INTO wanted VALUES {duck.listed(keys[first : first + 1000])}")
         found = base.execute(
             f"SELECT {', '.join([*ks, *(f'c{at}' for at in range(len(cells)))])} FROM (SELECT "
             f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
         ).fetchall()
-        return {tuple(row[: len(ks)]): tuple(row[len(ks) :]) for row in found}
+        return {self._pair.key_of(row[: len(ks)]): self._pair.cells_of(row[len(ks) :]) for row in found}

@@ -179,6 +179,7 @@ def described(
         _refuse_hidden(table, rule, streamed, source)
     unmasked = {name: logical for name, logical in streamed.items() if not rule.mask_of(name)}
     known = {**unmasked, **rule.columns}
+    declared = frozenset(rule.columns)
     left_out = tuple(
         one
         for one in table.columns
@@ -186,7 +187,9 @@ def described(
         or (not one.text and all(each.leaves_out(one.name) for each in (rule, *rule.also)))
     )
     columns = tuple(
-        agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns if one not in left_out
+        agreed(wanted, one, known.get(one.name, "unknown"), is_declared=one.name in declared)
+        for one in table.columns
+        if one not in left_out
     )
     return replace(table, columns=columns, keys=rule.keys or table.keys, left_out=left_out)
 
@@ -233,8 +236,9 @@ def _refuse_hidden(table: SourceTable, rule: TableRule, streamed: Mapping[str, s
         )
 
 
-def agreed(table: TableId, column: SourceColumn, streamed: str) -> SourceColumn:
-    """A column in the type that its stream gives it, so that one value has one text.
+def agreed(table: TableId, column: SourceColumn, streamed: str, *, is_declared: bool = False) -> SourceColumn:
+    """A column in the type that its stream gives it, or the pipeline file where it ``is_declared``, so that one value has
+    one text.
 
     Raises:
         IngestError: the two types write values in forms that no rule here turns into each other.
@@ -248,7 +252,11 @@ def agreed(table: TableId, column: SourceColumn, streamed: str) -> SourceColumn:
     if other in (own, "unknown") or {own, other} <= _NUMBERS or (own, other) == ("date", "datetime"):
         return column  # a bare date is its midnight
     if types.delta(streamed) == "STRING" and own not in ("bit", "binary"):
-        return column._replace(type=streamed)
+        # each connector prints floating numbers in a form of its own, and the mirror keeps that text
+        return column._replace(type=streamed, comparable=column.comparable and types.family(own) != "float")
+    if is_declared and own == "string":
+        # silver converts the text as it does the stream's; the database cannot, so nothing is compared
+        return column._replace(type=streamed, comparable=False)
     if other == "boolean" and own in _NUMBERS:
         text = f"CASE WHEN {column.text} = '0' THEN 'false' WHEN {column.text} IS NOT NULL THEN 'true' END"
         return column._replace(type=streamed, text=text)

@@ -47,6 +47,7 @@ from ingest.source.database import (
 ERRORS: tuple[type[Exception], ...] = (pytds.Error, SSL.Error, OSError)
 CLOCK = "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) + 'Z'"
 BOUNDED_TEXTS = True
+SPACES_JSON = False
 HIDES_TABLES = True
 concat, values, rows, settled = concat_call, row_values, json_rows, nothing_open
 _SESSION = (

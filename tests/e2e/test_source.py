@@ -145,8 +145,22 @@ _POSTGRES_VALUES = {
     "o": ("jsonb", "'{\"a\": 1.10}'", '{"a": 1.10}', "json"),
     "p": ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "string"),
     "r": ("int GENERATED ALWAYS AS (1 + 1) STORED", None, "2", "int32"),
+    "q": ("inet", "'10.0.0.1'", "10.0.0.1", "string"),
+    "s": ("inet", "'2001:db8::1/64'", "2001:db8::1/64", "string"),
+    "t": ("cidr", "'10.1.0.0/16'", "10.1.0.0/16", "string"),
+    "u": ("small_price", "7.50", "7.50", "decimal(10,2)"),
     "v": ("varchar(9)", "''", "", "string"),
+    "w": ("short_code", "'ab'", "ab   ", "string"),
 }  # fmt: skip
+_POSTGRES_DOMAINS = (
+    "DROP TABLE IF EXISTS kinds",
+    "DROP DOMAIN IF EXISTS small_price",
+    "DROP DOMAIN IF EXISTS price",
+    "DROP DOMAIN IF EXISTS short_code",
+    "CREATE DOMAIN price AS numeric(10,2) CHECK (VALUE > 0)",
+    "CREATE DOMAIN small_price AS price CHECK (VALUE < 100)",
+    "CREATE DOMAIN short_code AS char(5)",
+)
 
 
 def test_every_type_is_read_as_its_exact_text(garden: Garden) -> None:
@@ -154,6 +168,7 @@ def test_every_type_is_read_as_its_exact_text(garden: Garden) -> None:
     kinds = _MYSQL_VALUES if garden.mysql else _POSTGRES_VALUES
     declared = ", ".join(f"{name} {kind[0]}" for name, kind in kinds.items())
     given = {name: kind[1] for name, kind in kinds.items() if kind[1] is not None}
+    garden.execute(*(() if garden.mysql else _POSTGRES_DOMAINS))
     garden.execute(
         "DROP TABLE IF EXISTS kinds",
         f"CREATE TABLE kinds (id int primary key, {declared})",

@@ -14,7 +14,7 @@ from ingest.lake.duck import name, text
 from ingest.source.database import Key, SourceColumn, SourceTable, concat_call, nth_by_limit, trim_call
 
 ERRORS: tuple[type[Exception], ...] = (duckdb.Error,)
-BOUNDED_TEXTS = HIDES_TABLES = False
+BOUNDED_TEXTS = HIDES_TABLES = SPACES_JSON = False
 CLOCK = "SELECT '2024-05-01T00:00:00Z'"  # of long ago, so that any mirror has passed it
 nth, concat, trimmed = nth_by_limit, concat_call, trim_call
 _TYPES = {"INTEGER": "int32", "BIGINT": "int64", "VARCHAR": "string", "DOUBLE": "float64"}
@@ -37,9 +37,15 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     if not found:
         return None
     columns = tuple(
-        SourceColumn(one, kind, _TYPES[kind], f"CAST({name(one)} AS VARCHAR)", kind == "VARCHAR") for one, kind in found
-    )  # fmt: skip
+        SourceColumn(one, kind, _TYPES[kind], _printed(one, kind), kind == "VARCHAR") for one, kind in found
+    )
     return SourceTable(table, name(table.table or ""), columns, (columns[0].name,))
+
+
+def _printed(column: str, kind: str) -> str:
+    """SQL for a column's text: large numbers are printed as MySQL prints them."""
+    text = f"CAST({name(column)} AS VARCHAR)"
+    return f"replace({text}, 'e+', 'e')" if kind == "DOUBLE" else text
 
 
 def key(column: SourceColumn) -> Key:

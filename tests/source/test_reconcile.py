@@ -36,7 +36,7 @@ def test_all_kinds_of_differences_are_found_and_few_rows_are_moved(bins: Bins) -
     assert {("0",), ("1100",)} == {one.key for one in done.differences if one.kind == "missing"}
     assert {("-5",), ("2500",)} == {one.key for one in done.differences if one.kind == "surplus"}
     assert {
-        ("7",): {"word": ("w7", "w7 ")}, ("8",): {"word": ("w8", None)}, ("9",): {"size": ("1.125", "inf")}
+        ("7",): {"word": ("w7", "w7 ")}, ("8",): {"word": ("w8", None)}, ("9",): {"size": ("1.125", "Infinity")}
     } == {one.key: one.cells for one in done.differences if one.kind == "different"}  # fmt: skip
     assert done.fetched < 400
 
