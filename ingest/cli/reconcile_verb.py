@@ -366,12 +366,18 @@ def _advise(lake: Tables, found: list[Reconciled], *, repaired: bool) -> None:
             )
         if one.unkeyed:
             output.warning(_unkeyed(pipeline, one))
+        if one.open_long:
+            output.warning(
+                f"{one.table}: a transaction that writes has been open in its database since before the first look, and a "
+                "stream may have changes that no SELECT sees until it is over: end it (pg_stat_activity shows it; in MySQL "
+                "information_schema.innodb_trx), or type the same later."
+            )
         if one.ahead:
             output.warning(
                 f"{one.table}: the times in its messages are {one.ahead:,.0f} seconds later than its database's clock, so they "
                 "do not say which rows have arrived: correct the clock, or type the same with --settled if nothing is on its way."
             )
-    if any(one.waiting for one in found):
+    if any(one.waiting and not one.open_long for one in found):
         output.note(
             f"Rows that are not judged may be on their way: type the same after `{command('run', file)}`, "
             "or with --settled if nothing is written to the source."

@@ -30,6 +30,7 @@ from ingest.fold import (
 )
 from ingest.lake.conditions import met_by_texts, values_by_texts
 from ingest.lake.mirrors import Mirror
+from ingest.lake.snapshots import number_of
 from ingest.lake.stamps import change_of
 from ingest.order import Order, order_of
 from ingest.quality.cell_values import of_column, of_text, shown, text_of
@@ -249,7 +250,8 @@ class Inserts:
     Contents that came before are a repetition: a stream goes back, or a table is loaded again. In one load each key is
     read once: if some keys were read with other values, but none with the same and others only once, they are not one
     row either. Readings with a change of any key between them, or with other positions in the log, are of two loads. A
-    source that says all by reading (``rereads``) proves nothing by that.
+    source that says all by reading (``rereads``) proves nothing by that. What a snapshot of the source itself has read may
+    have any values: it was read because the stream had missed something.
     """
 
     rereads: bool = False
@@ -329,7 +331,7 @@ class Inserts:
         if key in self._loaded and key not in self._read:  # a change came in between
             self._same = True
         self._loaded.add(key)
-        if key in self._read:
+        if key in self._read and not _is_of_another_snapshot(order, self._read[key][1]):
             before, at, changes = self._read[key]
             if all(before[name] == sent[name] for name in before.keys() & sent.keys()):
                 self._same = True
@@ -338,6 +340,12 @@ class Inserts:
                 apart = at.sequence[:-1] != order.sequence[:-1] or changes < len(self._changes)
                 self._differ[key] = _Readings(sent, first, last, apart)
         self._read[key] = sent, order, len(self._changes)
+
+
+def _is_of_another_snapshot(later: Order, earlier: Order) -> bool:
+    """True for the place of a row that a snapshot of the source itself has read after another reading."""
+    number = number_of(later)
+    return number is not None and number != number_of(earlier)
 
 
 class _Readings(NamedTuple):

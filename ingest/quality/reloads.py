@@ -8,6 +8,7 @@ from itertools import takewhile
 from ingest.errors import command
 from ingest.lake import duck
 from ingest.lake.lake import Lake
+from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.order import place_sql
 from ingest.quality.ordered_lane import from_places
@@ -44,12 +45,15 @@ def advice(lake: Lake, subject: CheckedMirror) -> str:
 
 
 def _batches(lake: Lake, subject: CheckedMirror, lane: CheckedLane) -> list[Sequence[Row]]:
-    """The parts of each batch of a lane, in order of arrival: whether inserts met rows of their keys, and where a load began."""
+    """The parts of each batch of a lane, in order of arrival: whether inserts met rows of their keys, and where a load began.
+
+    What a snapshot of the source itself has read is no load: it says by itself what is to go.
+    """
     arrival = f"coalesce(substr(order_key, length({place_sql('order_key')}) + 1), order_key)"
     rows = lake.ask(
         f"""WITH rows AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", op, after, [{duck.cells(subject.decided.keys)}] AS k,
             {arrival} AS arrival FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(lane.source, lane.table)}),
-        placed AS (SELECT *, op IN ('insert', 'read') AND lag(op) OVER of_key <> 'delete' AS again, lag(batch) OVER of_key AS was_in,
+        placed AS (SELECT *, op IN ('insert', 'read') AND NOT {read_sql()} AND lag(op) OVER of_key <> 'delete' AS again, lag(batch) OVER of_key AS was_in,
             lag(topic) OVER of_key AS was_of, row_number() OVER (PARTITION BY k, after ORDER BY batch, arrival) = 1 AS is_new
             FROM rows WINDOW of_key AS (PARTITION BY k ORDER BY batch, arrival))
         SELECT batch, topic, part, coalesce(bool_or(again), false) AS again,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingest.lake import duck
+from ingest.lake.snapshots import read_sql
 from ingest.order import is_weak, loaded_sql, order_of, weak_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
@@ -17,16 +18,14 @@ _COMPLETE = "and when the load has come to its end, the command again with --com
 def unplaced_changes(one: OrderedLane) -> Iterator[Metric]:
     """Changes without a position among others, and rows that were read or loaded in vain."""
     table = one.lane.table
-    lost, batch = _lost_reads(one) if one.lane.reads else (0, None)
-    unplaced = _unplaced(one)
-    if lost and one.source.by_arrival:
-        unplaced += lost
-    elif lost:
+    lost = _lost_reads(one) if one.lane.reads else _LostReads()
+    unplaced = _unplaced(one) + lost.unplaced
+    if lost.placed:
         detail = (
-            f"{lost} rows of {table} that were read again lost against changes folded earlier: to let them win, "
-            f"{one.epoch(batch)}, {_COMPLETE}"
+            f"{lost.placed} rows of {table} that were read again lost against changes folded earlier: to let them win, "
+            f"{one.epoch(lost.batch)}, {_COMPLETE}"
         )
-        yield one.metric("re_reads_ignored", lost, detail)
+        yield one.metric("re_reads_ignored", lost.placed, detail)
     if unplaced:
         detail = (
             f"{unplaced} changes of {table} have no position while others before them have one, so they come "
@@ -61,9 +60,19 @@ def _unplaced(one: OrderedLane) -> int:
     return int(found[0]["n"])
 
 
-def _lost_reads(one: OrderedLane) -> tuple[int, int | None]:
-    """The number of rows read in new batches that differ from a change of their key which arrived before but is ordered
-    after them, and the first of their batches.
+class _LostReads(NamedTuple):
+    """The number of rows read in new batches that lost against older changes."""
+
+    placed: int = 0  # they have a place of their own, or that of a full load
+    unplaced: int = 0  # they have none, so all changes with a position come after them
+    batch: int | None = None  # the first of the placed ones
+
+
+def _lost_reads(one: OrderedLane) -> _LostReads:
+    """The rows read in new batches that differ from a change of their key which arrived before but is ordered after them.
+
+    A row is right if the stream says the same somewhere after its place: it was read from what the stream had changed.
+    What a snapshot of the source itself reads has a place that was chosen before the changes that beat it.
     """
     lane = one.lane
     if (
@@ -72,18 +81,30 @@ def _lost_reads(one: OrderedLane) -> tuple[int, int | None]:
         or not lane.order_low
         or lane.order_low > lane.folded_high
     ):
-        return 0, None
+        return _LostReads()
     [found] = one.lake.ask(
-        f"""WITH rows AS (SELECT batch, op, order_key, coalesce(after, '') AS after, [{one.cells("after", "before")}] AS k
+        f"""WITH rows AS (SELECT batch, op, order_key, topic, coalesce(after, '') AS after, [{one.cells("after", "before")}] AS k
             FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
         news AS (SELECT k, max(struct_pack(order_key, after, batch)) AS last FROM rows
-            WHERE op = 'read' AND batch > {one.since} GROUP BY k),
+            WHERE op = 'read' AND batch > {one.since} AND NOT {read_sql()} GROUP BY k),
         olds AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
-            WHERE batch <= {one.since} AND order_key > {duck.text(lane.order_low)} GROUP BY k)
-        SELECT count(*) AS n, min(n.last.batch) AS batch FROM news AS n JOIN olds AS o ON n.k = o.k
-        WHERE o.last.order_key > n.last.order_key AND o.last.after <> n.last.after"""
+            WHERE batch <= {one.since} AND order_key > {duck.text(lane.order_low)} GROUP BY k),
+        lost AS (SELECT n.k, n.last.order_key AS order_key, n.last.after AS after, n.last.batch AS batch
+            FROM news AS n JOIN olds AS o ON n.k = o.k
+            WHERE o.last.order_key > n.last.order_key AND NOT {_says_same("o.last.after", "n.last.after")}),
+        said AS (SELECT DISTINCT l.k FROM lost AS l JOIN rows AS r ON r.k = l.k AND r.batch > {one.since}
+            AND r.order_key > l.order_key AND {_says_same("r.after", "l.after")})
+        SELECT count(*) FILTER (NOT unplaced) AS placed, count(*) FILTER (unplaced) AS unplaced,
+            min(batch) FILTER (NOT unplaced) AS batch
+        FROM (SELECT batch, {weak_sql("order_key")} AND NOT {loaded_sql("order_key")} AS unplaced
+            FROM lost ANTI JOIN said USING (k)) AS counted"""
     )
-    return found["n"], found["batch"]
+    return _LostReads(**found)
+
+
+def _says_same(change: str, read: str) -> str:
+    """SQL: true if all cells that a change carries are those of a row that was read; a delete carries none."""
+    return f"({change} <> '' AND json_contains({read}, {change}))"
 
 
 def clears(one: OrderedLane) -> list[Mapping[str, Any]]:

@@ -9,7 +9,9 @@ What their documents say, and what is done about it:
 - A user with SELECT on some columns sees no others in the dictionary; ``SELECT *`` fails.
 - ``ENUM`` and ``SET`` are ordered by their number, and compared with a text as text: keys use the number.
 - ``ZEROFILL`` pads the text of a number.
-- The log is in the order of commits, and what a stream has delivered was committed before: nothing to wait for.
+- The log is in the order of commits, and what a stream has delivered was committed before.  The one exception is lossless
+  semi-synchronous replication (``wait_point`` AFTER_SYNC): a transaction is in the log, and with the stream's readers, while
+  it still waits for a replica, and no SELECT sees it.  Then rows are read when what was open is over (`settled`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pymysql.cursors import SSCursor
 
 from ingest import types
 from ingest.change import TableId
+from ingest.errors import IngestError
 from ingest.lake.names import quoted as name_of
 from ingest.source.database import (
     CONNECT_SECONDS,
@@ -36,7 +39,6 @@ from ingest.source.database import (
     md5_call,
     no_bits,
     no_right,
-    nothing_open,
     nth_by_limit,
     quoted,
     trim_call,
@@ -48,9 +50,10 @@ BOUNDED_TEXTS = False
 SPACES_JSON = True
 HIDES_TABLES = False
 nth, concat, trimmed, md5 = nth_by_limit, concat_call, trim_call, md5_call
-bits, settled = no_bits, nothing_open
+bits = no_bits
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DENIED = (1044, 1142, 1143)  # the database, SELECT on a table, on a column
+_NO_PROCESS = 1227
 _NOT_THERE = (1049, 1146)  # the database, the table
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
@@ -191,6 +194,39 @@ def real_date(column: SourceColumn) -> str:
 
 def number(text: str) -> str:
     return f"CAST(CONV(LEFT(MD5({text}), 15), 16, 10) AS UNSIGNED)"
+
+
+def settled(connection: Any, mark: str) -> str:
+    """The transactions that have written and were open, as a mark; nothing once all of them are over.
+
+    Nothing at once where commits do not wait for a replica after they are in the log.
+    """
+    if not (mark or _waits_for_replicas(connection)):
+        return ""
+    try:
+        written = values(
+            connection, "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_rows_modified > 0"
+        )
+    except pymysql.OperationalError as error:
+        if error.args[0] != _NO_PROCESS:
+            raise
+        raise IngestError(
+            "Commits of this database wait for a replica while its stream has them already (semi-synchronous replication "
+            "with AFTER_SYNC), and its user may not see which: type GRANT PROCESS ON *.* for the user under `database:`, "
+            "then run the same command again."
+        ) from None
+    now = {str(number) for (number,) in written}
+    return " ".join(sorted(now & set(mark.split()) if mark else now))
+
+
+def _waits_for_replicas(connection: Any) -> bool:
+    """True if a commit is seen only after a replica has it: newer servers say source where older ones say master."""
+    found = dict(values(connection, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync_%'"))
+    return any(
+        found.get(f"rpl_semi_sync_{role}_enabled") == "ON"
+        and found.get(f"rpl_semi_sync_{role}_wait_point") == "AFTER_SYNC"
+        for role in ("master", "source")
+    )
 
 
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:

@@ -21,11 +21,11 @@ from ingest.change import TableId
 from ingest.config import Pipeline, target
 from ingest.lake import duck, mirrors
 from ingest.lake.books import merged_columns
+from ingest.lake.snapshots import RANK, number_of
 from ingest.lake.tables import LakeReader
-from ingest.order import Order, order_of
+from ingest.order import order_of
 
 HALF = 3  # of rows that were read: no stream uses it, so a position that ends in their number is known by it
-_LAST = 2**31 - 1  # as a source's rank: after all that a batch holds
 _END = 2  # the half of an end mark, before its rows
 
 
@@ -47,7 +47,7 @@ class SnapshotPlace(NamedTuple):
         return self._written(min(self.half, _END), 0, 0)
 
     def _written(self, half: int, *within: int) -> dict[str, Any]:
-        arrival = (self.batch, _LAST, self.number, *within)
+        arrival = (self.batch, RANK, self.number, *within)
         return {
             "phase": str(self.phase),
             "sequence": list(map(str, self.sequence)),
@@ -68,7 +68,9 @@ def after(high: str | None, batch: int, number: int, epoch: int = 0) -> Snapshot
     order = order_of(high) if high is not None else None
     if order is None or order.epoch < epoch:
         return SnapshotPlace(0, (number,), HALF, batch, number)
-    stream = order.sequence[:-1] if _is_read(order) else order.sequence  # the stream's own position
+    stream = (
+        order.sequence[:-1] if number_of(order) is not None else order.sequence
+    )  # the stream's own position
     if not stream and order.phase:
         return SnapshotPlace(order.phase, (), 0, batch, number)
     return SnapshotPlace(order.phase, (*stream, number), HALF, batch, number)
@@ -78,14 +80,9 @@ def number_after(high: str | None, batch: int) -> int:
     """A number that no snapshot of the lane has, and none before had a higher one."""
     order = order_of(high) if high is not None else None
     last = 0
-    if order is not None and _is_read(order):
+    if order is not None and number_of(order) is not None:
         last = order.sequence[-1] if order.sequence else order.arrival[2]
     return max(last, batch) + 1
-
-
-def _is_read(order: Order) -> bool:
-    """True for the place of a row or an end mark of a snapshot."""
-    return len(order.arrival) > 1 and order.arrival[1] == _LAST
 
 
 class KnownTable(NamedTuple):

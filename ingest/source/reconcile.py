@@ -49,6 +49,7 @@ from ingest.source.sides import ComparedTable, MirrorSide, SourceConnections, So
 from ingest.source.snapshot import described
 
 _LOOKS = 2  # at a key that the source seems to lack, before it is deleted
+_OPEN_SECONDS = 10.0  # for which a transaction of the source is waited for
 _AHEAD = 60.0  # seconds by which a stream's times may be later than its database's clock
 
 
@@ -173,7 +174,7 @@ class Judging:
         done.looked_at = self.theirs.clock()
         before = mine.rows(keys)
         keys = [key for key in keys if _difference(pair, key, first.get(key), before.get(key))]
-        is_past = self._is_past(wanted=bool(keys))
+        is_past = self._is_past(wanted=bool(keys)) and (not keys or self._is_seen())
         now = mine.rows(keys)
         again, sent = self.theirs.rows(keys)
         for key in keys:
@@ -190,8 +191,8 @@ class Judging:
     ) -> None:
         """Judge rows without a key by how often their contents occur in the source and in the mirror."""
         self.done.looked_at = self.theirs.clock()
-        is_past = self._is_past()
-        again = first if self.options.settled or not is_past else look()
+        is_past = self._is_past() and self._is_seen()
+        again = look() if is_past else first
         for number, (source, mirror) in first.items():
             rows = abs(source - mirror)
             if again.get(number) != (source, mirror):
@@ -201,6 +202,11 @@ class Judging:
                 self.done.unkeyed[kind] = self.done.unkeyed.get(kind, 0) + rows
             else:
                 self.done.unkeyed_waiting += rows
+
+    def _is_seen(self) -> bool:
+        """Wait for what the mirror may have from the stream and a SELECT does not see yet; False if that takes too long."""
+        self.done.open_long = not self.theirs.is_settled(max(self.options.wait, _OPEN_SECONDS))
+        return not self.done.open_long
 
     def _is_past(self, *, wanted: bool = True) -> bool:
         """Wait until the mirror has passed the first look; False if it has not in time."""

@@ -39,6 +39,7 @@ class Reconciled:
     not_judged: list[RowDifference] = field(default_factory=list)  # the mirror has not passed the first look
     looked_at: str = ""  # the source's clock at the first look
     ahead: float = 0.0  # seconds by which the stream's times are later than that clock, if these are too many to judge by
+    open_long: bool = False  # a transaction of the source was open all the while, so nothing is judged
     lacking: tuple[str, ...] = ()  # columns of the source that the mirror has not
     left_out: tuple[str, ...] = ()  # columns that cannot be compared: masked, or of a type without one text
     unkeyed: dict[str, int] = field(default_factory=dict)  # rows without a key that differ, by how

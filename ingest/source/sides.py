@@ -30,6 +30,7 @@ from ingest.source.database import (
 )
 from ingest.source.digest import ComparedColumn
 from ingest.source.reconciled import Cells, ReconcileOptions, RowKey
+from ingest.source.snapshot import is_settled
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -248,6 +249,10 @@ class SourceSide:
     def clock(self) -> str:
         """The database's own time."""
         return self.asking.again(clock)
+
+    def is_settled(self, seconds: float) -> bool:
+        """Wait until all that the stream may have delivered is seen here; False if it is not in time."""
+        return self.asking.again(lambda dialect, connection: is_settled(dialect, connection, seconds))
 
     def unchanged(self) -> None:
         """Complain of columns that are not what they were."""

@@ -27,7 +27,15 @@ from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
-from ingest.source.database import DatabaseError, SourceColumn, SourceTable, connected, named, no_table
+from ingest.source.database import (
+    DatabaseError,
+    SourceColumn,
+    SourceDialect,
+    SourceTable,
+    connected,
+    named,
+    no_table,
+)
 from ingest.source.database import clock as clock_of
 from ingest.source.place import KnownTable, SnapshotPlace, after, known, number_after
 
@@ -271,18 +279,22 @@ _NUMBERS = frozenset(
 )
 
 
-def wait_for_open_transactions(dialect: Any, connection: Any, table: TableId) -> None:
+def wait_for_open_transactions(dialect: SourceDialect, connection: Any, table: TableId) -> None:
     """Wait until what was open when the place was chosen is over."""
-    mark, until = dialect.settled(connection, ""), time.monotonic() + _WAIT_SECONDS
-    while mark:
-        if not dialect.settled(connection, mark):
-            return
-        if time.monotonic() > until:
-            raise IngestError(
-                f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of "
-                f"{table}: end it (pg_stat_activity shows it), then run the same command again."
-            )
+    if not is_settled(dialect, connection, _WAIT_SECONDS):
+        raise IngestError(
+            f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of {table}: "
+            "end it (pg_stat_activity shows it; in MySQL information_schema.innodb_trx), then run the same command again."
+        )
+
+
+def is_settled(dialect: SourceDialect, connection: Any, seconds: float) -> bool:
+    """Wait until all that a stream may have delivered is seen by a SELECT; False if it is not in time."""
+    mark, until = dialect.settled(connection, ""), time.monotonic() + seconds
+    while mark and time.monotonic() <= until:
         time.sleep(0.05)
+        mark = dialect.settled(connection, mark)
+    return not mark
 
 
 # --- the folder -----------------------------------------------------------------------------------
