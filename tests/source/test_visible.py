@@ -1,0 +1,66 @@
+"""When rows may be read: not before all that the stream may have delivered is seen by a SELECT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+import pytest
+
+from ingest.errors import IngestError
+from ingest.source import mysql
+
+
+class Answers:
+    """A database that has some settings, and whose open transactions end one by one."""
+
+    def __init__(self, settings: dict[str, str], *opened: list[str] | Exception) -> None:
+        self.settings = settings
+        self.opened = list(opened)
+
+    def values(self, _connection: Any, query: str) -> list[tuple[Any, ...]]:
+        """The answer to one of the two questions."""
+        if query.startswith("SHOW"):
+            return list(self.settings.items())
+        found = self.opened.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return [(one,) for one in found]
+
+
+def settings(role: str, point: str, enabled: str = "ON") -> dict[str, str]:
+    """What a server says of its semi-synchronous replication."""
+    return {f"rpl_semi_sync_{role}_enabled": enabled, f"rpl_semi_sync_{role}_wait_point": point}
+
+
+@pytest.mark.parametrize("role", ["master", "source"])
+def test_commits_that_wait_for_a_replica_are_waited_for(monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    """A row that is read before them is put over changes that the lake has, and stays there."""
+    server = Answers(settings(role, "AFTER_SYNC"), ["7", "9"], ["9", "12"], ["12"])
+    monkeypatch.setattr(mysql, "values", server.values)
+    mark = mysql.settled(None, "")
+    assert "7 9" == mark
+    mark = mysql.settled(None, mark)
+    assert "9" == mark
+    assert "" == mysql.settled(None, mark)
+
+
+@pytest.mark.parametrize(
+    "found", [{}, settings("master", "AFTER_COMMIT"), settings("source", "AFTER_SYNC", "OFF")]
+)
+def test_other_servers_need_no_right_and_no_waiting(
+    monkeypatch: pytest.MonkeyPatch, found: dict[str, str]
+) -> None:
+    """A right that is asked for without need is not granted, and no table can be read."""
+    monkeypatch.setattr(mysql, "values", Answers(found).values)
+    assert "" == mysql.settled(None, "")
+
+
+def test_a_missing_right_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is guessed loses changes in silence."""
+    refused = pymysql.OperationalError(
+        1227, "Access denied; you need (at least one of) the PROCESS privilege(s)"
+    )
+    monkeypatch.setattr(mysql, "values", Answers(settings("source", "AFTER_SYNC"), refused).values)
+    with pytest.raises(IngestError, match=r"GRANT PROCESS ON \*\.\*"):
+        mysql.settled(None, "")
