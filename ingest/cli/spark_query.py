@@ -53,7 +53,7 @@ def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str
     }
     products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
     try:
-        given = rewrite(text, mirrors, products, lake.pipeline.lake)
+        given = rewrite(text, mirrors, products, lake.pipeline.lake).text
         refuse_commands(lake.spark, given)
         return lake.spark.sql(given), lagging
     except PySparkException as error:

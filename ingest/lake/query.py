@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ingest.change import TableId
-from ingest.errors import IngestError
+from ingest.errors import IngestError, first_line
 from ingest.lake import duck
 from ingest.lake.names import quoted
 
@@ -24,6 +25,8 @@ Engine = Literal["spark", "duckdb"]
 
 _REFUSED = frozenset({"reflect", "java_method", "try_reflect", "identifier"})
 """Functions that call any Java method, or name any function or table."""
+TABLE_FUNCTIONS = frozenset({"generate_series", "range", "unnest"})
+"""DuckDB's functions of tables that a query may call: the others read files, settings, or run text as a query."""
 _ONLY_QUERIES = (
     "Only queries are run here: start with SELECT or WITH. `ingest tables FILE --output json` lists the columns of mirrors, "
     "docs/tables.md those of all other tables."
@@ -37,13 +40,27 @@ _COMMANDS = (
 )
 
 
+_NO_PIVOT = (
+    "PIVOT and UNPIVOT as statements are not run here: write SELECT ..., count(*) FILTER (WHERE state = 'open') AS open FROM ... "
+    "GROUP BY ..., with one such column for each value."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A query for its engine, and the SQL of each table that it names."""
+
+    text: str
+    used: frozenset[str]
+
+
 def rewrite(
     query: str,
     mirrors: Mapping[TableId, str],
     tables: Mapping[str, str],
     lake: str = "",
     engine: Engine = "spark",
-) -> str:
+) -> Rewritten:
     """The query with every known table named by its path.
 
     Args:
@@ -64,36 +81,44 @@ def rewrite(
     try:
         query = _plain(query, engine)
         tree = sqlglot.parse_one(query, read=engine)
+    except IngestError:
+        raise
+    except RecursionError:
+        raise IngestError("The query is nested too deeply.") from None
     except Exception as error:
-        raise IngestError(f"The query cannot be read: {str(error).splitlines()[0]}") from None
+        raise IngestError(f"The query cannot be read: {first_line(error)[:500]}") from None
     if not isinstance(tree, exp.Query):
         raise IngestError(_ONLY_QUERIES)
-    local = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
     names = _addresses(mirrors, tables)
     spans = [
-        span
-        for table in tree.find_all(exp.Table)
-        if (span := _span(table, names, local, lake, engine)) is not None
+        span for table in tree.find_all(exp.Table) if (span := _span(table, names, lake, engine)) is not None
     ]
-    for start, end, text in sorted(spans, reverse=True):
-        query = query[:start] + text + query[end:]
-    return query
+    for span in sorted(spans, key=lambda span: span.start, reverse=True):
+        query = f"{query[: span.start]}{span.sql}{span.alias}{query[span.end :]}"
+    return Rewritten(query, frozenset(span.sql for span in spans))
 
 
 def _plain(query: str, engine: Engine) -> str:
-    """The query without comments, with names quoted for its engine.
+    """The query without comments and without a semicolon at its end, with names quoted for its engine.
 
     Raises:
         IngestError: it calls Java, or a program.
     """
     tokens = _tokens(query, engine)
+    while tokens and tokens[-1].token_type.name == "SEMICOLON":
+        tokens.pop()
+    if engine == "duckdb" and tokens and tokens[0].token_type.name in ("PIVOT", "UNPIVOT"):
+        raise IngestError(_NO_PIVOT)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         opens = following is not None and following.token_type.name == "L_PAREN"
         if token.text.lower() in _REFUSED and opens:
             raise IngestError(f"Only the lake is read here: {token.text} is refused.")
         if token.token_type.name == "USING" and not opens:
             raise IngestError("Only the lake is read here: a program (USING '...') is refused.")
-    return "".join(_pieces(query, tokens, engine))
+    text = "".join(_pieces(query, tokens, engine))
+    if tokens and tokens[0].token_type.name == "TABLE":  # TABLE shop.orders
+        text = "SELECT * FROM" + text.lstrip()[len("TABLE") :]
+    return text
 
 
 def _tokens(query: str, engine: Engine) -> list[Any]:
@@ -145,12 +170,32 @@ def _addresses(mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> dic
     return names
 
 
-def _span(
-    table: Any, names: Mapping[tuple[str, ...], str], local: set[str], lake: str, engine: Engine
-) -> tuple[int, int, str] | None:
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A table's name in the text of a query, and what takes its place."""
+
+    start: int
+    end: int
+    sql: str
+    alias: str
+
+
+def _span(table: Any, names: Mapping[tuple[str, ...], str], lake: str, engine: Engine) -> _Span | None:
+    """What takes the place of a table's name; None for one that stays: a part of the query itself.
+
+    Raises:
+        IngestError: it is no table of the lake.
+    """
+    from sqlglot import exp
+
+    if isinstance(table.this, exp.Func):
+        function = table.this.name if isinstance(table.this, exp.Anonymous) else table.this.sql_name()
+        if engine == "duckdb" and function.lower() in TABLE_FUNCTIONS:
+            return None
+        raise IngestError(f"Only tables are read here: the function {function[:80]} is refused.")
     parts = table.parts
     path = tuple(part.name for part in parts)
-    if len(path) == 1 and path[0].lower() in local:
+    if len(path) == 1 and _is_local(table):
         return None
     if engine == "spark" and path[0].lower() == "delta":
         inside = os.path.normpath(path[-1]).startswith(os.path.normpath(lake) + os.sep) if lake else False
@@ -162,8 +207,28 @@ def _span(
     sql = names.get(path) or _blind(names, path)
     if sql is None:
         raise IngestError(f"There is no table {'.'.join(path)}; there are {_near(names, path)}.")
-    alias = "" if table.alias else f" AS {(quoted if engine == 'spark' else duck.name)(path[-1])}"
-    return parts[0].meta["start"], parts[-1].meta["end"] + 1, sql + alias
+    is_named = table.alias or isinstance(table.parent, (exp.Describe, exp.Summarize))
+    alias = "" if is_named else f" AS {(quoted if engine == 'spark' else duck.name)(path[-1])}"
+    return _Span(parts[0].meta["start"], parts[-1].meta["end"] + 1, sql, alias)
+
+
+def _is_local(table: Any) -> bool:
+    """True if a name without a dot is that of a WITH whose scope it is in.
+
+    In the list of a WITH, each query knows those before it, and itself if the list is recursive.
+    """
+    from sqlglot import exp
+
+    name, node = table.name.lower(), table
+    while (parent := node.parent) is not None:
+        if isinstance(parent, exp.With):
+            known = parent.expressions[: node.index + bool(parent.recursive)]
+        else:
+            known = [] if isinstance(node, exp.With) else getattr(parent, "ctes", [])
+        if any(cte.alias_or_name.lower() == name for cte in known):
+            return True
+        node = parent
+    return False
 
 
 def _blind(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:

@@ -272,6 +272,11 @@ def are_used() -> bool:
     return bool(_stores)
 
 
+def known() -> dict[str, dict[str, str]]:
+    """The lakes in stores that this process reads, each with how it is reached, for a process that is to read them, too."""
+    return {root: dict(store.options) for root, store in _stores.items()}
+
+
 def is_readable(lake: str) -> bool:
     """True for a lake that is read without Spark: a folder, or a kind of store that is tested."""
     scheme, apart, _ = lake.partition("://")

@@ -39,6 +39,7 @@ from ingest.serve.pages import View, link
 LONGEST = 64 * 1024  # bytes of a form or a document
 PATIENCE = 10.0  # seconds for a body to come
 _OPEN = ("/healthz", "/login", "/style.css", "/live.js", "/favicon.ico")  # need no user
+_WORK = ("/api/", "/sql", "/row", "/metrics")  # run a query for whoever opens them
 _FORM = f"form-{secrets.token_hex(16)}"  # replaced by a page's number until it is sent
 _NOTHING_ASKED = {"q": "", "show": "", "page": ""}
 _slow = CapacityLimiter(8)  # threads that wait for queries and stories
@@ -125,6 +126,12 @@ class Front:
                 text = "The service was stopped before this was answered: ask again when it runs."
                 await _turned_away(scope["path"], text, 503)(scope, receive, answer)
 
+    @staticmethod
+    def _is_link_to_a_page(path: str, headers: Mapping[str, str]) -> bool:
+        """True if a user followed another site's link to a page that runs nothing."""
+        opens = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+        return opens and not path.startswith(_WORK)
+
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Request(scope).headers
         path = scope["path"]
@@ -136,8 +143,13 @@ class Front:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LONGEST:
             return _turned_away(path, f"A request may have at most {LONGEST} bytes.", 413)
-        if scope["method"] not in ("GET", "HEAD") and not self._guard.is_ours(headers):
-            return _turned_away(path, "Another site's page sent this: nothing was done.", 403)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            text = "A request has a Content-Length or a Transfer-Encoding, not both."  # a proxy may take the other one
+            return _turned_away(path, text, 400, {"Connection": "close"})
+        changes = scope["method"] not in ("GET", "HEAD")
+        if not self._guard.is_ours(headers) and (changes or not self._is_link_to_a_page(path, headers)):
+            text = "Another site's page sent this: nothing was done. Open the address from the browser's address bar."
+            return _turned_away(path, text, 403)
         scope["user"] = user = self._guard.user(headers)
         if user is None and path not in _OPEN:
             if path.startswith("/api/") or path == "/metrics" or "authorization" in headers:
@@ -267,7 +279,7 @@ async def _login(service: Service, request: Request) -> Response:
         await asyncio.sleep(0.5)  # slows down guessing
         view.facts["wrong"], view.code = True, 401
         return await _drawn(service, request, view)
-    return RedirectResponse(to or "/", 303, {"Set-Cookie": service.guard.opened(user)})
+    return RedirectResponse(to or "/", 303, {"Set-Cookie": service.guard.opened(user, request.headers)})
 
 
 def _own_address(given: str) -> str:

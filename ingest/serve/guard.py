@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ingest.errors import SetupError
 
@@ -133,13 +134,14 @@ class AccessGuard:
                 found = name
         return found
 
-    def opened(self, user: str) -> str:
-        """A new session, as the value of a ``Set-Cookie`` header."""
+    def opened(self, user: str, headers: Mapping[str, str]) -> str:
+        """A new session, as the value of a ``Set-Cookie`` header; behind TLS it is sent over nothing else."""
         name = secrets.token_urlsafe(32)
         self._sessions[name] = user, time.monotonic() + SESSION
         while len(self._sessions) > SESSIONS:
             self._sessions.popitem(last=False)
-        return f"{COOKIE}={name}; Path=/; HttpOnly; SameSite=Strict; Max-Age={SESSION:.0f}"
+        secure = "; Secure" if _is_behind_tls(headers) else ""
+        return f"{COOKIE}={name}; Path=/; HttpOnly; SameSite=Strict; Max-Age={SESSION:.0f}{secure}"
 
     def closed(self, headers: Mapping[str, str]) -> str:
         """End a session; the value of a ``Set-Cookie`` header."""
@@ -150,7 +152,10 @@ class AccessGuard:
         """True if no other site's page sent a request, as far as the browser says."""
         if (origin := headers.get("origin")) is not None:
             return origin.partition("://")[2].lower() == headers.get("host", "").lower()
-        return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+        if (site := headers.get("sec-fetch-site")) is not None:
+            return site in ("same-origin", "none")
+        referer = headers.get("referer", "")  # of a browser that sends neither
+        return not referer or urlsplit(referer).netloc.lower() == headers.get("host", "").lower()
 
     def form(self, user: str) -> str:
         """What a page's forms must carry: a number used once, sealed for the user."""
@@ -168,6 +173,14 @@ class AccessGuard:
 
     def _sealed(self, user: str, text: str) -> str:
         return hmac.new(self._secret, f"{user}\n{text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _is_behind_tls(headers: Mapping[str, str]) -> bool:
+    """True if the browser asked with TLS, as its form's origin or the proxy says."""
+    return (
+        headers.get("origin", "").startswith("https://")
+        or headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower() == "https"
+    )
 
 
 def _cookie(header: str) -> str:

@@ -15,6 +15,7 @@ from ingest.errors import IngestError, command, counted
 from ingest.gold import approval
 from ingest.gold.approval import Listed
 from ingest.inspect import causes, query, status, story
+from ingest.inspect.duck_query import Bounds
 from ingest.lake import decisions, duck, mirrors, rejects
 from ingest.lake.decisions import PAUSE, Decision
 from ingest.lake.raw import raw
@@ -26,7 +27,7 @@ from ingest.serve.fleet import Fleet
 
 PER_PAGE = 50
 ROWS = 200  # of a query
-BOUNDS = query.Bounds(10.0, "256MB")
+BOUNDS = Bounds(10.0, 256 << 20)
 AT_ONCE = 2  # queries and stories
 Query = Mapping[str, str]
 

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from ingest.errors import SetupError
+from ingest.inspect.query_process import NURSERY
 from ingest.lake import duck
 from ingest.serve.app import Service, application, compile_templates
+from ingest.serve.connections import BoundedConnection
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
 
@@ -83,6 +85,7 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
     preparing.start()
     server.run([listening])
     over.set()
+    NURSERY.close()
     if service.work:
         service.work.close(lambda: say("waiting", "for the commit under way"))
     preparing.join(LAST)
@@ -94,6 +97,7 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
 def _prepare(fleet: Fleet, over: threading.Event) -> None:
     """Make answers before they are asked for, for as long as the service runs."""
     compile_templates()
+    NURSERY.start()
     while not over.is_set():
         fleet.prepare(over.is_set)
         over.wait(PREPARE)
@@ -102,7 +106,7 @@ def _prepare(fleet: Fleet, over: threading.Event) -> None:
 def config(service: Service) -> uvicorn.Config:
     """How it is served."""
     return uvicorn.Config(
-        application(service), log_level="warning", access_log=False, server_header=False, lifespan="off",
+        application(service), http=BoundedConnection, log_level="warning", access_log=False, server_header=False, lifespan="off",
         timeout_graceful_shutdown=2 * (GRACE + LAST), timeout_keep_alive=10, backlog=1024, proxy_headers=False,
     )  # fmt: skip
 

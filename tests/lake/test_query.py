@@ -18,7 +18,7 @@ MIRRORS = {TableId("shop", None, "t"): "delta.`/lake/mirrors/shop/t`"}
 
 def rewritten(query: str) -> str:
     """The query as Spark gets it."""
-    return rewrite(query, MIRRORS, {"checks": "delta.`/lake/checks`"}, "/lake")
+    return rewrite(query, MIRRORS, {"checks": "delta.`/lake/checks`"}, "/lake").text
 
 
 @pytest.mark.parametrize(

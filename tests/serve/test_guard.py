@@ -111,6 +111,55 @@ def test_what_another_site_sends_is_refused(client: Client, headers: dict[str, s
     assert 403 == client.post("/logout", b"", headers).code
 
 
+_LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+_IMAGE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+
+
+@pytest.mark.parametrize(
+    ("page", "headers", "code"),
+    [
+        ("/api/sql?pipeline=depot&q=SELECT+1", _IMAGE, 403),
+        ("/api/sql?pipeline=depot&q=SELECT+1", _LINK, 403),
+        ("/api/sql?pipeline=depot&q=SELECT+1", {"origin": "https://evil.example"}, 403),
+        ("/api/sql?pipeline=depot&q=SELECT+1", {"referer": "https://evil.example/page"}, 403),
+        ("/api/explain?pipeline=depot&table=depot.bins&key=1", _IMAGE, 403),
+        ("/api/status", _IMAGE, 403),
+        ("/sql?pipeline=depot&q=SELECT+1", _LINK, 403),
+        ("/row?pipeline=depot&table=depot.bins&key=1", _LINK, 403),
+        ("/metrics", _IMAGE, 403),
+        ("/pipeline?pipeline=depot", _IMAGE, 403),
+        ("/pipeline?pipeline=depot", {**_LINK, "sec-fetch-dest": "iframe"}, 403),
+        ("/pipeline?pipeline=depot", _LINK, 200),
+        ("/sql?pipeline=depot&q=SELECT+1", {"sec-fetch-site": "same-origin", "referer": "http://127.0.0.1:8765/"}, 200),
+        ("/sql?pipeline=depot&q=SELECT+1", {"referer": "http://127.0.0.1:8765/sql?pipeline=depot"}, 200),
+        ("/sql?pipeline=depot&q=SELECT+1", {"sec-fetch-site": "none"}, 200),
+        ("/api/sql?pipeline=depot&q=SELECT+1", {}, 200),
+    ],
+)  # fmt: skip
+def test_another_site_makes_no_question_run(
+    client: Client, page: str, headers: dict[str, str], code: int
+) -> None:
+    """An image on any page that an operator opens would run a query here; a link in a wiki still leads to a page."""
+    assert code == client.get(page, headers).code
+
+
+def test_a_request_with_two_lengths_is_refused(client: Client) -> None:
+    """A proxy that goes by the other length takes the rest of the body for somebody's next request."""
+    answer = client.post("/login", b"0\r\n\r\n", {**_FORM, "transfer-encoding": "chunked"})
+    assert (400, "close") == (answer.code, answer.headers["connection"])
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_secure"),
+    [({}, False), ({"origin": "https://127.0.0.1:8765"}, True), ({"x-forwarded-proto": "https"}, True)],
+)
+def test_a_session_behind_tls_stays_there(guarded: Client, headers: dict[str, str], is_secure: bool) -> None:
+    """One request without TLS to the same name would show the session to everyone on the way."""
+    form = urlencode({"token": SECRET}).encode()
+    given = guarded.post("/login", form, {**_FORM, **headers}).headers["set-cookie"]
+    assert is_secure == ("; Secure" in given)
+
+
 def test_every_answer_carries_what_browsers_need(client: Client, guarded: Client) -> None:
     """One page that may be framed, or may run a script from elsewhere, opens all others."""
     for answer in (client.get("/"), client.get("/nope"), client.get("/api/status"), client.get("/live.js"),
