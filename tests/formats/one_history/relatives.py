@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ingest.change import Image, Message
-from tests.formats.one_history.history import EPOCH, TYPES, Column, Event, History
+from tests.formats.one_history.history import EPOCH, TYPES, Column, Event, History, bytes_of
 from tests.formats.one_history.oms import plain
 from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, pipeline_hints
 
@@ -145,11 +145,16 @@ def _dms(event: Event, position: bool, prefixed: bool) -> dict[str, Any]:
         meta["stream-position"] = f"{event.number:08X}/{4096 - event.number:08X}.1.0"
     if control:
         return {"control": _structure(event), "metadata": meta}
-    data = cells(event, event.row, plain) or {}
-    former = cells(event, event.before, plain) if event.kind == "update" else None
+    data = cells(event, event.row, _dms_cell) or {}
+    former = cells(event, event.before, _dms_cell) if event.kind == "update" else None
     if former and prefixed:
         return {"data": data | {f"BI_{name}": value for name, value in former.items()}, "metadata": meta}
     return {"data": data, "metadata": meta} | ({"before-image": former} if former else {})
+
+
+def _dms_cell(column: Column, text: str) -> Any:
+    """As others, but bytes are hexadecimal digits after ``0x``."""
+    return f"0x{bytes_of(text).hex().upper()}" if column.logical == "binary" else plain(column, text)
 
 
 # --- rows read from the source itself -------------------------------------------------------------
