@@ -154,6 +154,9 @@ SECTIONS = (
             "key_is_full": Key("false", "Columns that Quest leaves out become NULL."),
             "decimal_scale": Key("2", "Unscaled decimals cannot be read."),
             "order_by": Key("arrival", "The source's own position decides, where there is one."),
+            "database_kind": Key("oracle", "Types are read as MySQL's where no name shows otherwise."),
+            "inserts": Key("upsert", "An insert of a row that is there fails a check."),
+            "left_out": Key("null", "A value that was set to NULL stays what it was, and a check says so."),
         },
     ),
     Section(

@@ -184,7 +184,8 @@ class Options:
 
     ``table`` maps topic or file patterns to a table, for messages that name none; the key ``*``
     means every topic. ``binary`` and ``time_units`` are None where the format's own default
-    holds.
+    holds, ``database_kind`` where the message says which database it is of, ``left_out`` where nothing says what a
+    column means that a row lacks.
     """
 
     table: tuple[tuple[str, TableId], ...] = ()
@@ -195,6 +196,9 @@ class Options:
     key_is_full: bool = True
     decimal_scale: int | None = None
     order_by: str = "sequence"
+    database_kind: str | None = None
+    inserts: str = "insert"
+    left_out: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -384,6 +384,25 @@ _SQLSERVER = {
 
 
 @_remembered
+def db2(declared: str) -> str:
+    """The logical type of a Db2 type name; its TIMESTAMP has no zone, ``FOR BIT DATA`` makes a text bytes."""
+    name = " ".join(_ARGUMENTS.sub("", declared).lower().split())
+    if name in ("numeric", "decimal", "dec", "num"):
+        return _decimal(_parts(declared)[1])
+    return "binary" if name.endswith("for bit data") else _DB2.get(name, "unknown")
+
+
+_DB2 = {
+    "boolean": "boolean", "smallint": "int16", **dict.fromkeys(["int", "integer"], "int32"), "bigint": "int64",
+    "real": "float32", **dict.fromkeys(["double", "double precision", "float"], "float64"), "decfloat": "decimal",
+    **dict.fromkeys("char character varchar clob nchar nvarchar nclob graphic vargraphic dbclob xml".split(), "string"),
+    **dict.fromkeys(["character varying", "long varchar", "long vargraphic"], "string"),
+    **dict.fromkeys(["blob", "binary", "varbinary", "rowid"], "binary"),
+    "date": "date", "time": "time", "timestamp": "datetime",
+}  # fmt: skip
+
+
+@_remembered
 def oms(declared: str, oracle_mode: bool = False) -> str:
     """The logical type of OMS' name of a column type, for a MySQL or an Oracle tenant.
 

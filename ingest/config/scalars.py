@@ -22,6 +22,9 @@ from ingest.change import TableId
 
 BINARY = ("base64", "hex", "base16", "iso8859-1", "int-list", "utf8")
 TIME_UNITS = ("millis", "micros", "nanos", "adaptive")
+DATABASE_KINDS = ("mysql", "oracle", "postgres", "sqlserver", "db2")
+INSERTS = ("insert", "upsert")
+LEFT_OUT = ("null", "unchanged")
 ORDER_BY = ("sequence", "arrival", "event_time")
 PLACEHOLDERS = ("database", "schema", "table")
 MASKS = ("hmac", "tokenize", "last4", "null", "keep")

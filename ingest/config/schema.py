@@ -309,6 +309,16 @@ class OptionKeys(_Keys):
     key_is_full: Flag = key("key holds the whole row before, not only key columns", True)
     decimal_scale: Natural | None = key("the scale of decimals that are sent as unscaled bytes", None)
     order_by: Annotated[str, *choice(*scalars.ORDER_BY)] = key("what orders changes", "sequence")
+    database_kind: Annotated[str, *choice(*scalars.DATABASE_KINDS)] | None = key(
+        "the database whose type names the messages have, where they do not say so", None
+    )
+    inserts: Annotated[str, *choice(*scalars.INSERTS)] = key(
+        "what an insert is: a new row, or a row that may be there", "insert"
+    )
+    left_out: Annotated[str, *choice(*scalars.LEFT_OUT)] | None = key(
+        "what a column means that an update or insert lacks, where the source does not always send NULLs",
+        None,
+    )
 
 
 class DatabaseKeys(_Keys):

@@ -70,6 +70,11 @@ def zoneless(_declared: str, _settings: Settings) -> Converter:
     return zoneless_text
 
 
+def truth(_declared: str, _settings: Settings) -> Converter:
+    """BOOLEAN, which PostgreSQL writes as ``t`` and ``f``."""
+    return values.boolean_text
+
+
 # --- bytes --------------------------------------------------------------------------------------
 
 
@@ -81,6 +86,27 @@ def bytes_in(default: str) -> Maker:
         return None if encoding == "base64" else partial(base64_from, encoding)
 
     return make
+
+
+def listed_or_hex(declared: str, settings: Settings) -> Converter:
+    """Binary columns in the option's encoding, else a list of numbers, or hexadecimal digits where their form shows it.
+
+    Digits without a mark are read only where MySQL has no such type: there they may be anything.
+    """
+    if settings.binary:
+        return partial(base64_from, settings.binary)
+    return _bare_hex if declared.strip().lower() in _NOT_OF_MYSQL else _marked_hex
+
+
+def _bare_hex(value: str) -> str:
+    return base64_from("int-list" if value.startswith("[") else "hex", value)
+
+
+def _marked_hex(value: str) -> str:
+    return base64_from("hex" if value[:2] in ("0x", "\\x") else "int-list", value)
+
+
+_NOT_OF_MYSQL = frozenset({"bytea", "raw", "long raw", "image"})
 
 
 _FIXED = re.compile(r"binary\s*(?:\(\s*(\d{1,3})\s*\))?", re.IGNORECASE)

@@ -20,7 +20,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from ingest import types, values
 from ingest.change import Image, Op, TableHints, TableId
+from ingest.decoding import database_kinds
 from ingest.decoding.converters import Converters, Maker, Settings
+from ingest.decoding.database_kinds import TypesOf
 from ingest.errors import Undecodable
 from ingest.values.remembered import remembered
 
@@ -51,6 +53,10 @@ class Envelope(msgspec.Struct, Generic[_Kept], gc=False, rename="camel"):
     sql_type: Bytes = UNSET  # never read: its codes differ between writers
     ts: Bytes = UNSET  # never read: the writer's clock
     tidb: Bytes = msgspec.field(default=UNSET, name="_tidb")
+    schema: Text = UNSET  # between database and table, where the source has it
+    column_type: Bytes = UNSET  # what `mysqlType` is for a source that is not MySQL
+    db_type: Text = UNSET
+    op_type: Bytes = UNSET  # never read: `type` says the same
 
 
 Decoded = Envelope[Rows | None]
@@ -65,7 +71,7 @@ _encode = msgspec.json.encode
 
 
 def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
-    """A message's envelope, and a note if its text had to be repaired first.
+    """A message's envelope, and a note if its text had to be repaired first, or if it has members that are not read.
 
     Rows of strings and nulls come decoded, all others as their own bytes. For a writer known to send bare numbers
     ``bare`` decodes those too: integers as they are, other numbers as their own bytes.
@@ -74,32 +80,44 @@ def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
         Undecodable: no JSON object, malformed, a name given twice, or a member of a wrong kind.
     """
     try:
-        return _read(value, bare), None
+        return _read(value, bare)
     except Undecodable as error:
         repaired = values.lenient(value) if error.code == "bad-json" else value
         if repaired == value:
             raise
         try:
-            return _read(repaired, bare), REPAIRED
+            found, note = _read(repaired, bare)
+            return found, f"{REPAIRED}; {note}" if note else REPAIRED
         except Undecodable:
             raise error from None
 
 
-def _read(value: bytes, bare: bool) -> Found:
+def _read(value: bytes, bare: bool) -> tuple[Found, str | None]:
     found: Found
     try:
         found = (_bare if bare else _decoded).decode(value)
     except Exception:  # some value is not a string, or the message is damaged
         found = _read_raw(value)
     if len(_encode(found)) != len(value):
-        values.strict(value)  # a name given twice; or only spaces, escapes and unknown members
-        return _read_raw(value) if bare else found  # -0 is an unusual zero too
+        unread = _unread(
+            values.strict(value)
+        )  # a name given twice; or only spaces, escapes and unknown members
+        return _read_raw(value) if bare else found, unread  # -0 is an unusual zero too
     if not value.isascii():
         try:
             value.decode("utf-8")  # members that stay bytes have not been looked at
         except UnicodeDecodeError as error:
             raise Undecodable("bad-utf8", f"byte {error.start} is not UTF-8") from None
-    return found
+    return found, None
+
+
+def _unread(document: Any) -> str | None:
+    """A note of an envelope's members that mean nothing to this family: one might be a part of the table's name."""
+    names = [name for name in document if name not in _MEMBERS] if isinstance(document, dict) else []
+    return f"members of the message that are not read: {', '.join(names[:10])}" if names else None
+
+
+_MEMBERS = frozenset(Envelope.__struct_encode_fields__)
 
 
 def _read_raw(value: bytes) -> Undecoded:
@@ -130,6 +148,10 @@ def _read_member_by_member(value: bytes) -> Undecoded:
         pk_names=found.get("pkNames", UNSET),
         sql_type=found.get("sqlType", UNSET),
         tidb=found.get("_tidb", UNSET),
+        schema=_word(found, "schema") if "schema" in found else UNSET,
+        column_type=found.get("columnType", UNSET),
+        db_type=_word(found, "dbType") if "dbType" in found else UNSET,
+        op_type=found.get("opType", UNSET),
     )
 
 
@@ -173,8 +195,13 @@ def raw_rows(kept: Raw) -> list[Raw]:
     return found
 
 
+def types_of(found: Found) -> Bytes:
+    """The member with the types of the columns: ``mysqlType``, or ``columnType`` from a source that is not MySQL."""
+    return found.column_type if absent(found.mysql_type) else found.mysql_type
+
+
 def declared_types(raw: Bytes) -> dict[str, str]:
-    """``mysqlType``: each column's type as the writer names it."""
+    """``mysqlType`` or ``columnType``: each column's type as the writer names it."""
     listed = content(raw) or b"{}"
     if listed[:1] != b"{":
         raise Undecodable("bad-message", "mysqlType is not an object")
@@ -228,6 +255,8 @@ class Glimpse(NamedTuple):
     int_lists: bool  # binary values such as "[106, 103]"
     epochs: bool  # TIMESTAMP values such as "1624614713.201"
     moments: bool  # TIMESTAMP values such as "2021-06-25 17:51:53"
+    column_type: bool  # types under another name than MySQL's
+    is_ddl: bool  # the message has the member, be it false
 
 
 def glimpse(sample: bytes) -> Glimpse | None:
@@ -235,7 +264,7 @@ def glimpse(sample: bytes) -> Glimpse | None:
     try:
         found, _ = read(sample)
         data, old = rows(found.data), rows(found.old)
-        declared = declared_types(found.mysql_type)
+        declared = declared_types(types_of(found))
     except Undecodable:
         return None
     row = next(filter(None, data + old), {})
@@ -256,6 +285,8 @@ def glimpse(sample: bytes) -> Glimpse | None:
         int_lists=any(value.startswith("[") for value in binaries),
         epochs=any(values.NUMBER.fullmatch(value) for value in moments),
         moments=any(value[4:5] == "-" for value in moments),
+        column_type=found.column_type is not UNSET,
+        is_ddl=found.is_ddl is not UNSET,
     )
 
 
@@ -290,6 +321,7 @@ class CanalPlan(NamedTuple):
     large: frozenset[str]
     bits: frozenset[str]
     note: str | None
+    dates: tuple[str, ...] = ()  # of type DATE, where nothing shows yet of which database
 
 
 def nowhere(_found: Found) -> CanalPosition:
@@ -312,17 +344,19 @@ class CanalDialect:
             empty where the writer does no such thing.
         marks: message types that carry no row.
         sql: the dialect of statements.
+        kinds: logical types by the database's kind, where the dialect serves several; ``types`` is for all other.
     """
 
     makers: Mapping[str, Maker]
     position: Callable[[Found], CanalPosition] = nowhere
-    types: Callable[[Mapping[str, str]], dict[str, str]] = mysql_types
+    types: TypesOf = mysql_types
     bare_rows: Callable[[list[Any] | Raw, CanalPlan], Rows] | None = None
     deleted_in_old: bool = False
     gtid_is_transaction: bool = False
     large: frozenset[str] = frozenset()
     marks: Mapping[str, Op] = field(default_factory=lambda: MARKS)
     sql: str = "mysql"
+    kinds: Mapping[str, TypesOf] = field(default_factory=dict)
 
 
 class Frame(NamedTuple):
@@ -342,13 +376,15 @@ def frame_of(
     timezone: str,
     binary: str | None,
     dialect: CanalDialect,
+    kind: str | None,
 ) -> Frame:
     """The frame of a table's messages; ``tables`` returns what the pipeline file says of it.
 
-    ``mysql_type`` and ``pk_names`` are the members' own bytes, empty where they are missing.
+    ``mysql_type`` and ``pk_names`` are the members' own bytes, empty where they are missing; ``kind`` is that of the
+    database, None where the names of the types decide.
     """
     declared = tables(table)
-    plan = _plan(mysql_type, tuple(declared.columns.items()), timezone, binary, dialect)
+    plan = _plan(mysql_type, tuple(declared.columns.items()), timezone, binary, dialect, kind)
     try:
         keys = declared.keys or (tuple(_names.decode(pk_names) or ()) if pk_names else ())
     except Exception:  # the decoder leaks exceptions of other modules
@@ -363,17 +399,22 @@ def _plan(
     timezone: str,
     binary: str | None,
     dialect: CanalDialect,
+    kind: str | None,
 ) -> CanalPlan:
     """What rows of one ``mysqlType`` need under the pipeline's ``columns:`` and options."""
     declared = declared_types(Raw(mysql_type))
-    logical = dialect.types(declared) | dict(columns)
+    if kind is None and dialect.kinds:
+        kind = database_kinds.of_names(declared.values(), dialect.kinds)
+    is_doubtful = kind is None and bool(dialect.kinds)
+    sent = dialect.kinds.get(kind or "", dialect.types)(declared)
+    logical = sent | dict(columns)
     converters, unlabelled = [], []
-    for column, kind in logical.items():
-        make = dialect.makers.get(types.base(kind))
+    for column, named in logical.items():
+        make = dialect.makers.get(types.base(named))
         change = make(declared.get(column, ""), Settings(timezone, binary)) if make else None
         if change:
             converters.append((column, change))
-        elif make and kind in ("enum", "set"):
+        elif make and named in ("enum", "set"):
             unlabelled.append(column)
     return CanalPlan(
         types=logical,
@@ -384,8 +425,9 @@ def _plan(
             for column, name in declared.items()
             if logical[column] in types.LOB or name.partition("(")[0].strip().lower() in dialect.large
         ),
-        bits=frozenset(column for column, kind in logical.items() if types.base(kind) == "bit"),
+        bits=frozenset(column for column, named in logical.items() if types.base(named) == "bit"),
         note=f"labels unknown, numbers kept: {', '.join(unlabelled)}" if unlabelled else None,
+        dates=tuple(column for column in declared if is_doubtful and sent.get(column) == "date"),
     )
 
 

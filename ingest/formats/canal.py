@@ -10,6 +10,8 @@ DELETE's row is in ``data``.  Quirks of the open-source writer:
   ``timezone``), ``gtid`` is a set of transactions.
 - ``mysqlType`` is as the statement wrote it that Canal read last, so its case and its spaces vary.
 - The ``type`` of DDL is coarse (an ALTER may be CINDEX): the statement in ``sql`` decides.
+- With ``binlog_rows_query_log_events`` each statement on rows comes as a QUERY before its rows: it is an annotation.
+- Flink's and TIS's sinks write the same shape without ``isDdl`` and ``id``; their INSERT may be an update.
 - A statement-format binlog gives a DML type without rows but with ``sql``: such a message is refused.
 
 A sister format is a `CanalDialect`: the few points in which it differs, handed to `changes`.
@@ -18,7 +20,7 @@ A sister format is a `CanalDialect`: the few points in which it differs, handed 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +30,8 @@ from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, ChangeColumns, Hints, Image, Message, Op, RowShape, TableId
-from ingest.decoding import converters, flat_messages
+from ingest.ddl import dialect_of
+from ingest.decoding import converters, database_kinds, flat_messages
 from ingest.decoding.flat_messages import (
     CanalDialect,
     CanalPlan,
@@ -76,6 +79,9 @@ ROW_ID_COLUMNS = ("__#alibaba_rds_row_id#__", "_drds_implicit_id_")  # key of ta
 _json = msgspec.json.encode
 _BLANK_OR_COMMENT = r"(?:\s|/\*(?!!).*?\*/|--[^\n]*+\n|#[^\n]*+\n|/\*!\d*+)*+"
 _TRUNCATE = re.compile(_BLANK_OR_COMMENT + r"truncate\b", re.IGNORECASE | re.DOTALL)
+_OF_ROWS = re.compile(
+    _BLANK_OR_COMMENT + r"\(?\s*(?:insert|update|delete|replace|load|with)\b", re.IGNORECASE | re.DOTALL
+)
 _ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -93,8 +99,11 @@ DIALECT = CanalDialect(makers=TEXT_MAKERS)
 def recognise(sample: bytes) -> str | None:
     """Evidence of the open-source writer: a batch id, types in full, and ``gtid`` if they are in upper case."""
     seen = flat_messages.glimpse(sample)
-    if seen is None or not seen.id or seen.tidb or seen.base_names:
+    if seen is None or seen.tidb or seen.base_names or seen.column_type:
         return None
+    if not seen.id:
+        sink = not seen.is_ddl and not seen.sql_type
+        return SharedEvidence("perhaps a sink's Canal message, without isDdl and id") if sink else None
     if seen.upper_case and not seen.gtid:
         return None
     if seen.epochs or seen.int_lists or seen.type in ("DDL", "INIT", "INIT_DDL"):
@@ -112,19 +121,28 @@ def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Chang
     found, note = flat_messages.read(message.value, bare=dialect.bare_rows is not None)
     kind = found.type or ""
     head = _head(found, message.topic, hints, dialect, note)
-    op = ROW_TYPES.get(kind)
+    op = _operation(found)
     if op and (
         type(found.data) is list or not (flat_messages.absent(found.data) and flat_messages.absent(found.old))
     ):
         return _row_changes(found, op, head, hints, dialect)
     if kind in dialect.marks:
         return [replace(head, op=dialect.marks[kind])]
+    if kind == "QUERY" and _OF_ROWS.match(found.sql or ""):
+        return [replace(head, note=noted(head.note, "the statement of rows that follow"))]
     if found.is_ddl is True or kind in DDL_TYPES:
-        return _table_events(kind, found.sql or "", head, dialect.sql)
+        database = _kind(found, hints, dialect)
+        return _table_events(kind, found.sql or "", head, dialect_of(database) if database else dialect.sql)
     raise _refusal(found)
 
 
 parse = partial(changes, dialect=DIALECT)
+
+
+def _operation(found: Found) -> Op | None:
+    """What happens to the rows; a writer that has neither ``isDdl`` nor ``id`` inserts rows that may be there."""
+    op = ROW_TYPES.get(found.type or "")
+    return UPDATE if op is Op.INSERT and found.is_ddl is UNSET and found.id is UNSET else op
 
 
 def _refusal(found: Found) -> Undecodable:
@@ -137,13 +155,20 @@ def _refusal(found: Found) -> Undecodable:
     return Undecodable("no-rows", f"the {found.type} holds no row")
 
 
+def _kind(found: Found, hints: Hints, dialect: CanalDialect) -> str | None:
+    """The database's kind by option or ``dbType``; None where neither says it, or the dialect serves one kind alone."""
+    if not dialect.kinds:
+        return None
+    return hints.options.database_kind or (database_kinds.named(found.db_type) if found.db_type else None)
+
+
 def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Change:
     """What all changes of one message share; each has an operation of its own."""
     place = dialect.position(found)
     if found.table:
-        table, odd = _named(found.database or None, found.table)
+        table, odd = _named(found.database or None, found.schema or None, found.table)
     else:
-        table = hints.table_of(topic) or TableId(found.database or None, None, None)
+        table = hints.table_of(topic) or TableId(found.database or None, found.schema or None, None)
         odd = _odd_name(table.table or "")
     if note or odd or place.note:
         note = noted(note, place.note, odd)
@@ -159,8 +184,8 @@ def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: s
 
 
 @remembered(1024)
-def _named(database: str | None, table: str) -> tuple[TableId, str | None]:
-    return TableId(database, None, table), _odd_name(table)
+def _named(database: str | None, schema: str | None, table: str) -> tuple[TableId, str | None]:
+    return TableId(database, schema, table), _odd_name(table)
 
 
 def _odd_name(table: str) -> str | None:
@@ -194,8 +219,11 @@ Pair = tuple[Image | None, Image | None]
 def _row_changes(found: Found, op: Op, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
-    frame = _frame(head.table, _members_of(found), hints, dialect)
+    kind = _kind(found, hints, dialect)
+    frame = _frame(head.table, _members_of(found), hints, dialect, kind)
     pairs = _pairs(found, op, hints.options.swap_old_data, dialect, frame.plan)
+    if frame.plan.dates and any(_has_clock(image, frame.plan.dates) for pair in pairs for image in pair):
+        frame = _frame(head.table, _members_of(found), hints, dialect, database_kinds.ORACLE)
     if not pairs:
         raise _refusal(found)
     if not frame.keys:
@@ -204,15 +232,22 @@ def _row_changes(found: Found, op: Op, head: Change, hints: Hints, dialect: Cana
     return [_row_change(op, head, frame, pair, row, dialect) for row, pair in enumerate(pairs)]
 
 
+def _has_clock(image: Image | None, dates: Iterable[str]) -> bool:
+    """True if a DATE has a time of day, which only Oracle's has."""
+    return image is not None and any(len(image.get(column) or "") > len("2024-01-31") for column in dates)
+
+
 def _members_of(found: Found) -> tuple[bytes, bytes]:
-    """The bytes of ``mysqlType`` and ``pkNames``, empty where they are missing."""
-    mysql_type, pk_names = found.mysql_type, found.pk_names
+    """The bytes of the columns' types and of ``pkNames``, empty where they are missing."""
+    mysql_type, pk_names = flat_messages.types_of(found), found.pk_names
     return b"" if mysql_type is UNSET else bytes(mysql_type), b"" if pk_names is UNSET else bytes(pk_names)
 
 
-def _frame(table: TableId, members: tuple[bytes, bytes], hints: Hints, dialect: CanalDialect) -> Frame:
+def _frame(
+    table: TableId, members: tuple[bytes, bytes], hints: Hints, dialect: CanalDialect, kind: str | None
+) -> Frame:
     options = hints.options
-    return frame_of(table, *members, hints.tables, options.timezone, options.binary, dialect)
+    return frame_of(table, *members, hints.tables, options.timezone, options.binary, dialect, kind)
 
 
 def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
@@ -331,6 +366,8 @@ class _Known(NamedTuple):
 
     frame: Frame
     members: tuple[bytes, bytes]
+    kind: str | None  # as `_kind` says
+    note: str | None  # of the envelope
     table: TableId
     is_usual: bool
     shape: int
@@ -343,23 +380,24 @@ class _Usual:
     def __init__(self, hints: Hints, dialect: CanalDialect) -> None:
         self.hints, self.dialect = hints, dialect
         self.shapes: list[RowShape] = []
-        self.known: dict[tuple[str | None, str], _Known] = {}
+        self.known: dict[tuple[str | None, str | None, str], _Known] = {}
 
     def rows(self, at: int, value: bytes) -> list[_Row]:
         """The changes of one message; none if it is not as usual."""
         dialect = self.dialect
         found, note = flat_messages.read(value, bare=dialect.bare_rows is not None)
-        op, place = ROW_TYPES.get(found.type or ""), dialect.position(found)
-        if op is None or note or place.note or not found.table:
+        op, place = _operation(found), dialect.position(found)
+        if op is None or place.note or not found.table:
             return []
         if op is READ and not place.sequence and dialect.position is not nowhere:
             return []
-        name, members = (found.database or None, found.table), _members_of(found)
+        name = found.database or None, found.schema or None, found.table
+        members, kind = _members_of(found), _kind(found, self.hints, dialect)
         known = self.known.get(name)
         if known is None:
-            known = self.known[name] = self._learnt(*name, members)
-        (plan, keys, _), sent, table, is_usual, shape, hiding = known
-        if sent != members or not is_usual:
+            known = self.known[name] = self._learnt(_named(*name), members, kind, note)
+        (plan, keys, _), sent, of_kind, remark, table, is_usual, shape, hiding = known
+        if sent != members or of_kind != kind or remark != note or not is_usual:
             return []
         gtid = found.gtid or None if dialect.gtid_is_transaction else None
         shared = place.sequence, place.text, _event_time(found.es), gtid
@@ -368,6 +406,8 @@ class _Usual:
         for row, (before, after) in enumerate(pairs):
             image = (before if after is None else after) or {}
             if image.keys() != plan.columns or (before and not plan.columns.issuperset(before)):
+                return []
+            if plan.dates and (_has_clock(before, plan.dates) or _has_clock(after, plan.dates)):
                 return []
             if hiding and op is UPDATE and any(image[column] is None for column in hiding):
                 return []
@@ -379,12 +419,18 @@ class _Usual:
             images = None if before is None else _json(before), None if after is None else _json(after)
             rows.append((at, shape, op, *images, moved, row, *shared))
         if rows and shape == len(self.shapes):
-            self.shapes.append(RowShape(table, keys, tuple(image), plan.types, plan.note))
+            self.shapes.append(RowShape(table, keys, tuple(image), plan.types, noted(note, plan.note)))
         return rows
 
-    def _learnt(self, database: str | None, name: str, members: tuple[bytes, bytes]) -> _Known:
-        table, odd = _named(database, name)
-        frame = _frame(table, members, self.hints, self.dialect)
+    def _learnt(
+        self,
+        name: tuple[TableId, str | None],
+        members: tuple[bytes, bytes],
+        kind: str | None,
+        note: str | None,
+    ) -> _Known:
+        table, odd = name
+        frame = _frame(table, members, self.hints, self.dialect, kind)
         is_usual = bool(frame.keys) and frame.keys_listed and not odd
         hiding = frame.plan.large.difference(frame.keys) if self.dialect.large else frozenset()
-        return _Known(frame, members, table, is_usual, len(self.shapes), hiding)
+        return _Known(frame, members, kind, note, table, is_usual, len(self.shapes), hiding)

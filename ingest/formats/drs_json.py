@@ -1,8 +1,10 @@
-"""JSON of Huawei Cloud DRS ("Kafka Message Format", section JSON).
+r"""JSON of Huawei Cloud DRS ("Kafka Message Format", section JSON).
 
 - ``id`` increases and orders messages.
 - ``old`` holds the whole row before an UPDATE, and the row of a DELETE.
 - Bytes are a list of numbers as text (``"[106, 103]"``), TIMESTAMP is seconds since 1970 as text.
+- Databases with schemas have a second shape: ``columnType`` and ``dbType`` where MySQL has ``mysqlType``, and
+  ``schema``, which is a part of the table's name. Bytes may be hexadecimal digits there, with ``\x`` or without.
 - Full load comes as INIT, its tables as INIT_DDL (newer documents); type names have no length.
 """
 
@@ -11,7 +13,8 @@ from __future__ import annotations
 from functools import partial
 
 from ingest import types
-from ingest.decoding.converters import bytes_in, instant, zoneless
+from ingest.decoding import database_kinds
+from ingest.decoding.converters import instant, listed_or_hex, truth, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
@@ -23,19 +26,23 @@ ABOUT = About(
     order="id, which increases",
     strength="strong",
     keys="pkNames",
-    types="mysqlType, without lengths",
+    types="mysqlType or columnType, without lengths",
     images="full, before and after",
     ddl="sql",
     losses=("Types carry no precision: a decimal is text in the mirror unless `columns:` declares it.",),
-    options={"binary": "the encoding of bytes (default int-list)"},
+    options={
+        "binary": "the encoding of bytes (default int-list; bytea and RAW may be hex)",
+        "database_kind": "the database whose type names are sent, if neither dbType nor a name shows it",
+    },
     bytes_as="int-list",
 )
 
 DIALECT = CanalDialect(
-    makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("int-list")},
+    makers={"boolean": truth, "timestamp": instant, "datetime": zoneless, "binary": listed_or_hex},
     position=id_decides,
     deleted_in_old=True,
     types=types.mysql_names,
+    kinds=database_kinds.TYPES,
 )
 
 
@@ -46,8 +53,10 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 def recognise(sample: bytes) -> str | None:
     """Evidence of DRS: an id, and bytes as lists of numbers or TIMESTAMP as seconds."""
     seen = glimpse(sample)
-    if seen is None or not seen.id or seen.upper_case:
+    if seen is None or not seen.id or (seen.upper_case and not seen.column_type):
         return None
+    if seen.column_type:
+        return "Canal message with an id and columnType"
     if seen.epochs:
         return "Canal message with an id and TIMESTAMP as seconds"
     if seen.int_lists and not seen.moments:

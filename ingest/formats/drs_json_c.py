@@ -20,7 +20,7 @@ ABOUT = replace(
     document="Huawei DRS, Kafka Message Format, JSON-C",
     options={
         "timezone": "the zone of TIMESTAMP texts (default UTC)",
-        "binary": "the encoding of bytes (default int-list)",
+        **drs_json.ABOUT.options,
     },
 )
 
@@ -34,7 +34,7 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 def recognise(sample: bytes) -> str | None:
     """Evidence of JSON-C: an id, TIMESTAMP as text, and bytes as numbers or whole rows in ``old``."""
     seen = glimpse(sample)
-    if seen is None or not seen.id or seen.upper_case or not seen.moments:
+    if seen is None or not seen.id or seen.upper_case or seen.column_type or not seen.moments:
         return None
     if seen.int_lists:
         return "Canal message with an id, bytes as lists of numbers and TIMESTAMP as text"

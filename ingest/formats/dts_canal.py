@@ -15,7 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from ingest import types
-from ingest.decoding.converters import bytes_in, instant, zoneless
+from ingest.decoding import database_kinds
+from ingest.decoding.converters import bytes_in, instant, truth, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
 from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
@@ -34,16 +35,18 @@ ABOUT = About(
     options={
         "swap_old_data": "true for updates of instances created before 2022-03-20 (default false)",
         "timezone": "the zone of TIMESTAMP texts (default UTC)",
-        "binary": "the encoding of bytes (default base64)",
+        "binary": "the encoding of bytes (default base64; Tencent's mode that is not fully compatible sends hex)",
+        "database_kind": "the database whose type names are sent, if no name shows it",
     },
     bytes_as="base64",
 )
 
 DIALECT = CanalDialect(
     position=id_decides,
-    makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
+    makers={"boolean": truth, "timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
     gtid_is_transaction=True,
     types=types.mysql_names,
+    kinds=database_kinds.TYPES,
 )
 
 
@@ -54,7 +57,7 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 def recognise(sample: bytes) -> str | None:
     """Evidence of DTS: an id, and the types INIT or DDL or type names without length."""
     seen = glimpse(sample)
-    if seen is None or not seen.id or seen.tidb or seen.epochs or seen.int_lists:
+    if seen is None or not seen.id or seen.tidb or seen.epochs or seen.int_lists or seen.column_type:
         return None
     if seen.type in ("DDL", "INIT"):
         return SharedEvidence(f"perhaps Canal message with an id and the type {seen.type}")

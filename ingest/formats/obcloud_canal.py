@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from ingest import types
+from ingest.decoding import database_kinds
 from ingest.decoding.converters import bytes_in, instant, zoneless
-from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
+from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides, mysql_types
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.formats.oms_canal import oracle_tenant
@@ -33,20 +34,25 @@ ABOUT = About(
     options={
         "timezone": "the zone of TIMESTAMP texts (default UTC)",
         "binary": "the encoding of bytes (default base64)",
+        "database_kind": "oracle for a tenant of Oracle whose types MySQL has, too",
     },
     bytes_as="base64",
 )
 
 
 def _types(declared: Mapping[str, str]) -> dict[str, str]:
-    read = types.oracle if oracle_tenant(declared.values()) else types.mysql
-    return {column: types.with_zeros(read(name), name) for column, name in declared.items()}
+    return _oracle_types(declared) if oracle_tenant(declared.values()) else mysql_types(declared)
+
+
+def _oracle_types(declared: Mapping[str, str]) -> dict[str, str]:
+    return {column: types.oracle(name) for column, name in declared.items()}
 
 
 DIALECT = CanalDialect(
     position=id_decides,
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
     types=_types,
+    kinds={database_kinds.ORACLE: _oracle_types},
     large=types.OMS_LOB,
     sql="oceanbase",
 )
@@ -59,6 +65,6 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 def recognise(sample: bytes) -> str | None:
     """Evidence of OceanBase Cloud: an id, type names in upper case, and no ``gtid``, which Canal itself sends."""
     seen = glimpse(sample)
-    if seen is None or not seen.id or not seen.upper_case or seen.gtid:
+    if seen is None or not seen.id or not seen.upper_case or seen.gtid or seen.column_type:
         return None
     return "Canal message with an id, without gtid, and type names in upper case"

@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from ingest import types, values
 from ingest.change import Image
-from ingest.decoding import json_values
+from ingest.decoding import database_kinds, json_values
 from ingest.decoding.converters import bytes_in, instant
 from ingest.decoding.flat_messages import CanalDialect, CanalPlan, Rows, glimpse, raw_rows
 from ingest.formats import About
@@ -44,6 +44,7 @@ ABOUT = About(
     options={
         "timezone": "the zone of TIMESTAMP texts without one (default UTC)",
         "binary": "the encoding of bytes (default base64)",
+        "database_kind": "oracle for a tenant of Oracle whose types MySQL has, too",
     },
     bytes_as="base64",
 )
@@ -65,9 +66,12 @@ def ocean_types(declared: Mapping[str, str]) -> dict[str, str]:
     """Logical types of the names in ``mysqlType``, of a MySQL or an Oracle tenant.
 
     One name that only Oracle has makes all columns Oracle's (DATE then has a time of day); a row of
-    names that both have is read as MySQL's, and ``columns:`` says otherwise.
+    names that both have is read as MySQL's, unless one of its DATEs has a time of day.
     """
-    oracle = oracle_tenant(declared.values())
+    return _read(declared, oracle=oracle_tenant(declared.values()))
+
+
+def _read(declared: Mapping[str, str], *, oracle: bool) -> dict[str, str]:
     return {column: types.with_zeros(types.oms(name, oracle), name) for column, name in declared.items()}
 
 
@@ -119,6 +123,7 @@ def _bit_text(value: str) -> str:
 DIALECT = CanalDialect(
     makers={"timestamp": instant, "datetime": lambda *_: _zoneless_text, "binary": bytes_in("base64")},
     types=ocean_types,
+    kinds={database_kinds.ORACLE: partial(_read, oracle=True)},
     bare_rows=_bare_rows,
     large=types.OMS_LOB,
 )

@@ -184,7 +184,8 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
     if keys:
         detail = (
             f"{counted(len(keys), 'key')}, such as {min(keys)}, {'was' if len(keys) == 1 else 'were'} inserted again with other "
-            f"values and without a delete in between. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
+            "values and without a delete in between. If the source sends inserts for updates, write `inserts: upsert` under its "
+            f"options, then `{command('backfill', lake.pipeline.file)}`. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
             f"column: write `keys: [...]` into its tables: entry of {lake.pipeline.file}, then "
             f"`{command('rebuild', lake.pipeline.file, subject.name)}`"
         )

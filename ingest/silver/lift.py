@@ -161,7 +161,8 @@ class SourceDecoder:
         self.rank, source = next((rank, one) for rank, one in sources if one.name == name)
         self.name = name
         module = formats.load(source.format)
-        self.parse = module.parse
+        upserts = source.options.inserts == "upsert"
+        self.parse = partial(_upserting, module.parse) if upserts else module.parse
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = lifting.epochs.get(name, 0)
@@ -177,7 +178,7 @@ class SourceDecoder:
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
-        plain = self.masks is None and not self.stopped and self.last_deletes is None
+        plain = not upserts and self.masks is None and not self.stopped and self.last_deletes is None
         self.parse_many: _ParseMany | None = getattr(module, "parse_many", None) if plain else None
         self.pause = FEW  # messages that are read one by one before many are tried again
 
@@ -521,6 +522,16 @@ class SourceDecoder:
         return change_rows.of_book_lines(
             self.name, [line.batch for line in lines], [clean(line.to_json()) for line in lines]
         )
+
+
+def _upserting(
+    parse: Callable[[Message, Hints], Iterable[Change]], message: Message, hints: Hints
+) -> list[Change]:
+    """A message's changes, of a source whose inserts are of rows that may be there already."""
+    return [
+        msgspec.structs.replace(change, op=Op.UPDATE) if change.op is Op.INSERT else change
+        for change in parse(message, hints)
+    ]
 
 
 def _by_table(
