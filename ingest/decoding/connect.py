@@ -132,7 +132,9 @@ def _plan(
 ) -> ConnectPlan:
     known = dict(declared)
     found = {
-        field.name: _as_declared(field, column(field, known.pop(field.name, None), meanings, reading))
+        field.name: _as_declared(
+            field, column(field, known.pop(field.name, _unsigned(field)), meanings, reading)
+        )
         for field in fields(schema)
     }
     for name, logical in known.items():
@@ -142,6 +144,13 @@ def _plan(
         {name: each.plain for name, each in found.items()},
         {name: each.logical for name, each in found.items() if each.logical != "unknown"},
     )
+
+
+def _unsigned(field: Field) -> str | None:
+    """``uint64`` for what a connector carries as a signed number although its column's own type is unsigned."""
+    words = field.parameters.get(_SOURCE_TYPE + "type", "").upper().split()
+    is_unsigned = words[:1] == ["BIGINT"] and words[1:2] == ["UNSIGNED"]
+    return "uint64" if is_unsigned and field.type == "int64" and not field.semantic else None
 
 
 def _as_declared(field: Field, reader: ColumnReader) -> ColumnReader:

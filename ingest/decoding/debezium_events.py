@@ -27,19 +27,30 @@ from ingest.values.remembered import remembered
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
 
-def kind_of(names: Collection[str]) -> str:
-    """``row``, ``ddl``, ``transaction``, ``heartbeat`` or ``flat``, by the names of the members."""
-    if "op" in names and ("source" in names or "before" in names or "after" in names):
+def kind_of(found: Mapping[str, Any]) -> str:
+    """``row``, ``ddl``, ``transaction``, ``heartbeat`` or ``flat``, by a message's members.
+
+    A flattened row may have columns of the same names, so an event's own members count: an image or a source is a
+    record, and a mark of a transaction has no other members than those of marks, its clock or its tables among them.
+    """
+    names = found.keys()
+    if "op" in names and (_has_record(found) or {"before", "after"} <= names):
         return "row"
     if "databaseName" in names and ("ddl" in names or "tableChanges" in names):
         return "ddl"
-    if "status" in names and "id" in names and "event_count" in names:
+    if {"status", "id", "event_count"} <= names <= _MARK and not names.isdisjoint(_OF_MARKS_ALONE):
         return "transaction"
     if names and CLOCKS.issuperset(names):
         return "heartbeat"
     return "flat"
 
 
+def _has_record(found: Mapping[str, Any]) -> bool:
+    return any(isinstance(found.get(name), Mapping) for name in ("source", "before", "after"))
+
+
+_OF_MARKS_ALONE = frozenset({"ts_ms", "data_collections"})
+_MARK = frozenset({"status", "id", "event_count"}) | _OF_MARKS_ALONE
 _SOURCE_FIELDS = frozenset(
     "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection keyspace txId lsn xmin "
     "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn ssn lcr_position "
@@ -109,14 +120,15 @@ def names_position(source: Image) -> bool:
 
 
 def _log_number(value: str | None) -> int | None:
-    """SQL Server's ``00000027:00000ac0:0002`` as one number; also plain numbers as they are."""
+    """SQL Server's ``00000027:00000ac0:0002`` as one number, Db2's with 16 digits at its end; plain numbers as they are."""
     if value is None or not _LSN.fullmatch(value):
         return integer(value)
     high, middle, low = value.split(":")
-    return ((int(high, 16) << 48) | (int(middle, 16) << 16) | int(low, 16)) or None
+    width = 4 * len(low)
+    return ((int(high, 16) << 32 + width) | (int(middle, 16) << width) | int(low, 16)) or None
 
 
-_LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
+_LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{16})")
 _POSITIONS = (
     (("lsn",), integer),
     (("commit_lsn", "change_lsn", "event_serial_no"), _log_number),

@@ -14,7 +14,8 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 - Flattened rows keep their position only where deletes are rows too (``__deleted``); else a delete is a
   key with a null value, which has no position, so arrival decides. Such a null value is a delete only
   for a topic that ``options.table`` names; after a wrapped delete it is a tombstone.
-- ``bigint unsigned`` past 2^63 arrives negative: right again where ``columns:`` declares ``uint64``.
+- ``bigint unsigned`` past 2^63 arrives negative: right again where ``columns:`` declares ``uint64``, or the schema has
+  the column's own type (``column.propagate.source.type``).
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ ABOUT = About(
         "time_units": "adaptive; what bare numbers in declared time columns count",
         "decimal_scale": "none; if given, texts in declared decimal columns are base64 of unscaled bytes",
         "unavailable_value": "__debezium_unavailable_value; the text that means an unchanged large value",
+        "connector": "none; the name of a further connector whose cells are plain values",
+        "rows": "none; `flat` if all messages are flattened rows, also those with columns such as op and source",
+        "left_out": "null; `unchanged` if flattening drops unchanged fields (drop.unchanged.fields)",
         "order_by": "sequence",
     },
     bytes_as="base64",
@@ -73,6 +77,11 @@ TRUNCATE, CONTROL = Op.TRUNCATE, Op.CONTROL
 OPS = {"c": INSERT, "u": UPDATE, "d": DELETE, "r": READ, "t": TRUNCATE, MESSAGE: CONTROL}
 OLD_KEY = "__debezium.oldkey"
 FLAT_OPS = {name: op for name, op in OPS.items() if op not in (TRUNCATE, CONTROL)}
+CONNECTORS = frozenset(
+    "mysql mariadb postgresql oracle sqlserver db2 db2as400 informix vitess spanner ingres ticdc tidb oceanbase oms "
+    "cockroachdb singlestore".split()
+)
+"""Connectors whose cells are plain values; those of Cassandra, Scylla and YugabyteDB's gRPC are objects."""
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
@@ -87,12 +96,17 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     found = document.payload
     if found is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    kind = debezium_events.kind_of(found)
+    kind = kind_of(found, hints)
     if kind == "row":
         return [wrapped_row(JSON, document.schema, found, message, hints, note)]
     if kind == "flat":
         return [flat_row(JSON, document.schema, found, message, hints, note)]
     return debezium_events.control(kind, found)
+
+
+def kind_of(found: Mapping[str, Any], hints: Hints) -> str:
+    """What a message is, as `debezium_events.kind_of` says, unless the options say that all are flattened rows."""
+    return "flat" if hints.options.extra.get("rows") == "flat" else debezium_events.kind_of(found)
 
 
 class Encoding(NamedTuple):
@@ -245,7 +259,7 @@ def flat_row(
         before=row if op is DELETE else None,
         after=None if op is DELETE else row,
         types=present(plan.types, row),
-        partial=bool(missing) and op is not DELETE,
+        partial=op is not DELETE and (bool(missing) or (op is UPDATE and options.left_out == "unchanged")),
         phase=_phase(op, source, places, ordered=ordered),
         sequence=places,
         position=position,
@@ -280,9 +294,21 @@ def _flat_table(meta: Image, message: Message, hints: Hints) -> TableId:
 
 def _table(source: Image, message: Message, hints: Hints) -> TableId:
     """The table of a wrapped row: from its source, else from ``options.table``."""
-    if source.get("connector") == "mongodb" or source.get("collection"):
+    connector = source.get("connector")
+    if connector == "mongodb" or source.get("collection"):
         raise Undecodable(
             "unsupported-source", "documents of MongoDB are not rows; capture a relational source"
+        )
+    if (
+        connector
+        and connector.lower() not in CONNECTORS
+        and connector != hints.options.extra.get("connector")
+    ):
+        raise Undecodable(
+            "unsupported-source",
+            f"how the connector {connector[:40]!r} writes cells is not known (some write each as an object, and an unchanged "
+            f"one as null): flatten its rows at the source, or write `connector: {connector[:40]}` under the options if its "
+            "cells are plain values",
         )
     name = source.get("table")
     if name:

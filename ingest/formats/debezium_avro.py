@@ -19,7 +19,7 @@ from typing import Any
 from ingest.change import Change, Hints, Image, Message, TableHints
 from ingest.decoding import avro, connect, json_values
 from ingest.decoding.connect import Field, meanings
-from ingest.decoding.debezium_events import control, kind_of
+from ingest.decoding.debezium_events import control
 from ingest.decoding.declared_values import compact, plain_text
 from ingest.errors import Undecodable
 from ingest.formats import About, debezium
@@ -54,7 +54,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         return [debezium.no_value(message, _key(message.key, hints), hints)]
     if not isinstance(row, dict):
         raise Undecodable("not-this-format", "the datum is not a record")
-    kind = kind_of(row)
+    kind = debezium.kind_of(row, hints)
     if kind == "row":
         return [debezium.wrapped_row(AVRO, text, row, message, hints)]
     if kind == "flat":

@@ -195,7 +195,7 @@ def test_structure_of_a_postgres_table_keeps_three_parts():
         (row("u", after=None), "no-image"),
         (row("c", {"connector": "mongodb", "db": "a", "collection": "b"}, after="{}"), "unsupported-source"),
         (row("c", {"db": "a"}), "no-table"),
-        ({"status": "MAYBE", "id": "1", "event_count": None}, "unknown-operation"),
+        ({"status": "MAYBE", "id": "1", "event_count": None, "ts_ms": 1}, "unknown-operation"),
         ({"databaseName": "a", "ddl": None, "tableChanges": []}, "bad-message"),
     ],
 )
