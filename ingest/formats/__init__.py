@@ -55,6 +55,8 @@ class About:
         null_deletes: True where a delete may be nothing but a null value.
         numbers_parts: True where a change says which part of how many in its transaction it is.
         bytes_as: how texts stand for bytes where the option ``binary`` says nothing; empty where bytes are bytes.
+        leaves_out_nulls: ``by default`` or ``by a setting`` where a row may lack a column because it is NULL there, which no
+            message tells from an unchanged one.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
@@ -78,6 +80,7 @@ class About:
     numbers_parts: bool = False
     split_moves: bool = False
     bytes_as: str = ""
+    leaves_out_nulls: str = ""
     shared_reads: bool = False
 
     @property

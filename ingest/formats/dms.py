@@ -11,6 +11,8 @@ configurable name. Quirks:
   PostgreSQL's log address and MySQL's file and offset are read.
 - The before image holds only changed key columns by default; or its columns are in
   ``data`` under the prefix ``BI_``.
+- NULLs are left out unless the endpoint sets ``IncludeNullAndEmpty``: the option ``left_out`` says what a missing
+  column means.
 - No key names with rows. A delete may carry NULL for all but the key.
 - Bytes are hexadecimal digits, with ``0x`` before them unless the endpoint sets ``NoHexPrefix``. A column that only a
   control message says to be bytes keeps its text until gold reads it (type ``hex``).
@@ -46,6 +48,7 @@ ABOUT = About(
     losses=(
         "Key columns are not named with rows, so `keys:` should name them.",
         "Full-load rows and control messages have no stream position, so the order of arrival is the order.",
+        "NULLs are left out unless the endpoint sets IncludeNullAndEmpty: an update to NULL then looks like an unchanged column.",
         "Numbers and times are as DMS converted them to its own types.",
     ),
     options={
@@ -53,10 +56,12 @@ ABOUT = About(
         "binary": "encoding of bytes, default hex, with or without 0x",
         "before_image": "the member that holds the before image, default before-image",
         "time_units": "unit of whole-number times; without it they stay as they are",
+        "left_out": "`null` if the endpoint leaves out NULLs (its default), `unchanged` if it sends them",
         "order_by": "arrival (default), sequence or event_time",
     },
     order_by="arrival",
     bytes_as="hex",
+    leaves_out_nulls="by default",
 )
 
 OPS = {
@@ -143,7 +148,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
         before, data = {**(data or {}), **(before or {})}, None
     elif place.op is not Op.UPDATE:
         before = None
-    partial = place.op in (Op.INSERT, Op.UPDATE)
+    partial = place.op in (Op.INSERT, Op.UPDATE) and hints.options.left_out != "null"
     return rows.finish(place, table, declared.keys, before or None, data, plan, kept, partial=partial)
 
 

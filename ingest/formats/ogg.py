@@ -38,15 +38,18 @@ ABOUT = About(
     losses=(
         "DDL is not sent.",
         "op_ts names no zone: with a wrong `timezone` event times are off by hours.",
+        "With omitNullValues a column that became NULL looks like one that a compressed update leaves out.",
         "A column that a compressed update leaves out cannot be distinguished from one that does not exist.",
     ),
     options={
         "timezone": "zone of op_ts and of times that name none, default UTC",
         "binary": "encoding of bytes, default base64",
         "time_units": "unit of whole-number times; without it they stay as they are",
+        "left_out": "`null` if the formatter leaves out NULLs (omitNullValues), else `unchanged`",
         "order_by": "sequence (default), arrival or event_time",
     },
     bytes_as="base64",
+    leaves_out_nulls="by a setting",
 )
 
 OPS = {
@@ -154,7 +157,16 @@ def _row(
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
     kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     keys = declared.keys or place.keys
-    return rows.finish(place, table, keys, before, after, plan, kept, partial=place.op is not Op.DELETE)
+    return rows.finish(
+        place,
+        table,
+        keys,
+        before,
+        after,
+        plan,
+        kept,
+        partial=place.op is not Op.DELETE and hints.options.left_out != "null",
+    )
 
 
 def _image(raw: Raw | None) -> Image | None:

@@ -93,6 +93,8 @@ CHECKS = {
               advice="Declare a type that holds them under columns:, or correct them at the source."),
         Check("bytes_misread", "Bytes are read as they are written", "Bytes are read in another encoding", "columns of bytes whose texts are all hexadecimal, and are read as base64", "error", 0,
               advice="Write `binary: hex` under the source's options, then `ingest backfill`.", lasting=True),
+        Check("nulls_left_out", "It is known what a missing column means", "Columns are missing where NULLs may be left out", "rows that lack columns, from a source that never sends a NULL", "error", 0,
+              advice="Write `left_out: null` or `left_out: unchanged` under the source's options, then `ingest backfill`.", lasting=True),
         Check("refused_changes", "Every change has its key", "Changes were not applied", "changes without a usable key, kept in rejects", "error", 0,
               advice="The mirror lacks them: name columns that every row has as `keys:` of this table; if its key is right, correct the rows at the source, load the table again and dismiss these rejects.", lasting=True),
         Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that could not be read, and that no one has decided on", "warn", 0,

@@ -27,6 +27,7 @@ from ingest.quality import (
     left_out,
     null_values,
     obsolete_rejects,
+    omitted_nulls,
     order_checks,
     source_counts,
     transactions,
@@ -200,6 +201,7 @@ def _of_mirrors(
     yield from left_out.of_mirrors(lake, chosen, since)
     yield from vanished.of_mirrors(lake, sound, since, logged)
     yield from byte_texts.of_mirrors(lake, sound, since)
+    yield from omitted_nulls.of_mirrors(lake, sound, since)
 
 
 def _limited(pipeline: Pipeline, chosen: Iterable[CheckedMirror], metrics: Iterable[Metric]) -> list[Metric]:

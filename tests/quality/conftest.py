@@ -54,7 +54,14 @@ def _name(i: int) -> str:
 
 
 # most tables have no such rule, or column
-OF_FEW = {"rows_left_out", "columns_left_out", "columns_masked", "changes_erased", "bytes_misread"}
+OF_FEW = {
+    "rows_left_out",
+    "columns_left_out",
+    "columns_masked",
+    "changes_erased",
+    "bytes_misread",
+    "nulls_left_out",
+}
 
 
 def _table(i: int) -> f.TableFact:

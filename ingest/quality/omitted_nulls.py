@@ -1,0 +1,74 @@
+"""Rows that lack columns although their source may leave out NULLs: then an update to NULL looks like an unchanged column.
+
+AWS DMS leaves out NULLs by default, GoldenGate by a setting, and no message says so. A source that sends one NULL does not
+leave them out. Of one that never does, a row that lacks a column which rows before it have is a doubt, until the option
+``left_out`` decides it. An insert has all columns, so it proves it; an update proves it where updates are never compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ingest import formats
+from ingest.errors import counted
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.quality.catalogue import FAILING_KEYS, Metric
+from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.subjects import CheckedMirror
+
+_NULL = '[^\\\\]":null[,}]'  # a member's value; a text that holds the same has its quotes escaped
+_PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
+
+
+def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
+    """Count the new rows of each mirror that lack columns in doubt; nothing for sources that always send NULLs."""
+    sources = {source.name: source for source in lake.pipeline.sources}
+    for subject in chosen:
+        for lane in subject.lanes if subject.mirror is not None else ():
+            source = sources.get(lane.source)
+            if source is None or source.options.left_out is not None:
+                continue
+            if proofs := _PROOFS.get(formats.load(source.format).ABOUT.leaves_out_nulls):
+                yield _of_lane(OrderedLane(lake, subject, lane, source, since), proofs)
+
+
+def _of_lane(one: OrderedLane, proofs: Iterable[str]) -> Metric:
+    short = {name: n for name in _columns(one) if (n := _lacking(one, name, proofs))}
+    if not short or _sends_nulls(one):
+        return one.metric("nulls_left_out", 0, "")
+    n = max(short.values())
+    detail = (
+        f"{counted(n, 'row')} of {one.lane.table} {'lacks' if n == 1 else 'lack'} {', '.join(list(short)[:FAILING_KEYS])}, which "
+        f"rows before have, and source {one.source.name} has never sent a NULL: if it leaves NULLs out, write "
+        f"`left_out: null` under its options, if it leaves out what is unchanged, `left_out: unchanged`; then run {one.backfill()}"
+    )
+    return one.metric("nulls_left_out", n, detail)
+
+
+def _columns(one: OrderedLane) -> list[str]:
+    keys = {*one.subject.decided.keys}
+    return [column.name for column in one.subject.decided.sent if column.name not in keys]
+
+
+def _lacking(one: OrderedLane, name: str, proofs: Iterable[str]) -> int:
+    """The number of new rows that lack a column which an earlier row has."""
+    kinds = ", ".join(map(duck.text, proofs))
+    has = duck.has_member("after", name)
+    [found] = one.lake.ask(
+        f"""WITH rows AS (SELECT op, batch, order_key, {has} AS has FROM {{changes.change}}
+            WHERE op IN ('read', 'insert', 'update') AND {one.where}),
+        firsts AS (SELECT min(order_key) AS place FROM rows WHERE has)
+        SELECT count(*) AS n FROM rows, firsts WHERE NOT has AND op IN ({kinds}) AND batch > {one.since} AND order_key > place"""
+    )
+    return int(found["n"])
+
+
+def _sends_nulls(one: OrderedLane) -> bool:
+    """True if the source has ever sent a NULL, of any table."""
+    source = duck.text(one.source.name)
+    found = one.lake.ask(
+        f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {source} AND (regexp_matches(after, {duck.text(_NULL)})
+        OR regexp_matches(before, {duck.text(_NULL)})) LIMIT 1"""
+    )
+    return bool(found)

@@ -1,0 +1,88 @@
+"""Rows without a column, from sources that may leave out NULLs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.change import Options
+from ingest.config.model import TableRule
+from tests.shops import Shops
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ingest.config import Pipeline
+
+RULE = TableRule(match="*", keys=("id",), columns={"id": "int64", "price": "decimal(10,2)", "note": "string"})
+STAGES = ("bronze", "silver", "gold", "quality")
+
+
+class Priced(Shops):
+    """One table, in a dialect that may leave out NULLs."""
+
+    left_out: str | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        found = super().pipeline
+        return replace(found, sources=(replace(found.sources[0], options=Options(left_out=self.left_out)),))
+
+    def load(self, op: str, **row: Any) -> list[str]:
+        """The complaints after one more message."""
+        self.number += 1
+        self.lines.append(json.dumps(self.message(op, row)))
+        self.run()
+        assert self.result is not None
+        return [*self.result.failures, *self.result.warnings]
+
+    def message(self, op: str, row: dict[str, Any]) -> dict[str, Any]:
+        """A row change."""
+        if self.dialect == "ogg":
+            place = {"table": "s.t", "op_ts": "2024-06-10 06:14:02.000000", "pos": f"{self.number:020}"}
+            return {**place, "op_type": op[0].upper(), "after": row}
+        meta = {"record-type": "data", "operation": op, "schema-name": "s", "table-name": "t"}
+        return {"data": row, "metadata": {**meta, "timestamp": f"2024-06-10T06:14:{self.number:02}Z"}}
+
+    def price(self, key: int) -> object:
+        """A cell of the mirror."""
+        [found] = self.lake.ask_mirror("mirrors/s/t", f"SELECT price FROM {{mirror}} WHERE id = {key}")
+        return found["price"]
+
+
+def test_an_update_without_a_column_is_a_doubt(tmp_path: Path) -> None:
+    """With DMS's defaults no update to NULL arrives: the mirror kept the old value, with every check green."""
+    mine = Priced(tmp_path, RULE, dialect="dms", stages=STAGES)
+    assert [] == mine.load("insert", id=1, price=5, note="a")
+    [complaint] = mine.load("update", id=1, note="b")
+    assert "price" in complaint
+    assert "`left_out: null`" in complaint
+
+
+@pytest.mark.parametrize(("left_out", "price"), [("null", None), ("unchanged", 5)])
+@pytest.mark.parametrize("dialect", ["dms", "ogg"])
+def test_the_option_decides(tmp_path: Path, dialect: str, left_out: str, price: int | None) -> None:
+    """A source that leaves out NULLs could not be mirrored at all."""
+    mine = Priced(tmp_path, RULE, dialect=dialect, stages=STAGES)
+    mine.left_out = left_out
+    assert [] == mine.load("insert", id=1, price=5, note="a")
+    assert [] == [one for one in mine.load("update", id=1, note="b") if "left_out" in one]
+    assert price == mine.price(1)
+
+
+def test_a_source_that_sends_nulls_is_not_suspected(tmp_path: Path) -> None:
+    """Partial rows of a source that sends NULLs are right: a complaint about each would hide the others."""
+    mine = Priced(tmp_path, RULE, dialect="dms", stages=STAGES)
+    assert [] == mine.load("insert", id=1, price=5, note=None)
+    assert [] == mine.load("update", id=1, note="b")
+
+
+def test_compressed_updates_are_not_suspected_but_short_inserts_are(tmp_path: Path) -> None:
+    """GoldenGate compresses updates by itself, and inserts never."""
+    mine = Priced(tmp_path, RULE, dialect="ogg", stages=STAGES)
+    assert [] == mine.load("insert", id=1, price=5, note='a":null,')
+    assert [] == mine.load("update", id=1, note="b")
+    assert ["price" in one for one in mine.load("insert", id=2, note="b")] == [True]
