@@ -35,7 +35,7 @@ ABOUT = About(
     title="OceanBase OMS, Default JSON",
     document="OceanBase Migration Service, Data formats: Default JSON message format",
     operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat"),
-    order="storeDataSequence: the second, then its counter; DDL after the rows of its second that came before it",
+    order="storeDataSequence: the second, then its counter; DDL after the row that came before it",
     strength="strong",
     keys="allMetaData.record_primary_key",
     types="none in the message: only `columns:` of the pipeline file",
@@ -45,7 +45,7 @@ ABOUT = About(
         "FLOAT comes with 7 significant digits and DOUBLE with 16, so the last bits of a double may be gone.",
         "A large object that is NULL before and after an update cannot be distinguished from an unchanged one.",
         "The zone name of a DATETIME is dropped; its date and time stay as they were sent.",
-        "DDL has no sequence: its place among the rows of its second is known only in one partition or file.",
+        "DDL has no sequence: its place among the rows is known only in one partition or file.",
     ),
     options={
         "timezone": "zone of TIMESTAMP texts that name none, default UTC",

@@ -7,7 +7,7 @@ columns of an update, ``key`` the row before an update, ``sql.ddl`` a statement.
   key columns the message does not say (option ``key_is_full``; OMS sends the whole row).
 - ``scn`` is a second followed by a counter, as in the Default serialization, or the text ``null``;
   ``seq`` orders inside it, and 0 means none.
-- ``time`` names no zone (option ``timezone``).
+- ``time`` names no zone (option ``timezone``): it places a statement only where no row came before it.
 - No key names, no types. ``rowid`` is the table and the key values joined by U+0001.
 - An unchanged large object is NULL in ``key``, so it is left out of the row.
 """
@@ -33,7 +33,7 @@ ABOUT = About(
     title="OceanBase OMS, SharePlex JSON",
     document="OceanBase Migration Service, Data formats: SharePlex JSON message format",
     operations=("insert", "update", "delete", "truncate", "ddl"),
-    order="meta.scn: the second, then its counter, then meta.seq; DDL after the rows of its second before it",
+    order="meta.scn: the second, then its counter, then meta.seq; DDL after the row before it",
     numbers_parts=True,
     strength="strong",
     keys="none in the message: `keys:` of the pipeline file",
@@ -42,7 +42,7 @@ ABOUT = About(
     ddl="sql.ddl",
     losses=(
         "Key columns are not named, so `keys:` must name them.",
-        "meta.time names no zone: with a wrong `timezone` event times, and the place of DDL, are off by hours.",
+        "meta.time names no zone: with a wrong `timezone` the event times of DDL are off by hours.",
         "Full-load rows cannot be distinguished from inserts.",
         "A large object that is NULL before and after an update cannot be distinguished from an unchanged one.",
     ),

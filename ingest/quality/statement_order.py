@@ -42,6 +42,13 @@ def unsure_statements(one: OrderedLane) -> Iterator[Metric]:
             "one partition for all messages of a table prevents it"
         )
         yield one.metric("event_order", unsure, detail)
+    if late := late_by_clock(one):
+        detail = (
+            f"{late} rows of {table} arrived after a TRUNCATE or DDL statement that no row preceded in its file or partition, and "
+            "are ordered before it by its clock alone: if that clock is of another zone, write `timezone:` under the options "
+            f"of source {one.source.name}, then run {one.backfill()}; else compare with the source"
+        )
+        yield one.metric("event_order", late, detail)
     if elsewhere := apart(one):
         detail = (
             f"{elsewhere} TRUNCATE or DDL statements of {table} came through another partition or topic than its "
@@ -72,6 +79,25 @@ def unsure_in_second(one: OrderedLane) -> int:
             f"AND {one.where} AND order_key >= {text} AND starts_with(order_key, {text})"
         )
         total += unsure(events, [_arrived(row, one.source) for row in rows])
+    return total
+
+
+def late_by_clock(one: OrderedLane) -> int:
+    """The number of rows that arrived after a statement which its clock alone places, and that clock places before it."""
+    total = 0
+    for row in one.statements:
+        order = order_of(row["order_key"])
+        if order.half != AFTER_ITS_ROW or len(order.sequence) != 1:
+            continue
+        stream = f"topic = {duck.text(row['topic'])}"
+        if one.source.kind == "kafka":
+            stream += f" AND {duck.name('partition')} = {row['partition']}"
+        [found] = one.lake.ask(
+            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where} AND {stream}
+            AND (batch > {row["batch"]} OR (batch = {row["batch"]} AND "offset" > {row["offset"]}))
+            AND order_key < {duck.text(row["order_key"])}"""
+        )
+        total += int(found["n"])
     return total
 
 

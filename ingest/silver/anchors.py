@@ -1,9 +1,11 @@
 """Positions for table events that carry no position of their own, only a second.
 
 OceanBase OMS sends a TRUNCATE or a DDL statement with its second alone, between rows that have a second and a
-counter.  Such an event takes the place right after the last row of its second that arrived before it in
-the same partition or file; before all rows of its second if none did.  The place depends on bronze alone, so every
-rebuild, replay and backfill finds the same one, however tasks and batches divide the messages.
+counter.  Such an event takes the place right after the last row that arrived before it in the same partition or file,
+whatever that row's second is: the event's second is when it was executed, a row's may be when it was captured, or the
+event's clock is of another zone.  Only where no row arrived before it, it is placed before all rows of its second.  The
+place depends on bronze alone, so every rebuild, replay and backfill finds the same one, however tasks and batches divide
+the messages.
 
 This half runs in Python workers and imports no Spark; `ingest.silver.events` calls it.
 """
@@ -12,13 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.change import Change
+from ingest.change import ROW_OPS, Change
 from ingest.config import Pipeline
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import Batches, Lifting, SourceDecoder, Spot
@@ -83,36 +84,53 @@ def _holding(batch: pa.RecordBatch, marked: Mapping[str, Sequence[str]]) -> pa.A
 
 def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Batches]:
     """For ``mapInArrow``: the last row before each event, in each Arrow batch, as rows of `FOUND`."""
-    asked: dict[tuple[Stream, int], list[int]] = {}
-    for number, event in enumerate(events):
-        asked.setdefault((event.stream, event.second), []).append(number)
+    decoders: dict[str, SourceDecoder] = {}
+    topics = pa.array({event.spot.topic for event in events}, pa.string())
 
     def run(batches: Batches) -> Batches:
-        for page, changes in _decoded(how, _naming(map(how.opener.opened, batches), events)):
-            last: dict[int, tuple[int, int, str]] = {}
-            for spot, one in zip(_spots(page), changes, strict=True):
-                stream = stream_of(how.pipeline, spot.source, spot.topic, spot.partition)
-                for change in one:
-                    if change.second_only or not change.sequence:
-                        continue
-                    for number in asked.get((stream, change.sequence[0]), ()):
-                        if events[number].after(spot.batch, spot.offset):
-                            here = (spot.batch, spot.offset, json.dumps(change.sequence))
-                            last[number] = max(last.get(number, here), here)
-            rows = [dict(zip(_FOUND.names, (number, *found), strict=True)) for number, found in last.items()]
+        for batch in map(how.opener.opened, batches):
+            page = batch.filter(pc.is_in(batch.column("topic"), topics))
+            spots = _spots(page)
+            streams = [stream_of(how.pipeline, one.source, one.topic, one.partition) for one in spots]
+            rows: list[dict[str, object]] = []
+            for number, event in enumerate(events):
+                before = [
+                    at
+                    for at, (spot, stream) in enumerate(zip(spots, streams, strict=True))
+                    if stream == event.stream and event.after(spot.batch, spot.offset)
+                ]
+                before.sort(key=lambda at: (spots[at].batch, spots[at].offset), reverse=True)
+                name = event.spot.source
+                if before and name not in decoders:
+                    decoders[name] = SourceDecoder(how, name)
+                if before and (found := _last_row(decoders[name], page, before)) is not None:
+                    at, sequence = found
+                    place = number, spots[at].batch, spots[at].offset, json.dumps(sequence)
+                    rows.append(dict(zip(_FOUND.names, place, strict=True)))
             yield pa.RecordBatch.from_pylist(rows, _FOUND)
 
     return run
 
 
-def _naming(batches: Batches, events: Sequence[Event]) -> Batches:
-    """The messages of the events' topics and files that contain one of their seconds: only they are decoded."""
-    topics = pa.array({event.spot.topic for event in events}, pa.string())
-    seconds = sorted({str(event.second) for event in events})
-    for batch in batches:
-        mine = batch.filter(pc.is_in(batch.column("topic"), topics))
-        found = [pc.match_substring(mine.column("value"), second) for second in seconds]
-        yield mine.filter(reduce(pc.or_kleene, found))
+_AT_ONCE = 64  # messages before an event that are decoded: one of them nearly always is a row
+
+
+def _last_row(
+    decoder: SourceDecoder, page: pa.RecordBatch, before: Sequence[int]
+) -> tuple[int, tuple[int, ...]] | None:
+    """The first of some messages that has a row with a position, and that position."""
+    for start in range(0, len(before), _AT_ONCE):
+        mine = before[start : start + _AT_ONCE]
+        taken, _ = decoder.decoded(page.take(pa.array(mine)))
+        for at, message in enumerate(mine):
+            places = [
+                one.sequence
+                for one in taken.get(at, ())
+                if one.op in ROW_OPS and one.sequence and not one.second_only
+            ]
+            if places:
+                return message, places[-1]
+    return None
 
 
 def _decoded(how: Lifting, batches: Batches) -> Iterator[tuple[pa.RecordBatch, list[Sequence[Change]]]]:

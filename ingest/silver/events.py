@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +18,6 @@ from ingest.silver.lift import Lifting, Spot
 from ingest.silver.messages import WANTED, Messages
 
 _FALLBACK = 5  # batches to look back if the books do not say which
-_LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[int, ...]]:
@@ -64,37 +62,29 @@ def _candidates(lake: Lake, events: Sequence[Event], opener: Opener, cores: int)
     pieces = None  # Spark leaves out the days whose key was dropped
     if not opener.dropped:
         pieces = lake.pieces(BRONZE, WANTED, {"message"}, (batches[0], batches[-1]))
-    return Messages(lake, lambda: _naming(lake, events, opener, batches), pieces, cores)
+    return Messages(lake, lambda: _of_topics(lake, events, opener, batches), pieces, cores)
 
 
-def _naming(lake: Lake, events: Sequence[Event], opener: Opener, batches: Sequence[int]) -> DataFrame:
-    """Messages of the events' topics and files that name one of their seconds; where they are sealed, all of them."""
+def _of_topics(lake: Lake, events: Sequence[Event], opener: Opener, batches: Sequence[int]) -> DataFrame:
+    """Messages of the events' topics and files."""
     rows = sealing.readable(opener, lake.read(BRONZE.name))
-    text = F.col("value").cast("string")
-    named = F.lit(False)
-    for second in sorted({event.second for event in events}):
-        named |= F.contains(text, F.lit(str(second)))
-    if sealed := [batch for batch in batches if opener.seals(batch)]:
-        named |= F.col("batch").isin(*sealed)
+    topics = {event.spot.topic for event in events}
     return rows.where(
-        (F.col("kind") == "message")
-        & F.col("topic").isin(*{event.spot.topic for event in events})
-        & F.col("batch").isin(*batches)
-        & named
+        (F.col("kind") == "message") & F.col("topic").isin(*topics) & F.col("batch").isin(*batches)
     )
 
 
 def _batches(lake: Lake, events: Sequence[Event]) -> list[int]:
-    """The events' own batches, and earlier ones whose rows reach their seconds."""
+    """The batches up to the newest event's, from the last one with rows of each event's topic or file."""
     own = {event.spot.batch for event in events}
     first, newest = min(own), max(own)
     if not lake.exists(BOOKS.name):
         return list(range(max(1, first - _FALLBACK), newest + 1))
-    topics = ", ".join(sorted(duck.text(event.spot.topic) for event in events))
-    second = min(max(min(event.second for event in events), 0), _LATEST)
-    since = dt.datetime.fromtimestamp(second, dt.UTC).replace(tzinfo=None)
-    reaching = lake.ask(
-        f"SELECT DISTINCT batch FROM {{books}} WHERE batch <= {newest} AND topic IN ({topics}) "
-        f"AND event_high >= TIMESTAMP '{since}'"
+    topics = ", ".join(sorted({duck.text(event.spot.topic) for event in events}))
+    decoded = lake.ask(f"SELECT max(batch) AS batch FROM {{books}} WHERE batch < {first}")[0]["batch"] or 0
+    lasts = lake.ask(
+        f"""SELECT max(batch) AS batch FROM {{books}} WHERE batch < {first} AND changes > 0 AND topic IN ({topics})
+        GROUP BY source, topic, "partition" """
     )
-    return sorted(own | set(range(first, newest + 1)) | {row["batch"] for row in reaching})
+    # what the books do not have yet is being decoded with the events
+    return sorted({*range(min(first, decoded + 1), newest + 1), *(row["batch"] for row in lasts)})

@@ -114,14 +114,39 @@ def test_a_truncate_is_ordered_between_the_rows_around_it(
     )
 
 
-def test_a_truncate_before_all_rows_of_its_second_clears_none_of_them() -> None:
+def test_a_truncate_whose_second_no_row_before_has() -> None:
     """After every counter of its second it cleared all rows that came after it."""
     messages = [
         (1, 0, 0, oms("INSERT", 9, second=SECOND - 1)),
         (1, 0, 50, oms("DDL", None)),
         (1, 0, 90, oms("INSERT", 1)),
     ]
-    assert [("insert", 9), ("truncate",), ("insert", 1)] == anchored(how(), messages, 2)
+    assert [("insert", 9), ("truncate", 9), ("insert", 1)] == anchored(how(), messages, 2)
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("clock", [-9, 8 * 3600, -8 * 3600])
+def test_the_clock_of_a_truncate_is_another_than_that_of_the_rows(clock: int, size: int) -> None:
+    """A capture that lags, or a clock of another zone, spared rows from before a TRUNCATE or cleared eight hours after it."""
+    messages = [
+        (1, 0, 0, oms("INSERT", 1)),
+        (1, 0, 20, oms("INSERT", 2)),
+        (1, 0, 50, oms("DDL", None, second=SECOND + clock)),
+        (1, 0, 90, oms("INSERT", 3, second=SECOND + 2)),
+    ]
+    assert [("insert", 1), ("insert", 2), ("truncate", 2), ("insert", 3)] == anchored(how(), messages, size)
+
+
+def test_many_messages_without_a_row_before_a_truncate() -> None:
+    """Heartbeats between a row and a TRUNCATE must not hide the row."""
+    beats = [(1, 0, 10 + n, oms("HEARTBEAT", None)) for n in range(200)]
+    messages = [
+        (1, 0, 0, oms("INSERT", 1)),
+        *beats,
+        (1, 0, 900, oms("DDL", None)),
+        (1, 0, 990, oms("INSERT", 7)),
+    ]
+    assert [("insert", 1), ("truncate", 1), ("insert", 7)] == anchored(how(), messages, 500)
 
 
 def test_a_row_of_an_earlier_batch_is_the_row_before() -> None:
