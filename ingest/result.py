@@ -50,7 +50,7 @@ class Result:
         """Cells and changes that did not fit their mirrors."""
         if not self.mirrors:
             return 0
-        from ingest.gold.misfits import COUNTED
+        from ingest.gold.unfit import COUNTED
 
         return sum(one.counts.get(COUNTED, 0) for one in self.mirrors)
 

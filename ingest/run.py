@@ -24,10 +24,10 @@ from ingest.errors import IngestError, SetupError, StoppedError, counted
 from ingest.gold import complete_until, feeds, rebuild
 from ingest.gold.batch import Backlog
 from ingest.gold.completed import Progress, progress
-from ingest.gold.misfits import COUNTED
 from ingest.gold.results import Folded
 from ingest.gold.stage import UNREAD, apply
 from ingest.gold.steps import steps_of
+from ingest.gold.unfit import COUNTED
 from ingest.gold.work import open_books
 from ingest.lake import commits, decisions, decoded_with, faults, identity, lock, mirrors, pauses, targets
 from ingest.lake.envelope import SealError

@@ -24,15 +24,15 @@ from pyspark.errors import PySparkException
 from ingest import types
 from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
-from ingest.gold import arrow_parts, merge_entry, mirror_table, planner, retyped
+from ingest.gold import arrow_parts, merge_entry, mirror_table, outgrown, planner, retyped, unfit
 from ingest.gold.arrow_files import FILES, SMALL, Written, changes_files, make, read
 from ingest.gold.arrow_parts import Dealt, Fragments
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps, lane_name
-from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, refolds
 from ingest.gold.results import MirrorCommit
+from ingest.gold.unfit import COUNTED
 from ingest.lake import commits, delta, stores
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
@@ -313,6 +313,7 @@ def _in_parts(
                 except StoreError as error:
                     parts[0] = replace(parts[0], failed=str(error))
         for path, parts in made.items():
+            parts[0].rejects.extend(each for one in dealt[path] for each in one.rejected)
             parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
         yield from made.items()
     finally:
@@ -385,6 +386,20 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Writt
     before, now, counts = fold.before, int(time.time() * 1000), Counter[str]()
     for one in made:
         counts.update(one.counts)
+    mirror, rule, rejects = (
+        fold.plan.mirror,
+        fold.plan.job.rule,
+        [each for one in made for each in one.rejects],
+    )
+    try:
+        if narrow := outgrown.narrow(mirror, rule, rejects):
+            lanes = target.work.lanes
+            if wider := outgrown.widened(mirror, narrow, changes_files(lake, lanes), lanes):
+                return MirrorCommit(wider=wider)
+        if rejected := unfit.keep(lake, mirror, rejects, fold.books.last):
+            counts[COUNTED] = rejected
+    except StoreError as error:
+        return MirrorCommit(failed=str(error))
     files = [Added(one.file, one.size, {}, one.stats, now) for one in made if one.file]
     replaces, added = any(one.replaces for one in made), sum(one.size for one in made)
     vectors = {name: vector for one in made for name, vector in one.vectors.items()}
@@ -397,7 +412,7 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Writt
     last, metadata = fold.books.last, lake.metadata(fold.books.last, landed=True)
     try:
         if unknown := retyped.keep(lake, fold.plan.mirror, fold.retyped, last):
-            counts[COUNTED] = unknown
+            counts[COUNTED] += unknown
         if not commits.write(target.work.folder, before, rows, metadata, fold.writer, last):
             return MirrorCommit("another writer has committed to it")
     except StoreError as error:

@@ -32,6 +32,7 @@ from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, wh
 from ingest.gold.results import Folded
 from ingest.gold.shaped import judged, shaped
 from ingest.gold.spark_fold import has_name
+from ingest.gold.unfit import COUNTED
 from ingest.gold.work import Books
 from ingest.lake import condensed, conditions, histories, mirrors
 from ingest.lake.delta import Snapshot
@@ -78,7 +79,7 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
         fills = [] if plan.job.merged else [step for _, steps in work for step in steps.fills]
         _prepare(lake, plan, before, fills)
     if open_columns := retyped.keep(lake, mirror, fold.retyped, books.last):
-        result.counts[misfits.COUNTED] = open_columns
+        result.counts[COUNTED] = open_columns
     tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
         result.counts = dict(Counter(result.counts) + Counter(_merge(lake, plan, work, guard, fresh=fresh)))

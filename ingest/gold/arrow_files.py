@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 
 from ingest.change import LaneId
 from ingest.errors import HeldError, StoreError
-from ingest.gold import keyless_arrow, overtaken
+from ingest.gold import keyless_arrow, overtaken, unfit
 from ingest.gold.arrow_fold import TYPES, outcomes
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
 from ingest.gold.arrow_values import NotPlain, of_delta
-from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
+from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.schemas import CHANGES, CPU
 from ingest.lake.stamps import TIME, columns_for, stamped
@@ -41,7 +42,10 @@ SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and 
 LARGE = 64 << 10  # bytes of a column's usual value: a dictionary of such values would be a copy of them
 GROUP_BYTES = 128 << 20  # of a row group in memory, which is held until it is written
 READ = 16 << 10  # rows that are read at once of a large mirror's file
-_COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
+_COLUMNS = (
+    "source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after", "topic",
+    "partition", "offset", "row",
+)  # fmt: skip
 _PARQUET = ds.ParquetFileFormat(
     read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
 )
@@ -49,6 +53,14 @@ _PARQUET = ds.ParquetFileFormat(
 
 Gone = dict[str, vectors.Rows]
 _Some = Callable[[pa.Table], pa.Table]
+
+
+class Part(NamedTuple):
+    """A mirror's rows after the batch, which rows of its marked files are gone, and what does not fit."""
+
+    rows: Merged
+    gone: Gone
+    rejects: list[Reject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,7 @@ class Written:
     gone: dict[str, bytes] = field(default_factory=dict)  # what the vectors say, where parts share the files
     counts: dict[str, int] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
+    rejects: list[Reject] = field(default_factory=list)  # to be written before the commit
 
     @property
     def is_made(self) -> bool:
@@ -79,20 +92,20 @@ def make(work: MirrorWork, rows: Rows) -> Written:
     return written(work, lambda: _merged(work, rows))
 
 
-def written(work: MirrorWork, merged: Callable[[], tuple[Merged, Gone]]) -> Written:
+def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
     """Write the rows that a merge results in; what it refuses is said in the result."""
     began, started = time.thread_time(), time.monotonic()
     try:
-        result, gone = merged()
-        known = time.monotonic()
-        made = _write_merged(work, result, gone)
+        part = merged()
+        known, result = time.monotonic(), part.rows
+        made = _write_merged(work, result, part.gone)
         made.counts[CPU] = round(1000 * (time.thread_time() - began))
         effort = Effort(
             result.sources, result.cleared, _copied(made.counts), result.fold_ms,
             scan_ms=max(0, round(1000 * (known - started)) - result.fold_ms),
             write_ms=round(1000 * (time.monotonic() - known)),
         )  # fmt: skip
-        return replace(made, effort=effort)
+        return replace(made, effort=effort, rejects=part.rejects)
     except NotPlain as error:
         return Written(work.path, str(error))
     except (CollisionError, HeldError) as error:
@@ -111,14 +124,15 @@ def _copied(counts: Mapping[str, int]) -> int:
     return max(0, counts.get("written", 0) - counts["inserted"] - counts["updated"])
 
 
-def _merged(work: MirrorWork, rows: Rows) -> tuple[Merged, Gone]:
-    if work.keys:
-        began = time.monotonic()
-        source, clears = outcomes(work, overtaken.without(work, rows))
-        folded = round(1000 * (time.monotonic() - began))
-        merged, gone = keyed(work, source, clears)
-        return replace(merged, fold_ms=folded), gone
-    return keyless_arrow.merged(work, rows, _present(work)), {}
+def _merged(work: MirrorWork, rows: Rows) -> Part:
+    if not work.keys:
+        merged, rejects = keyless_arrow.merged(work, rows, _present(work))
+        return Part(merged, {}, rejects)
+    began = time.monotonic()
+    made = outcomes(work, overtaken.without(work, rows))
+    folded = round(1000 * (time.monotonic() - began))
+    merged, gone = keyed(work, made.table, made.cleared)
+    return Part(replace(merged, fold_ms=folded), gone, [*made.rejected, *unfit.cells(made.table, work)])
 
 
 def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
@@ -146,15 +160,15 @@ def _present(work: MirrorWork) -> pa.Table:
 
 
 def keyed(
-    work: MirrorWork, source: pa.Table, clears: bool, mine: _Some = lambda rows: rows
+    work: MirrorWork, source: pa.Table, cleared: Cleared, mine: _Some = lambda rows: rows
 ) -> tuple[Merged, Gone]:
     """The rows after the batch, and which rows of marked files are not among these any more.
 
     ``mine`` says which rows of other files may have the outcomes' keys; only these are taken.
     """
     if not work.marked:
-        return merge(mine(_present(work)), source, work, clears=clears), {}
-    if clears:
+        return merge(mine(_present(work)), source, work, cleared), {}
+    if cleared:
         raise NotPlain("all rows of a large mirror are deleted")
     others = tuple(one for one in work.files if one[0] not in work.marked)
     parts, gone = [there(replace(work, files=others))], {}
@@ -165,7 +179,7 @@ def keyed(
             parts.append(found)
             if found.num_rows:
                 gone[name] = numbers
-    return merge(pa.concat_tables(parts), source, work, clears=False), gone
+    return merge(pa.concat_tables(parts), source, work, ()), gone
 
 
 # --- changes in -----------------------------------------------------------------------------------
@@ -198,7 +212,10 @@ def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Tab
 def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
     columns = columns_of(lanes)
     if not files:  # a batch of statements alone
-        kinds = {"batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us")}
+        kinds = {
+            "batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us"), "partition": pa.int32(),
+            "offset": pa.int64(), "row": pa.int32(),
+        }  # fmt: skip
         return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
     return (
         stores.at(files[0])
@@ -390,8 +407,12 @@ def _statistics(rows: pa.Table, work: MirrorWork) -> str:
     for name in work.key_columns:
         kind = rows.schema.field(name).type
         if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind):
-            found = pc.min_max(rows[name]).as_py()
-            low, high = (str(end) if pa.types.is_date(kind) else end for end in (found["min"], found["max"]))
+            ends_of = pc.min_max(rows[name]).values()
+            # a date as its text: Python has none of year 0
+            found = (
+                end.cast(pa.string()).as_py() if pa.types.is_date(kind) else end.as_py() for end in ends_of
+            )
+            low, high = found
             if not isinstance(low, str) or max(len(low), len(str(high))) <= LONGEST_STATISTIC:
                 ends[name] = low, high
     return json.dumps(

@@ -6,10 +6,10 @@ every change carries the whole row, the last image of each key gives the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,16 +30,18 @@ from ingest.fold import (
     texts_of_key,
     typed,
 )
-from ingest.gold.arrow_values import NotPlain, typed_column
-from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold import unfit
+from ingest.gold.arrow_merge import comparable
+from ingest.gold.arrow_values import NotPlain, Typed, typed_column
+from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
 from ingest.gold.collision import CollisionError
 from ingest.gold.past_keys import LaneEvent, rebased
+from ingest.gold.unfit import UNFIT, Reject, Texts
 from ingest.lake import conditions
 from ingest.lake.image_columns import texts_of
 from ingest.lake.stamps import NO_STAMPS, TIME, types_of
 from ingest.order import order_of
 
-Texts = tuple[str | None, ...]
 AT_ONCE, READ_AT_ONCE = 500, 50_000  # changes whose images are read as columns: at least, and at once
 PLACE, _AT = "%place", "%at"  # of the change that an outcome is from, and its number
 TYPES = "types"  # which only steps of a whole history need
@@ -50,44 +52,57 @@ _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 # --- the outcomes ---------------------------------------------------------------------------------
 
 
-def outcomes(work: MirrorWork, rows: Rows) -> tuple[pa.Table, bool]:
-    """What the changes make of each key, as typed columns, and whether all other rows are deleted.
+class Made(NamedTuple):
+    """What the changes make of a mirror's keys, as typed columns; the tables whose other rows are all deleted; and the
+    changes that are left out, because they have no usable key.
+    """
+
+    table: pa.Table
+    cleared: Cleared
+    rejected: list[Reject]
+
+
+def outcomes(work: MirrorWork, rows: Rows) -> Made:
+    """What the changes make of each key.
 
     Raises:
         NotPlain: Spark must fold them.
         CollisionError: a row with the same key is in two lanes.
     """
-    source, clears = _at_once(work, rows) or _one_after_another(work, rows)
+    source, cleared, rejected = _at_once(work, rows) or _one_after_another(work, rows)
     source = _shaped(source, work)
     if len(work.lanes) > 1:
-        keys = source.select(work.key_columns)
+        keys = comparable(source.select(work.key_columns))
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
             raise NotPlain("several tables send rows of one key")
-    return source, clears
+    return Made(source, cleared, rejected)
 
 
-def _at_once(work: MirrorWork, rows: Rows) -> tuple[pa.Table, bool] | None:
+def _at_once(work: MirrorWork, rows: Rows) -> Made | None:
     """The outcomes read as columns; None if some lane's images cannot be read so."""
-    found, clears = [], False
+    found, cleared = [], list[Shard | None]()
     for lane in work.lanes:
         if (one := last_images(rows[lane.id], lane, work)) is None:
             return None
         found.append(one[0].drop_columns(PLACE))
-        clears |= one[1]
-    return pa.concat_tables(found), clears
+        cleared += [lane.shard] if one[1] else []
+    return Made(pa.concat_tables(found), tuple(cleared), [])
 
 
-def _one_after_another(work: MirrorWork, rows: Rows) -> tuple[pa.Table, bool]:
+def _one_after_another(work: MirrorWork, rows: Rows) -> Made:
     """The outcomes by a look at each change, with the mirror's own columns."""
-    found, clears = Outcomes([], [], []), False
+    found, cleared, rejected = Outcomes([], [], []), list[Shard | None](), list[Reject]()
     apart = {}
     for lane in work.lanes:
-        own, cleared = fold(rows[lane.id], lane, work.keys, work.logical)
+        one = fold(rows[lane.id], lane, work.keys, work.logical)
+        rejected += unfit.changes(one.rejected, lane, work)
         if lane.merged:
-            apart[lane.merged] = own
+            apart[lane.merged] = one.outcomes
         else:
-            found, clears = found + own, clears or cleared
-    return typed_outcomes(_merged(apart, work) if apart else found, work), clears
+            found += one.outcomes
+            cleared += [lane.shard] if one.clears else []
+    typed = typed_outcomes(_merged(apart, work) if apart else found, work)
+    return Made(unfit.placed(typed, work, rows), tuple(cleared), rejected)
 
 
 def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
@@ -116,9 +131,10 @@ def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
 
 
 def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
-    """Outcomes as typed columns by Delta's names, with ``%gone`` and, for partial rows, which columns they carry."""
-    columns: dict[str, pa.Array] = {"%gone": pa.array([one is None for one in outcomes.images], pa.bool_())}
-    partial = not all(outcomes.whole)
+    """Outcomes as typed columns by Delta's names, with ``%gone``, for partial rows which columns they carry, and `UNFIT`."""
+    sets = pa.array([one is not None for one in outcomes.images], pa.bool_())
+    columns: dict[str, pa.Array] = {"%gone": pc.invert(sets)}
+    partial, read = not all(outcomes.whole), dict[str, tuple[pa.Array, Typed]]()
     for one in work.columns:
         at = work.keys.index(one.name) if one.name in work.keys else None
         if at is None:
@@ -127,7 +143,9 @@ def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
             ]
         else:
             texts = [key[at] for key in outcomes.keys]
-        columns[one.column] = typed_column(pa.array(texts, pa.string()), one.type, at)
+        given = pa.array(texts, pa.string())
+        read[one.name] = given, typed_column(given, one.type, at)
+        columns[one.column] = read[one.name][1].cells
         if partial:
             columns["%has " + one.column] = pa.array(
                 [
@@ -136,7 +154,7 @@ def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
                 ],
                 pa.bool_(),
             )
-    return pa.table(columns)
+    return pa.table({**columns, UNFIT: unfit.of_rows(read, sets)})
 
 
 def _shaped(source: pa.Table, work: MirrorWork) -> pa.Table:
@@ -173,37 +191,30 @@ class Outcomes:
         return Outcomes(self.keys + other.keys, self.images + other.images, self.whole + other.whole)
 
 
-def fold(
-    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping[str, str]
-) -> tuple[Outcomes, bool]:
-    """A lane's outcomes, and whether its other rows are deleted.
+class LaneFold(NamedTuple):
+    """A lane's outcomes, whether its other rows are deleted, and those of its new changes that have no usable key."""
+
+    outcomes: Outcomes
+    clears: bool
+    rejected: pa.Table
+
+
+def fold(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping[str, str]) -> LaneFold:
+    """Fold a lane.
 
     Args:
         rows: its new changes, in history's order.
         lane: what it is.
         keys: the mirror's key.
         logical: the mirror's columns with their types.
-
-    Raises:
-        NotPlain: a key does not fit.
     """
-    try:
-        if lane.whole:
-            return _refolded(events_of(rows, lane, logical), lane, keys, logical)
-        return _in_order(rows, lane, keys, logical)
-    except KeyCellError as error:
-        raise NotPlain(str(error)) from None
-
-
-def _in_order(
-    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
-) -> tuple[Outcomes, bool]:
-    """The same for changes that are all newer than what was folded."""
+    if lane.whole:
+        return _refolded(rows, lane, keys, logical)
     rows, cleared = _after_clearing(rows, lane)
-    found = (_last if lane.images else _folded)(rows, lane, keys, key_types)
+    found, unusable = (_last if lane.images else _folded)(rows, lane, keys, logical)
     if cleared:  # nothing from before is kept
         found = replace(found, whole=[True] * len(found.keys))
-    return found, cleared
+    return LaneFold(found, cleared, rows.take(pa.array(unusable, pa.int64())))
 
 
 def _after_clearing(rows: pa.Table, lane: LaneWork) -> tuple[pa.Table, bool]:
@@ -227,7 +238,7 @@ def last_images(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> tuple[pa.Ta
     rows, cleared = _after_clearing(rows, lane)
     asked = {*work.keys, *columns_of(work.where)} if work.where else work.logical.keys()
     try:
-        found = _images(rows, replace(work, columns=tuple(one for one in work.columns if one.name in asked)))
+        found = _images(rows, _only(work, asked), lane.source)
         if any(found[name].null_count for name in work.key_columns):
             return None
         found = found.append_column(PLACE, rows["order_key"]).append_column(
@@ -235,13 +246,17 @@ def last_images(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> tuple[pa.Ta
         )
         found = last_of(found, work.key_columns)
         if work.where:
-            found = _filtered(found, rows, work)
+            found = _filtered(found, rows, work, lane.source)
     except (NotPlain, pa.ArrowInvalid, conditions.ConditionError):
         return None
     return found.drop_columns(_AT), cleared
 
 
-def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork) -> pa.Table:
+def _only(work: MirrorWork, names: Collection[str]) -> MirrorWork:
+    return replace(work, columns=tuple(one for one in work.columns if one.name in names))
+
+
+def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
     """The last images of changes, of which the key and the condition's columns are known: the others are read only of rows
     that meet the condition.
     """
@@ -250,36 +265,39 @@ def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork) -> pa.Table:
         work.where, {}, lambda name: last[names[name]], last["%gone"].combine_chunks()
     )
     kept, back = conditions.kept(gone)
-    whole = _images(rows.take(last[_AT].take(kept)), work)
+    whole = _images(rows.take(last[_AT].take(kept)), work, source)
     columns = {
         name: last[name] if name in last.schema.names else whole[name].take(back)
         for name in work.schema.names
     }
+    columns[UNFIT] = pc.coalesce(whole[UNFIT].take(back), last[UNFIT])
     return pa.table({"%gone": gone, **columns, PLACE: last[PLACE], _AT: last[_AT]})
 
 
-def _images(rows: pa.Table, work: MirrorWork) -> pa.Table:
+def _images(rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
     """The image of each change as typed columns: of a deleted row that before, of others that after."""
-    parts = [_some_images(pa.Table.from_batches([one]), work) for one in rows.to_batches(READ_AT_ONCE)]
+    pages = (pa.Table.from_batches([one]) for one in rows.to_batches(READ_AT_ONCE))
+    parts = [_some_images(page, work, source) for page in pages]
     return pa.concat_tables([typed_outcomes(Outcomes([], [], []), work), *parts], promote_options="none")
 
 
-def _some_images(rows: pa.Table, work: MirrorWork) -> pa.Table:
+def _some_images(rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
     gone = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
     images = pc.if_else(gone, rows["before"], rows["after"]).combine_chunks()
     if images.null_count:
         raise NotPlain("a change has no image")
     texts = texts_of(images, [one.name for one in work.columns])
-    columns = {
-        one.column: typed_column(cells, one.type, 0 if one.name in work.keys else None)
+    read = {
+        one.name: (cells, typed_column(cells, one.type, 0 if one.name in work.keys else None))
         for one, cells in zip(work.columns, texts, strict=True)
     }
-    return pa.table({"%gone": gone, **columns})
+    columns = {one.column: read[one.name][1].cells for one in work.columns}
+    return pa.table({"%gone": gone, **columns, UNFIT: unfit.of_rows(read, pc.invert(gone), source, rows)})
 
 
 def last_of(rows: pa.Table, keys: list[str]) -> pa.Table:
     """The last row of each key."""
-    numbered = rows.select(keys).append_column("%row", pa.array(np.arange(rows.num_rows)))
+    numbered = comparable(rows.select(keys)).append_column("%row", pa.array(np.arange(rows.num_rows)))
     last = numbered.group_by(keys).aggregate([("%row", "max")])["%row_max"]
     return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(last.to_numpy())))
 
@@ -325,27 +343,37 @@ def _image(text: str | None, shard: Image) -> Image | None:
     return None if text is None else {**shard, **_decode(text)} if shard else _decode(text)
 
 
-def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
-    """The last image of each key: equal to `ingest.fold` if each change carries the whole row of its key."""
+def _last(
+    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
+) -> tuple[Outcomes, list[int]]:
+    """The last image of each key, and the numbers of changes without a usable key: equal to `ingest.fold` if each change
+    carries the whole row of its key.
+    """
+    unusable: list[int] = []
     known: dict[Texts, Key] = {}
     last: dict[Key, tuple[Texts, Image | None, str]] = {}
     shard: Image = dict([lane.shard]) if lane.shard else {}
     wanted = set(keys)
     texts: Texts
-    for op, after, before, place in _cells(rows, "op", "after", "before", "order_key"):
+    cells = _cells(rows, "op", "after", "before", "order_key")
+    for number, (op, after, before, place) in enumerate(cells):
         gone = op == "delete"
         first, second = (before, after) if gone else (after, before)
         image = _image(first, shard)
-        if image is not None and wanted <= image.keys():  # the other image is not read: it adds nothing
-            texts = tuple([image[name] for name in keys])
-        else:
-            texts = texts_of_key(keys, image, _image(second, shard))
-        key = known.get(texts)
-        if key is None:
-            key = known[texts] = _key(keys, texts, key_types)
+        try:
+            if image is not None and wanted <= image.keys():  # the other image is not read: it adds nothing
+                texts = tuple([image[name] for name in keys])
+            else:
+                texts = texts_of_key(keys, image, _image(second, shard))
+            key = known.get(texts)
+            if key is None:
+                key = known[texts] = _key(keys, texts, key_types)
+        except KeyCellError:
+            unusable.append(number)
+            continue
         last[key] = texts, None if gone else image or {}, place
     texts_of, images, places = map(list, zip(*last.values(), strict=True)) if last else ([], [], [])
-    return Outcomes(texts_of, images, [True] * len(last), places)
+    return Outcomes(texts_of, images, [True] * len(last), places), unusable
 
 
 def _key(keys: tuple[str, ...], texts: Texts, key_types: Mapping[str, str]) -> Key:
@@ -384,20 +412,32 @@ class _Events:
         return Outcomes([self.texts[key] for key in whole], images, list(whole.values()))
 
 
-def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
-    """`ingest.fold` of the new rows: a row that is only updated in part keeps the mirror's other values."""
+def _folded(
+    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
+) -> tuple[Outcomes, list[int]]:
+    """`ingest.fold` of the new rows, and the numbers of those without a usable key: a row that is only updated in part
+    keeps the mirror's other values.
+    """
     table, events, whole = Table(keys, key_types), _Events(keys, key_types), dict[Key, bool]()
-    for place, change in zip(rows["order_key"].to_pylist(), _changes(rows, lane), strict=True):
-        if events.add(place, change).left is not None and change.partial:
+    unusable: list[int] = []
+    for number, (place, change) in enumerate(
+        zip(rows["order_key"].to_pylist(), _changes(rows, lane), strict=True)
+    ):
+        try:
+            concerned = events.add(place, change)
+        except KeyCellError:
+            unusable.append(number)
+            continue
+        if concerned.left is not None and change.partial:
             raise NotPlain("a changed key takes values along that its message does not carry")
     for step in steps(table, events.found):
         whole[step.key] = whole.get(step.key, False) or step.effect != "overlay"
-    return events.outcomes(table, whole)
+    return events.outcomes(table, whole), unusable
 
 
 def _refolded(
-    changes: Iterable[LaneEvent], lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
-) -> tuple[Outcomes, bool]:
+    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
+) -> LaneFold:
     """`ingest.fold` of a whole history: for all keys if a clearing is new, else for those that the new changes
     concern.
 
@@ -408,25 +448,38 @@ def _refolded(
     clearings = lane.created
     touched: set[Key] = set()
     links: dict[Key, list[Key]] = {}
-    for place, batch, change in changes:
+    unusable: list[str] = []
+    for place, batch, change in events_of(rows, lane, key_types):
         new = batch >= lane.first
         if change.op is Op.TRUNCATE:
             clearings.append((place, new))
             events.found.append(Placed(order_of(place), change))
             continue
-        key, left = events.add(place, change)
+        try:
+            key, left = events.add(place, change)
+        except KeyCellError:
+            unusable += [place] if new else []
+            continue
         touched |= {key} if new else set()
         if left is not None:  # one key may take over values that the other one had
             links.setdefault(key, []).append(left)
             links.setdefault(left, []).append(key)
     for _step in steps(table, events.found):
         pass
-    _, clears = max(clearings, default=("", False))
+    cleared, clears = max(clearings, default=("", False))
+    begins = max(
+        [cleared, *(era.place for era in lane.eras[-1:])]
+    )  # of rows from before it nothing is missing
+    rejected = [place for place in unusable if place > begins]
     if table.soft:  # an earlier clearing ended rows, too, which a late one changes
         clears = any(new for _, new in clearings)
     every = clears or lane.since or lane.merged
     wanted = events.texts.keys() if every else _linked(touched, links)
-    return events.outcomes(table, dict.fromkeys(wanted, True)), clears and not table.soft
+    return LaneFold(
+        events.outcomes(table, dict.fromkeys(wanted, True)),
+        clears and not table.soft,
+        rows.filter(pc.is_in(rows["order_key"], value_set=pa.array(rejected, pa.string()))),
+    )
 
 
 def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]:

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.gold.arrow_work import MirrorWork
+from ingest.gold.arrow_values import one_zero
+from ingest.gold.arrow_work import Cleared, MirrorWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,15 @@ class Merged:
     fold_ms: int = 0  # until the outcomes were known
 
 
-def merge(there: pa.Table, source: pa.Table, work: MirrorWork, *, clears: bool) -> Merged:
-    """Merge outcomes into a mirror's rows; a row that would not change is not touched."""
+def merge(there: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared) -> Merged:
+    """Merge outcomes into a mirror's rows; a row that would not change is not touched.
+
+    Args:
+        there: the rows.
+        source: the outcomes.
+        work: the mirror.
+        cleared: the tables of which only rows with an outcome stay.
+    """
     rows, others = pairs(there.select(work.key_columns), source.select(work.key_columns))
     gone = source["%gone"].combine_chunks()
     going = gone.take(others)
@@ -66,20 +74,19 @@ def merge(there: pa.Table, source: pa.Table, work: MirrorWork, *, clears: bool) 
     changed = at
     if differs.true_count < len(differs):  # else a copy would be the same
         put, changed = put.filter(differs), at.filter(differs)
-    if clears:
-        stays = matched.filter(pc.invert(differs))
-    else:
-        stays = there.filter(
-            pc.invert(_mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed])))
-        )
+    leaves = _mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed]))
+    if cleared:
+        unmatched_rows = pc.invert(_mask(there.num_rows, rows))
+        leaves = pc.or_(leaves, pc.and_(unmatched_rows, work.of_shards(there, cleared)))
+    stays = there.filter(pc.invert(leaves))
     deleted = there.num_rows - stays.num_rows - put.num_rows
-    cleared = deleted - going.true_count
-    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted, source.num_rows, cleared)
+    without_outcome = deleted - going.true_count
+    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted, source.num_rows, without_outcome)
 
 
 def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Row numbers of equal keys in both tables."""
-    names = there.schema.names
+    there, source, names = comparable(there), comparable(source), there.schema.names
     if len(names) == 1:
         found = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
         found = pa.chunked_array(found.chunks if isinstance(found, pa.ChunkedArray) else [found], pa.int32())
@@ -109,11 +116,23 @@ def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Ta
     return pa.Table.from_arrays(columns, schema=there.schema)
 
 
-def bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def comparable(keys: pa.Table) -> pa.Table:
+    """Keys of which equal ones have the same bits: -0.0 is 0.0, and NaN is one key."""
+    return pa.table(list(map(_comparable, keys.columns)), names=keys.schema.names)
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_floating(column.type):
+        return bits(one_zero(column.combine_chunks()))
+    return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+
+
+def bits(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
     """A column in which values that differ are unequal: 0.0 and -0.0 differ, and NaN equals NaN."""
     if not pa.types.is_floating(column.type):
         return column
-    return pa.chunked_array([column.combine_chunks().view(f"int{column.type.bit_width}")])
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pa.chunked_array([whole.view(f"int{column.type.bit_width}")])
 
 
 def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -23,12 +23,14 @@ import pyarrow.dataset as ds
 
 from ingest.change import Op
 from ingest.errors import StoreError
-from ingest.gold.arrow_files import Gone, Written, apart, columns_of, keyed, wanted, written
+from ingest.gold import unfit
+from ingest.gold.arrow_files import Gone, Part, Written, apart, columns_of, keyed, wanted, written
 from ingest.gold.arrow_fold import PLACE, READ_AT_ONCE, Outcomes, fold, last_images, last_of, typed_outcomes
-from ingest.gold.arrow_merge import Merged
+from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import NotPlain
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.overtaken import refuse_parts
+from ingest.gold.unfit import Reject
 from ingest.lake import stores, vectors
 
 # outcomes of one mirror that a task holds before it writes them
@@ -58,6 +60,7 @@ class Dealt:
     # by the lane's number, the place of its last truncate
     cleared: dict[int, str] = field(default_factory=dict)
     cpu: int = 0  # milliseconds
+    rejected: list[Reject] = field(default_factory=list)  # changes without a usable key
 
 
 Fragments = Callable[[str], ds.ParquetFileFragment]
@@ -128,6 +131,7 @@ class _Dealer:
     parts: list[int] = field(default_factory=list)
     cleared: dict[int, str] = field(default_factory=dict)
     seconds: float = 0.0
+    rejected: list[Reject] = field(default_factory=list)
     path: str = ""
     file: Any = None
     writer: Any = None
@@ -166,8 +170,10 @@ class _Dealer:
             self.cleared[number] = max(self.cleared.get(number, ""), *places)
         at_once = last_images(rows, lane, self.work)
         if at_once is None:
-            found, _ = fold(rows, lane, self.work.keys, self.work.logical)
-            typed = typed_outcomes(found, self.work).append_column(PLACE, pa.array(found.places, pa.string()))
+            found, _, rejected = fold(rows, lane, self.work.keys, self.work.logical)
+            self.rejected += unfit.changes(rejected, lane, self.work)
+            typed = unfit.placed(typed_outcomes(found, self.work), self.work, {lane.id: rows})
+            typed = typed.append_column(PLACE, pa.array(found.places, pa.string()))
         else:
             typed, _ = at_once
         self.waiting.append(typed.append_column(_LANE, pa.array([number] * len(typed), pa.int32())))
@@ -196,11 +202,14 @@ class _Dealer:
         """End the file."""
         self.add({}, last=True)
         cpu = round(1000 * self.seconds)
-        return Dealt(self.work.path, self.refused, self.failed, self.path, self.parts, self.cleared, cpu)
+        return Dealt(
+            self.work.path, self.refused, self.failed, self.path, self.parts, self.cleared, cpu, self.rejected
+        )
 
 
 def _parts(keys: pa.Table, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The part of each key: equal keys have the same one in every process."""
+    keys = comparable(keys)
     if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
         numbers = keys.column(0).cast(pa.int64()).to_numpy().view(np.uint64) * np.uint64(_SPREAD)
         high: np.ndarray[tuple[int], np.dtype[np.int64]] = (numbers >> np.uint64(33)).astype(np.int64)
@@ -224,19 +233,21 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 
 def merged(work: MirrorWork, found: Sequence[Dealt], part: int, most: int) -> Written:
     """Merge the outcomes of a part into the mirror's rows of that part, and write them; commits nothing."""
-    new = {at for at, lane in enumerate(work.lanes) if not lane.late_from}  # whose truncates are
-    clears, gone = any(not new.isdisjoint(one.cleared) for one in found), dict[str, bytes]()
+    numbers = {at for one in found for at in one.cleared}
+    # of late changes, truncates are not new ones
+    cleared = tuple(work.lanes[at].shard for at in sorted(numbers) if not work.lanes[at].late_from)
+    gone = dict[str, bytes]()
 
     def mine(rows: pa.Table) -> pa.Table:
         return rows.filter(pa.array(_parts(rows.select(work.key_columns), parts_of(work, most)) == part))
 
-    def merge() -> tuple[Merged, Gone]:
+    def merge() -> Part:
         began = time.monotonic()
-        source = _outcomes(work, found, part)
+        last = _outcomes(work, found, part)
         folded = round(1000 * (time.monotonic() - began))
-        rows, numbers = keyed(work, source, clears, mine)
-        gone.update((name, _packed(some)) for name, some in numbers.items())
-        return replace(rows, fold_ms=folded), {}
+        rows, rows_gone = keyed(work, last, cleared, mine)
+        gone.update((name, _packed(some)) for name, some in rows_gone.items())
+        return Part(replace(rows, fold_ms=folded), {}, unfit.cells(last, work))
 
     # either all parts replace the files that are not marked, or none
     made = written(replace(work, reshaped=work.reshaped or not work.marked), merge)
@@ -290,7 +301,8 @@ def _last(rows: pa.Table, work: MirrorWork, cleared: dict[int, str]) -> pa.Table
     keys = work.key_columns
     found = last_of(rows, keys)
     if found.num_rows < rows.num_rows:
-        if len(work.lanes) > 1 and rows.group_by([*keys, _LANE]).aggregate([]).num_rows > found.num_rows:
+        lane_keys = comparable(rows.select([*keys, _LANE]))
+        if len(work.lanes) > 1 and lane_keys.group_by([*keys, _LANE]).aggregate([]).num_rows > found.num_rows:
             raise NotPlain("several tables send rows of one key")
         found = last_of(rows.sort_by(PLACE), keys)
     return found.drop_columns([PLACE, _LANE])

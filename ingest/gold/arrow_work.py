@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.change import LaneId, TableId
 from ingest.fold import (
@@ -17,6 +18,10 @@ from ingest.lake.mirrors import Era
 from ingest.lake.stamps import NO_STAMPS, Stamps
 
 Rows = Mapping[LaneId, pa.Table]
+Shard = tuple[str, str]
+"""The column that distinguishes the rows of several tables, by the source's name, and one table's value in it."""
+Cleared = tuple[Shard | None, ...]
+"""The tables whose rows are all deleted, except those with an outcome: by their shards; None for all tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class LaneWork:
     last: int
     images: bool = False  # every change carries the whole row and does not change its key
     floor: str | None = None  # the place of a new incarnation: rows from before it are gone
-    shard: tuple[str, str] | None = None
+    shard: Shard | None = None
     stamps: Stamps = NO_STAMPS
     whole: bool = False  # its whole history is folded again, because new changes precede folded ones
     steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
@@ -103,6 +108,14 @@ class MirrorWork:
     def schema(self) -> pa.Schema:
         """The table's columns in Arrow."""
         return pa.schema([(one.column, arrow_type(one.type)) for one in self.columns])
+
+    def of_shards(self, rows: pa.Table, shards: Cleared) -> pa.Array:
+        """Which of some rows of the mirror are those of some tables."""
+        if not shards or None in shards:
+            return pa.array([bool(shards)] * rows.num_rows, pa.bool_())
+        [column] = {one.column for one in self.columns for shard in shards if shard and one.name == shard[0]}
+        values = pa.array([shard[1] for shard in shards if shard], pa.string())
+        return pc.is_in(rows[column], value_set=values).combine_chunks()
 
     @property
     def key_columns(self) -> list[str]:

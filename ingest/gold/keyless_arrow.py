@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +11,13 @@ import pyarrow.compute as pc
 
 from ingest.change import Change, Image, Op
 from ingest.fold import SchemaStep, identity
+from ingest.gold import unfit
 from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_merge import Merged, bits
-from ingest.gold.arrow_values import typed_column
+from ingest.gold.arrow_values import Typed, typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.past_keys import LaneEvent
+from ingest.gold.unfit import Cell, Reject
 from ingest.order import order_of
 
 Texts = list[str | None]
@@ -32,33 +34,64 @@ class Half(NamedTuple):
     texts: Texts
 
 
-def merged(work: MirrorWork, rows: Rows, present: pa.Table) -> Merged:
-    """A mirror's rows after the batch: kept, and new ones."""
+def merged(work: MirrorWork, rows: Rows, present: pa.Table) -> tuple[Merged, list[Reject]]:
+    """A mirror's rows after the batch: kept, and new ones; and the new changes' cells that do not fit."""
     floors = {lane.id: _floor(rows[lane.id], lane) for lane in work.lanes}
     steps = {lane.id: () if work.appends else lane.own_steps for lane in work.lanes}
     from_scratch = any(new for _, new in floors.values()) or (
         not work.appends and any(lane.since for lane in work.lanes)
     )
-    nothing = present.slice(0, 0)
+    nothing, others, gone = present.slice(0, 0), present.slice(0, 0), 0
     if work.again or from_scratch:
-        present, gone = nothing, present.num_rows
-    else:
-        gone = 0
+        shards = () if work.again else tuple(lane.shard for lane in work.lanes)
+        others = present.filter(pc.invert(work.of_shards(present, shards or (None,))))
+        present, gone = nothing, present.num_rows - others.num_rows
     first = 0 if work.again or from_scratch else min(lane.first for lane in work.lanes)
     halves: list[Half] = []
+    tables: list[pa.Table] = [work.schema.empty_table()]
+    rejects: list[Reject] = []
     for lane in work.lanes:
         events = events_of(rows[lane.id], lane, work.logical)
         after = (event for event in events if event.place > floors[lane.id][0])
         delivered = _once(after, shared_reads=lane.shared_reads)
-        halves += halves_of(delivered, list(work.logical), steps[lane.id])
+        mine = list(halves_of(delivered, list(work.logical), steps[lane.id]))
+        if work.appends:
+            mine = [one for one in mine if one.op in ADDING and one.batch >= first]
+        typed = _typed(mine, work)
+        rejects += _rejects(mine, typed, lane, work, rows[lane.id])
+        tables.append(pa.table([one.cells for one in typed.values()], schema=work.schema))
+        halves += mine
+    happened = pa.concat_tables(tables)
     if work.appends:
-        new = _typed([one for one in halves if one.op in ADDING and one.batch >= first], work)
-        return Merged(present, nothing, new, new.num_rows, 0, gone)
-    halves.sort(key=lambda one: (one.place, one.part))
-    happened = _typed(halves, work)
+        stays = pa.concat_tables([others, present])
+        return Merged(stays, nothing, happened, happened.num_rows, 0, gone), rejects
+    order = sorted(range(len(halves)), key=lambda at: (halves[at].place, halves[at].part))
+    halves, happened = [halves[at] for at in order], happened.take(pa.array(order, pa.int64()))
     keeps, adds = _counted(_contents(pa.concat_tables([happened, present])), halves, first)
     stays, new = present.filter(keeps), happened.take(adds)
-    return Merged(stays, nothing, new, new.num_rows, 0, gone + present.num_rows - stays.num_rows)
+    deleted = gone + present.num_rows - stays.num_rows
+    return Merged(pa.concat_tables([others, stays]), nothing, new, new.num_rows, 0, deleted), rejects
+
+
+def _rejects(
+    halves: Sequence[Half], typed: Mapping[str, Typed], lane: LaneWork, work: MirrorWork, rows: pa.Table
+) -> list[Reject]:
+    """The cells of rows that new changes insert, if they do not fit."""
+    cells = [
+        (halves[at], one.name, str(halves[at].texts[i]))
+        for i, one in enumerate(work.columns)
+        if (mask := typed[one.column].unfit) is not None
+        for at in pc.indices_nonzero(mask).to_pylist()
+        if halves[at].adds > 0 and halves[at].batch >= lane.first
+    ]
+    if not cells:
+        return []
+    sent = rows.filter(pc.is_in(rows["order_key"], value_set=pa.array([half.place for half, _, _ in cells])))
+    places = dict(zip(sent["order_key"].to_pylist(), unfit.places_of(sent), strict=True))
+    return [
+        unfit.reject(Cell(name, text, lane.source, places.get(half.place)), None, work)
+        for half, name, text in cells
+    ]
 
 
 ADDING = (Op.INSERT, Op.READ)
@@ -121,10 +154,11 @@ def _texts(
     return values
 
 
-def _typed(halves: Sequence[Half], work: MirrorWork) -> pa.Table:
-    texts = [pa.array([one.texts[at] for one in halves], pa.string()) for at in range(len(work.columns))]
-    columns = [typed_column(column, one.type) for column, one in zip(texts, work.columns, strict=True)]
-    return pa.Table.from_arrays(columns, schema=work.schema)
+def _typed(halves: Sequence[Half], work: MirrorWork) -> dict[str, Typed]:
+    texts = (pa.array([one.texts[at] for one in halves], pa.string()) for at in range(len(work.columns)))
+    return {
+        one.column: typed_column(column, one.type) for column, one in zip(texts, work.columns, strict=True)
+    }
 
 
 # --- the multiset ---------------------------------------------------------------------------------

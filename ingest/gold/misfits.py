@@ -22,6 +22,7 @@ from ingest.gold.cast import cast, matches
 from ingest.gold.gather import clearing, of_lane
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.spark_fold import GONE, LEFT_OUT, MISFIT, key_cells, key_name, value_name
+from ingest.gold.unfit import COUNTED, STAGE
 from ingest.lake import exact
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts
@@ -30,8 +31,6 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
 from ingest.values.typed_values import misfits
 
-STAGE = "gold"
-COUNTED = "rejected"  # among a mirror's counts: cells and changes that did not fit
 _TYPES = {"partition": "int", "offset": "bigint", "batch": "bigint"}
 _PLACE = ("topic", "partition", "offset")
 _SAME = ("kind", "source", "database", "schema", "table", "key", "column", "raw")

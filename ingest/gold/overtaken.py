@@ -47,7 +47,7 @@ def _left(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
         return new
     mine, theirs = _keyed(late, lane, work), _keyed(folded, lane, work)
     names = theirs.schema.names[2:]
-    theirs = last_of(theirs.sort_by(PLACE), names)
+    theirs = last_of(theirs.drop_null().sort_by(PLACE), names)  # changes without a usable key overtake none
     at, of = pairs(mine.select(names), theirs.select(names))
     at = at.filter(pc.less(mine[PLACE].take(at), theirs[PLACE].take(of)))
     if not len(at):
@@ -78,7 +78,7 @@ def _keyed(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
     numbers = pa.concat_arrays([pa.array(np.arange(rows.num_rows)), again])
     cells = {_ROW: numbers, PLACE: rows["order_key"].take(numbers)}
     for one, here, there in zip(columns, reached, left, strict=True):
-        cells[one.column] = typed_column(pa.concat_arrays([here, there.take(again)]), one.type, 0)
+        cells[one.column] = typed_column(pa.concat_arrays([here, there.take(again)]), one.type, 0).cells
     return pa.table(cells)
 
 

@@ -41,7 +41,6 @@ HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late one
 # those of one without a key, whose every batch needs them: five seconds, and less than Spark
 KEYLESS_AT_MOST = 100_000
 SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are searched for them
-_KEYS = frozenset({"integer", "decimal", "binary", "hex", "date", "datetime", "timestamp", None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,23 +213,12 @@ def _not_plain(
     reasons = {
         "rewrite_budget is 0": pipeline.rewrite_budget == 0,
         "it has a change feed": rule.change_feed,
-        "of the type of its key": any(
-            types.family(one.type) not in _KEYS and types.delta(one.type) != "STRING"
-            for one in mirror.key_columns
-        ),
         "its columns change": bool(there) and not _meets(rule, mirror, there, stated=stated),
-        "a statement changes the rows of one of its tables": bool(there)
-        and bool(rule.shard_column)
-        and stated,
         "its history, folded again for late changes or a statement, is long": any(
             one.changes_ever > (HISTORY_AT_MOST if mirror.keys else KEYLESS_AT_MOST) for one in again
         ),
         "the history of its tables, which are merged without a shard_column, is long": rows_merged(work)
         and sum(one.changes_ever for one in lanes) > HISTORY_AT_MOST,
-        "one of its tables was truncated": any(
-            bool(there) and one.truncates and (one.shard or len(lanes) > 1) and not one.merged
-            for one in lanes
-        ),
         "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST
         and not _in_parts(mirror, work),
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ingest.errors import HeldError, command
 from ingest.lake import faults
+from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables
 
 
@@ -50,3 +51,6 @@ class MirrorCommit:
     size: int = 0
     seconds: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
+    wider: Mirror | None = (
+        None  # with the columns that its values need: nothing is committed until they are decided
+    )

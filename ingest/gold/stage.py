@@ -75,12 +75,9 @@ class _Stage:
             side_by_side = pool.map if has_started(spark) else map
             looks = side_by_side(lambda one: self._foreseen(one, held), plans)
             foreseen = [one for one in looks if one is not None]
-            commits: dict[str, MirrorCommit] = {}
-            if plain := [one for one in foreseen if one.work and not one.why_spark]:
-                from ingest.gold.apply_arrow import fold  # few batches need delta-rs
-
-                self.tell("gold", f"folding {counted(len(plain), 'mirror')}")
-                commits = fold(self.lake, plain, self.tell)
+            commits = self._by_arrow(foreseen)
+            if any(one.wider for one in commits.values()):
+                plans, foreseen = self._widened(plans, foreseen, commits)
             folds = {  # of a refused one, what was read earlier may be out of date
                 path: one
                 for one in foreseen
@@ -97,6 +94,41 @@ class _Stage:
                 start(spark)
             done += pool.map(fold_one, plans)
         return done
+
+    def _by_arrow(self, folds: Iterable[FoldPlan]) -> dict[str, MirrorCommit]:
+        """Fold the mirrors that Arrow can; the result of each by its path."""
+        plain = [one for one in folds if one.work and not one.why_spark]
+        if not plain:
+            return {}
+        from ingest.gold.apply_arrow import fold  # few batches need delta-rs
+
+        self.tell("gold", f"folding {counted(len(plain), 'mirror')}")
+        return fold(self.lake, plain, self.tell)
+
+    def _widened(
+        self, plans: Iterable[Plan], folds: Iterable[FoldPlan], commits: dict[str, MirrorCommit]
+    ) -> tuple[list[Plan], list[FoldPlan]]:
+        """The plans with the columns that values need, which are decided now and folded; ``commits`` get their results."""
+        before = {one.plan.mirror.path: one for one in folds}
+        chosen = {plan.mirror.path: plan for plan in plans}
+        for path, commit in list(commits.items()):
+            if commit.wider is None:
+                continue
+            plan = chosen[path] = self._decided(chosen[path], commit.wider, redoes=before[path].before.exists)
+            del commits[path], before[path]
+            if not plan.why_rebuilt and (fold := self._foreseen(plan, set())) is not None:
+                before[path] = fold
+                commits |= self._by_arrow([fold])
+        return list(chosen.values()), list(before.values())
+
+    def _decided(self, plan: Plan, wider: Mirror, *, redoes: bool) -> Plan:
+        """The plan with wider columns: decided, or to be folded again where a rule computes other values of them."""
+        wide = recomputed(plan.job.rule, wider)
+        if redoes and is_recomputed(plan.mirror, wide):
+            return replace(plan, mirror=wide, why_rebuilt=RETYPED)
+        self.decided[plan.mirror.path] = wide
+        decisions.append(self.lake, [mirrors.decision(wide, self.batch.books.last, "values seen")])
+        return replace(plan, mirror=wide)
 
     def _foreseen(self, plan: Plan, held: set[str]) -> FoldPlan | None:
         """The plan for a mirror; None if the mirror's own fold must decide it, or must report the error.
@@ -157,14 +189,10 @@ class _Stage:
         try:
             apply_spark.fold(self.lake, fold, result, self.tell)
         except misfits.Outgrown as wider:
-            wide = recomputed(plan.job.rule, wider.mirror)
-            redone = fold.before.exists and is_recomputed(plan.mirror, wide)
-            plan = replace(plan, mirror=wide, why_rebuilt=RETYPED if redone else "")
+            plan = self._decided(plan, wider.mirror, redoes=fold.before.exists)
             if plan.why_rebuilt:
                 self._rebuild(plan, result)
             else:
-                self.decided[plan.mirror.path] = wide
-                decisions.append(self.lake, [mirrors.decision(wide, self.batch.books.last, "values seen")])
                 apply_spark.fold(self.lake, fold_plan(self.lake, self.batch, plan), result, self.tell)
         return plan
 

@@ -128,9 +128,18 @@ def _timestamp(text: str, _delta: str) -> object:
     assert zone is not None
     date, clock = text[:10], text[11 : zone.start()]
     _date(date, "")
-    year = int(date[:4]) or 400  # 400 years are always as many days
-    days = dt.date(year, int(date[5:7]), int(date[8:])).toordinal() - (0 if int(date[:4]) else 146_097)
-    return days * 86_400_000_000 + _micros_of_day(clock) - _offset(zone[0])
+    return day_number(date) * DAY + _micros_of_day(clock) - _offset(zone[0])
+
+
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+
+
+def day_number(date: str) -> int:
+    """The number of a date, year 0 included: that of the first day of year 1 is 1."""
+    year = int(date[:4])
+    # 400 years are always as many days
+    return dt.date(year or 400, int(date[5:7]), int(date[8:])).toordinal() - (0 if year else 146_097)
 
 
 def _offset(zone: str) -> int:

@@ -37,7 +37,8 @@ def test_texts_and_values_give_one_answer(logical: str) -> None:
     texts = [*TEXTS[logical], None]
     cut = [text[:26] if logical == "datetime" and text else text for text in texts]
     cut = [text.replace("4567+", "456+") if logical == "timestamp" and text else text for text in cut]
-    cells = values(pa.array(cut, pa.string()), logical)
+    cells, unfit = values(pa.array(cut, pa.string()), logical)
+    assert unfit is None
     assert arrow_type(logical) == cells.type
     by_value = conditions.met(ASKED[logical], {"c": cells}.__getitem__, len(texts)).to_pylist()
     delta = {"datetime": "TIMESTAMP_NTZ"}.get(logical) or _delta(logical)

@@ -1,0 +1,84 @@
+"""Integer columns of a mirror that new values have outgrown: many sources send neither UNSIGNED nor the digits of a DECIMAL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from ingest import types
+from ingest.config import TableRule
+from ingest.gold.arrow_work import LaneWork
+from ingest.gold.unfit import Reject
+from ingest.lake import stores
+from ingest.lake.image_columns import texts_of
+from ingest.lake.mirrors import Mirror
+
+_NUMBER, _FRACTION = r"\A-?[0-9]{1,38}\z", r"\.[0-9]*[1-9]"
+
+
+def narrow(mirror: Mirror, rule: TableRule, rejects: Iterable[Reject]) -> list[str]:
+    """The integer columns that may become wider, if a reject is of one of them: all, as a row without a key hides others.
+
+    A type from the pipeline file is binding, and a frozen mirror keeps its columns: there such cells stay rejected.
+    """
+    if rule.freezes or rule.ignores:
+        return []
+    found = [
+        one.name
+        for one in mirror.sent
+        if types.family(one.type) == "integer" and one.name not in rule.declared
+    ]
+    named = {name for one in rejects for name in ([one.column] if one.column else mirror.keys)}
+    return [] if named.isdisjoint(found) else found
+
+
+def widened(
+    mirror: Mirror, columns: Collection[str], files: Sequence[str], lanes: Sequence[LaneWork]
+) -> Mirror | None:
+    """The mirror with columns as wide as its new changes need; None if they are.
+
+    Args:
+        mirror: with its columns as decided.
+        columns: those that may be too narrow.
+        files: the files of ``changes`` with its new changes.
+        lanes: their lanes.
+    """
+    wider = {one.name: one.type for one in mirror.columns if one.name in columns}
+    for lane in lanes if files else ():
+        changes = stores.at(files[0]).dataset(list(files), format="parquet")
+        for page in changes.to_batches(columns=["after", "types"], filter=_new(lane)):
+            if page.num_rows:
+                wider = _of_page(wider, page)
+    found = tuple(replace(one, type=wider.get(one.name, one.type)) for one in mirror.columns)
+    grows = [one.delta for one in found] != [one.delta for one in mirror.columns]
+    return replace(mirror, columns=found) if grows else None
+
+
+def _of_page(wider: dict[str, str], page: pa.RecordBatch) -> dict[str, str]:
+    """The types that hold the integers of some changes, too; DECIMAL cells with a fraction need a decimal."""
+    sent, kinds = (texts_of(page[side], list(wider)) for side in ("after", "types"))
+    found = {}
+    for (name, logical), texts, kind in zip(wider.items(), sent, kinds, strict=True):
+        fraction = pc.and_(pc.equal(kind, "decimal"), pc.match_substring_regex(texts, _FRACTION))
+        if logical == "decimal" or pc.any(fraction).as_py():
+            found[name] = "decimal"
+            continue
+        numbers = texts.filter(pc.match_substring_regex(texts, _NUMBER)).cast(pa.decimal128(38, 0))
+        ends = (types.integer(int(end.as_py() or 0)) for end in pc.min_max(numbers).values())
+        found[name] = reduce(types.common, ends, logical)
+    return found
+
+
+def _new(lane: LaneWork) -> ds.Expression:
+    """A condition that only a lane's new changes with an image meet."""
+    named = {"source": lane.source, **lane.table._asdict()}
+    batch = ds.field("batch")
+    found = (batch >= lane.first) & (batch <= lane.last) & ds.field("after").is_valid()
+    for name, value in named.items():
+        found &= ds.field(name).is_null() if value is None else ds.field(name) == value
+    return found

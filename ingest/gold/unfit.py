@@ -1,0 +1,300 @@
+"""What does not fit a mirror: found in the same pass as the rows, and written to `rejects` before their commit.
+
+A *cell* whose text is not a value of its column's type becomes NULL in the mirror; its text is kept here.
+A *change* whose key has such a cell, or is missing, is omitted as a whole: a mirror never gets a NULL key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest import types
+from ingest.change import Image
+from ingest.config.conditions import columns as columns_of
+from ingest.fold import KeyCellError, texts_of_key
+from ingest.gold.arrow_values import Typed, typed_column
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.lake import duck
+from ingest.lake.datafiles import table_of
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import REJECTS
+from ingest.values.typed_values import misfits
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
+UNFIT = "%unfit"
+"""A column of outcomes: the cells of a row that do not fit, as JSON of `Unfit`; NULL for most rows."""
+
+
+class Place(NamedTuple):
+    """Where the message of a change lies."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    batch: int
+
+
+class Cell(NamedTuple):
+    """A cell of a row that does not fit: its column, its text, and the change that sent it, if one did."""
+
+    column: str
+    text: str
+    source: str = ""
+    place: Place | None = None
+
+
+class Reject(NamedTuple):
+    """A cell or a change that does not fit a mirror; a cell that no change sent in this form has no place."""
+
+    source: str
+    place: Place | None
+    key: str | None  # JSON
+    reason: str
+    detail: str
+    raw: str | None
+    column: str | None = None  # of a cell; None for a change
+
+
+Texts = tuple[str | None, ...]
+_Sent = tuple[str | None, str, str]  # the JSON of a row's key, a column and a text
+_cells_of = msgspec.json.Decoder(list[Cell]).decode
+_image_of = msgspec.json.Decoder(dict[str, str | None]).decode
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def of_rows(
+    columns: Mapping[str, tuple[pa.Array, Typed]],
+    sets: pa.Array,
+    source: str = "",
+    rows: pa.Table | None = None,
+) -> pa.Array:
+    """The column `UNFIT` of some rows.
+
+    Args:
+        columns: by the source's names, the texts of columns and what became of them.
+        sets: which rows exist: the cells of a deleted one do not matter.
+        source: their source, if it is known.
+        rows: the change of each row, if it is known.
+    """
+    found: list[str | None] = [None] * len(sets)
+    cells: dict[int, list[tuple[str, str]]] = {}
+    for name, (texts, typed) in columns.items():
+        if typed.unfit is not None:
+            at = pc.indices_nonzero(pc.and_(typed.unfit, sets))
+            for number, text in zip(at.to_pylist(), texts.take(at).to_pylist(), strict=True):
+                cells.setdefault(number, []).append((name, text))
+    places = [None] * len(cells) if rows is None else places_of(rows.take(pa.array(cells, pa.int64())))
+    for (number, own), place in zip(cells.items(), places, strict=True):
+        found[number] = _as_json([Cell(name, text, source, place) for name, text in own])
+    return pa.array(found, pa.string())
+
+
+def _as_json(cells: list[Cell]) -> str:
+    return msgspec.json.encode(cells).decode()
+
+
+def places_of(rows: pa.Table) -> list[Place]:
+    """Where the messages of some changes lie."""
+    columns = (rows[name].to_pylist() for name in Place._fields)
+    return [Place(*cells) for cells in zip(*columns, strict=True)]
+
+
+def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
+    """Outcomes with the source and the place of each cell that does not fit: those of the newest change of the row's key
+    that sent its text.
+    """
+    unfit = pc.indices_nonzero(pc.is_valid(outcomes[UNFIT]))
+    if not len(unfit):
+        return outcomes
+    listed = outcomes[UNFIT].to_pylist()
+    cells = {number: _cells_of(listed[number]) for number in unfit.to_pylist()}
+    keys = dict(zip(cells, keys_as_json(outcomes.take(unfit), work), strict=True))
+    wanted = {(keys[number], one.column, one.text) for number, own in cells.items() for one in own}
+    sent: dict[_Sent, tuple[str, Place | None]] = {}
+    for lane in work.lanes:
+        if lane.id in rows:
+            found = _sent(rows[lane.id], lane, work, wanted)
+            sent.update((cell, (lane.source, place)) for cell, place in found)
+    nowhere = work.lanes[0].source, None
+    for number, own in cells.items():
+        places = [sent.get((keys[number], one.column, one.text), nowhere) for one in own]
+        listed[number] = _as_json(
+            [one._replace(source=at[0], place=at[1]) for one, at in zip(own, places, strict=True)]
+        )
+    at = outcomes.schema.get_field_index(UNFIT)
+    return outcomes.set_column(at, UNFIT, pa.array(listed, pa.string()))
+
+
+def _sent(
+    rows: pa.Table, lane: LaneWork, work: MirrorWork, wanted: Collection[_Sent]
+) -> Iterator[tuple[_Sent, Place]]:
+    """The changes that sent some cells, in the order of history."""
+    shard: Image = dict([lane.shard]) if lane.shard else {}
+    asked = {(name, text) for _, name, text in wanted}
+    names, numbers, keys, images = {name for name, _ in asked}, list[int](), list[Texts](), list[Image]()
+    sides = zip(*(rows[name].to_pylist() for name in ("op", "after", "before")), strict=True)
+    for number, (op, after, before) in enumerate(sides):
+        if after is None or op == "delete":
+            continue
+        image = {**shard, **_image_of(after)}
+        if any((name, image.get(name)) in asked for name in names):
+            with contextlib.suppress(KeyCellError):
+                keys.append(
+                    texts_of_key(work.keys, image, {**shard, **_image_of(before)} if before else None)
+                )
+                numbers.append(number)
+                images.append(image)
+    places = places_of(rows.take(pa.array(numbers, pa.int64())))
+    for key, image, place in zip(_typed_keys(keys, work), images, places, strict=True):
+        for name in names:
+            text = image.get(name)
+            if text is not None and (key, name, text) in wanted:
+                yield (key, name, text), place
+
+
+def _typed_keys(keys: Sequence[Texts], work: MirrorWork) -> list[str | None]:
+    columns = {}
+    for i, (name, column) in enumerate(_key_columns(work)):
+        texts = pa.array([key[i] for key in keys], pa.string())
+        columns[column] = typed_column(texts, work.logical[name], i).cells
+    return keys_as_json(pa.table(columns), work)
+
+
+def _key_columns(work: MirrorWork) -> list[tuple[str, str]]:
+    columns = {one.name: one.column for one in work.columns}
+    return [(name, columns[name]) for name in work.keys]
+
+
+def cells(outcomes: pa.Table, work: MirrorWork) -> list[Reject]:
+    """The cells of outcomes that do not fit. Of rows that the mirror's condition leaves out, only those that it needs."""
+    rows = outcomes.filter(pc.is_valid(outcomes[UNFIT]))
+    if not rows.num_rows:
+        return []
+    asked = columns_of(work.where) if work.where else ()
+    found = []
+    columns = (rows["%gone"].to_pylist(), keys_as_json(rows, work), rows[UNFIT].to_pylist())
+    for gone, key, listed in zip(*columns, strict=True):
+        found += [reject(one, key, work) for one in _cells_of(listed) if not gone or one.column in asked]
+    return found
+
+
+def reject(cell: Cell, key: str | None, work: MirrorWork) -> Reject:
+    """One cell that is not a value of its column's type."""
+    logical = work.logical[cell.column]
+    form, value = misfits(logical)
+    why = value if types.matches(logical, cell.text) else form
+    return Reject(cell.source, cell.place, key, "does-not-fit", why, cell.text, cell.column)
+
+
+def keys_as_json(rows: pa.Table, work: MirrorWork) -> list[str | None]:
+    """The keys of rows as JSON under the source's names; NULL without a key."""
+    if not work.keys:
+        return [None] * rows.num_rows
+    shown = []
+    for name, column in _key_columns(work):
+        cells = rows[column]
+        kind, texts = cells.type, _texts(cells)
+        if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)):
+            texts = [None if text is None else json.dumps(text, ensure_ascii=False) for text in texts]
+        label = json.dumps(name, ensure_ascii=False)
+        shown.append([f"{label}:{'null' if text is None else text}" for text in texts])
+    return [f"{{{','.join(cells)}}}" for cells in zip(*shown, strict=True)]
+
+
+def _texts(cells: pa.ChunkedArray) -> list[str | None]:
+    """Typed cells as texts for display."""
+    kind = cells.type
+    if pa.types.is_binary(kind):
+        return [None if one is None else msgspec.json.encode(one).decode()[1:-1] for one in cells.to_pylist()]
+    texts: list[str | None] = cells.cast(pa.string()).to_pylist()
+    if pa.types.is_timestamp(kind):
+        return [None if text is None else text.replace(" ", "T", 1) for text in texts]
+    return texts
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def changes(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[Reject]:
+    """Changes without a usable key."""
+    kinds = ", ".join(f"{name} ({work.logical[name]})" for name in work.keys)
+    shard: Image = dict([lane.shard]) if lane.shard else {}
+    sides = zip(rows["after"].to_pylist(), rows["before"].to_pylist(), rows["row"].to_pylist(), strict=True)
+    found = []
+    for place, (after, before, row) in zip(places_of(rows), sides, strict=True):
+        images = [{**shard, **json.loads(one)} for one in (after, before) if one is not None]
+        texts = {name: next((one[name] for one in images if name in one), None) for name in work.keys}
+        detail = f"a cell of the key {kinds} is missing, NULL or no value of its type; row {row}"
+        key = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+        raw = after if after is not None else before
+        found.append(Reject(lane.source, place, key, "key-does-not-fit", detail, raw))
+    return found
+
+
+# --- rejects --------------------------------------------------------------------------------------
+
+
+def keep(lake: Lake, mirror: Mirror, rejects: Sequence[Reject], batch: int) -> int:
+    """Append what does not fit to `rejects`, guarded.
+
+    A change can be folded more than once: after a kill, or with later or older changes of its key. Its existing rejects
+    are not written again.
+
+    Args:
+        lake: the lake.
+        mirror: with its columns as decided.
+        rejects: what does not fit.
+        batch: the batch that is about to be folded.
+
+    Returns:
+        how many rows were written.
+    """
+    found = dict.fromkeys(_row(one, mirror, batch) for one in rejects)
+    if not found:
+        return 0
+    known = set[tuple[object, ...]]()
+    if lake.exists(REJECTS.name):
+        names = ", ".join(map(duck.name, (*_NAMED, *_MESSAGE)))
+        of_mirror = f"stage = '{STAGE}' AND {duck.of_table(mirror.table)}"
+        rows = lake.ask(f"SELECT {names} FROM {{rejects}} WHERE {of_mirror}")
+        known = {tuple(row.values()) for row in rows}
+    new = [row for row in found if not known & {_named(row), (*_named(row)[: len(_NAMED)], None, None, None)}]
+    if not new:
+        return 0
+    table = table_of(new, REJECTS.arrow.names, REJECTS.arrow)
+    return len(new) if lake.append(table, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch) else 0
+
+
+STAGE = "gold"
+COUNTED = "rejected"
+"""Among a mirror's counts: cells and changes that did not fit."""
+_NAMED = ("kind", "source", "key", "column", "raw")
+_MESSAGE = ("topic", "partition", "offset")  # NULL where an older version wrote it
+
+
+def _row(one: Reject, mirror: Mirror, batch: int) -> tuple[object, ...]:
+    """A row of `rejects`; a cell that no change sent in this form belongs to the batch that is folded."""
+    place = one.place or Place(None, None, None, batch)
+    known = {
+        "stage": STAGE, "kind": "cell" if one.column else "change", "source": one.source, **place._asdict(),
+        **mirror.table._asdict(), "key": one.key, "column": one.column, "reason": one.reason, "detail": one.detail,
+        "raw": one.raw,
+    }  # fmt: skip
+    return tuple(known.get(name) for name in REJECTS.arrow.names)
+
+
+def _named(row: tuple[object, ...]) -> tuple[object, ...]:
+    """What distinguishes a row of `rejects` from the mirror's others."""
+    cells = dict(zip(REJECTS.arrow.names, row, strict=True))
+    return tuple(cells[name] for name in (*_NAMED, *_MESSAGE))
