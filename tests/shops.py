@@ -43,6 +43,7 @@ class Shops:
     more: tuple[TableRule, ...] = ()  # rules of other tables
     stages: tuple[str, ...] = ("bronze", "silver", "gold")
     dialect: str = "dts-canal"
+    keys: tuple[str, ...] = ("id",)  # as its messages name them
     budget: int | None = None  # the pipeline's rewrite_budget
 
     @property
@@ -79,7 +80,7 @@ class Shops:
         place, row = at or self.number, {"id": str(key), "text": text, **more}
         members: dict[str, Any] = {
             "data": [row],
-            "pkNames": ["id"],
+            "pkNames": list(self.keys),
             "old": None if old is None else [{"id": str(old)}],
             "sql": "",
             "isDdl": False,

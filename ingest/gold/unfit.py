@@ -87,13 +87,15 @@ def of_rows(
         source: their source, if it is known.
         rows: the change of each row, if it is known.
     """
-    found: list[str | None] = [None] * len(sets)
     cells: dict[int, list[tuple[str, str]]] = {}
     for name, (texts, typed) in columns.items():
         if typed.unfit is not None:
             at = pc.indices_nonzero(pc.and_(typed.unfit, sets))
             for number, text in zip(at.to_pylist(), texts.take(at).to_pylist(), strict=True):
                 cells.setdefault(number, []).append((name, text))
+    if not cells:
+        return pa.nulls(len(sets), pa.string())
+    found: list[str | None] = [None] * len(sets)
     places = [None] * len(cells) if rows is None else places_of(rows.take(pa.array(cells, pa.int64())))
     for (number, own), place in zip(cells.items(), places, strict=True):
         found[number] = _as_json([Cell(name, text, source, place) for name, text in own])

@@ -89,10 +89,11 @@ def test_a_moved_row_is_a_change_of_both_keys() -> None:
             _left((2, "2", "update", *move), (1, "5", "insert", None, _image(key)))
 
 
-def test_keys_that_do_not_fit_are_refused() -> None:
-    """Spark keeps them as rejects."""
-    with pytest.raises(NotPlain, match="int64"):
-        _left((2, "2", "insert", None, _image("x")), (1, "5", "update", None, _image(1)))
+def test_a_change_without_a_usable_key_neither_overtakes_nor_is_overtaken() -> None:
+    """It is left in, because the fold makes a reject of it."""
+    assert ["2"] == _left((2, "2", "insert", None, _image("x")), (1, "5", "update", None, _image(1)))
+    assert ["2"] == _left((2, "2", "insert", None, _image(1)), (1, "5", "update", None, _image("x")))
+    assert ["2"] == _left((2, "2", "insert", None, _image("x")), (1, "5", "update", None, _image("y")))
 
 
 def test_the_footers_are_read_once_for_all_late_mirrors(

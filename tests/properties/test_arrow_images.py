@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_fold
+from ingest.gold import arrow_fold, unfit
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 
 TEXTS = (
@@ -24,7 +24,8 @@ def _page(changes: Sequence[tuple[str, str | None, str | None]]) -> pa.Table:
     ops, before, after = zip(*changes, strict=True)
     places = [f"{at:05}" for at in range(len(changes))]
     return pa.table(
-        {"op": ops, "before": pa.array(before, pa.string()), "after": pa.array(after, pa.string()), "order_key": places}
+        {"op": ops, "before": pa.array(before, pa.string()), "after": pa.array(after, pa.string()), "order_key": places,
+         "topic": places, "partition": [0] * len(places), "offset": [7] * len(places), "batch": [1] * len(places)}
     )  # fmt: skip
 
 
@@ -38,10 +39,9 @@ def _both(changes: Sequence[tuple[str, str | None, str | None]]) -> tuple[Any, A
     )
     page, [lane] = _page(changes), work.lanes
     found = arrow_fold.last_images(page, lane, work)
-    one_by_one, _ = arrow_fold.fold(page, lane, work.keys, work.logical)
-    slow = arrow_fold.typed_outcomes(one_by_one, work).append_column(
-        arrow_fold.PLACE, pa.array(one_by_one.places)
-    )
+    one_by_one, *_ = arrow_fold.fold(page, lane, work.keys, work.logical)
+    typed = unfit.placed(arrow_fold.typed_outcomes(one_by_one, work), work, {lane.id: page})
+    slow = typed.append_column(arrow_fold.PLACE, pa.array(one_by_one.places))
     return found and found[0].sort_by("id").to_pylist(), slow.sort_by("id").to_pylist()
 
 
@@ -60,9 +60,13 @@ def test_images_read_as_columns_are_the_same(escaped: bool, monkeypatch: pytest.
         ("delete", '{"id":"3","v":"gone"}', None),
         ("delete", '{"id":"4"}', None),
         ("insert", None, '{"id":"4"}'),
+        ("insert", None, '{"id":"98","v":"x","w":"2024-5-1"}'),
+        ("insert", None, '{"id":"99","v":"x","w":"2024-5-1"}'),
+        ("insert", None, '{"id":"99","v":"y","w":"2024-05-01"}'),
     ]
     by_columns, one_by_one = _both(changes)
     assert by_columns is not None
+    assert 1 == sum(row[unfit.UNFIT] is not None for row in by_columns), "of id 98"
     assert one_by_one == [{**row, "w": None if row["%gone"] else row["w"], "v": None if row["%gone"] else row["v"]} for row in by_columns]  # fmt: skip
 
 
@@ -70,9 +74,9 @@ def test_images_read_as_columns_are_the_same(escaped: bool, monkeypatch: pytest.
     "change",
     [
         ("update", '{"id":"1"}', '{"v":"x"}'), ("delete", None, '{"id":"1"}'), ("insert", None, '{"id":"1","v":"\\ud800"}'),
-        ("insert", None, '{"id":"1","w":"2024-5-1"}'),
+        ("insert", None, '{"id":"one","w":"2024-05-01"}'),
     ],
-    ids=["the key is before", "only after", "half a character", "a value that does not fit"],
+    ids=["the key is before", "only after", "half a character", "a key that does not fit"],
 )  # fmt: skip
 def test_other_images_are_looked_at_one_by_one(
     change: tuple[str, str | None, str | None], monkeypatch: pytest.MonkeyPatch
