@@ -122,11 +122,18 @@ def deliver(source: Source, random: Random, folder: Path) -> list[list[str]]:
                 "source": "s", "database": "yard", "schema": None, "table": "log", "batch": number, "op": one["op"],
                 "order_key": order_key(Order(0, 0, (one["place"],), 0, (number, at), 0)),  # type: ignore[arg-type]
                 "partial": False, "before": one["before"], "after": one["after"], "types": None,
+                "topic": "log", "partition": 0, "offset": at, "row": 0,
             }
             for at, one in enumerate(batch)
         ]  # fmt: skip
         if rows:
-            kinds = {name: pa.string() for name in rows[0]} | {"batch": pa.int64(), "partial": pa.bool_()}
+            kinds = {name: pa.string() for name in rows[0]} | {
+                "batch": pa.int64(),
+                "partial": pa.bool_(),
+                "partition": pa.int32(),
+                "offset": pa.int64(),
+                "row": pa.int32(),
+            }
             pq.write_table(pa.Table.from_pylist(rows, pa.schema(kinds)), folder / f"{number}.parquet")
             files.append(str(folder / f"{number}.parquet"))
         found.append(list(files))
