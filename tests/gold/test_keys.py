@@ -13,7 +13,7 @@ import pytest
 from ingest.change import Change, Op, TableId
 from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Table, fold, key_of_change, may_change_key, steps
-from ingest.gold import apply_arrow, arrow_fold, planner
+from ingest.gold import arrow_fold, planner
 from ingest.gold.arrow_work import LaneWork
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import Order, order_key
@@ -136,9 +136,9 @@ def test_numbers_with_a_point_and_truths_are_keys(
 ) -> None:
     """-0.0 is 0.0 and NaN is NaN to the definition: told apart, an update would add a second row of its key."""
     monkeypatch.setattr(planner, "CHANGES_AT_MOST", 3 if by_tasks else 500_000)
-    monkeypatch.setattr(apply_arrow, "FEW", 0 if by_tasks else 50_000)
     rule = TableRule("yard.*", keys=("id", "on"), columns={"id": "float64", "on": "boolean"})
-    depot = Depot(Cluster() if by_tasks else unstarted(), tmp_path, Warm(), rule)  # type: ignore[arg-type]
+    engine = "spark" if by_tasks else "auto"
+    depot = Depot(Cluster() if by_tasks else unstarted(), tmp_path, Warm(), rule, engine=engine)  # type: ignore[arg-type]
     for number in ("0", "-0.0", "NaN", "1.5"):
         depot.row(id=number, on="true", n="1").row(id=number, on="false", n="2")
     assert ("done", "") == depot.run()

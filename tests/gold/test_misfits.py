@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import apply_arrow, planner
+from ingest.gold import planner
 from ingest.lake import commits
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -133,10 +133,9 @@ def test_tasks_report_what_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, parts: bool
 ) -> None:
     """The driver writes it: what a task found, and did not say, would be a NULL that nobody knows of."""
-    monkeypatch.setattr(apply_arrow, "FEW", -1)
     if parts:
         monkeypatch.setattr(planner, "CHANGES_AT_MOST", 2)
-    depot = Depot(Cluster(), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    depot = Depot(Cluster(), tmp_path, Warm(), TableRule("yard.*"), engine="spark")  # type: ignore[arg-type]
     for at in range(6):
         depot.row(id=f"{at}", n="A1" if at == 4 else "1")
     assert ("done", "") == depot.row(id="A9", n="1").row("UPDATE", id="3", n="A3").run()

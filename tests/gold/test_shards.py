@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import apply_arrow, planner
+from ingest.gold import planner
 from ingest.run import Warm
 from tests.gold.test_tasks import Cluster
 from tests.shops import Shops
@@ -48,7 +48,7 @@ def test_a_truncate_of_one_table_leaves_the_others(
     assert ("done", "") == mine.ddl("TRUNCATE TABLE item", shop=1).run()
     assert [(TWO, 1, "a"), (TWO, 2, "b")] == rows(mine)
     if parts:
-        monkeypatch.setattr(apply_arrow, "FEW", -1)
+        mine.engine = "spark"
         monkeypatch.setattr(planner, "CHANGES_AT_MOST", 2)
         monkeypatch.setattr("tests.shops.unstarted", Cluster)
         mine.warm = Warm()
@@ -92,7 +92,7 @@ def test_without_a_key(tmp_path: Path, no_key: str) -> None:
 def test_by_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that is not told which table was emptied empties all."""
     mine = shops(tmp_path)
-    monkeypatch.setattr(apply_arrow, "FEW", -1)
+    mine.engine = "spark"
     monkeypatch.setattr("tests.shops.unstarted", Cluster)
     mine.warm = Warm()
     assert ("done", "") == mine.ddl("TRUNCATE TABLE item", shop=2).say(1, "UPDATE", 1, "new").run()
