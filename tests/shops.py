@@ -45,6 +45,7 @@ class Shops:
     dialect: str = "dts-canal"
     keys: tuple[str, ...] = ("id",)  # as its messages name them
     budget: int | None = None  # the pipeline's rewrite_budget
+    engine: str = "auto"
 
     @property
     def pipeline(self) -> Pipeline:
@@ -59,6 +60,7 @@ class Shops:
             rules,
             seal=self.seal,
             rewrite_budget=self.budget,
+            engine=self.engine,
         )
 
     def say(
