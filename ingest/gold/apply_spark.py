@@ -106,7 +106,7 @@ def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
         return
     again = before.exists and mirror_table.is_replaced(table, before.types)
     if again:
-        work = whole_of(lake.pipeline, books, ledger, plan)
+        work = whole_of(lake.pipeline, books, ledger, plan, applied)
     lake = _with_session(lake, books, work, before)
     tell(plan.mirror.name, "history")
     if again:

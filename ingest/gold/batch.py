@@ -76,10 +76,19 @@ class Batch:
             path = plan.mirror.path
             if path in renewed:
                 yield mirrors.decision(plan.mirror, self.books.last, "columns seen")
-            for one, verdict in plan.verdicts:
-                if self.ledger.recorded.get((path, one.id)) != (verdict.state, verdict.does):
-                    value = {"statement": one.id, "state": verdict.state, "does": list(verdict.does)}
-                    yield Decision(FOLDED, path, value, one.batch, "folded")
+            known = self.ledger.recorded, self.ledger.done
+            for one in self.verdicts(plan):
+                name, value = (path, one.value["statement"]), one.value
+                said = value["state"], tuple(value["does"])
+                if (known[0].get(name), known[1].get(name)) != (said, said[0]):
+                    yield one
+
+    @staticmethod
+    def verdicts(plan: Plan) -> Iterator[Decision]:
+        """What the new statements do to a mirror."""
+        for one, verdict in plan.verdicts:
+            value = {"statement": one.id, "state": verdict.state, "does": list(verdict.does)}
+            yield Decision(FOLDED, plan.mirror.path, value, one.batch, "folded")
 
 
 def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog: Backlog) -> Batch:

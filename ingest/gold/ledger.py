@@ -12,7 +12,7 @@ from ingest.gold.work import Books, Job
 from ingest.lake.books import Line
 from ingest.lake.duck import name
 from ingest.lake.lanes import came_between, sent_columns
-from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, recorded
+from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, done, recorded
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
@@ -30,6 +30,9 @@ class Ledger:
 
     statements: list[Statement] = field(default_factory=list)
     recorded: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    done: dict[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # the states by which rows were folded last
 
     def of(self, source: str, table: TableId, last: int | None = None) -> list[Statement]:
         """The statements about a lane's table, of batches up to ``last``."""
@@ -38,6 +41,11 @@ class Ledger:
             for one in self.statements
             if one.source == source and (last is None or one.batch <= last) and policy.concerns(one, table)
         ]
+
+    def states(self, path: str, statements: Iterable[Statement]) -> dict[str, str]:
+        """By which states a mirror's rows were folded, by the statements' ids: what was decided since counts anew."""
+        found = {one.id: self.done.get((path, one.id), "") for one in statements if not one.decided}
+        return {name: state for name, state in found.items() if state}
 
 
 def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
@@ -53,7 +61,9 @@ def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
     if not rows:
         return Ledger()
     statements = counting(rows, decided(lake))
-    return Ledger(resolved(statements, lanes, sent_columns(lake), came_between(lake)), recorded(lake))
+    return Ledger(
+        resolved(statements, lanes, sent_columns(lake), came_between(lake)), recorded(lake), done(lake)
+    )
 
 
 def of_batch(lake: Tables, books: Books, work: Iterable[Job], decided: Mapping[str, Mirror]) -> Ledger:

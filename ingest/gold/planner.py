@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
-from ingest.gold import policy
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
@@ -101,31 +100,13 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         or any(steps.revised for _, steps in work)
     )
     if again:
-        work = whole_of(lake.pipeline, books, ledger, plan)
+        work = whole_of(lake.pipeline, books, ledger, plan, applied)
     elif before.exists:
         changed += retyped.unfit_defaults(mirror, work)
     found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
     why = found.why_spark or _why_not_read(lake, mirror, work)
     why = why or commits.why_no_commits(lake.pipeline.lake)
-    return replace(found, why_spark=why or _judged_otherwise(ledger, found))
-
-
-def _judged_otherwise(ledger: Ledger, fold: FoldPlan) -> str:
-    """Why a mirror's rows are not folded again for a new statement: an earlier one would now do something else to them.
-
-    Spark changes the existing rows instead.
-    """
-    plan = fold.plan
-    for one, steps in fold.work:
-        name = one.source, one.table
-        if not fold.before.exists or not steps.new:
-            continue
-        subject = subject_of(plan.job, plan.mirror, name, plan.free_until)
-        for statement in ledger.of(*name, one.first - 1):
-            did, _ = ledger.recorded.get((plan.mirror.path, statement.id), ("", ()))
-            if did != policy.judge(statement, subject).state:
-                return "a statement has been judged otherwise before"
-    return ""
+    return replace(found, why_spark=why)
 
 
 def _why_not_read(lake: Lake, mirror: Mirror, work: Work) -> str:
@@ -270,16 +251,16 @@ def work_of(
     for name, some in lines.items():
         one = pending_lane(books, name, some, applied, _keys_of(plan, name))
         if one is not None:
-            one, steps = _by_rules(pipeline, ledger, plan, one)
+            one, steps = _by_rules(pipeline, ledger, plan, one, applied)
             found.append((one, steps.meeting(before.columns, one.folded_high)))
     return tuple(found)
 
 
-def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Work:
+def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, applied: int) -> Work:
     """All of the mirror's lanes from their first change, each with its schema steps."""
     names = lanes_of(pipeline, books, plan.mirror.path)
     lanes = (whole_lane(books, name, _keys_of(plan, name)) for name in names)
-    return tuple(_by_rules(pipeline, ledger, plan, one) for one in lanes)
+    return tuple(_by_rules(pipeline, ledger, plan, one, applied) for one in lanes)
 
 
 def _keys_of(plan: Plan, name: LaneId) -> LaneKeys:
@@ -288,8 +269,10 @@ def _keys_of(plan: Plan, name: LaneId) -> LaneKeys:
     return LaneKeys(own, mirror.eras_of(*name), bool(rule.keys), plan.job.merged)
 
 
-def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tuple[Lane, Steps]:
-    """The lane with what the mirror's rules need of it, and its schema steps."""
+def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane, applied: int) -> tuple[Lane, Steps]:
+    """The lane with what the mirror's rules need of it, and its schema steps; those of statements up to the batch ``applied``
+    are what they were when the mirror folded them.
+    """
     name = one.source, one.table
     stamped = replace(
         one,
@@ -301,7 +284,9 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane) -> tupl
     subject = subject_of(plan.job, plan.mirror, name, plan.free_until)
     # there are no rows before the first change then
     begins = one.folded_high is None and one.order_low is not None
-    found = lane_steps(ledger.of(*name, one.last), subject, 0 if begins else one.first)
+    statements = ledger.of(*name, one.last)
+    folded = ledger.states(plan.mirror.path, (each for each in statements if each.batch <= applied))
+    found = lane_steps(statements, replace(subject, recorded=folded), 0 if begins else one.first)
     if begins:
         found = found.after(one.order_low)
     return one, found

@@ -40,7 +40,9 @@ class Subject:
     Nothing up to batch ``free_until`` is frozen: that is the mirror's first batch, or the last one folded since. ``rows`` is
     False for a table that has sent no rows; ``sent`` are the columns of new rows with their types. ``keyless`` is True if all values
     identify a row: then a column that the source no longer has must not distinguish rows. ``respells`` is False if rows of
-    other tables, or older states, may have values under a column's former name in another letter case.
+    other tables, or older states, may have values under a column's former name in another letter case. ``recorded`` are the
+    states of the statements that the mirror has folded, by their ids: what was done to its rows stays done, whatever the
+    policy says by now.
     """
 
     table: TableId
@@ -51,6 +53,7 @@ class Subject:
     sent: Mapping[str, str] = field(default_factory=dict)
     keyless: bool = False
     respells: bool = True
+    recorded: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -240,7 +243,8 @@ def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple
     """
     made: dict[str, str] = {}
     for statement in statements:
-        if judge(statement, subject).state in (APPLIED, PARTLY):
+        state = subject.recorded.get(statement.id) or judge(statement, subject).state
+        if state in (APPLIED, PARTLY):
             for effect in statement.effects:
                 if subject.table in touched(effect):
                     yield statement, _spelt(effect, replace(subject, sent={**made, **subject.sent}))

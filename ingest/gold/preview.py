@@ -174,7 +174,7 @@ def _foreseen(
     except HeldError as error:
         return replace(found, action=HOLD, why=str(error))
     if plan.why_rebuilt:
-        again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan))
+        again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan, applied))
         return replace(found, why_spark=marking(pipeline, again).why_spark)
     work = work_of(pipeline, books, ledger, plan, before, applied)
     way = marking(pipeline, FoldPlan(plan, books, before, "", work))

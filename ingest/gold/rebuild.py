@@ -117,7 +117,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
             result.state, result.version = "compared", state.version
         else:
             tell(mirror.name, "publish")
-            _publish(lake, shadow, _next(lake, fresh), applied, books.last)
+            _publish(lake, shadow, _next(lake, fresh), applied, books.last, folded.verdicts)
             result.state, result.version = "rebuilt", lake.snapshot(mirror.path).version
     result.seconds = time.monotonic() - started
     if not dry_run:
@@ -143,7 +143,8 @@ def within_run(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folde
             return folded, mirror
         tell(mirror.name, "publish")
         fresh = _next(lake, fresh)
-        _publish(lake, shadow, fresh, last, last, "folded again by another key or other rules")
+        reason = "folded again by another key or other rules"
+        _publish(lake, shadow, fresh, last, last, folded.verdicts, reason)
     state_now = lake.snapshot(mirror.path)
     return replace(folded, version=state_now.version, size=state_now.size or 0), fresh
 
@@ -195,7 +196,13 @@ def _next(lake: Lake, mirror: Mirror) -> Mirror:
 
 
 def _publish(
-    lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int, reason: str = "rebuilt"
+    lake: Lake,
+    shadow: Lake,
+    mirror: Mirror,
+    batch: int,
+    decided_at: int,
+    verdicts: Sequence[Decision],
+    reason: str = "rebuilt",
 ) -> None:
     """Publish the history table and the mirror, in one commit each, then the decision that names their generation.
 
@@ -211,7 +218,7 @@ def _publish(
         writer = lake.writer(STAGE, one.path, mirror.generation)
         lake.publish(_rows(lake, shadow, one), one.path, writer, batch, new_schema=True, landed=True)
     now = mirrors.decision(mirror, decided_at, reason)
-    decisions.append(lake, [now, Decision(REBUILT, mirror.path, batch=batch)])
+    decisions.append(lake, [now, Decision(REBUILT, mirror.path, batch=batch), *verdicts])
 
 
 def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:

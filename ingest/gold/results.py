@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ingest.errors import HeldError, command
 from ingest.lake import faults
+from ingest.lake.decisions import Decision
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables
 
@@ -29,6 +30,7 @@ class Folded:
     waits: bool = False  # held for a decision: no message can change that
     why_spark: str | None = None  # why Spark folded it; empty if Arrow did, None if nothing was folded
     rebuilt: bool = False  # folded again from its first change
+    verdicts: tuple[Decision, ...] = ()  # what its statements have done, for a rebuild to record
 
     def stop(self, lake: Tables, error: Exception) -> None:
         """Note why the mirror is not folded: what holds it, or its failure."""

@@ -148,6 +148,7 @@ class _Stage:
         """Fold one mirror, or take what Arrow has committed."""
         started = time.monotonic() - (commit.seconds if commit else 0)
         result = Folded(plan.mirror.name, plan.mirror.path, "done", began=self.lake.now())
+        result.verdicts = tuple(self.batch.verdicts(plan))
         if commit is None and self.lake.stop():
             result.state = "skipped"
             return result

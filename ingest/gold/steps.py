@@ -5,7 +5,7 @@ such as the check of cells and `ingest explain`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from ingest import types
@@ -37,7 +37,8 @@ def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tup
         if not statements:
             return ()
         rule = rule_for(lake.pipeline, table, mirror.path)
-        return steps(statements, Subject.of(rule, table, mirror, last))
+        subject = Subject.of(rule, table, mirror, last)
+        return steps(statements, replace(subject, recorded=read[0].states(mirror.path, statements)))
 
     return of
 

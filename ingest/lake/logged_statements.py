@@ -13,7 +13,7 @@ import msgspec
 from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.lake import decisions
-from ingest.lake.decisions import APPROVE, DISMISS, FOLDED
+from ingest.lake.decisions import APPROVE, DISMISS, FOLDED, REBUILT
 from ingest.lake.tables import Tables
 
 _effects = msgspec.json.Decoder(tuple[Effect, ...])
@@ -67,6 +67,20 @@ def recorded(lake: Tables) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]
         found.setdefault(
             (one.subject, one.value["statement"]), (one.value["state"], tuple(one.value["does"]))
         )
+    return found
+
+
+def done(lake: Tables) -> dict[tuple[str, str], str]:
+    """The state that a statement had when a mirror's rows were folded last: by the mirror's path and the statement.
+
+    What a rebuild has done is recorded after it; after one by a version that did not, nothing is known.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for one in decisions.read(lake).of(FOLDED, REBUILT):
+        if one.kind == REBUILT:
+            found = {name: state for name, state in found.items() if name[0] != one.subject}
+        else:
+            found[one.subject, one.value["statement"]] = one.value["state"]
     return found
 
 
