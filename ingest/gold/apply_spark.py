@@ -16,7 +16,6 @@ from ingest.fold import SchemaStep
 from ingest.gold import (
     collision,
     foreign_commits,
-    forgotten,
     history,
     keyless,
     mirror_table,
@@ -34,7 +33,7 @@ from ingest.gold.shaped import judged, shaped
 from ingest.gold.spark_fold import has_name
 from ingest.gold.unfit import COUNTED
 from ingest.gold.work import Books
-from ingest.lake import condensed, conditions, histories, mirrors
+from ingest.lake import conditions, histories, mirrors
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
@@ -66,14 +65,9 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
     lake = _with_session(lake, books, work, before)
     if mirror.keys and goes_on(work):
         narrow(lake.spark, _changes(work), extent(before))
-    for one, _ in work:
-        if one.folded_high is None and condensed.ever(lake):
-            keys = tuple(key for key in mirror.keys if key != plan.job.rule.shard_column)
-            condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
     guard = merging.Guard(fold.writer, books.last, lake.metadata(books.last, landed=True))
     if again:
         mirror_table.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
-    forgotten.refuse(lake, mirror, [one for one, _ in work])
     if not fresh and not again:
         tell(mirror.name, "schema")
         fills = [] if plan.job.merged else [step for _, steps in work for step in steps.fills]

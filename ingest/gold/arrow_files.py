@@ -224,6 +224,19 @@ def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
     )
 
 
+def pages(
+    files: Sequence[str], lane: LaneWork, columns: Sequence[str], condition: ds.Expression
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a lane's changes that meet a condition, up to its last batch, a page at a time, in any order."""
+    asked = condition & (ds.field("batch") <= lane.last)
+    for name, value in {"source": lane.source, **lane.table._asdict()}.items():
+        asked &= ds.field(name).is_null() if value is None else ds.field(name) == value
+    if files:
+        changes = stores.at(files[0]).dataset(list(files), format="parquet")
+        found = changes.to_batches(columns=list(columns), filter=asked, batch_size=READ)
+        yield from (page for page in found if page.num_rows)
+
+
 def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
     """The columns of ``changes`` that the folds of some lanes need."""
     needed = (*_COLUMNS, TYPES) if any(lane.whole for lane in lanes) else _COLUMNS

@@ -98,7 +98,7 @@ def deal(works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, mos
     dealers = [_Dealer(work, folder, parts_of(work, most)) for work in works]
     lanes = [lane for work in works for lane in work.lanes]
     try:
-        for page in _pages(some, lanes):
+        for page in pages_of(some, lanes):
             rows = dict(apart(page, lanes))
             for one in dealers:
                 one.add(rows)
@@ -107,7 +107,8 @@ def deal(works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, mos
     return [one.finished() for one in dealers]
 
 
-def _pages(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:
+def pages_of(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:
+    """The changes in some row groups that may be those of some lanes, a page at a time."""
     for piece in some:
         pages = fragment(piece.file).subset(row_group_ids=[piece.group]).to_batches(
             columns=list(columns_of(lanes)), filter=wanted(lanes), batch_size=READ_AT_ONCE, batch_readahead=1,

@@ -6,19 +6,15 @@ they may have been condensed away (`ingest.silver.condense`), they are lost.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
-from pyspark.sql import functions as F
-
 from ingest.errors import HeldError, command
-from ingest.gold.gather import of_lane
+from ingest.fold import may_change_key
 from ingest.gold.lane import Lane
-from ingest.lake import condensed
-from ingest.lake.images import image
-from ingest.lake.keys import key_texts, moves
+from ingest.lake import condensed, duck
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import CHANGES
 
 
 def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
@@ -47,8 +43,11 @@ def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
 
 
 def _asks(lake: Lake, mirror: Mirror, lane: Lane, floor: str) -> bool:
-    rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("partial") & (F.col("order_key") <= floor))
-    parsed = rows.where(F.col("before").isNotNull()).withColumns(
-        {side: image(name, mirror.keys) for side, name in (("a", "after"), ("b", "before"))}
+    """True if a change up to a place moves a row, and carries a part of it."""
+    of_lane = f"kind = 'change' AND source = {duck.text(lane.source)} AND {duck.of_table(lane.table)}"
+    in_part = f"partial AND before IS NOT NULL AND batch <= {lane.last} AND order_key <= {duck.text(floor)}"
+    keys = tuple(key for key in mirror.keys if key != mirror.shard)
+    return any(
+        may_change_key(json.loads(row["before"]), json.loads(row["after"] or "{}"), keys)
+        for row in lake.ask(f"SELECT before, after FROM {{changes}} WHERE {of_lane} AND {in_part}")
     )
-    return not parsed.where(moves(*key_texts(mirror.keys))).isEmpty()

@@ -12,9 +12,9 @@ import pyarrow.dataset as ds
 
 from ingest import types
 from ingest.config import TableRule
+from ingest.gold.arrow_files import pages
 from ingest.gold.arrow_work import LaneWork
 from ingest.gold.unfit import Reject
-from ingest.lake import stores
 from ingest.lake.image_columns import texts_of
 from ingest.lake.mirrors import Mirror
 
@@ -49,11 +49,10 @@ def widened(
         lanes: their lanes.
     """
     wider = {one.name: one.type for one in mirror.columns if one.name in columns}
-    for lane in lanes if files else ():
-        changes = stores.at(files[0]).dataset(list(files), format="parquet")
-        for page in changes.to_batches(columns=["after", "types"], filter=_new(lane)):
-            if page.num_rows:
-                wider = _of_page(wider, page)
+    has_image = ds.field("after").is_valid()
+    for lane in lanes:
+        for page in pages(files, lane, ("after", "types"), (ds.field("batch") >= lane.first) & has_image):
+            wider = _of_page(wider, page)
     found = tuple(replace(one, type=wider.get(one.name, one.type)) for one in mirror.columns)
     grows = [one.delta for one in found] != [one.delta for one in mirror.columns]
     return replace(mirror, columns=found) if grows else None
@@ -71,14 +70,4 @@ def _of_page(wider: dict[str, str], page: pa.RecordBatch) -> dict[str, str]:
         numbers = texts.filter(pc.match_substring_regex(texts, _NUMBER)).cast(pa.decimal128(38, 0))
         ends = (types.integer(int(end.as_py() or 0)) for end in pc.min_max(numbers).values())
         found[name] = reduce(types.common, ends, logical)
-    return found
-
-
-def _new(lane: LaneWork) -> ds.Expression:
-    """A condition that only a lane's new changes with an image meet."""
-    named = {"source": lane.source, **lane.table._asdict()}
-    batch = ds.field("batch")
-    found = (batch >= lane.first) & (batch <= lane.last) & ds.field("after").is_valid()
-    for name, value in named.items():
-        found &= ds.field(name).is_null() if value is None else ds.field(name) == value
     return found

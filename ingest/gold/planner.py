@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
+from ingest.gold import forgotten
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
@@ -20,7 +21,6 @@ from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
 from ingest.lake import commits, condensed, mirrors
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Mirror, shard_of
-from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import stamps_of
 from ingest.spark.pace import SMALL
 
@@ -39,7 +39,7 @@ CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process; of more, so
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
 # those of one without a key, whose every batch needs them: five seconds, and less than Spark
 KEYLESS_AT_MOST = 100_000
-SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are searched for them
+SILVER_AT_MOST = 64 << 20  # bytes of `changes` in which those after a late one are not counted before
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     changed: list[Retyped] = []
     retypes = any(step.action == retyped.ACTION for _, steps in work for step in steps.new)
     if retypes and (mirror.keys or rule.no_key == "full_row"):
-        why = _not_plain(lake.pipeline, rule, mirror, {}, work) or _why_not_read(lake, mirror, work)
-        changed = retyped.found(lake, work, by_arrow=not why)
+        changed = retyped.found(lake, work)
     again = before.exists and (
         mirror_table.is_replaced(mirror, before.types)
         or retyped.changes_values(mirror, changed)
@@ -104,21 +103,22 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     elif before.exists:
         changed += retyped.unfit_defaults(mirror, work)
     found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
-    why = found.why_spark or _why_not_read(lake, mirror, work)
-    why = why or commits.why_no_commits(lake.pipeline.lake)
-    return replace(found, why_spark=why)
+    _refuse_forgotten(lake, found)
+    return replace(found, why_spark=found.why_spark or commits.why_no_commits(lake.pipeline.lake))
 
 
-def _why_not_read(lake: Lake, mirror: Mirror, work: Work) -> str:
-    """Why Spark must read the changes of earlier batches; empty if Arrow can, or if they are not needed."""
-    again = _refolded(mirror, work)
-    lanes = [one for one, _ in work if one.folded_high is None or one.inherits_ever or one.late]
-    if (lanes or again) and condensed.ever(lake):
-        return "changes of it may have been condensed"
-    size = lake.snapshot(CHANGES.name).size or 0
-    if again and size > SILVER_AT_MOST:
-        return f"its history is folded again, and the {size} bytes of silver are too many to look through"
-    return ""
+def _refuse_forgotten(lake: Lake, fold: FoldPlan) -> None:
+    """Hold a mirror that needs changes which compaction of silver may have dropped.
+
+    Raises:
+        HeldError: it does.
+    """
+    mirror, shard = fold.plan.mirror, fold.plan.job.rule.shard_column
+    for one, _ in fold.work:
+        if one.folded_high is None and condensed.ever(lake):
+            keys = tuple(key for key in mirror.keys if key != shard)
+            condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
+    forgotten.refuse(lake, mirror, [one for one, _ in fold.work])
 
 
 def late_from(lane: Lane, steps: Steps) -> str:

@@ -11,20 +11,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from ingest.change import Op
 from ingest.fold import SchemaStep
 from ingest.gold.gather import of_lane
 from ingest.gold.lane import Lane, Steps
+from ingest.lake import commits
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, REJECTS
 from ingest.lake.stamps import types_of
+from ingest.spark.tasks import Load, Work, one_each
 from ingest.values.conversions import in_words
 from ingest.values.typed_values import misfits, value_of
 
+STAGE = "gold"
 ACTION, REASON = "retype_column", "values-not-known"
 _SETTING = ("read", "insert", "update")
 RESPELT, ALTERED, OPEN = 1, 2, 4
@@ -48,9 +50,9 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
     return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
 
 
-def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], *, by_arrow: bool) -> list[Retyped]:
+def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
     """The new steps of all lanes that change existing values, with what they do to them."""
-    return [one for lane, steps in work for one in _of_lane(lake, lane, steps, by_arrow=by_arrow)]
+    return [one for lane, steps in work for one in _of_lane(lake, lane, steps)]
 
 
 def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
@@ -62,13 +64,13 @@ def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
     return found
 
 
-def _of_lane(lake: Lake, lane: Lane, steps: Steps, *, by_arrow: bool) -> Iterator[Retyped]:
+def _of_lane(lake: Lake, lane: Lane, steps: Steps) -> Iterator[Retyped]:
     new = [step for step in steps.new if step.action == ACTION]
     if not new:
         return
     others = [step for step in steps.ever if step.action in ("rename_column", "add_column")]
     names = {step: former(step.column, others) for step in new}
-    found = (_met if by_arrow else _met_by_spark)(lake, lane, names)
+    found = (_met if commits.within_reach(lake.pipeline.lake) else _met_by_spark)(lake, lane, names)
     for step, does in zip(new, found, strict=True):
         if met := does | on_defaults(step, names[step], others):
             yield Retyped(lane, step, met)
@@ -80,24 +82,46 @@ _COLUMNS = ("order_key", "op", "partial", "after", "types")
 
 def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
     """What each step does to the values that a lane's messages hold."""
-    from ingest.gold.arrow_files import changes_files, read
+    from ingest.gold.arrow_files import apart, changes_files
+    from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
     from ingest.gold.arrow_work import LaneWork
 
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
-    return _met_in(read(changes_files(lake, [work]), [work])[work.id].to_batches(), names)
+    groups = pieces(changes_files(lake, [work]), [work])
+
+    def run(some: Sequence[RowGroup]) -> Iterator[pa.RecordBatch]:
+        changes = (rows for page in pages_of(some, [work]) for _, rows in apart(page, [work]))
+        yield from _report(_met_in((page for rows in changes for page in rows.to_batches()), names))
+
+    load = Load(sum(one.rows for one in groups))
+    rows = lake.runner.rows(Work(STAGE, groups, run, _MET, one_each, load))
+    return _together(((row["at"], row["does"]) for row in rows), len(names))
 
 
 def _met_by_spark(lake: Lake, lane: Lane, names: Names) -> list[int]:
-    """The same for a long history, a part of it in each of Spark's tasks."""
+    """The same in a store that only Spark reaches."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for at, does in enumerate(_met_in(batches, names)):
-            yield pa.RecordBatch.from_pydict({"at": [at], "does": [does]})
+        yield from _report(_met_in(batches, names))
 
-    rows = of_lane(lake.read(CHANGES.name), lane).select(*_COLUMNS)
-    parts = rows.mapInArrow(run, "at LONG, does LONG").groupBy("at").agg(F.bit_or("does").alias("does"))
-    found = {row["at"]: row["does"] for row in parts.collect()}
-    return [found.get(at, 0) for at in range(len(names))]
+    rows = of_lane(lake.read(CHANGES.name), lane).select(*_COLUMNS).mapInArrow(run, _MET).collect()
+    return _together(((row["at"], row["does"]) for row in rows), len(names))
+
+
+_MET = "at LONG, does LONG"
+
+
+def _report(found: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    for at, does in enumerate(found):
+        yield pa.RecordBatch.from_pydict({"at": [at], "does": [does]})
+
+
+def _together(reports: Iterable[tuple[int, int]], count: int) -> list[int]:
+    """What each step does according to all reports."""
+    found = [0] * count
+    for at, does in reports:
+        found[at] |= does
+    return found
 
 
 def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
