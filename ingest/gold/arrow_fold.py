@@ -52,7 +52,7 @@ _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 # --- the outcomes ---------------------------------------------------------------------------------
 
 
-class Made(NamedTuple):
+class MirrorFold(NamedTuple):
     """What the changes make of a mirror's keys, as typed columns; the tables whose other rows are all deleted; and the
     changes that are left out, because they have no usable key.
     """
@@ -62,7 +62,7 @@ class Made(NamedTuple):
     rejected: list[Reject]
 
 
-def outcomes(work: MirrorWork, rows: Rows) -> Made:
+def outcomes(work: MirrorWork, rows: Rows) -> MirrorFold:
     """What the changes make of each key.
 
     Raises:
@@ -75,10 +75,10 @@ def outcomes(work: MirrorWork, rows: Rows) -> Made:
         keys = comparable(source.select(work.key_columns))
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
             raise NotPlain("several tables send rows of one key")
-    return Made(source, cleared, rejected)
+    return MirrorFold(source, cleared, rejected)
 
 
-def _at_once(work: MirrorWork, rows: Rows) -> Made | None:
+def _at_once(work: MirrorWork, rows: Rows) -> MirrorFold | None:
     """The outcomes read as columns; None if some lane's images cannot be read so."""
     found, cleared = [], list[Shard | None]()
     for lane in work.lanes:
@@ -86,10 +86,10 @@ def _at_once(work: MirrorWork, rows: Rows) -> Made | None:
             return None
         found.append(one[0].drop_columns(PLACE))
         cleared += [lane.shard] if one[1] else []
-    return Made(pa.concat_tables(found), tuple(cleared), [])
+    return MirrorFold(pa.concat_tables(found), tuple(cleared), [])
 
 
-def _one_after_another(work: MirrorWork, rows: Rows) -> Made:
+def _one_after_another(work: MirrorWork, rows: Rows) -> MirrorFold:
     """The outcomes by a look at each change, with the mirror's own columns."""
     found, cleared, rejected = Outcomes([], [], []), list[Shard | None](), list[Reject]()
     apart = {}
@@ -102,7 +102,7 @@ def _one_after_another(work: MirrorWork, rows: Rows) -> Made:
             found += one.outcomes
             cleared += [lane.shard] if one.clears else []
     typed = typed_outcomes(_merged(apart, work) if apart else found, work)
-    return Made(unfit.placed(typed, work, rows), tuple(cleared), rejected)
+    return MirrorFold(unfit.placed(typed, work, rows), tuple(cleared), rejected)
 
 
 def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
