@@ -34,7 +34,7 @@ UNFIT = "%unfit"
 """A column of outcomes: the cells of a row that do not fit, as JSON of `Unfit`; NULL for most rows."""
 
 
-class MessagePlace(NamedTuple):
+class SentFrom(NamedTuple):
     """Where the message of a change lies."""
 
     topic: str | None
@@ -49,14 +49,14 @@ class Cell(NamedTuple):
     column: str
     text: str
     source: str = ""
-    place: MessagePlace | None = None
+    place: SentFrom | None = None
 
 
 class Reject(NamedTuple):
     """A cell or a change that does not fit a mirror; a cell that no change sent in this form has no place."""
 
     source: str
-    place: MessagePlace | None
+    place: SentFrom | None
     key: str | None  # JSON
     reason: str
     detail: str
@@ -106,10 +106,10 @@ def _as_json(cells: list[Cell]) -> str:
     return msgspec.json.encode(cells).decode()
 
 
-def places_of(rows: pa.Table) -> list[MessagePlace]:
+def places_of(rows: pa.Table) -> list[SentFrom]:
     """Where the messages of some changes lie."""
-    columns = (rows[name].to_pylist() for name in MessagePlace._fields)
-    return [MessagePlace(*cells) for cells in zip(*columns, strict=True)]
+    columns = (rows[name].to_pylist() for name in SentFrom._fields)
+    return [SentFrom(*cells) for cells in zip(*columns, strict=True)]
 
 
 def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
@@ -123,7 +123,7 @@ def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
     cells = {number: _cells_of(listed[number]) for number in unfit.to_pylist()}
     keys = dict(zip(cells, keys_as_json(outcomes.take(unfit), work), strict=True))
     wanted = {(keys[number], one.column, one.text) for number, own in cells.items() for one in own}
-    sent: dict[_Sent, tuple[str, MessagePlace | None]] = {}
+    sent: dict[_Sent, tuple[str, SentFrom | None]] = {}
     for lane in work.lanes:
         if lane.id in rows:
             found = _sent(rows[lane.id], lane, work, wanted)
@@ -140,7 +140,7 @@ def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
 
 def _sent(
     rows: pa.Table, lane: LaneWork, work: MirrorWork, wanted: Collection[_Sent]
-) -> Iterator[tuple[_Sent, MessagePlace]]:
+) -> Iterator[tuple[_Sent, SentFrom]]:
     """The changes that sent some cells, in the order of history."""
     shard: Image = dict([lane.shard]) if lane.shard else {}
     asked = {(name, text) for _, name, text in wanted}
@@ -287,7 +287,7 @@ _MESSAGE = ("topic", "partition", "offset")  # NULL where an older version wrote
 
 def _row(one: Reject, mirror: Mirror, batch: int) -> tuple[object, ...]:
     """A row of `rejects`; a cell that no change sent in this form belongs to the batch that is folded."""
-    place = one.place or MessagePlace(None, None, None, batch)
+    place = one.place or SentFrom(None, None, None, batch)
     known = {
         "stage": STAGE, "kind": "cell" if one.column else "change", "source": one.source, **place._asdict(),
         **mirror.table._asdict(), "key": one.key, "column": one.column, "reason": one.reason, "detail": one.detail,
