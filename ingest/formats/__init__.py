@@ -57,6 +57,7 @@ class About:
         bytes_as: how texts stand for bytes where the option ``binary`` says nothing; empty where bytes are bytes.
         leaves_out_nulls: ``by default`` or ``by a setting`` where a row may lack a column because it is NULL there, which no
             message tells from an unchanged one.
+        counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
@@ -81,6 +82,7 @@ class About:
     split_moves: bool = False
     bytes_as: str = ""
     leaves_out_nulls: str = ""
+    counts_rows: bool = False
     shared_reads: bool = False
 
     @property

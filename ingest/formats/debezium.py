@@ -14,6 +14,8 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 - Flattened rows keep their position only where deletes are rows too (``__deleted``); else a delete is a
   key with a null value, which has no position, so arrival decides. Such a null value is a delete only
   for a topic that ``options.table`` names; after a wrapped delete it is a tombstone.
+- MySQL's ``row`` counts the rows of one event; in a compressed transaction, whose events share their position, it starts
+  again with each (`ingest.silver.restarts`).
 - ``bigint unsigned`` past 2^63 arrives negative: right again where ``columns:`` declares ``uint64``, or the schema has
   the column's own type (``column.propagate.source.type``).
 """
@@ -38,6 +40,7 @@ from ingest.values import base64_text
 ABOUT = About(
     null_deletes=True,
     split_moves=True,
+    counts_rows=True,
     shared_reads=True,
     title="Debezium JSON, with or without schema, wrapped or flattened",
     document="Debezium documentation, connectors and event flattening",

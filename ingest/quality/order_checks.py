@@ -16,6 +16,7 @@ from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.repetitions import repeated
 from ingest.quality.restarted_positions import restarted, turned_files
+from ingest.quality.shared_positions import turned_rows
 from ingest.quality.statement_order import unsure_statements
 from ingest.quality.subjects import CheckedMirror, StepsOf
 from ingest.quality.unplaced import unplaced_changes
@@ -42,7 +43,14 @@ def of_mirrors(
             if source is not None and source.options.order_by != "event_time":
                 mine = by_table.get((lane.source, lane.table), [])
                 one = OrderedLane(lake, subject, lane, source, since, mine, turned, steps)
-                for check in (unsure_statements, unplaced_changes, restarted, repeated, mixed_topics):
+                for check in (
+                    unsure_statements,
+                    unplaced_changes,
+                    restarted,
+                    repeated,
+                    mixed_topics,
+                    turned_rows,
+                ):
                     yield from check(one)
 
 

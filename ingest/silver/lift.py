@@ -31,6 +31,7 @@ from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import change_rows, tally
+from ingest.silver.restarts import Restarts
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
@@ -149,6 +150,7 @@ def lift_to_files(how: Lifting, layout: Layout) -> Callable[[Batches], Batches]:
 FEW = 64  # messages that are not worth columns of their own
 _PAUSE = 4096  # the most messages that are read one by one before columns are tried again
 _ParseMany = Callable[[Sequence[bytes | None], Hints], ChangeColumns]
+_COUNTED = frozenset({Op.INSERT, Op.UPDATE, Op.DELETE})  # all rows of a snapshot share one position
 _AFTER_DELETES = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
 _NO_TABLE = "the message has a row, or empties a table, but names no table"
 
@@ -175,10 +177,17 @@ class SourceDecoder:
         self.anchors = lifting.anchors if module.ABOUT.event_marks else None
         # by topic and partition, the delete that came last, if no other row came after it
         self.last_deletes: dict[tuple[str, int], Change] | None = {} if module.ABOUT.split_moves else None
+        self.restarts = Restarts() if module.ABOUT.counts_rows else None
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
-        plain = not upserts and self.masks is None and not self.stopped and self.last_deletes is None
+        plain = (
+            not upserts
+            and self.restarts is None
+            and self.masks is None
+            and not self.stopped
+            and self.last_deletes is None
+        )
         self.parse_many: _ParseMany | None = getattr(module, "parse_many", None) if plain else None
         self.pause = FEW  # messages that are read one by one before many are tried again
 
@@ -293,6 +302,8 @@ class SourceDecoder:
                 self.masks.changes([one for changes in taken.values() for one in changes])
         except Exception:  # a mask fails: find the messages
             taken, refused = self._decoded(bronze, self.masks)
+        if self.restarts is not None:
+            self._count_again(bronze, taken, self.restarts)
         if self.last_deletes is not None:
             topics, partitions = (listed(bronze.column(name)) for name in ("topic", "partition"))
             self._join_moves(taken, topics, partitions, self.last_deletes)
@@ -326,6 +337,16 @@ class SourceDecoder:
             except Exception as error:
                 refused.append(_stumbled(at, error))
         return taken, refused
+
+    @staticmethod
+    def _count_again(bronze: pa.RecordBatch, taken: Taken, restarts: Restarts) -> None:
+        """Number the rows of each position of a log's file in the order of their arrival."""
+        topics, partitions = (listed(bronze.column(name)) for name in ("topic", "partition"))
+        for at, changes in taken.items():
+            if len(changes) == 1 and _is_counted(changes[0]):
+                numbered = restarts.numbered((topics[at], partitions[at]), changes[0])
+                if numbered is not changes[0]:
+                    taken[at] = [numbered]
 
     @staticmethod
     def _join_moves(
@@ -570,6 +591,11 @@ def _is_plain(bronze: pa.RecordBatch) -> bool:
         and headers.null_count == len(headers)
         and not ingest_snapshot.holds(places[1][0].as_py())
     )
+
+
+def _is_counted(change: Change) -> bool:
+    """True for a row at a log file's position, which is written as ``file:pos:row``."""
+    return len(change.sequence) == 3 and change.op in _COUNTED and (change.position or "").count(":") >= 2
 
 
 def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:
