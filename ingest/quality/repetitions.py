@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.tables import Row
-from ingest.order import is_weak, natural
+from ingest.order import is_weak, natural, same_place
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.unplaced import clears
@@ -22,6 +24,16 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
         what = f"a TRUNCATE or DDL statement removed or changed {counted(len(changed), 'row')} of {table}, but {_FROM_LATE}"
         yield _rows_set_back(one, changed, f"{what}: compare them with the source, or load the table again")
     if not one.is_weak:
+        if again := _counted_on(one):
+            what = (
+                f"{counted(len(again), 'statement')} of {table}, such as {again[0][:80]!r}, came again under a higher position: the "
+                "source's task was put back and counts on, so its old rows are newer than the statement"
+            )
+            yield one.metric(
+                "rows_set_back",
+                len(again),
+                f"{what}: compare the table with the source, or load it again with {one.epoch()}",
+            )
         return
     if one.lane.key_changes and (moves := _repeated_moves(one)):
         detail = (
@@ -30,15 +42,17 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
             f"the table again with {one.epoch()}"
         )
         yield one.metric("repeated_moves", moves, detail)
-    if not _has_older(one):
+    across = _has_older(one)
+    if not across and not _turns_back(one):
         return
-    if keys := _set_back(one):
+    keys = _set_back(one, "true" if across else f"batch > {one.since}")
+    if keys:
         detail = (
             f"{len(keys)} rows of {table} were set back: their last change came before, and a newer one or a statement since then; "
             "unless the source sends that one again, too, compare these rows with the source, or load the table again"
         )
         yield _rows_set_back(one, keys, detail)
-    if late := [key for key in _late(one) if key not in keys]:
+    if across and (late := [key for key in _late(one) if key not in keys]):
         what = (
             f"{counted(len(late), 'last change')} of rows of {table} {_FROM_LATE}, so that they were set back"
         )
@@ -50,6 +64,25 @@ _FROM_LATE = "came from a file that is before another one, by its name, which wa
 
 def _rows_set_back(one: OrderedLane, keys: list[str], detail: str) -> Metric:
     return one.metric("rows_set_back", len(keys), f"{detail} with {one.epoch()}", tuple(keys[:FAILING_KEYS]))
+
+
+def _counted_on(one: OrderedLane) -> list[str]:
+    """New statements that are those of an earlier position, to the source's own clock, and could not have run twice."""
+    firsts: dict[tuple[object, str], Mapping[str, Any]] = {}
+    again = []
+    for row in sorted(one.statements, key=lambda row: str(row["order_key"])):
+        once = any(effect["action"] in _ONCE for effect in json.loads(row["effects"] or "[]"))
+        if not once or row["event_time"] is None or is_weak(row["order_key"]):
+            continue
+        first = firsts.setdefault((row["event_time"], row["statement"]), row)
+        if same_place(first["order_key"]) != same_place(row["order_key"]) and row["batch"] > one.since:
+            again.append(str(row["statement"]))
+    return again
+
+
+_ONCE = frozenset(
+    {"add_column", "rename_column", "rename_table"}
+)  # a second time they fail, unless they were undone
 
 
 def _repeated_moves(one: OrderedLane) -> int:
@@ -83,9 +116,19 @@ def _has_older(one: OrderedLane) -> bool:
     return bool(one.lake.ask(f"SELECT 1 FROM ({batches}) AS b WHERE batch > {one.since} AND {older} LIMIT 1"))
 
 
-def _set_back(one: OrderedLane) -> list[str]:
+def _turns_back(one: OrderedLane) -> bool:
+    """True if a new change is older by the source's clock than a new one that arrived before it."""
+    found = one.lake.ask(
+        f"""SELECT 1 AS n FROM (SELECT event_time, max(event_time) OVER (
+            ORDER BY order_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
+            FROM {{changes.change}} WHERE batch > {one.since} AND {one.where}) AS c WHERE event_time < high LIMIT 1"""
+    )
+    return bool(found)
+
+
+def _set_back(one: OrderedLane, batches: str) -> list[str]:
     """The keys whose last change came again after a newer one of the key, or after a statement that removed or changed the
-    row.
+    row, among the changes of some batches.
 
     A stream that goes back goes forward again to the same end; an old file that is copied does not.
     """
@@ -103,7 +146,7 @@ def _set_back(one: OrderedLane) -> list[str]:
         stated AS (SELECT DISTINCT order_key, what, event_time FROM does JOIN {{changes}} AS c USING (order_key)
             WHERE c.kind IN ('change', 'ddl') AND c.order_key IN ({", ".join(map(duck.text, does))})),"""
     found = one.lake.ask(
-        f"""WITH {_keyed(one)}, {given}
+        f"""WITH {_keyed(one, batches)}, {given}
         news AS (SELECT k, max(struct_pack(order_key, event_time, said, there, partly)) AS last
             FROM keyed WHERE batch > {one.since} GROUP BY k),
         again AS (SELECT k, n.last.order_key AS order_key, n.last.event_time AS event_time, n.last.there AS there,
@@ -171,7 +214,7 @@ def _by_name(one: OrderedLane) -> bool:
     return one.source.kind == "files" and one.source.order_files_by == "name"
 
 
-def _keyed(one: OrderedLane) -> str:
+def _keyed(one: OrderedLane, batches: str = "true") -> str:
     """SQL: ``keyed``, the changes of each key and what they say, also those by which a row leaves it; ``there`` if it has a
     row then, ``partly`` if that may have columns of the row before.
     """
@@ -179,7 +222,7 @@ def _keyed(one: OrderedLane) -> str:
             concat_ws('\n', op, before, after) AS said,
             op = 'update' AND partial AS partly,
             [{one.cells("before", "after")}] AS left_key, [{one.cells("after", "before")}] AS new_key
-            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
+            FROM {{changes.change}} WHERE op <> 'truncate' AND {batches} AND {one.where}),
         keyed AS (SELECT batch, order_key, event_time, topic, there, names, said, partly, new_key AS k
             FROM c
             UNION ALL SELECT batch, order_key, event_time, topic, false AS there, names, said,

@@ -66,6 +66,31 @@ def test_an_old_delete_is_reported(shops: Shops) -> None:
     assert 1 == found(shops.say(1, "DELETE", 1, "c", at=30), 4)
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_old_file_of_the_same_run_is_reported(tmp_path: Path, whole: bool) -> None:
+    """A first run reads a folder of a year as one batch: the row had its old value, with every check green."""
+    mine = shop(tmp_path)
+    mine.say(1, "INSERT", 1, "a", at=10).say(1, "UPDATE", 1, "b", at=20)
+    (tmp_path / "in-1.jsonl").write_text("\n".join(mine.lines) + "\n")
+    mine.lines.clear()
+    mine.say(1, "INSERT", 1, "a", at=10)
+    if whole:  # the file goes on to the same end
+        mine.say(1, "UPDATE", 1, "b", at=20)
+    assert (0 if whole else 1) == found(mine, 0)
+    assert {1: "b" if whole else "a"} == mine.rows("mirrors/shop_1/item")
+
+
+def test_a_task_that_is_put_back_and_counts_on_is_reported(tmp_path: Path) -> None:
+    """Its repeated row lost the value that the statement had given it, with every check green."""
+    mine = shop(tmp_path, dialect="dts-canal")
+    for start in (10, 1010):
+        mine.say(1, "INSERT", 1, "a", at=start, when=10)
+        mine.ddl("ALTER TABLE item ADD COLUMN c INT DEFAULT 5", at=start + 1)
+        mine.lines[-1] = mine.lines[-1].replace(str(1714521600000 + 1000 * (start + 1)), "1714521611000")
+        mine.say(1, "INSERT", 2, "b", at=start + 2, when=12, c="6")
+        assert (start > 10) == found(mine, 0 if start == 10 else 1)
+
+
 @pytest.mark.parametrize(
     ("statements", "rows"),
     [
