@@ -24,9 +24,19 @@ from pyspark.errors import PySparkException
 from ingest import types
 from ingest.change import LaneId
 from ingest.errors import IngestError, StoreError
-from ingest.gold import arrow_parts, merge_entry, mirror_table, outgrown, planner, retyped, unfit
+from ingest.gold import (
+    arrow_parts,
+    arrow_shares,
+    merge_entry,
+    mirror_table,
+    outgrown,
+    planner,
+    retyped,
+    unfit,
+)
 from ingest.gold.arrow_files import FILES, SMALL, Written, changes_files, make, read
-from ingest.gold.arrow_parts import Dealt, Fragments
+from ingest.gold.arrow_parts import Dealt, Fragments, RowGroup
+from ingest.gold.arrow_shares import Links, Shares
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps, lane_name
@@ -107,7 +117,7 @@ def _open(lake: Lake, fold: FoldPlan, opened: Fragments) -> _Target | str:
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
     work = MirrorWork(
         mirror.path, folder, mirror.keys, columns, lanes,
-        changes=fold.changes, where=mirror.where, again=fold.again, appends=rule.no_key == "append",
+        changes=fold.changes, shared=planner.shared(mirror, fold.work), where=mirror.where, again=fold.again, appends=rule.no_key == "append",
     )  # fmt: skip
     if not before.exists:
         return _Target(work, _json(map(_field, mirror.columns)))
@@ -148,6 +158,7 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
         since=min((str(step.order) for step in new), default="") if whole else "",
         eras=one.eras if whole else (),
         begins=one.folded_high is None,
+        moves=one.new.key_changes or one.ever.key_changes,
         merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
         shared_reads=one.shared_reads,
         late_from="" if whole else planner.late_from(one, steps),
@@ -268,58 +279,112 @@ def _made(
         return
     files = changes_files(lake, [lane for work in works for lane in work.lanes])
     load = Load(sum(work.changes for work in works))
+    in_shares = [work for work in works if work.shared]
+    works = [work for work in works if not work.shared]
     some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
     groups = partial(_groups, cores=cores(lake.spark))
     for one in _reports(lake, partial(_fold_some, files), some, Written, groups, load, pool):
         yield one.path, [one]
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
         yield from _in_parts(lake, many, files, load)
+    if in_shares:
+        yield from _in_shares(lake, in_shares, files)
 
 
 def _in_parts(
     lake: Lake, works: Sequence[MirrorWork], files: Sequence[str], load: Load
 ) -> Iterator[tuple[str, list[Written]]]:
-    """The results of mirrors with many changes."""
-    most, folder = planner.CHANGES_AT_MOST, f"parts-{uuid.uuid4()}"
+    """The results of mirrors with many changes, each of which carries its whole row."""
+    most = planner.CHANGES_AT_MOST
     pieces = arrow_parts.pieces(files, [lane for work in works for lane in work.lanes])
-    count = max(2 * cores(lake.spark), sum(one.rows for one in pieces) // most)
-    try:
-        deal = partial(arrow_parts.deal, works, folder=folder, most=most)
-        dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
-        for one in _reports(lake, deal, pieces, Dealt, lambda some: _spread(some, count), load):
-            dealt[one.path].append(one)
-        refused = {
-            one.path: Written(one.path, one.refused, failed=one.failed)
-            for found in dealt.values()
-            for one in found
-            if one.refused or one.failed
-        }
-        yield from ((path, [one]) for path, one in refused.items())
-        todo = [
-            (work, dealt[work.path], part)
-            for work in works
-            for part in range(arrow_parts.parts_of(work, most))
-            if work.path not in refused
-        ]
-        made: dict[str, list[Written]] = {}
-        merge = partial(_merge_parts, most=most)
-        for each in _reports(lake, merge, todo, Written, one_each, load):
-            made.setdefault(each.path, []).append(each)
-        for work in works:
-            parts = made.get(work.path, [])
-            if parts and all(one.is_made for one in parts):
-                try:
-                    parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
-                except StoreError as error:
-                    parts[0] = replace(parts[0], failed=str(error))
-        for path, parts in made.items():
-            parts[0].rejects.extend(each for one in dealt[path] for each in one.rejected)
-            parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
-        yield from made.items()
-    finally:
-        for work in works:
-            with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
-                stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
+    counts = {work.path: arrow_parts.parts_of(work, most) for work in works}
+    dealing = _Dealing(
+        partial(arrow_parts.deal, works, most=most), partial(_merge_parts, most=most), counts, load
+    )
+    yield from dealing.made(lake, works, pieces)
+
+
+def _in_shares(
+    lake: Lake, works: Sequence[MirrorWork], files: Sequence[str]
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors with many changes that belong together."""
+    pieces = arrow_parts.pieces(files, [lane for work in works for lane in work.lanes])
+    load = Load(sum(work.shared for work in works))
+    pairs: dict[str, set[tuple[int, int]]] = {work.path: set() for work in works}
+    moving = [work for work in works if any(lane.moves for lane in work.lanes)]
+    if moving:
+        links = partial(arrow_shares.links, moving)
+        for one in _reports(lake, links, pieces, Links, partial(_by_tasks, lake), load):
+            if one.failed:
+                yield one.path, [Written(one.path, failed=one.failed)]
+            pairs[one.path].update(one.pairs)
+    counts = {work.path: -(-work.shared // planner.HISTORY_AT_MOST) for work in works}
+    shares = {path: Shares.of(counts[path], found) for path, found in pairs.items()}
+    dealing = _Dealing(
+        partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares), counts, load
+    )
+    yield from dealing.made(lake, works, pieces)
+
+
+def _by_tasks(lake: Lake, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
+    """Pieces of ``changes`` as the shares of tasks."""
+    rows = sum(one.rows for one in pieces)
+    return _spread(pieces, max(2 * cores(lake.spark), rows // planner.CHANGES_AT_MOST))
+
+
+@dataclass(frozen=True, slots=True)
+class _Dealing:
+    """Two rounds of work on mirrors: pieces of ``changes`` are dealt to parts, and each part becomes a file.
+
+    ``deal`` takes pieces and a folder, ``merge`` takes parts, each with what was dealt; ``counts`` are those of the parts.
+    """
+
+    deal: Callable[..., Iterable[Dealt]]
+    merge: Callable[..., Iterable[Written]]
+    counts: Mapping[str, int]
+    load: Load
+
+    def made(
+        self, lake: Lake, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
+    ) -> Iterator[tuple[str, list[Written]]]:
+        """The results of each mirror."""
+        folder = f"parts-{uuid.uuid4()}"
+        try:
+            dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
+            deal = partial(self.deal, folder=folder)
+            for one in _reports(lake, deal, pieces, Dealt, partial(_by_tasks, lake), self.load):
+                dealt[one.path].append(one)
+            refused = {
+                one.path: Written(one.path, one.refused, failed=one.failed)
+                for found in dealt.values()
+                for one in found
+                if one.refused or one.failed
+            }
+            yield from ((path, [one]) for path, one in refused.items())
+            todo = [
+                (work, dealt[work.path], part)
+                for work in works
+                for part in range(self.counts[work.path])
+                if work.path not in refused
+            ]
+            made: dict[str, list[Written]] = {}
+            for each in _reports(lake, self.merge, todo, Written, one_each, self.load):
+                made.setdefault(each.path, []).append(each)
+            for work in works:
+                parts = made.get(work.path, [])
+                if parts and all(one.is_made for one in parts):
+                    try:
+                        parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
+                    except StoreError as error:
+                        parts[0] = replace(parts[0], failed=str(error))
+            for path, parts in made.items():
+                parts[0].rejects.extend(each for one in dealt[path] for each in one.rejected)
+                parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
+            yield from made.items()
+        finally:
+            for work in works:
+                with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
+                    stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
 
 
 def _groups(works: Sequence[MirrorWork], cores: int) -> list[list[MirrorWork]]:
@@ -353,6 +418,12 @@ def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across
 
 def _merge_parts(parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], most: int) -> Iterator[Written]:
     return (arrow_parts.merged(*part, most) for part in parts)
+
+
+def _merge_shares(
+    parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], shares: Mapping[str, Shares]
+) -> Iterator[Written]:
+    return (arrow_shares.merged(work, dealt, share, shares[work.path]) for work, dealt, share in parts)
 
 
 def _reports(

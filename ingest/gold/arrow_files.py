@@ -210,18 +210,22 @@ def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Tab
 
 
 def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
-    columns = columns_of(lanes)
     if not files:  # a batch of statements alone
-        kinds = {
-            "batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us"), "partition": pa.int32(),
-            "offset": pa.int64(), "row": pa.int32(),
-        }  # fmt: skip
-        return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
+        return no_changes(lanes)
     return (
         stores.at(files[0])
         .dataset(files, format="parquet")
-        .to_table(columns=list(columns), filter=wanted(lanes))
+        .to_table(columns=list(columns_of(lanes)), filter=wanted(lanes))
     )
+
+
+def no_changes(lanes: Sequence[LaneWork]) -> pa.Table:
+    """No change, with the columns that the folds of some lanes need."""
+    kinds = {
+        "batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us"), "partition": pa.int32(),
+        "offset": pa.int64(), "row": pa.int32(),
+    }  # fmt: skip
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in columns_of(lanes)]).empty_table()
 
 
 def pages(

@@ -25,7 +25,16 @@ from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
 from ingest.gold.arrow_files import Gone, Part, Written, apart, columns_of, keyed, wanted, written
-from ingest.gold.arrow_fold import PLACE, READ_AT_ONCE, Outcomes, fold, last_images, last_of, typed_outcomes
+from ingest.gold.arrow_fold import (
+    PLACE,
+    READ_AT_ONCE,
+    Made,
+    Outcomes,
+    fold,
+    last_images,
+    last_of,
+    typed_outcomes,
+)
 from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import NotPlain
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
@@ -63,6 +72,7 @@ class Dealt:
     rejected: list[Reject] = field(default_factory=list)  # changes without a usable key
 
 
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 Fragments = Callable[[str], ds.ParquetFileFragment]
 
 
@@ -95,7 +105,7 @@ def deal(works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, mos
         folder: the name of a folder in each mirror's folder, for the outcomes.
         most: the changes of a part.
     """
-    dealers = [_Dealer(work, folder, parts_of(work, most)) for work in works]
+    dealers = [Dealer(work, folder, parts_of(work, most)) for work in works]
     lanes = [lane for work in works for lane in work.lanes]
     try:
         for page in pages_of(some, lanes):
@@ -120,7 +130,7 @@ def pages_of(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa
 
 
 @dataclass(slots=True)
-class _Dealer:
+class Dealer:
     """One mirror's outcomes in one task."""
 
     work: MirrorWork
@@ -145,7 +155,7 @@ class _Dealer:
         try:
             for number, lane in enumerate(self.work.lanes):
                 if lane.id in rows and rows[lane.id].num_rows:
-                    self._fold(number, lane, rows[lane.id])
+                    self.take(number, lane, rows[lane.id])
             if self.waiting and (
                 last
                 or sum(one.num_rows for one in self.waiting) >= WAITING_ROWS
@@ -163,7 +173,8 @@ class _Dealer:
             self.refused = f"{type(error).__name__}: {error}"
         self.seconds += time.thread_time() - began
 
-    def _fold(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
+    def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
+        """Fold some changes of a lane; the outcomes wait to be written."""
         if lane.late_from:  # folded changes are among them, whose outcomes change nothing
             refuse_parts(rows, lane, self.work)
         places = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))["order_key"].to_pylist()
@@ -181,7 +192,7 @@ class _Dealer:
 
     def _flush(self) -> None:
         """Write what waits, each part's rows as a record batch."""
-        rows = pa.concat_tables(self.waiting)
+        rows, part_of = self.dealt(pa.concat_tables(self.waiting))
         self.waiting = []
         if not rows.num_rows:
             return
@@ -190,7 +201,6 @@ class _Dealer:
             self.file = stores.at(self.path).create(self.path)
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             self.writer = pa.ipc.new_file(self.file, rows.schema, options=options)
-        part_of = _parts(rows.select(self.work.key_columns), self.count)
         order = np.argsort(part_of, kind="stable")
         rows = rows.take(pa.array(order)).combine_chunks()
         parts, firsts = np.unique(part_of[order], return_index=True)
@@ -198,6 +208,10 @@ class _Dealer:
             for batch in rows.slice(first, after - first).to_batches():
                 self.writer.write_batch(batch)
                 self.parts.append(part)
+
+    def dealt(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
+        """What waits as it is written, and the part of each row."""
+        return rows, parts_by_key(rows.select(self.work.key_columns), self.count)
 
     def finished(self) -> Dealt:
         """End the file."""
@@ -208,24 +222,31 @@ class _Dealer:
         )
 
 
-def _parts(keys: pa.Table, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def parts_by_key(keys: pa.Table, count: int) -> Numbers:
     """The part of each key: equal keys have the same one in every process."""
+    found: Numbers = np.mod(hashes(keys), count)
+    return found
+
+
+def hashes(keys: pa.Table) -> Numbers:
+    """A number for each key; equal keys have the same one in every process, and so have keys with a NULL."""
     keys = comparable(keys)
     if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
-        numbers = keys.column(0).cast(pa.int64()).to_numpy().view(np.uint64) * np.uint64(_SPREAD)
-        high: np.ndarray[tuple[int], np.dtype[np.int64]] = (numbers >> np.uint64(33)).astype(np.int64)
-        return np.mod(high, count)
+        whole = pc.fill_null(keys.column(0).cast(pa.int64()), 0)
+        numbers = whole.to_numpy().view(np.uint64) * np.uint64(_SPREAD)
+        high: Numbers = (numbers >> np.uint64(33)).astype(np.int64)
+        return high
     columns = [_texts(column) for column in keys.columns]
     texts = columns[0] if len(columns) == 1 else map("\0".join, zip(*columns, strict=True))
-    return np.array([crc32(text.encode()) % count for text in texts], np.int64)
+    return np.array([crc32(text.encode()) for text in texts], np.int64)
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
     if pa.types.is_binary(column.type):
-        return [one.hex() for one in column.to_pylist()]
+        return [(one or b"").hex() for one in column.to_pylist()]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
-    found: list[str] = column.cast(pa.string()).to_pylist()
+    found: list[str] = pc.fill_null(column.cast(pa.string()), "").to_pylist()
     return found
 
 
@@ -237,25 +258,39 @@ def merged(work: MirrorWork, found: Sequence[Dealt], part: int, most: int) -> Wr
     numbers = {at for one in found for at in one.cleared}
     # of late changes, truncates are not new ones
     cleared = tuple(work.lanes[at].shard for at in sorted(numbers) if not work.lanes[at].late_from)
-    gone = dict[str, bytes]()
 
-    def mine(rows: pa.Table) -> pa.Table:
-        return rows.filter(pa.array(_parts(rows.select(work.key_columns), parts_of(work, most)) == part))
+    def mine(rows: pa.Table) -> pa.Array:
+        return pa.array(parts_by_key(rows.select(work.key_columns), parts_of(work, most)) == part)
+
+    return merged_part(work, lambda: Made(_outcomes(work, found, part), cleared, []), mine)
+
+
+def merged_part(work: MirrorWork, made: Callable[[], Made], mine: Callable[[pa.Table], pa.Array]) -> Written:
+    """Merge what becomes of some keys into the mirror's rows of these keys, and write them; commits nothing.
+
+    Args:
+        work: the mirror.
+        made: returns what becomes of the keys.
+        mine: which of some rows have such keys.
+    """
+    gone = dict[str, bytes]()
 
     def merge() -> Part:
         began = time.monotonic()
-        last = _outcomes(work, found, part)
+        last = made()
         folded = round(1000 * (time.monotonic() - began))
-        rows, rows_gone = keyed(work, last, cleared, mine)
-        gone.update((name, _packed(some)) for name, some in rows_gone.items())
-        return Part(replace(rows, fold_ms=folded), {}, unfit.cells(last, work))
+        rows, rows_gone = keyed(
+            work, last.table, last.cleared, lambda rows: rows.filter(pa.array(mine(rows)))
+        )
+        gone.update((name, packed(some)) for name, some in rows_gone.items())
+        return Part(replace(rows, fold_ms=folded), {}, [*last.rejected, *unfit.cells(last.table, work)])
 
     # either all parts replace the files that are not marked, or none
-    made = written(replace(work, reshaped=work.reshaped or not work.marked), merge)
-    return replace(made, gone=gone) if made.replaces else made
+    found = written(replace(work, reshaped=work.reshaped or not work.marked), merge)
+    return replace(found, gone=gone) if found.replaces else found
 
 
-def _packed(rows: vectors.Rows) -> bytes:
+def packed(rows: vectors.Rows) -> bytes:
     """Numbers of rows as a bit for each row."""
     mask = np.zeros(rows[-1] + 1, np.bool_)
     mask[rows] = True
@@ -277,7 +312,7 @@ def _outcomes(work: MirrorWork, found: Sequence[Dealt], part: int) -> pa.Table:
     Raises:
         NotPlain: they take too much memory, or several lanes have one key.
     """
-    rows = list(_batches(found, part))
+    rows = list(batches_of(found, part))
     if sum(one.nbytes for one in rows) > PART_BYTES:
         raise NotPlain(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
     if not rows:
@@ -286,7 +321,8 @@ def _outcomes(work: MirrorWork, found: Sequence[Dealt], part: int) -> pa.Table:
     return _last(pa.Table.from_batches(rows), work, cleared)
 
 
-def _batches(found: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
+def batches_of(found: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
+    """What several tasks have written for a part."""
     for one in found:
         if part in one.parts:
             with pa.ipc.open_file(stores.at(one.file).source(one.file)) as file:

@@ -43,6 +43,7 @@ class LaneWork:
     begins: bool = False  # no change of it has been folded before
     merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
     shared_reads: bool = False  # rows of its snapshots share a position: `ingest.fold.identity`
+    moves: bool = False  # some change may leave its key
     late_from: str = ""  # the place from which folded changes are read, too: they tell which late ones count
 
     @property
@@ -91,6 +92,7 @@ class MirrorWork:
     files: tuple[tuple[str, pa.BooleanArray | None], ...] = ()  # with the rows that its deletion vector keeps
     size: int = 0
     changes: int = 0
+    shared: int = 0  # changes that are folded key by key, if one process does not hold them all
     where: str = ""  # the condition that its rows meet
     reshaped: bool = False  # the table's columns or their metadata change: all its files are replaced
     again: bool = False  # its changes so far give all its rows, whatever the files hold

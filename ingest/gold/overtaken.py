@@ -7,6 +7,9 @@ every change carries the whole row of its key, the last one decides.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +21,7 @@ from ingest.gold.arrow_values import NotPlain, typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.lake.image_columns import texts_of
 
-_ROW = "%row"
+ROW = "%row"
 
 
 def without(work: MirrorWork, rows: Rows) -> Rows:
@@ -45,26 +48,29 @@ def _left(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
     late = new.filter(pc.less(new["order_key"], folded["order_key"][-1]))
     if not late.num_rows:
         return new
-    mine, theirs = _keyed(late, lane, work), _keyed(folded, lane, work)
+    mine, theirs = keys_concerned(late, lane, work), keys_concerned(folded, lane, work)
     names = theirs.schema.names[2:]
     theirs = last_of(theirs.drop_null().sort_by(PLACE), names)  # changes without a usable key overtake none
     at, of = pairs(mine.select(names), theirs.select(names))
     at = at.filter(pc.less(mine[PLACE].take(at), theirs[PLACE].take(of)))
     if not len(at):
         return new
-    overtaken = np.unique(mine[_ROW].take(at).to_numpy())
+    overtaken = np.unique(mine[ROW].take(at).to_numpy())
     if pc.any(folded["partial"]).as_py() or mine.num_rows > late.num_rows:
         raise NotPlain("a later change of a late one's key has been folded, and does not carry its whole row")
     places = late["order_key"].take(pa.array(overtaken)).combine_chunks()
     return new.filter(pc.invert(pc.is_in(new["order_key"], value_set=places)))
 
 
-def _keyed(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
-    """The keys of changes: of each its number, its place and its key, and once more if it leaves another key."""
+def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
+    """The keys of changes: of each its number, its place and its key, and once more if it leaves another key.
+
+    A cell is NULL where the change has no usable key. The lane's shard is left out.
+    """
     shard = lane.shard[0] if lane.shard else None  # no image has it, and it is the same in all of them
     columns = [one for one in work.columns if one.name in work.keys and one.name != shard]
     names = [one.name for one in columns]
-    before, after = (texts_of(rows[side].combine_chunks(), names) for side in ("before", "after"))
+    before, after = (_texts_of(rows[side].combine_chunks(), names) for side in ("before", "after"))
     is_delete = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
     reached = [
         pc.if_else(is_delete, pc.coalesce(old, new), pc.coalesce(new, old))
@@ -76,10 +82,19 @@ def _keyed(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
         moved |= pc.fill_null(pc.not_equal(one, other), True).to_numpy(zero_copy_only=False)
     again = pa.array(np.flatnonzero(moved))
     numbers = pa.concat_arrays([pa.array(np.arange(rows.num_rows)), again])
-    cells = {_ROW: numbers, PLACE: rows["order_key"].take(numbers)}
+    cells = {ROW: numbers, PLACE: rows["order_key"].take(numbers)}
     for one, here, there in zip(columns, reached, left, strict=True):
         cells[one.column] = typed_column(pa.concat_arrays([here, there.take(again)]), one.type, 0).cells
     return pa.table(cells)
+
+
+def _texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArray]:
+    """As `texts_of`, also of images that Arrow cannot read."""
+    try:
+        return texts_of(images, names)
+    except pa.ArrowInvalid:
+        rows = [json.loads(one) if one else {} for one in images.to_pylist()]
+        return [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
 
 
 def refuse_parts(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
@@ -91,5 +106,5 @@ def refuse_parts(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
     rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
     if pc.any(rows["partial"]).as_py():
         raise NotPlain("folded changes after its late ones carry parts of their rows")
-    if rows.num_rows and _keyed(rows, lane, work).num_rows > rows.num_rows:
+    if rows.num_rows and keys_concerned(rows, lane, work).num_rows > rows.num_rows:
         raise NotPlain("folded changes after its late ones change keys")

@@ -195,13 +195,12 @@ def _not_plain(
         "rewrite_budget is 0": pipeline.rewrite_budget == 0,
         "it has a change feed": rule.change_feed,
         "its columns change": bool(there) and not _meets(rule, mirror, there, stated=stated),
-        "its history, folded again for late changes or a statement, is long": any(
-            one.changes_ever > (HISTORY_AT_MOST if mirror.keys else KEYLESS_AT_MOST) for one in again
+        "its history, which has no key, is long": not mirror.keys
+        and any(one.changes_ever > KEYLESS_AT_MOST for one in again),
+        "its history under earlier keys is long": any(
+            one.changes_ever > HISTORY_AT_MOST and bool(one.eras) for one in again
         ),
-        "the history of its tables, which are merged without a shard_column, is long": rows_merged(work)
-        and sum(one.changes_ever for one in lanes) > HISTORY_AT_MOST,
-        "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST
-        and not _in_parts(mirror, work),
+        "its changes are too many": not mirror.keys and sum(one.changes for one in lanes) > CHANGES_AT_MOST,
     }
     if found := next((why for why, holds in reasons.items() if holds), ""):
         return found
@@ -212,6 +211,17 @@ def _in_parts(mirror: Mirror, work: Work) -> bool:
     """True if any number of changes can be folded in parts, because the last one of each key carries its whole row."""
     whole = not any(one.new.partials or one.new.key_changes or refolds(one, steps) for one, steps in work)
     return bool(mirror.keys) and not mirror.expressions and whole
+
+
+def shared(mirror: Mirror, work: Work) -> int:
+    """The changes that have to be folded key by key, if one process does not hold them all; else 0."""
+    again, lanes = _refolded(mirror, work), [one for one, _ in work]
+    history = sum(one.changes_ever for one in (lanes if rows_merged(work) else again))
+    long = any(one.changes_ever > HISTORY_AT_MOST for one in again)
+    if mirror.keys and (long or (rows_merged(work) and history > HISTORY_AT_MOST)):
+        return history + sum(one.changes for one in lanes if one not in again)
+    new = sum(one.changes for one in lanes)
+    return new if mirror.keys and new > CHANGES_AT_MOST and not _in_parts(mirror, work) else 0
 
 
 def rows_merged(work: Work) -> bool:

@@ -1,0 +1,175 @@
+"""Fold mirrors of which more changes belong together than one process holds at once: long histories, many parts of rows.
+
+Each task distributes the changes in some pieces of ``changes`` over shares by a hash of their key, in one file for each
+mirror and task. A share is folded as a whole mirror is, and merged with the mirror's rows of that share into one file.
+Keys that a change links are in one share, because a row that moves takes values along; a truncate is in every share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.change import Op
+from ingest.errors import StoreError
+from ingest.gold import overtaken
+from ingest.gold.arrow_files import Written, apart, no_changes
+from ingest.gold.arrow_fold import Made, outcomes
+from ingest.gold.arrow_parts import (
+    Dealer,
+    Dealt,
+    Numbers,
+    RowGroup,
+    batches_of,
+    hashes,
+    merged_part,
+    pages_of,
+)
+from ingest.gold.arrow_work import LaneWork, MirrorWork
+
+EVERY = -1
+"""The share of what all shares need."""
+_LANE, _SHARE = "%lane", "%share"
+_NOTHING: Numbers = np.array([], np.int64)
+
+
+class Links(NamedTuple):
+    """The keys that changes of a mirror link, as pairs of their hashes; or why they are not known."""
+
+    path: str
+    pairs: list[tuple[int, int]]
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How a mirror's keys are distributed: by the hashes of keys, except linked ones by that of the first of these."""
+
+    count: int
+    linked: Numbers = field(default_factory=lambda: _NOTHING)  # in ascending order
+    first: Numbers = field(default_factory=lambda: _NOTHING)
+
+    @classmethod
+    def of(cls, count: int, pairs: Iterable[tuple[int, int]]) -> Shares:
+        """So many shares, with the keys of each pair in one."""
+        first = dict[int, int]()
+
+        def root(one: int) -> int:
+            while first.setdefault(one, one) != one:
+                first[one] = one = first[first[one]]
+            return one
+
+        for left, right in pairs:
+            first[root(left)] = root(right)
+        linked = sorted(first)
+        return cls(count, np.array(linked, np.int64), np.array([root(one) for one in linked], np.int64))
+
+    def shares(self, keys: pa.Table) -> Numbers:
+        """The share of each key."""
+        found = hashes(keys)
+        if len(self.linked):
+            at = np.minimum(np.searchsorted(self.linked, found), len(self.linked) - 1)
+            found = np.where(self.linked[at] == found, self.first[at], found)
+        share: Numbers = np.mod(found, self.count)
+        return share
+
+
+class _Keys(NamedTuple):
+    """The keys that changes concern: of each its own, then those that some of them leave, with the numbers of these."""
+
+    every: pa.Table
+    leaving: Numbers
+
+
+def _keys_of(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Keys:
+    found = overtaken.keys_concerned(rows, lane, work)
+    if lane.shard is not None:
+        [name] = [one.column for one in work.columns if one.name == lane.shard[0]]
+        found = found.append_column(name, pa.array([lane.shard[1]] * found.num_rows, pa.string()))
+    return _Keys(found.select(work.key_columns), found[overtaken.ROW].to_numpy()[rows.num_rows :])
+
+
+def links(works: Sequence[MirrorWork], some: Sequence[RowGroup]) -> Iterator[Links]:
+    """The keys that the changes in some pieces link."""
+    lanes = [lane for work in works for lane in work.lanes]
+    found: dict[str, set[tuple[int, int]]] = {work.path: set() for work in works}
+    try:
+        for page in pages_of(some, lanes):
+            rows = dict(apart(page, lanes))
+            for work in works:
+                for lane in work.lanes:
+                    if lane.moves and rows[lane.id].num_rows:
+                        every, leaving = _keys_of(rows[lane.id], lane, work)
+                        numbers = hashes(every)
+                        left, own = numbers[rows[lane.id].num_rows :], numbers[leaving]
+                        found[work.path].update(zip(left.tolist(), own.tolist(), strict=True))
+    except StoreError as error:
+        return (Links(work.path, [], str(error)) for work in works)
+    return (Links(path, sorted(pairs)) for path, pairs in found.items())
+
+
+@dataclass(slots=True)
+class _Dealer(Dealer):
+    """One mirror's changes in one task."""
+
+    shares: Shares = field(default_factory=lambda: Shares(1))
+
+    def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
+        """Distribute some changes of a lane."""
+        own = self.shares.shares(_keys_of(rows, lane, self.work).every)[: rows.num_rows]
+        clears = pc.equal(rows["op"], str(Op.TRUNCATE)).to_numpy()
+        rows = rows.append_column(_LANE, pa.array([number] * rows.num_rows, pa.int32()))
+        self.waiting.append(rows.append_column(_SHARE, pa.array(np.where(clears, EVERY, own), pa.int64())))
+
+    def dealt(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
+        """What waits as it is written, and the share of each row."""
+        return rows.drop_columns(_SHARE), rows[_SHARE].to_numpy()
+
+
+def deal(
+    works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, shares: dict[str, Shares]
+) -> list[Dealt]:
+    """Distribute the changes in some pieces over the shares of their mirrors.
+
+    Args:
+        works: the mirrors.
+        some: the pieces.
+        folder: the name of a folder in each mirror's folder, for the changes.
+        shares: by the path of each mirror, its shares.
+    """
+    dealers = [_Dealer(work, folder, 0, shares=shares[work.path]) for work in works]
+    lanes = [lane for work in works for lane in work.lanes]
+    try:
+        for page in pages_of(some, lanes):
+            rows = dict(apart(page, lanes))
+            for one in dealers:
+                one.add(rows)
+    except StoreError as error:
+        return [Dealt(work.path, failed=str(error)) for work in works]
+    return [one.finished() for one in dealers]
+
+
+def merged(work: MirrorWork, found: Sequence[Dealt], share: int, shares: Shares) -> Written:
+    """Fold a share and merge it into the mirror's rows of that share; commits nothing."""
+
+    def mine(rows: pa.Table) -> pa.Array:
+        return pa.array(shares.shares(rows.select(work.key_columns)) == share)
+
+    return merged_part(work, lambda: _made(work, found, share), mine)
+
+
+def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> Made:
+    batches = [*batches_of(found, EVERY), *batches_of(found, share)]
+    if not batches:
+        return outcomes(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
+    changes = pa.Table.from_batches(batches)
+    rows = {}
+    for number, lane in enumerate(work.lanes):
+        own = changes.filter(pc.equal(changes[_LANE], number)).drop_columns(_LANE)
+        rows[lane.id] = own.take(pc.sort_indices(own["order_key"]))
+    return outcomes(work, overtaken.without(work, rows))
