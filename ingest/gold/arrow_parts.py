@@ -28,7 +28,7 @@ from ingest.gold.arrow_files import Gone, Part, Written, apart, columns_of, keye
 from ingest.gold.arrow_fold import (
     PLACE,
     READ_AT_ONCE,
-    Made,
+    MirrorFold,
     Outcomes,
     fold,
     last_images,
@@ -262,10 +262,12 @@ def merged(work: MirrorWork, found: Sequence[Dealt], part: int, most: int) -> Wr
     def mine(rows: pa.Table) -> pa.Array:
         return pa.array(parts_by_key(rows.select(work.key_columns), parts_of(work, most)) == part)
 
-    return merged_part(work, lambda: Made(_outcomes(work, found, part), cleared, []), mine)
+    return merged_part(work, lambda: MirrorFold(_outcomes(work, found, part), cleared, []), mine)
 
 
-def merged_part(work: MirrorWork, made: Callable[[], Made], mine: Callable[[pa.Table], pa.Array]) -> Written:
+def merged_part(
+    work: MirrorWork, made: Callable[[], MirrorFold], mine: Callable[[pa.Table], pa.Array]
+) -> Written:
     """Merge what becomes of some keys into the mirror's rows of these keys, and write them; commits nothing.
 
     Args:

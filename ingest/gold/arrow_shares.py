@@ -19,7 +19,7 @@ from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import overtaken
 from ingest.gold.arrow_files import Written, apart, no_changes
-from ingest.gold.arrow_fold import Made, outcomes
+from ingest.gold.arrow_fold import MirrorFold, outcomes
 from ingest.gold.arrow_parts import (
     Dealer,
     Dealt,
@@ -163,7 +163,7 @@ def merged(work: MirrorWork, found: Sequence[Dealt], share: int, shares: Shares)
     return merged_part(work, lambda: _made(work, found, share), mine)
 
 
-def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> Made:
+def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> MirrorFold:
     batches = [*batches_of(found, EVERY), *batches_of(found, share)]
     if not batches:
         return outcomes(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})

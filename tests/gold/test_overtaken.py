@@ -13,6 +13,7 @@ from ingest.gold import arrow_parts, overtaken, planner
 from ingest.gold.arrow_values import NotPlain
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.lake.schemas import CHANGES
+from tests.gold.test_tasks import Cluster
 from tests.shops import Shops
 
 TABLE = TableId("yard", None, "depot")
@@ -112,3 +113,30 @@ def test_the_footers_are_read_once_for_all_late_mirrors(
     assert "done" == shops.run()[0]
     assert [{1: "c", 2: "b"}] * 4 == [shops.rows(f"mirrors/shop_{shop}/item") for shop in (1, 2, 3, 4)]
     assert 2 == len(opened) == len(set(opened))
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_a_long_history_is_folded_in_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """Spark folded it: a late truncate, or a late move of a row in a table of a year, started a Java."""
+    monkeypatch.setattr(planner, "HISTORY_AT_MOST", 4)
+    if engine == "spark":
+        monkeypatch.setattr("tests.shops.unstarted", Cluster)
+    shops = Shops(tmp_path, TableRule("shop_*.*"), engine=engine)
+    for key in range(1, 9):
+        shops.say(1, "INSERT", key, f"{key}")
+    assert ("done", "") == shops.run()
+    shops.say(1, "UPDATE", 11, "moved", at=85, old=1).say(1, "UPDATE", 12, "moved", at=200, old=11)
+    shops.say(1, "UPDATE", 13, "moved", at=210, old=2).say(1, "DELETE", 3, "3", at=220)
+    assert ("done", "") == shops.run()
+    moved = {12: "moved", 13: "moved"} | {key: f"{key}" for key in range(4, 9)}
+    assert moved == shops.rows("mirrors/shop_1/item")
+    shops.say(1, "INSERT", 20, "late", at=15).ddl("TRUNCATE TABLE item", at=45)
+    assert ("done", "") == shops.run()
+    assert {key: text for key, text in moved.items() if key not in (4,)} == shops.rows("mirrors/shop_1/item")
+    assert shops.result is not None
+    assert [""] == [one.why_spark for one in shops.result.mirrors]
+    for compared in shops.compared(0).values():
+        assert ([], []) == (compared.wrong, compared.left_out)
+    assert not list(tmp_path.glob("lake/mirrors/shop_1/item/parts-*")), "what the tasks wrote is removed"

@@ -28,6 +28,7 @@ from ingest.gold.planner import (
     late_from,
     marking,
     refolds,
+    shared,
     too_large,
 )
 from ingest.gold.work import Books, Job
@@ -79,17 +80,26 @@ def test_a_truncate_of_one_of_several_tables_needs_no_spark() -> None:
     assert "" == why(PIPELINE, lanes=[lane, replace(lane, truncates=0)], there=there)
 
 
-def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
-    """One process would hold all of it, for as long as that takes."""
+def test_a_long_history_is_folded_in_shares_of_its_keys() -> None:
+    """One process would hold all of it, for as long as that takes; what has no key is not dealt by one."""
     lane = Lane(
         "s", TableId("yard", None, "depot"), 2, 2, "1", "2", ChangeKinds(), ChangeKinds(), changes_ever=50_000
     )
-    assert "" == why(PIPELINE, lanes=[lane])
-    assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001, truncates=1)])
-    assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001, inherits=1)])
-    assert "" == why(PIPELINE, lanes=[replace(lane, changes_ever=50_001)])
+    mirror = Mirror(
+        TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),)
+    )
+
+    def shares(*lanes: Lane) -> int:
+        return shared(mirror, tuple((one, Steps()) for one in lanes))
+
+    long = replace(lane, changes_ever=50_001)
+    assert 0 == shares(lane) == shares(long)
+    for one in (replace(long, truncates=1), replace(long, inherits=1)):
+        assert ("", 50_001) == (why(PIPELINE, lanes=[one]), shares(one))
     new = replace(lane, order_low="3", changes_ever=50_001)
-    assert "" == why(PIPELINE, lanes=[new])
+    assert ("", 0) == (why(PIPELINE, lanes=[new]), shares(new))
+    both = [replace(lane, merged=True, changes_ever=30_000)] * 2
+    assert ("", 60_000) == (why(PIPELINE, lanes=both), shares(*both))
     keyless = TableRule(no_key="full_row")
     assert "" == why(PIPELINE, keyless, key="", lanes=[replace(new, changes_ever=100_000)])
     assert "" == why(PIPELINE, lanes=[replace(new, eras=(Era("1", ("id",)),))])
@@ -218,12 +228,18 @@ def test_rows_are_not_folded_again_by_other_rules(policy: str, did: str, filled:
 
 
 def test_more_changes_than_a_process_holds_are_folded_in_parts() -> None:
-    """Only the last one of each key, if it carries the whole row: what others mean depends on those in other parts."""
+    """By their outcomes if the last one of each key carries the whole row, else the changes of a key together."""
     whole = ChangeKinds(partials=False, key_changes=False)
+    mirror = Mirror(
+        TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),)
+    )
     lane = Lane("s", TableId("yard", None, "depot"), 2, 2, None, "1", whole, whole, changes=500_001)
-    assert "" == why(PIPELINE, lanes=[lane])
-    assert "" == why(PIPELINE, lanes=[replace(lane, new=ChangeKinds(), changes=500_000)])
-    for new in (ChangeKinds(key_changes=False), ChangeKinds(partials=False)):
-        assert "its changes are too many" == why(PIPELINE, lanes=[replace(lane, new=new)])
-    assert "its changes are too many" == why(PIPELINE, lanes=[replace(lane, inherits=1)])
+    for one, count in (
+        (lane, 0),
+        (replace(lane, new=ChangeKinds(), changes=500_000), 0),
+        (replace(lane, new=ChangeKinds(key_changes=False)), 500_001),
+        (replace(lane, new=ChangeKinds(partials=False)), 500_001),
+    ):
+        assert ("", count) == (why(PIPELINE, lanes=[one]), shared(mirror, ((one, Steps()),)))
+    assert shared(mirror, ((replace(lane, inherits=1, changes_ever=500_001), Steps()),))
     assert "its changes are too many" == why(PIPELINE, TableRule(no_key="append"), key="", lanes=[lane])
