@@ -154,9 +154,9 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
         shard=one.shard,
         stamps=one.stamps,
         whole=whole,
-        steps=steps.ever if whole else (),
+        steps=steps.ever,
         since=min((str(step.order) for step in new), default="") if whole else "",
-        eras=one.eras if whole else (),
+        eras=one.eras,
         begins=one.folded_high is None,
         moves=one.new.key_changes or one.ever.key_changes,
         merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
@@ -275,20 +275,31 @@ def _made(
     lake: Lake, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
 ) -> Iterator[tuple[str, list[Written]]]:
     """The results of each mirror."""
+    waiting = {work.path: work for work in works}
+    for path, made in _by_news(lake, [work for work in works if not work.shared], pool):
+        # rows under earlier keys are not dealt by the last one
+        dealt = not any(lane.eras for lane in waiting[path].lanes)
+        if not (dealt and any(one.needs_history for one in made)):
+            del waiting[path]
+            yield path, made
+    if waiting:
+        yield from _in_shares(lake, list(waiting.values()))
+
+
+def _by_news(
+    lake: Lake, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors that are folded from their new changes, or from short histories."""
     if not works:
         return
     files = changes_files(lake, [lane for work in works for lane in work.lanes])
     load = Load(sum(work.changes for work in works))
-    in_shares = [work for work in works if work.shared]
-    works = [work for work in works if not work.shared]
     some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
     groups = partial(_groups, cores=cores(lake.spark))
     for one in _reports(lake, partial(_fold_some, files), some, Written, groups, load, pool):
         yield one.path, [one]
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
         yield from _in_parts(lake, many, files, load)
-    if in_shares:
-        yield from _in_shares(lake, in_shares, files)
 
 
 def _in_parts(
@@ -304,26 +315,35 @@ def _in_parts(
     yield from dealing.made(lake, works, pieces)
 
 
-def _in_shares(
-    lake: Lake, works: Sequence[MirrorWork], files: Sequence[str]
-) -> Iterator[tuple[str, list[Written]]]:
-    """The results of mirrors with many changes that belong together."""
+def _in_shares(lake: Lake, works: Sequence[MirrorWork]) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors with many changes that belong together, or of which only now is known that all do."""
+    works = [work if work.shared else work.whole(_history(lake, work)) for work in works]
+    files = changes_files(lake, [lane for work in works for lane in work.lanes])
     pieces = arrow_parts.pieces(files, [lane for work in works for lane in work.lanes])
     load = Load(sum(work.shared for work in works))
     pairs: dict[str, set[tuple[int, int]]] = {work.path: set() for work in works}
+    failed = dict[str, str]()
     moving = [work for work in works if any(lane.moves for lane in work.lanes)]
     if moving:
         links = partial(arrow_shares.links, moving)
         for one in _reports(lake, links, pieces, Links, partial(_by_tasks, lake), load):
             if one.failed:
-                yield one.path, [Written(one.path, failed=one.failed)]
+                failed[one.path] = one.failed
             pairs[one.path].update(one.pairs)
-    counts = {work.path: -(-work.shared // planner.HISTORY_AT_MOST) for work in works}
-    shares = {path: Shares.of(counts[path], found) for path, found in pairs.items()}
+    yield from ((path, [Written(path, failed=why)]) for path, why in failed.items())
+    works = [work for work in works if work.path not in failed]
+    counts = {work.path: max(1, -(-work.shared // planner.HISTORY_AT_MOST)) for work in works}
+    shares = {work.path: Shares.of(counts[work.path], pairs[work.path]) for work in works}
     dealing = _Dealing(
         partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares), counts, load
     )
     yield from dealing.made(lake, works, pieces)
+
+
+def _history(lake: Lake, work: MirrorWork) -> int:
+    """The number of all changes of a mirror, at most."""
+    lanes = work.whole(0).lanes
+    return sum(one.rows for one in arrow_parts.pieces(changes_files(lake, lanes), lanes))
 
 
 def _by_tasks(lake: Lake, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
@@ -355,7 +375,7 @@ class _Dealing:
             for one in _reports(lake, deal, pieces, Dealt, partial(_by_tasks, lake), self.load):
                 dealt[one.path].append(one)
             refused = {
-                one.path: Written(one.path, one.refused, failed=one.failed)
+                one.path: Written(one.path, one.refused, one.needs_history, failed=one.failed)
                 for found in dealt.values()
                 for one in found
                 if one.refused or one.failed

@@ -23,7 +23,7 @@ from ingest.errors import HeldError, StoreError
 from ingest.gold import keyless_arrow, overtaken, unfit
 from ingest.gold.arrow_fold import TYPES, outcomes
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
-from ingest.gold.arrow_values import NotPlain, of_delta
+from ingest.gold.arrow_values import HistoryNeeded, NotPlain, of_delta
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.unfit import Reject
@@ -69,6 +69,7 @@ class Written:
 
     path: str
     refused: str = ""
+    needs_history: bool = False  # it is refused because its whole history has to be folded
     held: str = ""  # why no way of folding it gives its rows
     failed: str = ""  # what the store answered, which Spark would meet as well
     file: str = ""  # within the table's folder; empty if no row is added or kept
@@ -107,7 +108,7 @@ def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
         )  # fmt: skip
         return replace(made, effort=effort, rejects=part.rejects)
     except NotPlain as error:
-        return Written(work.path, str(error))
+        return Written(work.path, str(error), needs_history=isinstance(error, HistoryNeeded))
     except (CollisionError, HeldError) as error:
         return Written(work.path, held=str(error))
     except conditions.ConditionError as error:  # Spark's tasks ask the same engine

@@ -32,7 +32,7 @@ from ingest.fold import (
 )
 from ingest.gold import unfit
 from ingest.gold.arrow_merge import comparable
-from ingest.gold.arrow_values import NotPlain, Typed, typed_column
+from ingest.gold.arrow_values import HistoryNeeded, NotPlain, Typed, typed_column
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
 from ingest.gold.collision import CollisionError
 from ingest.gold.past_keys import LaneEvent, rebased
@@ -429,7 +429,7 @@ def _folded(
             unusable.append(number)
             continue
         if concerned.left is not None and change.partial:
-            raise NotPlain("a changed key takes values along that its message does not carry")
+            raise HistoryNeeded("a changed key takes values along that its message does not carry")
     for step in steps(table, events.found):
         whole[step.key] = whole.get(step.key, False) or step.effect != "overlay"
     return events.outcomes(table, whole), unusable

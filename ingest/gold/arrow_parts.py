@@ -36,7 +36,7 @@ from ingest.gold.arrow_fold import (
     typed_outcomes,
 )
 from ingest.gold.arrow_merge import comparable
-from ingest.gold.arrow_values import NotPlain
+from ingest.gold.arrow_values import HistoryNeeded, NotPlain
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.overtaken import refuse_parts
 from ingest.gold.unfit import Reject
@@ -63,6 +63,7 @@ class Dealt:
 
     path: str  # names the mirror
     refused: str = ""
+    needs_history: bool = False  # as of `Written`
     failed: str = ""  # what the store answered, which Spark would meet as well
     file: str = ""  # empty if no change is the mirror's
     parts: list[int] = field(default_factory=list)  # the part of each of the file's record batches
@@ -137,6 +138,7 @@ class Dealer:
     folder: str
     count: int
     refused: str = ""
+    needs_history: bool = False
     failed: str = ""
     waiting: list[pa.Table] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
@@ -166,7 +168,7 @@ class Dealer:
                 self.writer.close()
                 stores.at(self.path).finish(self.path, self.file)
         except NotPlain as error:
-            self.refused = str(error)
+            self.refused, self.needs_history = str(error), isinstance(error, HistoryNeeded)
         except StoreError as error:
             self.failed = str(error)
         except Exception as error:  # whatever it is, Spark handles it, for this mirror only
@@ -218,8 +220,9 @@ class Dealer:
         self.add({}, last=True)
         cpu = round(1000 * self.seconds)
         return Dealt(
-            self.work.path, self.refused, self.failed, self.path, self.parts, self.cleared, cpu, self.rejected
-        )
+            self.work.path, self.refused, self.needs_history, self.failed, self.path, self.parts, self.cleared, cpu,
+            self.rejected,
+        )  # fmt: skip
 
 
 def parts_by_key(keys: pa.Table, count: int) -> Numbers:

@@ -17,6 +17,10 @@ class NotPlain(Exception):
     """Raised for a case that Arrow leaves to Spark."""
 
 
+class HistoryNeeded(NotPlain):
+    """Raised where the new changes, and the folded ones after them, do not tell what becomes of a row: all do."""
+
+
 class Typed(NamedTuple):
     """A column's values, and which of its texts are not values of its type: there the value is NULL."""
 

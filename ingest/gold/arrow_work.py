@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -37,9 +37,9 @@ class LaneWork:
     shard: Shard | None = None
     stamps: Stamps = NO_STAMPS
     whole: bool = False  # its whole history is folded again, because new changes precede folded ones
-    steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
+    steps: tuple[SchemaStep, ...] = ()  # which only a whole history needs, by order key
     since: str = ""  # the place of the first new one; empty if none is new
-    eras: tuple[Era, ...] = ()  # of a whole history in which the key has changed
+    eras: tuple[Era, ...] = ()  # if its key has changed; only a whole history has rows under earlier ones
     begins: bool = False  # no change of it has been folded before
     merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
     shared_reads: bool = False  # rows of its snapshots share a position: `ingest.fold.identity`
@@ -100,6 +100,11 @@ class MirrorWork:
     # columns that get another type, with theirs; empty if no value is kept
     old: tuple[tuple[str, str], ...] = ()
     marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
+
+    def whole(self, changes: int) -> MirrorWork:
+        """The same, folded from its whole history of so many changes."""
+        lanes = tuple(replace(one, whole=True, late_from="") for one in self.lanes)
+        return replace(self, lanes=lanes, shared=changes)
 
     @property
     def logical(self) -> dict[str, str]:

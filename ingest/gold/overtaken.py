@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ingest.change import Op
 from ingest.gold.arrow_fold import PLACE, last_of
 from ingest.gold.arrow_merge import pairs
-from ingest.gold.arrow_values import NotPlain, typed_column
+from ingest.gold.arrow_values import HistoryNeeded, typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.lake.image_columns import texts_of
 
@@ -32,7 +32,7 @@ def without(work: MirrorWork, rows: Rows) -> Rows:
         rows: by lane, its new changes, and the folded ones from its first late one on.
 
     Raises:
-        NotPlain: one is overtaken that is not without effect.
+        HistoryNeeded: one is overtaken that is not without effect.
     """
     return {**rows, **{one.id: _left(rows[one.id], one, work) for one in work.lanes if one.late_from}}
 
@@ -57,7 +57,9 @@ def _left(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
         return new
     overtaken = np.unique(mine[ROW].take(at).to_numpy())
     if pc.any(folded["partial"]).as_py() or mine.num_rows > late.num_rows:
-        raise NotPlain("a later change of a late one's key has been folded, and does not carry its whole row")
+        raise HistoryNeeded(
+            "a later change of a late one's key has been folded, and does not carry its whole row"
+        )
     places = late["order_key"].take(pa.array(overtaken)).combine_chunks()
     return new.filter(pc.invert(pc.is_in(new["order_key"], value_set=places)))
 
@@ -101,10 +103,10 @@ def refuse_parts(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
     """Refuse changes of which the last one of a key does not carry the whole row.
 
     Raises:
-        NotPlain: one carries a part of its row only, or changes its key.
+        HistoryNeeded: one carries a part of its row only, or changes its key.
     """
     rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
     if pc.any(rows["partial"]).as_py():
-        raise NotPlain("folded changes after its late ones carry parts of their rows")
+        raise HistoryNeeded("folded changes after its late ones carry parts of their rows")
     if rows.num_rows and keys_concerned(rows, lane, work).num_rows > rows.num_rows:
-        raise NotPlain("folded changes after its late ones change keys")
+        raise HistoryNeeded("folded changes after its late ones change keys")
