@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
 from ingest.config.patterns import captured, matches
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 NO_OPTIONS = Options()
@@ -306,6 +307,13 @@ class Pipeline:
     def shared_reads(self, source: str) -> bool:
         """True if rows of a source's snapshots share a position, so that it does not tell one from another."""
         return any(formats.load(one.format).ABOUT.shared_reads for one in self.sources if one.name == source)
+
+    def images_before(self, source: str) -> ImagesBefore:
+        """How a source writes what rows were before."""
+        known = [formats.load(one.format).ABOUT.before for one in self.sources if one.name == source]
+        return ImagesBefore(
+            any(each.hides_large for each in known), bool(known) and all(each.changed_only for each in known)
+        )
 
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""

@@ -24,6 +24,7 @@ from typing import Protocol, cast
 
 from ingest.change import Change, Hints, Message
 from ingest.errors import ConfigError
+from ingest.images_before import WHOLE, ImagesBefore
 
 
 class SharedEvidence(str):
@@ -58,6 +59,7 @@ class About:
         leaves_out_nulls: ``by default`` or ``by a setting`` where a row may lack a column because it is NULL there, which no
             message tells from an unchanged one.
         counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
+        before: how images before are written.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
@@ -84,6 +86,7 @@ class About:
     leaves_out_nulls: str = ""
     counts_rows: bool = False
     shared_reads: bool = False
+    before: ImagesBefore = WHOLE
 
     @property
     def by_arrival(self) -> bool:

@@ -45,6 +45,7 @@ from ingest.decoding.rows import drop_unchanged, emptied, noted
 from ingest.errors import Undecodable
 from ingest.fold import may_change_key
 from ingest.formats import About, SharedEvidence
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -69,6 +70,7 @@ ABOUT = About(
         "table": "the table of messages that name none",
     },
     bytes_as="iso8859-1",
+    before=ImagesBefore(changed_only=True),
 )
 
 READ, UPDATE, DELETE = Op.READ, Op.UPDATE, Op.DELETE  # looked up in the enum they cost 0.1 us each time

@@ -20,6 +20,7 @@ from ingest.decoding.converters import bytes_in, instant, truth, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
 from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
+from ingest.images_before import ImagesBefore
 
 ABOUT = About(
     title="Canal JSON, Alibaba Cloud DTS",
@@ -39,6 +40,7 @@ ABOUT = About(
         "database_kind": "the database whose type names are sent, if no name shows it",
     },
     bytes_as="base64",
+    before=ImagesBefore(changed_only=True),
 )
 
 DIALECT = CanalDialect(

@@ -26,6 +26,7 @@ from ingest.ddl import charsets
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -49,6 +50,7 @@ ABOUT = About(
         "order_by": "sequence (default), arrival or event_time",
     },
     bytes_as="base64",
+    before=ImagesBefore(changed_only=True),
 )
 
 OPS = {

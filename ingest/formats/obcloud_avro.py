@@ -29,6 +29,7 @@ from ingest.decoding.declared_values import unwrap
 from ingest.decoding.rows import drop_unchanged, statement
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 
 ABOUT = About(
     title="OceanBase Cloud data subscription, Avro",
@@ -48,6 +49,7 @@ ABOUT = About(
     options={"order_by": "sequence"},
     framing="length",
     binary=True,
+    before=ImagesBefore(hides_large=True),
 )
 
 OPS = {

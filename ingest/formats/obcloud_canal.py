@@ -19,6 +19,7 @@ from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides, mys
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.formats.oms_canal import oracle_tenant
+from ingest.images_before import ImagesBefore
 
 ABOUT = About(
     title="Canal JSON, OceanBase Cloud data subscription",
@@ -37,6 +38,7 @@ ABOUT = About(
         "database_kind": "oracle for a tenant of Oracle whose types MySQL has, too",
     },
     bytes_as="base64",
+    before=ImagesBefore(hides_large=True, changed_only=True),
 )
 
 

@@ -26,6 +26,7 @@ from ingest.decoding.converters import bytes_in, instant
 from ingest.decoding.flat_messages import CanalDialect, CanalPlan, Rows, glimpse, raw_rows
 from ingest.formats import About
 from ingest.formats.canal import changes, changes_as_columns
+from ingest.images_before import ImagesBefore
 
 ABOUT = About(
     title="Canal JSON, OceanBase Migration Service (OMS)",
@@ -47,6 +48,7 @@ ABOUT = About(
         "database_kind": "oracle for a tenant of Oracle whose types MySQL has, too",
     },
     bytes_as="base64",
+    before=ImagesBefore(hides_large=True, changed_only=True),
 )
 
 _ORACLE_ONLY = frozenset(

@@ -25,6 +25,7 @@ from ingest.decoding import rows
 from ingest.formats import About, dataworks
 from ingest.formats.dataworks import Columns, RowPlace, StreamxDialect, read
 from ingest.formats.oms_default import SECONDS
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -48,6 +49,7 @@ ABOUT = About(
         "binary": "encoding of bytes, default base64",
         "order_by": "sequence (default), arrival or event_time",
     },
+    before=ImagesBefore(hides_large=True),
 )
 
 OPS = {

@@ -24,6 +24,7 @@ from ingest.decoding.json_values import Values, text, texts
 from ingest.decoding.rows import drop_unchanged, named_table, noted
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values import integer, micros_of
 
 ABOUT = About(
@@ -48,6 +49,7 @@ ABOUT = About(
         "order_by": "sequence",
     },
     bytes_as="base16",
+    before=ImagesBefore(hides_large=True),
 )
 
 OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ, "HEARTBEAT": Op.HEARTBEAT}

@@ -29,6 +29,7 @@ from ingest.ddl import dialect_of
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -55,6 +56,7 @@ ABOUT = About(
     },
     event_marks=('"ddl"',),
     bytes_as="base64",
+    before=ImagesBefore(hides_large=True),
 )
 
 OPS = {

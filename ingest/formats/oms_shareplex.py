@@ -27,6 +27,7 @@ from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.formats.oms_default import AFTER_EVERY_COUNTER, SECONDS, split_sequence
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -55,6 +56,7 @@ ABOUT = About(
     },
     event_marks=('"ddl"', '"truncate"', '"drop column"'),
     bytes_as="base64",
+    before=ImagesBefore(hides_large=True),
 )
 
 OPS = {

@@ -33,6 +33,7 @@ from ingest.decoding.flat_messages import (
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.formats.canal import TEXT_MAKERS, changes, changes_as_columns
+from ingest.images_before import ImagesBefore
 
 ABOUT = About(
     title="Canal-JSON, TiDB TiCDC",
@@ -50,6 +51,7 @@ ABOUT = About(
         "binary": "the encoding of bytes (default iso8859-1)",
     },
     bytes_as="iso8859-1",
+    before=ImagesBefore(changed_only=True),
 )
 
 

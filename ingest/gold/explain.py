@@ -15,9 +15,10 @@ from typing import Any
 
 from ingest.change import Image, LaneId
 from ingest.config.masks import Masks
-from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
+from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table
 from ingest.gold import evidence
 from ingest.gold.completed import folded
+from ingest.images_before import WHOLE, Chain, ImagesBefore, Link, in_words
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
 from ingest.lake.mirrors import Mirror
@@ -138,7 +139,9 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         mine = happenings(lake, mirror, lane, texts)
         now = [one for one in mine if one.batch <= applied]
         bytes_of = raw(lake, [one.record for one in mine], lane[1])
-        more, live = tell(mirror, key, now, bytes_of, before)  # positions of two lanes cannot be compared
+        more, live = tell(
+            mirror, key, now, bytes_of, before, lake.pipeline.images_before(lane[0])
+        )  # positions of two lanes cannot be compared
         events, row = events + more, row or live
         waiting, before = waiting + len(mine) - len(now), before + len(now)
     row = _computed(mirror, row, texts)
@@ -234,23 +237,48 @@ def tell(
     happened: Iterable[Happening],
     raw: Mapping[tuple[Any, ...], Raw],
     before: int = 0,
+    images: ImagesBefore = WHOLE,
 ) -> tuple[tuple[StoryEvent, ...], Row | None]:
-    """One lane's events in the order of history, numbered after those ``before``, and the row after the last one."""
+    """One lane's events in the order of history, numbered after those ``before``, and the row after the last one.
+
+    ``images`` says how the lane's dialect writes images before.
+    """
     ordered = sorted(happened, key=lambda one: (one.order, one.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
-    done: dict[int, list[Step]] = defaultdict(list)
-    for step in steps(table, [one.event for one in ordered]):
-        done[id(step.event)].append(step)
+    chain = Chain(table, {column.name: column.type for column in mirror.columns}, images)
+    done: dict[int, list[Step]] = {}
+    links: dict[int, Link | None] = {}
+    for event, effects, link in chain.steps([one.event for one in ordered]):
+        done[id(event)], links[id(event)] = effects, link
     # per event: late, delivered twice, or one of several that claim the same place
     late = _late(ordered)
     ties = _ties(ordered, before)
     ends = _ends([done[id(one.event)] for one in ordered], before)
     events = tuple(
-        _event(before + 1 + i, one, done[id(one.event)], (late[i], ties.get(i, "")), raw, ends)
+        _event(
+            before + 1 + i,
+            one,
+            done[id(one.event)],
+            (late[i], ties.get(i, ""), _broken(links[id(one.event)], key)),
+            raw,
+            ends,
+        )
         for i, one in enumerate(ordered)
     )
     # the table's events before the row's first change had no effect on it
     return tuple(dropwhile(lambda event: not event.effects, events)), table.row(key)
+
+
+def _broken(link: Link | None, key: Key) -> str:
+    """That a change does not find the row that it describes; empty if it does, or if it is another key's."""
+    if link is None or link.key != key or not link.differences:
+        return ""
+    why = (
+        f" ({link.excuse})"
+        if link.excuse
+        else ": a message before it was lost, or the order or a statement was misread"
+    )
+    return f"the row before does not fit: {in_words(link.differences)}{why}"
 
 
 _RESETS = frozenset({"set", "delete", "cleared"})
@@ -274,11 +302,13 @@ def _event(
     number: int,
     one: Happening,
     done: Sequence[Step],
-    remarks: tuple[str, str],
+    remarks: tuple[str, str, str],
     raw: Mapping[tuple[Any, ...], Raw],
     ends: Mapping[tuple[int, Key], int],
 ) -> StoryEvent:
-    """One event; ``remarks`` are those on its lateness and on events of the same place, each empty if there is nothing."""
+    """One event; ``remarks`` are those on its lateness, on events of the same place and on its image before, each empty if there is
+    nothing.
+    """
     record = one.record
     change = one.event.change if isinstance(one.event, Placed) else None
     moment = record.get("event_time")

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from ingest.fold import Key
 from ingest.lake import delta, duck, rejects, stores
-from ingest.lake.delta import UnreadableError
+from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
 from ingest.lake.tables import scan
 from ingest.quality.catalogue import key_json
 from ingest.quality.cell_values import of_column, text_of
+from ingest.quality.subjects import CheckedLane
 
 Read = Callable[[Lake, str, Sequence[str], str], Iterator[pa.RecordBatch]]
 """Read columns of the rows of a table, named as under the lake, for which a condition holds.
@@ -87,22 +88,69 @@ def changes_since(batch: int, tables: Iterable[str | None]) -> str:
 
 
 def mirror_rows(
-    lake: Lake, mirror: Mirror, kinds: Sequence[str], keys: Iterable[Key] | None
+    lake: Lake,
+    mirror: Mirror,
+    kinds: Sequence[str],
+    keys: Iterable[Key] | None,
+    state: Snapshot | None = None,
 ) -> list[Sequence[object]]:
     """The rows of some keys, in the fold's form, and possibly others, with cells as in `of_column`; all rows for None.
 
-    ``kinds`` has the actual Delta type of each column; empty if it does not exist.
+    ``kinds`` has the actual Delta type of each column; empty if it does not exist. ``state`` is an earlier one of a local
+    table; else its newest is read.
     """
     listed = None if keys is None else list(keys)
     if listed == []:
         return []
     there = [one.column for one, kind in zip(mirror.columns, kinds, strict=True) if kind]
     found: list[Sequence[object]] = []
-    for rows in read(lake, mirror.path, there, _of_keys(mirror, listed)):
+    where = _of_keys(mirror, listed)
+    pages = _of_state(lake, mirror, there, where, state) if state else read(lake, mirror.path, there, where)
+    for rows in pages:
         columns = iter(rows.columns)
         nothing: list[object] = [None] * rows.num_rows
         found += zip(*[of_column(next(columns), kind) if kind else nothing for kind in kinds], strict=True)
     return found
+
+
+def _of_state(
+    lake: Lake, mirror: Mirror, columns: Sequence[str], where: str, state: Snapshot
+) -> list[pa.RecordBatch]:
+    table = scan(lake.path(mirror.path), state, zones=True, wanted=columns)
+    found = duck.connection().cursor().execute(_query(table, columns, where))
+    return list(found.to_arrow_table().to_batches())
+
+
+def changes_of_keys(
+    lake: Lake,
+    mirror: Mirror,
+    lane: CheckedLane,
+    shard: tuple[str, str] | None,
+    applied: int,
+    keys: Iterable[Sequence[str]] | str,
+) -> list[dict[str, Any]]:
+    """All changes of some keys of a lane up to a batch, with its TRUNCATEs.
+
+    ``keys`` are cells as texts, without that of the shard; or a query that finds the first `ALWAYS` of them as
+    ``own_key`` in the lane's ``rows``.
+    """
+    named = [name for name in mirror.keys if shard is None or name != shard[0]]
+    own, left = duck.cells(named), duck.cells(named, "before", "after")
+    columns = ", ".join(map(duck.name, CHANGE))
+    if not isinstance(keys, str):
+        at = [i for i, name in enumerate(mirror.keys) if name in named]
+        listed = ", ".join(f"[{', '.join(duck.text(key[i]) for i in at)}]" for key in keys)
+        keys = f"SELECT unnest([{listed}]) AS own_key"
+    return lake.ask(
+        f"""WITH rows AS (SELECT {columns}, [{own}] AS own_key, [{left}] AS left_key
+            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {applied}),
+        again AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS})
+        SELECT {columns} FROM rows WHERE own_key IN (FROM again) OR left_key IN (FROM again) OR op = 'truncate'"""
+    )
+
+
+ALWAYS = 1_000  # keys of a mirror that are always compared
+CHANGE = ("batch", "op", "order_key", "partial", "before", "after", "types")
 
 
 def _of_keys(mirror: Mirror, keys: Sequence[Key] | None) -> str:

@@ -72,6 +72,9 @@ CHECKS = {
               advice=_HISTORY, lasting=True, ends_with=WHOLE_ROW),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
               advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`.", lasting=True, ends_with=WHOLE_ROW),
+        Check("images_before", "Each change finds the row that it describes", "Changes do not find the row that they describe", "keys whose rows were not as a change says that they were before it", "error", 0,
+              advice="A message was lost or came in the wrong order, or a statement changed rows otherwise than was understood: look at the history of a failing key, then compare the mirror with the source.", lasting=True, ends_with=WHOLE_ROW),
+        Check("changes_proven", "Changes proven by the next one", "Changes proven by the next one", "changes whose image before is the row that it describes", "warn", None),
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
               advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else name the key's new column under keys: of this table, then `ingest rebuild`.", lasting=True),
         Check("rows_read_again", "No row was read again with other values", "Rows were read again with other values", "keys read again with other values, without a change in between", "warn", 0,
@@ -251,7 +254,8 @@ def duration(seconds: float) -> str:
 
 
 def with_limit(metric: Metric, thresholds: dict[str, float]) -> Metric:
-    """The metric with its effective limit and severity."""
+    """The metric with its effective limit and severity; a metric may be less severe than its check, never more."""
     known = CHECKS[metric.check]
     limit = thresholds.get(metric.check, metric.limit if metric.limit is not None else known.limit)
-    return replace(metric, limit=limit, severity=known.severity)
+    severity = "warn" if "warn" in (known.severity, metric.severity) else known.severity
+    return replace(metric, limit=limit, severity=severity)

@@ -28,6 +28,7 @@ from ingest import formats, types
 from ingest.change import TableId
 from ingest.errors import command, counted
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
+from ingest.images_before import WHOLE, ImagesBefore
 from ingest.lake import decisions, duck
 from ingest.lake.datafiles import listed
 from ingest.lake.decisions import ACCEPT_GAP
@@ -36,8 +37,18 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
-from ingest.quality import keyless_diff, reloads
-from ingest.quality.arrow_rows import Read, by_delta, by_spark, cell_rejects, changes_since, mirror_rows
+from ingest.quality import images_before, keyless_diff, reloads
+from ingest.quality.arrow_rows import (
+    ALWAYS,
+    CHANGE,
+    Read,
+    by_delta,
+    by_spark,
+    cell_rejects,
+    changes_of_keys,
+    changes_since,
+    mirror_rows,
+)
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import (
     Expected,
@@ -48,13 +59,12 @@ from ingest.quality.cell_diff import (
     expected,
     inserted_twice,
 )
+from ingest.quality.images_before import Proof
 from ingest.quality.key_checks import damage_noted
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
-ALWAYS = 1_000  # keys of a mirror that are always compared
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
-_COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
 _SPACE = 1 << 32
 Hashes = npt.NDArray[np.uint32]
 # of a change: the hash of its key after it and before it, the first one if a row is inserted or read, else 0, and
@@ -92,6 +102,7 @@ class Compared:
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     # cells that are known, and are values of their types
     filled: set[tuple[Key, str]] = field(default_factory=set)
+    proof: Proof = field(default_factory=Proof)
 
 
 def compare(
@@ -165,6 +176,7 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
     if found.filtered:
         detail += f", {found.filtered:,} of them are rows that `where:` leaves out"
     detail += "".join(f"; {why}" for why in dict.fromkeys(found.left_out))
+    yield from images_before.metrics(lake, subject, found.proof)
     if subject.decided.history:
         detail += "; the table of past states was not compared"
     yield Metric("cells_checked", found.keys, subject.name, detail=detail)
@@ -351,6 +363,15 @@ class KeySample:
         kept = pa.array(np.isin(first, hashes) | np.isin(second, hashes))
         return [*truncates, *rows.filter(kept).to_pylist()], hashes, touched
 
+    def table(self) -> pa.Table | None:
+        """The changes that were kept, with the hashes of their keys; None if there are none."""
+        return pa.Table.from_batches(self.pages) if self.pages else None
+
+    @property
+    def emptied(self) -> list[str]:
+        """The order keys of the TRUNCATEs."""
+        return [key for rows in self.truncates for key in rows.column("order_key").to_pylist()]
+
     def forget(self) -> None:
         """Begin again."""
         self.pages.clear()
@@ -376,6 +397,7 @@ class _Reading:
     above: str = ""  # none up to this place
     rereads: bool = False  # the source sends no inserts
     shared_reads: bool = False  # rows of its snapshots share a position
+    images: ImagesBefore = WHOLE
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
         """The changes as input of the fold."""
@@ -400,7 +422,7 @@ class _Reading:
             kept = pc.and_(kept, pc.greater(rows.column("order_key"), self.above))
         rows = rows.filter(kept)
         if rows.num_rows:
-            self.sample.add(stamped(rows, self.stamps).select(columns_for([self.stamps], _COLUMNS)))
+            self.sample.add(stamped(rows, self.stamps).select(columns_for([self.stamps], CHANGE)))
         return int(rows.num_rows)
 
 
@@ -417,7 +439,7 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
     if not new:
         return
     by_name = {"\x1f".join(text or "\0" for text in (one.lane.source, *one.lane.table)): one for one in new}
-    columns = (*duck.LANE, *columns_for((one.stamps for one in new), _COLUMNS))
+    columns = (*duck.LANE, *columns_for((one.stamps for one in new), CHANGE))
     for rows in read(
         lake, CHANGES.name, columns, changes_since(since, (one.lane.table.table for one in new))
     ):
@@ -431,7 +453,7 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
 def _fed(lake: Lake, one: _Reading, read: Read) -> bool:
     """Read one lane's changes; False if there are too many."""
     n = 0
-    for rows in read(lake, CHANGES.name, columns_for([one.stamps], _COLUMNS), one.where):
+    for rows in read(lake, CHANGES.name, columns_for([one.stamps], CHANGE), one.where):
         n += one.take(rows)
         if not one.whole and n > REACH + one.lane.changes:
             return False
@@ -529,7 +551,10 @@ class _Check:
         own_formats = (one.format for one in self.lake.pipeline.sources if one.name == lane.source)
         rereads = any("insert" not in formats.load(one).ABOUT.operations for one in own_formats)
         shared = self.lake.pipeline.shared_reads(lane.source)
-        return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins, rereads, shared)
+        images = self.lake.pipeline.images_before(lane.source)
+        return _Reading(
+            lane, applied, sample, own, shard, stamps, whole, low, begins, rereads, shared, images
+        )
 
     def run(self) -> Compared:
         """Compare the chosen keys' rows with the fold of their changes."""
@@ -549,6 +574,7 @@ class _Check:
                 one.history(changes, linked=hashes is None), self.mirror, among(one.sample.hashes, hashes)
             )
             wanted.add(mine)
+            self.found.proof.add(self._proof(one))
             beyond += self._without_a_column(one, mine)
             closed &= one.whole and not one.above
         if self.found.touched and not wanted.known:
@@ -570,6 +596,21 @@ class _Check:
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
         }
         return self.found
+
+    def _proof(self, one: _Reading) -> Proof:
+        """What the images before of one lane's new changes prove."""
+        changes = one.sample.table()
+        if changes is None:
+            return Proof()
+
+        def steps() -> list[SchemaStep]:
+            known = self.asked.steps(self.mirror, one.lane.source, one.lane.table, self.subject.applied)
+            return [step for step, _batch in known]
+
+        lane = images_before.ProvenLane(
+            changes, one.sample.emptied, one.lane, one.applied, one.shard, steps, one.images
+        )
+        return images_before.prove(self.lake, self.mirror, lane, self.since)
 
     def _find_begun(self) -> None:
         """Find rows that updates in new batches may have begun, with some of their columns."""
@@ -633,15 +674,7 @@ class _Check:
 
     def _of_keys(self, one: _Reading, keys: str) -> list[dict[str, Any]]:
         """All changes of the first keys that a query finds in the lane's ``rows``."""
-        named = [name for name in self.mirror.keys if one.shard is None or name != one.shard[0]]
-        own, left = duck.cells(named), duck.cells(named, "before", "after")
-        return self.lake.ask(
-            f"""WITH rows AS (SELECT {", ".join(map(duck.name, _COLUMNS))}, [{own}] AS own_key, [{left}] AS left_key
-                FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} AND batch <= {one.applied}),
-            again AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS})
-            SELECT {", ".join(map(duck.name, _COLUMNS))} FROM rows
-            WHERE own_key IN (FROM again) OR left_key IN (FROM again) OR op = 'truncate'"""
-        )
+        return changes_of_keys(self.lake, self.mirror, one.lane, one.shard, one.applied, keys)
 
     def _repeated(self, wanted: Expected) -> set[Key]:
         """The keys inserted twice in new batches whose last content was inserted in an earlier one already."""

@@ -199,6 +199,8 @@ def differences(made: History, found: Mapping[TableId, plain.Mirror]) -> list[st
         if not mirror.loud:
             wrong += [f"{table.name}: {one}" for one in compared(table, mirror)]
             wrong += [f"{table.name}: a false alarm of key {key}" for key in mirror.twice]
+            broken = [link for link in mirror.links if link.is_broken and not made.lost]
+            wrong += [f"{table.name}: a false alarm of {link}" for link in broken]
     return wrong
 
 

@@ -16,11 +16,12 @@ from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
-from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change, steps
+from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change
 from ingest.gold import declared, eras, policy, retyped
 from ingest.gold.eras import Run, evidence
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.gold.steps import steps as schema_steps
+from ingest.images_before import Chain, Link
 from ingest.lake.books import merged_columns
 from ingest.lake.logged_statements import Statement, _effects
 from ingest.lake.mirrors import Era
@@ -55,6 +56,7 @@ class Mirror:
     rows: dict[Any, dict[str, str | None]] = field(default_factory=dict)
     loud: set[str] = field(default_factory=set)
     twice: set[Any] = field(default_factory=set)  # keys that the checks call inserted while they were there
+    links: list[Link] = field(default_factory=list)  # changes with an image before, compared
 
 
 def pipeline_of(dialect: Dialect, rules: Sequence[TableRule] = ()) -> Pipeline:
@@ -219,7 +221,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
             *(Placed(order_of(row["order_key"]), change_of(row)) for row in rows),
             *(step.after(begin).decoded() for step in found if begin < str(step.order) <= end),
         ]
-        live = _live(mirror, era.keys, types, events, rereads=rereads, shared=pipeline.shared_reads(SOURCE))
+        live = _live(mirror, era.keys, types, events, rereads=rereads, pipeline=pipeline)
         if after is None:
             continue
         at = order_of(after.place)
@@ -252,17 +254,20 @@ def _live(
     events: Sequence[Placed | SchemaStep],
     *,
     rereads: bool,
-    shared: bool,
+    pipeline: Pipeline,
 ) -> list[Row]:
     """The rows that live after some events; they are the mirror's, too."""
     if not keys:
-        return list(copies(events, shared_reads=shared))
+        return list(copies(events, shared_reads=pipeline.shared_reads(SOURCE)))
     state = Table(keys, {name: types.get(name, "unknown") for name in keys})
     inserts = Inserts(rereads)
-    for step in steps(state, events):
-        inserts.take(step)
-        if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
-            mirror.loud.add(step.why)
+    chain = Chain(state, types, pipeline.images_before(SOURCE))
+    for event, done, link in chain.steps(events):
+        mirror.links += [link] if link else []
+        for step in done:
+            inserts.take(step)
+            if step.why.startswith("rejected") and event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
+                mirror.loud.add(step.why)
     mirror.rows = {key: row.values for key, row in state.rows.items()}
     mirror.twice = {*inserts.twice}  # as the checks find them under the last key
     return list(state.rows.values())

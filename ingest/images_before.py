@@ -1,0 +1,282 @@
+"""Compare what a change says its row was with the row that the fold has there.
+
+Most dialects send with an update or a delete what the row was before, whole or in the columns that changed. If that is not
+the row that the earlier changes give, a message was lost, the order or the key is wrong, or a statement changed rows
+otherwise than it was understood. So each change proves the one before it, and a chain of changes that closes is proven by
+the source's own words.
+
+A difference proves nothing where the source's own ways explain it (`Excuse`): a message that came again, a row that was
+loaded at no known place among the changes, another epoch, a large value that the dialect does not send.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import NamedTuple
+
+from ingest import types
+from ingest.change import Change, Image, Op
+from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Step, Table, key_of_change, steps
+from ingest.order import Order
+from ingest.values.typed_values import value_of
+
+
+class Excuse(StrEnum):
+    """Why an image before that differs from the row proves nothing."""
+
+    REPEATED = "the same change came before"
+    LOADED = "the row was loaded, and the load may have read it after this change"
+    EPOCH = "the source's positions started again between the two"
+    MOVED = "another message of the same place has taken the row away"
+
+
+class ImagesBefore(NamedTuple):
+    """How a dialect writes what rows were before.
+
+    Args:
+        hides_large: a large value that the source does not know is NULL.
+        changed_only: an update's image has the columns that changed, maybe more; the others are those of the image after.
+    """
+
+    hides_large: bool = False
+    changed_only: bool = False
+
+    def of(self, change: Change) -> Image:
+        """What a change says of its row before it, as far as it does."""
+        if self.changed_only and change.op is Op.UPDATE:
+            return {**(change.after or {}), **(change.before or {})}
+        return change.before or {}
+
+
+WHOLE = ImagesBefore()
+
+
+class Mismatch(NamedTuple):
+    """What an image before says otherwise than the row; an empty ``column`` if there is no such row."""
+
+    column: str
+    said: str | None
+    had: str | None
+
+
+class Link(NamedTuple):
+    """A change with an image before, compared with the row that it changes; it closes without differences."""
+
+    event: Placed
+    key: Key
+    differences: tuple[Mismatch, ...]
+    excuse: Excuse | None = None
+
+    @property
+    def is_broken(self) -> bool:
+        """True if a message was lost, or something was misread."""
+        return bool(self.differences) and self.excuse is None
+
+
+@dataclass(slots=True)
+class Chain:
+    """The changes of a table's keys in the order of history, each compared with the row that it changes.
+
+    Args:
+        table: the state of the fold; a change is compared before it is applied.
+        logical: the logical type of each column for which messages name none.
+        images: how the dialect writes images before.
+    """
+
+    table: Table
+    logical: Mapping[str, str] = field(default_factory=dict)
+    images: ImagesBefore = WHOLE
+    _applied: set[tuple[object, ...]] = field(default_factory=set)  # what changes said
+    _loaded: set[Key] = field(default_factory=set)  # keys whose rows were read at no place among the changes
+    _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
+
+    def steps(
+        self, events: Iterable[Placed | SchemaStep]
+    ) -> Iterator[tuple[Placed | SchemaStep, list[Step], Link | None]]:
+        """Apply events in their order; yields each with what it did, and its link if it has an image before."""
+        for event in sorted(events, key=lambda event: event.order):
+            link = self._link(event) if isinstance(event, Placed) else None
+            done = list(steps(self.table, [event]))
+            if isinstance(event, Placed):
+                self._take(event, done)
+            yield event, done, link
+
+    def _link(self, event: Placed) -> Link | None:
+        change = event.change
+        if change.before is None or change.op not in (Op.UPDATE, Op.DELETE):
+            return None
+        try:
+            concerned = key_of_change(change, self.table.keys, self.table.key_types)
+        except KeyCellError:
+            return None  # rejected
+        key = concerned.key if concerned.left is None else concerned.left
+        row = self.table.rows.get(key)
+        if row is None and key not in self.table.last:
+            return None  # nothing is known of the key's past
+        found = tuple(self._differences(change, row))
+        return Link(event, key, found, self._excuse(event, key) if found else None)
+
+    def _differences(self, change: Change, row: Row | None) -> Iterator[Mismatch]:
+        if row is None:
+            yield Mismatch("", None, None)
+            return
+        for column, said in self.images.of(change).items():
+            if column not in row.values and not (row.complete and said is not None):
+                continue  # not known
+            had = row.values.get(column)
+            kind = change.types.get(column) or row.types.get(column) or self.logical.get(column) or "unknown"
+            if _moves_in_time(change.types.get(column), row.types.get(column)):
+                continue  # what an instant is without a zone depends on the session that converted the column
+            if said is None and self._may_hide(change, column, kind):
+                continue
+            if not same_value(kind, said, had):
+                yield Mismatch(column, said, had)
+
+    def _may_hide(self, change: Change, column: str, kind: str) -> bool:
+        """True if NULL before may stand for a large value: silver leaves out such a column if it is NULL after, too."""
+        is_null_after = change.op is Op.UPDATE and (change.after or {}).get(column) is None
+        return self.images.hides_large and not is_null_after and types.base(kind) in _MAY_BE_LARGE
+
+    def _excuse(self, event: Placed, key: Key) -> Excuse | None:
+        if _said(event.change) in self._applied:
+            return Excuse.REPEATED
+        if key in self._loaded:
+            return Excuse.LOADED
+        last = self._last.get(key)
+        if last is None or last.epoch != event.order.epoch:
+            return Excuse.EPOCH
+        if event.order.sequence and last[:4] == event.order[:4] and key not in self.table.rows:
+            return Excuse.MOVED
+        return None
+
+    def _take(self, event: Placed, done: Iterable[Step]) -> None:
+        order, change = event
+        loads = (change.op is Op.READ or (change.op is Op.INSERT and not order.phase)) and _has_no_place(
+            order
+        )
+        for step in done:
+            self._last[step.key] = order
+            if loads:
+                self._loaded.add(step.key)
+            else:
+                self._loaded.discard(step.key)
+        if change.before is not None:
+            self._applied.add(_said(change))
+
+
+def _moves_in_time(now: str | None, then: str | None) -> bool:
+    """True if a column's type was, between two messages, changed to or from an instant."""
+    kinds = {types.base(now or "unknown"), types.base(then or "unknown")}
+    return "timestamp" in kinds and bool(kinds & {"datetime", "date"})
+
+
+_MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})
+
+
+def _has_no_place(order: Order) -> bool:
+    """True for a row of a load that was not read at a place among the changes."""
+    return not order.phase or not order.sequence
+
+
+def _said(change: Change) -> tuple[object, ...]:
+    return change.op, _content(change.before), _content(change.after)
+
+
+def _content(image: Image | None) -> frozenset[tuple[str, str | None]]:
+    return frozenset((image or {}).items())
+
+
+def in_words(differences: Sequence[Mismatch]) -> str:
+    """What a change says of its row that is not so."""
+    if not differences[0].column:
+        return "a change says that a row was there, and the changes before it give none"
+    parts = [
+        f"{each.column} was {_shown(each.said)}, the changes before give {_shown(each.had)}"
+        for each in differences[:_SHOWN]
+    ]
+    more = f" and {len(differences) - _SHOWN} more columns" if len(differences) > _SHOWN else ""
+    return f"a change says that {', '.join(parts)}{more}"
+
+
+_SHOWN = 2
+
+
+def _shown(text: str | None, most: int = 60) -> str:
+    if text is None:
+        return "NULL"
+    return repr(text) if len(text) <= most else f"{text[:most]!r}..."
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def same_value(logical: str, said: str | None, had: str | None) -> bool:
+    """True if two texts are the same value of a type, whichever way they were written.
+
+    A number may be written with more zeros, a JSON text by another program, a FLOAT with the six digits that MySQL prints,
+    a time with fraction digits beyond those that a mirror keeps.
+    """
+    if said == had:
+        return True
+    if said is None or had is None:
+        return False
+    kind = types.base(logical)
+    try:
+        if kind in _BY_KIND:
+            return _BY_KIND[kind](said) == _BY_KIND[kind](had)
+        return value_of(logical, said) == value_of(logical, had)
+    except (ValueError, ArithmeticError, RecursionError):
+        return False
+
+
+def _json(text: str) -> object:
+    return json.loads(text, parse_float=Decimal, parse_int=Decimal)
+
+
+def _clock(text: str) -> str:
+    """A time without the fraction digits that a mirror cuts, and without zeros at the end of those that it keeps."""
+    whole, point, rest = text.partition(".")
+    if not point:
+        return text
+    zone = rest.lstrip("0123456789")
+    kept = rest.removesuffix(zone)[:6].rstrip("0")
+    return f"{whole}.{kept}{zone}" if kept else whole + zone
+
+
+def _instant(text: str) -> object:
+    return value_of("timestamp", _clock(text))
+
+
+def _single(text: str) -> object:
+    value = value_of("float32", text)
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _unknown(text: str) -> object:
+    """A number's or a document's value, else the text."""
+    if text[:1] in "{[":
+        try:
+            return _json(text)
+        except ValueError:
+            return text
+    try:
+        return Decimal(text) if len(text) <= _DIGITS and _NUMBER.fullmatch(text) else text
+    except InvalidOperation:
+        return text
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,3})?")
+_DIGITS = 400
+_BY_KIND = {
+    "json": _json,
+    "datetime": _clock,
+    "timestamp": _instant,
+    "time": _clock,
+    "float32": _single,
+    "unknown": _unknown,
+}

@@ -1,0 +1,430 @@
+"""The check of images before: each change must find the row that it says was there.
+
+Two looks find keys whose chain of changes may not close, and cost little: one compares neighbours among a batch's changes
+of a key, as texts; the other compares the first change of some keys with the rows that the mirror had before the batch.
+Only what they suspect is judged, by the plain fold of the whole history of the key (`ingest.images_before`), so that a
+late change, a repetition or a statement raises no complaint.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest import images_before
+from ingest.change import Image
+from ingest.errors import command, counted
+from ingest.fold import Key, KeyCellError, SchemaStep, Table, key_of_change, texts_of_key, typed
+from ingest.images_before import WHOLE, Chain, ImagesBefore, Mismatch, in_words
+from ingest.lake import decisions
+from ingest.lake.datafiles import listed
+from ingest.lake.decisions import ACCEPT_GAP
+from ingest.lake.delta import Snapshot, snapshot, type_of_log
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.stamps import change_of
+from ingest.order import is_weak, order_of
+from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
+from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.cell_diff import KeyHistory, key_of_row
+from ingest.quality.cell_values import of_text
+from ingest.quality.subjects import CheckedLane, CheckedMirror
+
+FIRSTS = 100  # keys of a mirror whose first change is compared with the row that the mirror had before
+COMMITS = 64  # of a mirror's log that are searched for its state before a batch
+JUDGED = 200  # suspected keys of a lane that are judged after one batch
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A change that says its row was otherwise than the changes before it give."""
+
+    key: Key
+    texts: tuple[str, ...]  # the key's cells as the source writes them
+    batch: int
+    differences: tuple[Mismatch, ...]
+
+
+@dataclass(slots=True)
+class Proof:
+    """What the images before of one mirror's new changes prove."""
+
+    compared: int = 0
+    proven: int = 0
+    unjudged: int = 0  # suspected keys beyond those that are judged at once
+    strong: bool = True  # each change has a position of its source
+    broken: list[Broken] = field(default_factory=list)
+
+    def add(self, lane: Proof) -> None:
+        """Add what another lane's changes prove."""
+        self.compared += lane.compared
+        self.proven += lane.proven
+        self.unjudged += lane.unjudged
+        self.strong &= lane.strong
+        self.broken += lane.broken
+
+
+# --- suspecting -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Screened:
+    """What the look at a lane's new changes has found."""
+
+    compared: int = 0
+    proven: int = 0
+    suspects: set[int] = field(default_factory=set)  # hashes of keys
+    firsts: list[Mapping[str, Any]] = field(default_factory=list)  # the first changes of some keys
+    hashes: list[int] = field(default_factory=list)  # of the keys of these
+
+
+class _Entries(NamedTuple):
+    """Places in the changes of each key, one key after another, each in the order of history.
+
+    A change of the key has two: ``leaves`` is True for that of the old key.
+    """
+
+    row: Numbers
+    hashes: Numbers
+    leaves: npt.NDArray[np.bool_]
+
+
+def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: ImagesBefore = WHOLE) -> Screened:
+    """Compare neighbours among the changes of each key.
+
+    Args:
+        changes: of one lane, with ``batch, op, order_key, partial, before, after`` and the hashes ``first`` and
+            ``second`` of their keys after and before.
+        truncates: the order keys of the lane's TRUNCATEs among them.
+        since: changes up to this batch are not judged again.
+        images: how the lane's dialect writes images before.
+    """
+    found = Screened()
+    changes = _in_order(changes.combine_chunks())
+    says = np.array(
+        pc.and_(pc.is_valid(changes["before"]), pc.is_in(changes["op"], pa.array(["update", "delete"]))), bool
+    )
+    new = changes["batch"].to_numpy() > since
+    entries = _entries(changes, says)
+    if not len(entries.row):
+        return found
+    starts = np.flatnonzero(np.r_[True, entries.hashes[1:] != entries.hashes[:-1]])
+    asked = says[entries.row] & new[entries.row] & (entries.hashes != 0)
+    # a change of the key is compared where it leaves
+    moved = np.zeros(len(changes), bool)
+    moved[entries.row[entries.leaves]] = True
+    asked &= entries.leaves | ~moved[entries.row]
+    follows = np.ones(len(asked), bool)
+    follows[starts] = False
+    later = np.flatnonzero(asked & follows)
+    _neighbours(found, changes, _Pairs(entries, later, images), sorted(truncates))
+    firsts = starts[asked[starts]][:FIRSTS]
+    found.firsts = changes.take(pa.array(entries.row[firsts])).to_pylist()
+    found.hashes = entries.hashes[firsts].tolist()
+    return found
+
+
+def _in_order(changes: pa.Table) -> pa.Table:
+    keys = changes["order_key"].combine_chunks()
+    if len(keys) > 1 and not pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py():
+        return changes.take(pc.sort_indices(keys))
+    return changes
+
+
+def _entries(changes: pa.Table, says: npt.NDArray[np.bool_]) -> _Entries:
+    first, second = changes["first"].to_numpy(), changes["second"].to_numpy()
+    leaving = np.flatnonzero(says & (first != second))
+    row = np.concatenate([np.arange(len(first)), leaving])
+    hashes = np.concatenate([first, second[leaving]]).astype(np.int64)
+    leaves = np.arange(len(row)) >= len(first)
+    order = np.lexsort((row, hashes))
+    return _Entries(row[order], hashes[order], leaves[order])
+
+
+class _Pairs(NamedTuple):
+    """Changes to compare with the entry just before them."""
+
+    entries: _Entries
+    later: Numbers
+    images: ImagesBefore
+
+
+def _neighbours(found: Screened, changes: pa.Table, pairs: _Pairs, truncates: Sequence[str]) -> None:
+    """Compare changes with the ones just before them of the same key, as texts."""
+    entries, later = pairs.entries, pairs.later
+    now, then = pa.array(entries.row[later]), pa.array(entries.row[later - 1])
+    before, after, rows = (
+        listed(changes[name].combine_chunks().take(at).cast(pa.binary()))
+        for name, at in (("before", now), ("after", now), ("after", then))
+    )
+    gone = np.array(pc.equal(changes["op"].combine_chunks().take(then), "delete"), bool)
+    gone |= entries.leaves[later - 1]
+    parts = np.array(pc.fill_null(changes["partial"].combine_chunks().take(then), False), bool)
+    if truncates:
+        places = [listed(changes["order_key"].combine_chunks().take(at)) for at in (then, now)]
+        cleared = [
+            bisect_left(truncates, a) < bisect_left(truncates, b) for a, b in zip(*places, strict=True)
+        ]
+        gone |= np.array(cleared, bool)
+    updates = pc.equal(changes["op"].combine_chunks().take(now), "update")
+    filled = np.array(updates, bool) & pairs.images.changed_only
+    hashes = entries.hashes[later].tolist()
+    found.compared += len(hashes)
+    for hashed, said, new, row, is_filled, is_gone, is_part in zip(
+        hashes, before, after, rows, filled.tolist(), gone.tolist(), parts.tolist(), strict=True
+    ):
+        if not is_gone and row is not None and _is_in(said, new if is_filled else None, row, is_part=is_part):
+            found.proven += 1
+        else:
+            found.suspects.add(hashed)
+
+
+_cells = msgspec.json.Decoder(dict[str, str | None]).decode
+
+
+def _is_in(said: bytes, filled: bytes | None, row: bytes, *, is_part: bool) -> bool:
+    """True if an image before is in the row that an earlier change has sent, both as JSON.
+
+    ``filled`` is the image after, if it has the columns that the image before lacks. Of a partial row, ``is_part``, only
+    the columns that it has can differ.
+    """
+    if filled is None and (said == row or (b"\\" not in said and said[1:-1] in row)):
+        return True
+    cells, there = _cells(said), _cells(row)
+    if filled is not None:
+        cells = _cells(filled) | cells
+    if is_part:
+        return all(cells[name] == there[name] for name in cells.keys() & there.keys())
+    return all(there.get(name) == cell for name, cell in cells.items())
+
+
+# --- over batches ---------------------------------------------------------------------------------
+
+
+def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenLane, since: int) -> None:
+    """Compare the first changes of some keys with the rows that the mirror had before the new batches."""
+    if not screened.firsts or since <= 0:
+        return
+    asked = _firsts(screened, mirror, lane)
+    state = _before(lake, mirror, since)
+    if state is None or not asked:
+        return
+    there = {name: type_of_log(kind) for name, kind in state.types.items()}
+    kinds = [there.get(column.column, "") for column in mirror.columns]
+    if any(kinds[i] != column.delta for i, column in enumerate(mirror.columns) if column.name in mirror.keys):
+        return
+    for row in mirror_rows(lake, mirror, kinds, [first.key for first in asked.values()], state):
+        key = key_of_row(row, mirror, kinds)
+        first = asked.get(key) if key is not None else None
+        if first is None:
+            continue
+        screened.compared += 1
+        if _agrees(first.said, row, mirror, kinds):
+            screened.proven += 1
+        else:
+            screened.suspects.add(first.hash)
+
+
+class _First(NamedTuple):
+    key: Key
+    said: Image
+    hash: int
+
+
+def _firsts(screened: Screened, mirror: Mirror, lane: ProvenLane) -> dict[Key, _First]:
+    firsts: dict[Key, _First] = {}
+    for row, hashed in zip(screened.firsts, screened.hashes, strict=True):
+        change = change_of(row, lane.shard)
+        try:
+            concerned = key_of_change(change, mirror.keys, mirror.key_types)
+        except KeyCellError:
+            continue  # rejected
+        key = concerned.key if concerned.left is None else concerned.left
+        firsts.setdefault(key, _First(key, lane.images.of(change), hashed))
+    return firsts
+
+
+def _before(lake: Lake, mirror: Mirror, since: int) -> Snapshot | None:
+    """The mirror's table as it was with the batches up to one; None if its log no longer says so, or only Spark reads it."""
+    if not lake.is_local:
+        return None
+    for version, metadata in islice(lake.commits(mirror.path), COMMITS):
+        batch = metadata.get("batch")
+        if isinstance(batch, int) and batch <= since:
+            return snapshot(lake.path(mirror.path), version)
+    return None
+
+
+def _agrees(said: Image, row: Sequence[object], mirror: Mirror, kinds: Sequence[str]) -> bool:
+    """True if an image before is what the mirror's row holds, as far as the mirror has its columns."""
+    for column, kind, cell in zip(mirror.columns, kinds, row, strict=True):
+        if column.name not in said or kind != column.delta or column.made is not None:
+            continue
+        text = said[column.name]
+        value = of_text(text, column.type)
+        if value != cell and (text is None or value is not None):
+            return False
+    return True
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenLane:
+    """One lane's new changes, and what is needed to judge some of their keys.
+
+    Args:
+        changes: the new ones, and maybe older ones, as `screen` takes them.
+        truncates: the order keys of TRUNCATEs among them.
+        lane: the lane.
+        applied: the last batch that the mirror has folded.
+        shard: the column that distinguishes the lane's rows from other lanes', and its value.
+        steps: gives the lane's schema steps.
+        images: how the lane's dialect writes images before.
+    """
+
+    changes: pa.Table
+    truncates: Sequence[str]
+    lane: CheckedLane
+    applied: int
+    shard: tuple[str, str] | None
+    steps: Callable[[], Sequence[SchemaStep]]
+    images: ImagesBefore = WHOLE
+
+
+def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
+    """Compare the images before of a lane's changes after batch ``since`` with the rows that they change."""
+    screened = screen(lane.changes, lane.truncates, since, lane.images)
+    compare_firsts(lake, mirror, screened, lane, since)
+    proof = Proof(screened.compared, screened.proven)
+    if not screened.suspects:
+        return proof
+    keys = _keys_of(screened.suspects, lane, mirror)
+    proof.unjudged = max(0, len(screened.suspects) - JUDGED)
+    rows = changes_of_keys(lake, mirror, lane.lane, lane.shard, lane.applied, keys.values())
+    begins = max((era.place for era in mirror.eras_of(lane.lane.source, lane.lane.table)), default="")
+    rows = [row for row in rows if row["order_key"] > begins]  # before it rows had another key
+    steps = [step.after(begins) for step in lane.steps() if str(step.order) > begins]
+    history = KeyHistory(rows, steps, lane.shard)
+    proof.broken = list(broken(history, mirror, keys, since, lane.images))
+    proof.strong = not any(is_weak(row["order_key"]) for row in rows if row["batch"] > since)
+    proof.proven = proof.compared - len(proof.broken) - proof.unjudged
+    return proof
+
+
+def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tuple[str, ...]]:
+    """The keys with some hashes, each with its cells as the source writes them; at most `JUDGED`."""
+    chosen = np.array(sorted(hashes)[:JUDGED])
+    first, second = lane.changes["first"].to_numpy(), lane.changes["second"].to_numpy()
+    rows = lane.changes.filter(pa.array(np.isin(first, chosen) | np.isin(second, chosen)))
+    keys: dict[Key, tuple[str, ...]] = {}
+    for row in rows.to_pylist():
+        change = change_of(row, lane.shard)
+        for images in ((change.before, change.after), (change.after, change.before)):
+            try:
+                texts = tuple(map(str, texts_of_key(mirror.keys, *images)))
+                keys.setdefault(typed_key(mirror, texts), texts)
+            except KeyCellError:
+                continue  # rejected
+    return keys
+
+
+def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
+    """The key of some texts.
+
+    Raises:
+        KeyCellError: a text is not a value of its column's type.
+    """
+    return tuple(
+        typed(mirror.key_types.get(name, "unknown"), text, name)
+        for name, text in zip(mirror.keys, texts, strict=True)
+    )
+
+
+def broken(
+    history: KeyHistory, mirror: Mirror, suspected: Iterable[Key], since: int, images: ImagesBefore
+) -> Iterator[Broken]:
+    """The changes after batch ``since`` of some keys whose images before differ from the fold of all earlier ones.
+
+    Those of rows that a later batch has set whole, or deleted, are left out.
+    """
+    wanted, logical = set(suspected), {column.name: column.type for column in mirror.columns}
+    placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
+    chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images)
+    open_breaks: dict[Key, list[Broken]] = {}
+    for event, done, link in chain.steps(history.events):
+        batch = placed.get(event.order, 0)
+        for step in done:  # what a newer batch has written whole is judged by its own changes
+            if step.effect in _WHOLE and batch > open_breaks.get(step.key, [_NEVER])[-1].batch:
+                del open_breaks[step.key]
+        if link is not None and link.is_broken and link.key in wanted and batch > since:
+            made = Broken(link.key, _key_texts(mirror, link), batch, link.differences)
+            open_breaks.setdefault(link.key, []).append(made)
+    for breaks in open_breaks.values():
+        yield from breaks
+
+
+_WHOLE = frozenset({"set", "delete", "cleared"})
+_NEVER = Broken((), (), sys.maxsize, ())
+
+
+def _key_texts(mirror: Mirror, link: images_before.Link) -> tuple[str, ...]:
+    change = link.event.change
+    images: list[Image] = [image for image in (change.before, change.after) if image is not None]
+    return tuple(str(next((image[name] for image in images if name in image), "")) for name in mirror.keys)
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric]:
+    """A metric of the changes that do not find the row that they say was there, and one of the proven changes."""
+    if not proof.compared:
+        return
+    lost = {one.subject for one in decisions.read(lake).of(ACCEPT_GAP)} & {
+        lane.source for lane in subject.lanes
+    }
+    differing = [] if lost else proof.broken
+    if lost and proof.broken:
+        detail = f"not judged: messages of source {min(lost)} are lost, and these changes may follow them"
+    else:
+        detail = _detail(lake, subject, proof) if differing else ""
+    keys = dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in differing)
+    yield Metric(
+        "images_before", len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],
+        severity="error" if proof.strong else "warn",
+    )  # fmt: skip
+    later = f"; {proof.unjudged:,} keys were not judged" if proof.unjudged else ""
+    yield Metric(
+        "changes_proven", proof.proven, subject.name,
+        detail=f"{proof.proven:,} of {proof.compared:,} changes with an image before found the row that it describes{later}",
+    )  # fmt: skip
+
+
+def _detail(lake: Lake, subject: CheckedMirror, proof: Proof) -> str:
+    shown = []
+    for each in proof.broken[:3]:
+        key = ", ".join(
+            f"{name} = {text}" for name, text in zip(subject.decided.keys, each.texts, strict=True)
+        )
+        words = ("--", *each.texts) if any(text.startswith("-") for text in each.texts) else each.texts
+        asks = command("explain", lake.pipeline.file, subject.name, *words)
+        shown.append(f"{key}: {in_words(each.differences)} (see `{asks}`)")
+    keys = len({each.key for each in proof.broken})
+    more = f"; and {counted(keys - 3, 'more key')}" if keys > 3 else ""
+    return (
+        f"{'; '.join(shown)}{more}. A message before was lost or is late, came in the wrong order, or a statement changed "
+        f"the row otherwise: compare {subject.name} with the source, or load it again"
+    )

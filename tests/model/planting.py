@@ -1,0 +1,132 @@
+"""One fault planted in each history: what a capture or a topic can do to messages, and whether the next change shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from ingest.change import Image
+from ingest.images_before import Excuse, Link
+from tests.formats.one_history.history import Event
+from tests.model import plain
+from tests.model.checks import Capture
+from tests.model.histories import history
+from tests.model.rows import History
+
+FAULTS = ("drop", "alter", "exchange")
+STEPS = {"insert": 6, "update": 12, "delete": 2, "move": 2}
+"""Without statements and loads, so that each fault leaves a wrong cell until the next change of its row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault in the messages of one row, whose ``column`` is wrong until the event ``shown`` says what it was."""
+
+    kind: str
+    event: Event
+    shown: Event
+    column: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the faults planted in one dialect."""
+
+    planted: int = 0
+    named: Counter[str] = field(default_factory=Counter)  # by the kind of fault
+    loaded: int = 0  # the row was loaded just before, at no place among the changes
+    unsaid: int = 0  # the next change says nothing of the column
+    missed: list[str] = field(default_factory=list)
+
+
+def planted(numbers: Iterable[int], capture: Capture, seed: str = "") -> Tally:
+    """Plant one fault in each history, and look whether the next change of its row does not fit."""
+    tally, dialect = Tally(), capture.dialect
+    made: list[tuple[History, Fault]] = []
+    for number in numbers:
+        one = history(number, capture.life(STEPS, length=30), seed)
+        fault = plant(one, Random(f"fault {seed}{number}"))
+        if fault is not None:
+            made.append((one, fault))
+    messages = [message for one, _ in made for message in dialect.write(one)]  # type: ignore[arg-type]
+    pipeline = plain.pipeline_of(dialect, capture.rules([one for one, _ in made]))
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in plain.silver(pipeline, [messages]):
+        rows.setdefault(row["database"], []).append(row)
+    for one, fault in made:
+        tally.planted += 1
+        mirrors = plain.mirrors(pipeline, rows.get(f"h{one.number}", ()))
+        links = [link for mirror in mirrors.values() for link in mirror.links]
+        if any(link.is_broken for link in links):
+            tally.named[fault.kind] += 1
+        elif any(link.excuse is Excuse.LOADED for link in links):
+            tally.loaded += 1
+        elif any(_is_of(link, fault) for link in links):
+            tally.missed.append(f"history {one.number} in {capture.name}: {fault}")
+        else:
+            tally.unsaid += 1
+    return tally
+
+
+def _is_of(link: Link, fault: Fault) -> bool:
+    """True if a link compared the column at the event that should show the fault."""
+    change, shown = link.event.change, fault.shown
+    return (
+        fault.column in (change.before or {})
+        and all((change.before or {}).get(key) == (shown.before or {}).get(key) for key in shown.keys)
+        and (change.after is None) == (shown.after is None)
+        and (change.before or {}).get(fault.column) == (shown.before or {}).get(fault.column)
+    )
+
+
+def plant(made: History, random: Random) -> Fault | None:
+    """Change a history's messages; its tables stay as they are. None if it has no place for a fault."""
+    events = made.source.events
+    places = list(_places(events))
+    if not places:
+        return None
+    at, following = random.choice(places)
+    event, shown = events[at], events[following]
+    column = _changed(event)
+    kind = random.choice(FAULTS)
+    assert column is not None
+    assert event.after is not None
+    if kind == "drop":
+        made.lost.add(event.number)
+    elif kind == "alter":
+        events[at] = event._replace(after={**event.after, column: (event.before or {})[column]})
+    else:  # two changes of the row have each other's place
+        before, after = events[following].before, events[following].after
+        events[following] = events[following]._replace(before=event.before, after=event.after)
+        events[at] = event._replace(before=before, after=after)
+    return Fault(kind, event, shown, column)
+
+
+def _places(events: list[Event]) -> Iterator[tuple[int, int]]:
+    """Updates of a row that another change of the same row follows."""
+    for at, event in enumerate(events):
+        if (
+            event.kind != "update"
+            or _changed(event) is None
+            or _key(event, event.before) != _key(event, event.after)
+        ):
+            continue
+        for later in range(at + 1, len(events)):
+            other = events[later]
+            if other.table == event.table and _key(other, other.before) == _key(event, event.after):
+                if other.kind == "update" and _key(other, other.after) == _key(other, other.before):
+                    yield at, later
+                break
+
+
+def _changed(event: Event) -> str | None:
+    """A column that an update changes."""
+    before, after = event.before or {}, event.after or {}
+    return next((name for name in before if name not in event.keys and before[name] != after.get(name)), None)
+
+
+def _key(event: Event, image: Image | None) -> tuple[str | None, ...] | None:
+    return None if image is None else tuple(image.get(name) for name in event.keys)

@@ -1,0 +1,150 @@
+"""Faults planted in random histories through every dialect: the next change of the row must show each of them.
+
+That right histories show none is asserted with their mirrors, by `tests.model.checks.differences`.
+``INGEST_SEED=2 pytest tests/model`` draws others; ``INGEST_HISTORIES=2000`` more of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+
+from ingest.change import Change, Op
+from ingest.fold import Placed, SchemaStep, Table
+from ingest.images_before import WHOLE, Chain, Excuse, ImagesBefore, Link, same_value
+from ingest.order import Order
+from tests.model.checks import CAPTURES, Capture
+from tests.model.planting import FAULTS, planted
+
+SEED = os.environ.get("INGEST_SEED", "")
+COUNT = int(os.environ.get("INGEST_HISTORIES", "200"))
+KEYS_ONLY = {"debezium flattened", "dts-shareplex of Quest", "ingest-snapshot"}
+"""Dialects whose updates say nothing of the row before, or only its key."""
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda capture: capture.name)
+def test_the_next_change_shows_a_fault(capture: Capture) -> None:
+    """A lost, altered or exchanged message must not go unnoticed for longer than the row's next change."""
+    tally = planted(range(max(10, COUNT // len(CAPTURES))), capture, SEED)
+    assert [] == tally.missed
+    if capture.name not in KEYS_ONLY:
+        assert sum(tally.named.values()) > 0.7 * tally.planted
+        assert len(tally.named) >= len(FAULTS) - 1
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("logical", "said", "had"),
+    [
+        ("decimal(10,2)", "1.50", "1.5"),
+        ("decimal(10,2)", "1e2", "100.00"),
+        ("int32", "07", "7"),
+        ("float32", "0.333333", "0.33333334"),
+        ("float64", "1.0", "1"),
+        ("json", '{"a": 1, "b": [1.0]}', '{"b":[1.00],"a":1}'),
+        ("datetime", "2024-01-02 03:04:05.100", "2024-01-02 03:04:05.1"),
+        ("datetime", "2024-01-02 03:04:05.123456789", "2024-01-02 03:04:05.123456"),
+        ("timestamp", "2024-01-02T03:04:05+08:00", "2024-01-01T19:04:05Z"),
+        ("time", "12:00:00", "12:00:00.000"),
+        ("unknown", "1.0", "1"),
+        ("string", "a", "a"),
+    ],
+)
+def test_texts_of_one_value(logical: str, said: str, had: str) -> None:
+    """Another spelling is no lost message."""
+    assert same_value(logical, said, had)
+    assert same_value(logical, had, said)
+
+
+@pytest.mark.parametrize(
+    ("logical", "said", "had"),
+    [
+        ("decimal(10,2)", "1.50", "1.51"),
+        ("float64", "0.333333", "0.33333334"),
+        ("json", '{"a": 1}', '{"a": "1"}'),
+        ("json", '{"a": 9007199254740993}', '{"a": 9007199254740992}'),
+        ("datetime", "2024-01-02 03:04:05.1", "2024-01-02 03:04:05"),
+        ("timestamp", "2024-01-02T03:04:05Z", "2024-01-02T03:04:05+08:00"),
+        ("string", "1.0", "1"),
+        ("unknown", "a", "b"),
+        ("int32", "x", "y"),
+        ("string", "a ", "a"),
+        ("string", None, ""),
+    ],
+)
+def test_texts_of_two_values(logical: str, said: str | None, had: str) -> None:
+    """Two values must not pass for one."""
+    assert not same_value(logical, said, had)
+    assert not same_value(logical, had, said)
+
+
+# --- excuses --------------------------------------------------------------------------------------
+
+
+def placed(op: Op, at: int, before: str | None = "", after: str | None = "", **more: int) -> Placed:
+    """A change of row 1, whose column ``v`` was and is as said; an empty text says nothing."""
+    images = [None if text == "" else {"id": "1", "v": text} for text in (before, after)]
+    order = Order(
+        more.get("epoch", 0), more.get("phase", 1), (at,) if at else (), 0, (more.get("arrival", at),), 0
+    )
+    return Placed(
+        order, Change(op=op, before=images[0], after=images[1], types={"id": "int32", "v": "string"})
+    )
+
+
+def links(*events: Placed | SchemaStep, images: ImagesBefore = WHOLE) -> list[Link]:
+    """The links of a table's changes."""
+    chain = Chain(Table(("id",), {"id": "int32"}), images=images)
+    return [link for _event, _done, link in chain.steps(events) if link]
+
+
+def test_a_large_value_that_is_not_sent_is_no_difference() -> None:
+    """OceanBase sends a large value that it does not know as NULL; only NULL, and only where the dialect says so."""
+    told = placed(Op.INSERT, 1, after="long"), placed(Op.UPDATE, 2, before=None, after="longer")
+    told_null = (
+        told[0],
+        told[1]._replace(
+            change=Change(op=Op.UPDATE, before={"id": "1", "v": None}, after={"id": "1", "v": "x"})
+        ),
+    )
+    assert not any(link.is_broken for link in links(*told_null, images=ImagesBefore(hides_large=True)))
+    assert any(link.is_broken for link in links(*told_null))
+    other = told[0], placed(Op.UPDATE, 2, before="else", after="x")
+    assert any(link.is_broken for link in links(*other, images=ImagesBefore(hides_large=True)))
+
+
+def test_another_epoch_is_an_excuse() -> None:
+    """What a failover lost was decided when the epoch was."""
+    found = links(placed(Op.INSERT, 9, after="a"), placed(Op.UPDATE, 2, "b", "c", epoch=1))
+    assert [Excuse.EPOCH] == [link.excuse for link in found]
+
+
+def test_a_loaded_row_excuses_only_its_first_change() -> None:
+    """From then on the changes follow each other."""
+    load = placed(Op.READ, 0, after="c", phase=0)
+    found = links(load, placed(Op.UPDATE, 2, "a", "b"), placed(Op.UPDATE, 4, "x", "y"))
+    assert [Excuse.LOADED, None] == [link.excuse for link in found]
+    assert [False, True] == [link.is_broken for link in found]
+
+
+def test_nothing_is_said_of_a_row_that_no_message_has_shown() -> None:
+    """A capture that began later does not know the rows from before."""
+    assert [] == links(placed(Op.UPDATE, 2, "a", "b"))
+
+
+def test_a_column_that_became_an_instant_is_not_compared() -> None:
+    """Which instant a DATETIME became depends on the zone of the session that changed the column."""
+    before, after = "2024-01-02 03:04:05", "2024-01-02T01:04:05Z"
+    found = []
+    for kinds in (("datetime", "timestamp"), ("datetime", "datetime")):
+        first, second = placed(Op.INSERT, 1, after=before), placed(Op.UPDATE, 2, after, "x")
+        changes = [
+            event._replace(change=msgspec.structs.replace(event.change, types={"v": kind}))
+            for event, kind in zip((first, second), kinds, strict=True)
+        ]
+        found += [link.is_broken for link in links(*changes)]
+    assert [False, True] == found

@@ -1,0 +1,196 @@
+"""The images before of real batches: what a lost, late or repeated message, a load or a statement makes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.config.model import MadeColumn, TableRule
+from ingest.quality import images_before
+from tests.shops import Shops
+
+if TYPE_CHECKING:
+    from ingest.quality.images_before import Proof
+
+ITEM = "shop_1.item"
+
+
+def shop(folder: Path, dialect: str = "dts-canal", rule: TableRule | None = None) -> Shops:
+    """One table, without checks in its runs."""
+    return Shops(folder, rule or TableRule(match=ITEM), dialect=dialect)
+
+
+def say(
+    shops: Shops, kind: str, row: dict[str, str | None], old: dict[str, str | None] | None, at: int
+) -> Shops:
+    """A change with what it says of the row before it."""
+    shops.say(1, kind, int(row["id"] or 0), at=at)
+    message = json.loads(shops.lines.pop())
+    message |= {"data": [row], "old": None if old is None else [old]}
+    shops.lines.append(json.dumps(message))
+    return shops
+
+
+def insert(shops: Shops, key: int, text: str, at: int) -> Shops:
+    return say(shops, "INSERT", {"id": str(key), "text": text}, None, at)
+
+
+def update(shops: Shops, key: int, old: str, text: str, at: int) -> Shops:
+    return say(shops, "UPDATE", {"id": str(key), "text": text}, {"text": old}, at)
+
+
+def delete(shops: Shops, key: int, text: str, at: int) -> Shops:
+    return say(shops, "DELETE", {"id": str(key), "text": text}, None, at)
+
+
+def proof(shops: Shops, since: int) -> Proof:
+    """What the batches after one prove; those that are not yet landed are one more."""
+    if shops.lines:
+        assert "done" == shops.run()[0]
+    return shops.compared(since)[ITEM].proof
+
+
+def differing(found: Proof) -> list[tuple[str, str | None, str | None]]:
+    """The cells that are not as the changes say."""
+    return [(each.column, each.said, each.had) for broken in found.broken for each in broken.differences]
+
+
+def test_a_chain_that_closes_is_proven(tmp_path: Path) -> None:
+    """A right mirror has no complaint, and says how much of it is proven."""
+    shops = insert(shop(tmp_path), 1, "a", 10)
+    update(shops, 1, "a", "b", 20)
+    delete(update(shops, 1, "b", "c", 30), 1, "c", 40)
+    found = proof(shops, 0)
+    assert (3, 3, []) == (found.compared, found.proven, found.broken)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_lost_message_is_named_by_the_next_change(tmp_path: Path, batches: int) -> None:
+    """Otherwise nothing would ever say that a message is missing."""
+    shops = insert(shop(tmp_path), 1, "a", 10)
+    if batches == 2:
+        assert "done" == shops.run()[0]
+    found = proof(update(shops, 1, "b", "c", 30), batches - 1)
+    assert [("text", "b", "a")] == differing(found)
+    assert found.strong
+
+
+def test_a_lost_insert_after_a_delete_is_named(tmp_path: Path) -> None:
+    """The change describes a row that, by the messages, is gone."""
+    shops = delete(insert(shop(tmp_path), 1, "a", 10), 1, "a", 20)
+    found = proof(update(shops, 1, "b", "c", 40), 0)
+    assert [("", None, None)] == differing(found)
+
+
+def test_columns_that_did_not_change_are_compared(tmp_path: Path) -> None:
+    """Canal sends only the changed columns before; the others of the image after were the same before."""
+    shops = say(shop(tmp_path), "INSERT", {"id": "1", "text": "a", "more": "x"}, None, 10)
+    found = proof(say(shops, "UPDATE", {"id": "1", "text": "b", "more": "y"}, {"text": "a"}, 20), 0)
+    assert [("more", "y", "x")] == differing(found)
+
+
+def test_a_message_that_came_late_repairs_the_chain(tmp_path: Path) -> None:
+    """In a dialect with positions the late message finds its place, and nothing is missing any more."""
+    shops = update(insert(shop(tmp_path), 1, "a", 10), 1, "b", "c", 30)
+    assert 1 == len(proof(shops, 0).broken)
+    found = proof(update(shops, 1, "a", "b", 20), 0)
+    assert (2, 2, []) == (found.compared, found.proven, found.broken)
+
+
+def test_a_late_message_is_compared_with_the_row_at_its_place(tmp_path: Path) -> None:
+    """The mirror holds a newer row than the one that the late change found."""
+    shops = update(insert(shop(tmp_path), 1, "a", 10), 2, "y", "z", 35)
+    assert "done" == shops.run()[0]
+    assert "done" == update(shops, 1, "b", "c", 30).run()[0]
+    assert [] == proof(update(shops, 1, "a", "b", 20), 2).broken
+
+
+@pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
+def test_a_repeated_message_is_no_complaint(tmp_path: Path, dialect: str) -> None:
+    """Every stream repeats messages after a restart."""
+    shops = update(update(insert(shop(tmp_path, dialect), 1, "a", 10), 1, "a", "b", 20), 1, "b", "c", 30)
+    assert "done" == shops.run()[0]
+    update(update(shops, 1, "a", "b", 20), 1, "b", "c", 30)
+    assert [] == proof(shops, 1).broken
+    assert [] == proof(update(shops, 1, "c", "d", 40), 2).broken
+
+
+def test_a_dialect_without_positions_warns(tmp_path: Path) -> None:
+    """There a difference may only mean that the order of arrival was wrong."""
+    found = proof(update(insert(shop(tmp_path, "canal"), 1, "a", 10), 1, "b", "c", 30), 0)
+    assert [("text", "b", "a")] == differing(found)
+    assert not found.strong
+
+
+def test_a_row_that_was_loaded_may_be_newer_than_its_first_change(tmp_path: Path) -> None:
+    """A load beside a running stream reads rows that already have what the stream sends afterwards."""
+    shops = say(shop(tmp_path, "canal"), "INIT", {"id": "1", "text": "c"}, None, 10)
+    update(update(shops, 1, "a", "b", 5), 1, "b", "c", 6)
+    assert [] == proof(update(shops, 1, "c", "d", 20), 0).broken
+
+
+def test_a_change_of_the_key_is_compared_where_it_leaves(tmp_path: Path) -> None:
+    """The image before is of the row under its old key."""
+    shops = insert(insert(shop(tmp_path), 1, "a", 10), 2, "b", 11)
+    say(shops, "UPDATE", {"id": "3", "text": "a"}, {"id": "1"}, 20)
+    assert [] == proof(shops, 0).broken
+    found = proof(say(shops, "UPDATE", {"id": "4", "text": "z"}, {"id": "2"}, 30), 1)
+    assert [("text", "z", "b")] == differing(found)
+
+
+def test_a_truncate_between_two_changes_is_named(tmp_path: Path) -> None:
+    """If the row was there after the TRUNCATE, its insert is lost, or the TRUNCATE has the wrong place."""
+    shops = insert(shop(tmp_path), 1, "a", 10).ddl("TRUNCATE TABLE item", at=20)
+    assert [("", None, None)] == differing(proof(update(shops, 1, "a", "b", 30), 0))
+
+
+def test_statements_between_two_changes_are_taken_into_account(tmp_path: Path) -> None:
+    """A new column's default, a renamed and a dropped one are in the next image, and no message was lost."""
+    shops = insert(shop(tmp_path), 1, "a", 10).ddl(
+        "ALTER TABLE item ADD COLUMN n varchar(9) DEFAULT 'x'", at=15
+    )
+    say(shops, "UPDATE", {"id": "1", "text": "b", "n": "x"}, {"text": "a"}, 20)
+    shops.ddl("ALTER TABLE item CHANGE text word varchar(9)", at=25)
+    assert "done" == shops.run()[0]
+    say(shops, "UPDATE", {"id": "1", "word": "c", "n": "x"}, {"word": "b"}, 30)
+    assert [] == proof(shops, 0).broken
+
+
+def test_a_default_that_the_database_stored_otherwise_is_named(tmp_path: Path) -> None:
+    """No message carries the existing rows; the next change of one of them is the first to show it."""
+    shops = insert(shop(tmp_path), 1, "a", 10).ddl(
+        "ALTER TABLE item ADD COLUMN n varchar(9) DEFAULT 'x'", at=15
+    )
+    found = proof(say(shops, "UPDATE", {"id": "1", "text": "b", "n": "y"}, {"text": "a"}, 20), 0)
+    assert [("n", "y", "x")] == differing(found)
+    assert [("n", "y", "x")] == differing(found)
+
+
+def test_columns_that_no_message_carries_are_not_compared(tmp_path: Path) -> None:
+    """Metadata columns change with each change, and are in no image before."""
+    made = {"at_batch": MadeColumn("meta", "batch"), "kind": MadeColumn("meta", "operation")}
+    rule = TableRule(match=ITEM, made=made, places=dict.fromkeys(made, "x.yaml:9:7"))
+    shops = insert(shop(tmp_path, rule=rule), 1, "a", 10)
+    assert "done" == shops.run()[0]
+    found = proof(update(update(shops, 1, "a", "b", 20), 1, "b", "c", 30), 1)
+    assert (2, 2, []) == (found.compared, found.proven, found.broken)
+
+
+def test_a_row_that_a_later_batch_has_set_is_judged_no_more(tmp_path: Path) -> None:
+    """What was lost once would else be found for ever, although the row is right again."""
+    shops = update(insert(shop(tmp_path), 1, "a", 10), 1, "b", "c", 30)
+    assert 1 == len(proof(shops, 0).broken)
+    assert [] == proof(update(shops, 1, "c", "d", 40), 0).broken
+
+
+def test_many_suspects_are_judged_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that loses half of its messages must not make each batch as slow as its whole history."""
+    monkeypatch.setattr(images_before, "JUDGED", 3)
+    shops = shop(tmp_path)
+    for key in range(8):
+        update(insert(shops, key, "a", 10 + key), key, "b", "c", 50 + key)
+    found = proof(shops, 0)
+    assert (3, 5) == (len(found.broken), found.unjudged)
