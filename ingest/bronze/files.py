@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,8 @@ from functools import cache
 from typing import BinaryIO, cast
 
 from ingest import formats
+from ingest.bronze import opening
+from ingest.bronze.opening import Identity
 from ingest.bronze.reading import OPEN_END, Range, fingerprint, skip
 from ingest.bronze.receipts import FINGERPRINT, FileState
 from ingest.config import Pipeline, Source, is_stored
@@ -40,6 +41,7 @@ class Found:
     path: str
     size: int
     mtime: float
+    identity: Identity | None = None  # None in a store
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
             others += [path] if os.path.islink(path) else []  # noqa: PTH114
             continue
         if stat.S_ISREG(status.st_mode):
-            found.append(Found(path, status.st_size, status.st_mtime))
+            found.append(Found(path, status.st_size, status.st_mtime, Identity.of(status)))
         elif not stat.S_ISDIR(status.st_mode):
             others.append(path)
     return found, others, away
@@ -88,9 +90,7 @@ def _leads_away(pattern: str) -> Callable[[str], bool]:
     Links within that part are the operator's own. All others may belong to anyone who can write there, and could bring
     any file that this user can read into the lake.
     """
-    start = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    fixed = start == pattern  # names one file: a link there is intended
-    root = os.path.realpath(os.path.dirname(start))  # noqa: PTH120
+    root = opening.root_of(pattern)
 
     @cache
     def inside(folder: str) -> bool:
@@ -98,7 +98,7 @@ def _leads_away(pattern: str) -> Callable[[str], bool]:
         return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
 
     def leads_away(path: str) -> bool:
-        if fixed:
+        if not root:  # names one file: a link there is intended
             return False
         if os.path.islink(path) and os.path.exists(path):  # noqa: PTH114, PTH110
             return not inside(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
@@ -237,7 +237,7 @@ def _rest(source: Source, rank: int, file: Found, start: int) -> Range | None:
     found = _range(source, rank, file, start, OPEN_END if packed else file.size, finished=finished)
     if packed or finished or found.framing != "lines" or file.size - start > _SMALL:
         return found
-    with _open(source, file.path) as stream:
+    with _open(source, file) as stream:
         stream.seek(start)
         return found if b"\n" in stream.read(_SMALL) else None
 
@@ -256,6 +256,8 @@ def _range(source: Source, rank: int, file: Found, start: int, end: int, *, fini
         finished=finished,
         max_record_bytes=source.max_record_bytes,
         storage=dict(source.storage),
+        root="" if is_stored(source.path) else opening.root_of(source.path),
+        listed=file.identity,
     )
 
 
@@ -279,7 +281,7 @@ def _difference(source: Source, file: Found, state: FileState) -> str:
             f"shrank from {state.size} to {file.size} bytes: none of it was read; give new content a new name"
         )
     framing = framing_of(source)
-    with _open(source, file.path) as stream:
+    with _open(source, file) as stream:
         try:
             same, ends = _compare(stream, file, state)
         except (ValueError, *DAMAGE) as error:
@@ -331,12 +333,12 @@ def _compare_ranges(stream: BinaryIO, state: FileState) -> tuple[bool, bytes]:
     return True, last + stream.read(1)
 
 
-def _open(source: Source, path: str) -> BinaryIO:
-    if not is_stored(path):
-        return open(path, "rb")
+def _open(source: Source, file: Found) -> BinaryIO:
+    if not is_stored(file.path):
+        return opening.opened(file.path, opening.root_of(source.path), file.identity)
     import fsspec
 
-    return cast("BinaryIO", fsspec.open(path, "rb", **source.storage).open())
+    return cast("BinaryIO", fsspec.open(file.path, "rb", **source.storage).open())
 
 
 def _matches(stream: BinaryIO, start: int, print_: str) -> bool:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from ingest import framing
+from ingest.bronze import opening
+from ingest.bronze.opening import Identity
 from ingest.bronze.receipts import FINGERPRINT, Receipt
 from ingest.config import is_stored
 from ingest.errors import Undecodable
@@ -44,6 +46,8 @@ class Range:
     exact: bool = True  # a record starts at ``start``; otherwise its first line belongs to the range before
     storage: dict[str, str] = field(default_factory=dict)
     followed: bool = False  # arrival orders its source, and a later range is read in the same batch
+    root: str = ""  # the folder out of which no link may lead
+    listed: Identity | None = None
 
     @property
     def weight(self) -> int:
@@ -178,7 +182,7 @@ def _opened(work: Range) -> Iterator[BinaryIO]:
 
         raw = fsspec.open(work.file, "rb", **work.storage).open()
     else:
-        raw = open(work.file, "rb", buffering=0)  # noqa: SIM115 - closed by the next line
+        raw = opening.opened(work.file, work.root, work.listed)
     with raw:
         yield framing.decompressed(raw) if work.compressed else raw
 

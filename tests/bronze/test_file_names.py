@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ingest.bronze import opening
 from ingest.bronze.files import plan
+from ingest.bronze.reading import Range, read
+from ingest.bronze.receipts import Receipt
 from ingest.config import Source
 from ingest.order import natural
 from tests.bronze.feed import Feed
@@ -99,3 +105,91 @@ def test_links_that_the_pattern_names_are_followed(tmp_path: Path, path: str) ->
     found = plan(Source("s", "files", "canal", path=f"{tmp_path}/{path}", settle=0.0), 0, {}, 1)
     assert () == found.alarms
     assert 1 == len(found.ranges)
+
+
+_EXCHANGE = """
+import ctypes, os, sys
+first, second = (name.encode() for name in sys.argv[1:])
+libc = ctypes.CDLL(None)
+print("begun", flush=True)
+while os.getppid() != 1:
+    libc.renameat2(-100, first, -100, second, 2)  # RENAME_EXCHANGE
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="exchanges names as Linux does")
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_is_exchanged_for_a_link_meanwhile_is_not_read(tmp_path: Path, what: str) -> None:
+    """Who may write to a landing folder could bring any file that this user can read into the lake."""
+    outside, landing = tmp_path / "outside", tmp_path / "landing"
+    (landing / "in").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "x.jsonl").write_text('{"secret":1}\n' * 40)
+    mine = landing / "in" / "x.jsonl"
+    mine.write_text('{"mine":1}\n' * 40)
+    if what == "file":
+        pair = (mine, landing / "in" / "other")
+        pair[1].symlink_to(outside / "x.jsonl")
+    else:
+        pair = (landing / "in", landing / "other")
+        pair[1].symlink_to(outside)
+    source = Source("s", "files", "canal", path=f"{landing}/**/*.jsonl", settle=0.0, framing="lines")
+    [work] = plan(source, 0, {}, 1).ranges
+    swapping = subprocess.Popen([sys.executable, "-c", _EXCHANGE, *map(str, pair)], stdout=subprocess.PIPE)
+    values: set[bytes | None] = set()
+    refused = 0
+    try:
+        assert swapping.stdout is not None
+        swapping.stdout.readline()
+        for _ in range(10_000):
+            with suppress(OSError), opening.opened(work.file, work.root, work.listed) as file:
+                values.add(file.read(10))
+                continue
+            refused += 1
+        for _ in range(50):
+            for planned in plan(source, 0, {}, 1).ranges:
+                reader = read(planned)
+                with suppress(StopIteration):
+                    while True:
+                        values.update(value[:10] for _, value, _ in next(reader) if value)
+    finally:
+        swapping.kill()
+        swapping.communicate()
+    assert {b'{"mine":1}'} == values
+    assert refused
+
+
+def receipt_of(work: Range) -> Receipt:
+    """What is known of a range after it was read."""
+    reader = read(work)
+    while True:
+        try:
+            next(reader)
+        except StopIteration as done:
+            return done.value
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A run would wait for a writer for ever, and hold the lake meanwhile."""
+    feed = Feed(tmp_path, settle=0.0)
+    file = feed.write("a.jsonl", b"1\n", 5)
+    [work] = feed.plan().ranges
+    file.unlink()
+    os.mkfifo(file)
+    receipt = receipt_of(work)
+    assert "not a file that can be read again" in receipt.fault
+    assert not receipt.damage
+
+
+def test_another_file_under_the_name_waits_for_the_next_run(tmp_path: Path) -> None:
+    """Its receipt would have the time and the size of the file that was listed."""
+    feed = Feed(tmp_path, settle=0.0)
+    file = feed.write("a.jsonl", b"1\n", 5)
+    [work] = feed.plan().ranges
+    other = feed.write("b.part", b"2\n3\n", 2)
+    other.rename(file)
+    assert "another file took its place" in receipt_of(work).fault
+    with file.open("ab") as grown:
+        grown.write(b"4\n")
+    feed.age(file, 1)
+    assert [b"2", b"3", b"4"] == feed.run()
