@@ -40,6 +40,8 @@ CHECKS = (
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_CENTURY = 36_500 * 86_400  # seconds
+_LARGEST_SIZE = 1 << 62  # bytes
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _TABLE_PART = re.compile(r"`([^`]+)`|([^.`]+)")
@@ -119,7 +121,15 @@ def duration(text: str) -> float:
     found = _AMOUNT.fullmatch(text.strip())
     if found is None or (found[2] or "s") not in _MILLISECONDS:
         raise ValueError(f"{text!r} is not a duration; write for example 60s, 5m, 2h or 1d")
-    return float(Decimal(found[1]) * _MILLISECONDS[found[2] or "s"] / 1000)
+    seconds = Decimal(found[1]) * _MILLISECONDS[found[2] or "s"] / 1000
+    if seconds > _CENTURY:
+        raise ValueError(f"{_short(text)} is longer than 36500d; write a shorter time")
+    return float(seconds)
+
+
+def _short(text: str) -> str:
+    """What was written, if it is not too long to show."""
+    return repr(text) if len(text) <= 40 else repr(text[:40])[:-1] + "...'"
 
 
 def pause(seconds: float) -> float:
@@ -134,7 +144,10 @@ def size(text: str) -> int:
     found = _AMOUNT.fullmatch(text.strip())
     if found is None or found[2].lower() not in _BYTES:
         raise ValueError(f"{text!r} is not a size; write for example 64MiB, 500KB or 1GiB")
-    count = int(Decimal(found[1]) * _BYTES[found[2].lower()])
+    amount = Decimal(found[1]) * _BYTES[found[2].lower()]
+    if amount >= _LARGEST_SIZE:
+        raise ValueError(f"{_short(text)} is more than any file has; write for example 64MiB, 500KB or 1GiB")
+    count = int(amount)
     if count < 1:
         raise ValueError(f"{text!r} is not a size; it must be at least one byte")
     return count

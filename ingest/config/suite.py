@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ingest.config import small_files
 from ingest.config.model import Expectation
 from ingest.config.scalars import expectation
 
+_LARGEST = 16 << 20  # bytes
 _SEVERITY = {"critical": "error", "error": "error", "warning": "warn", "warn": "warn", "info": "warn"}
 _OF_THE_LIBRARY = ("batch_id", "result_format")  # how it runs, not what is expected
 
@@ -21,10 +23,10 @@ _OF_THE_LIBRARY = ("batch_id", "result_format")  # how it runs, not what is expe
 def read(file: Path) -> tuple[Expectation, ...]:
     """The expectations of a suite's file; a `ValueError` that says what is wrong with it."""
     try:
-        found = json.loads(file.read_text("utf-8"))
+        found = json.loads(small_files.data_of(file, _LARGEST).decode("utf-8"))
     except OSError as error:
         raise ValueError(f"the suite {file} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the suite {file} is not JSON: {error}") from None
     listed = found.get("expectations") if isinstance(found, dict) else None
     if not isinstance(listed, list) or not listed:

@@ -8,7 +8,6 @@ never become structure (``$${`` is a plain ``${``).  JSON is accepted, being YAM
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import warnings
@@ -17,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from ingest.config import small_files
 from ingest.errors import ConfigError, command
 
 Where = tuple[str | int, ...]
@@ -35,6 +36,7 @@ SECRET = re.compile(
     re.IGNORECASE,
 )
 _LARGEST = 1 << 20  # bytes of a file that a value is read from
+_LARGEST_FILE = 4 << 20  # bytes of a pipeline file
 _REFERENCE = re.compile(r"\$(\$\{[^}]*(?:\}|\Z))|\$\{([^}]*)(\}|\Z)")  # the first is an escaped one
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -99,7 +101,7 @@ def read(path: Path) -> Document:
 
 def _text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        data = small_files.data_of(path, _LARGEST_FILE)
     except FileNotFoundError:
         raise ConfigError([f"{path}: there is no such file; `{command('init', path)}` writes one"]) from None
     except IsADirectoryError:
@@ -123,7 +125,9 @@ def _compose(path: Path, text: str) -> Node:
         with warnings.catch_warnings():
             # YAML 1.2: the later anchor counts from there on
             warnings.simplefilter("ignore", ReusedAnchorWarning)
-            node: Node | None = YAML(typ="rt", pure=True).compose(text)
+            reader = YAML(typ="rt", pure=True)
+            reader.Composer = _BoundedComposer
+            node: Node | None = reader.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -139,6 +143,25 @@ def _compose(path: Path, text: str) -> Node:
     return node
 
 
+class _BoundedComposer(Composer):
+    """Ends at what is too much: the library's time for nested values grows with the cube of their depth."""
+
+    _depth = _nodes = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """A node and what is below it."""
+        self._depth += 1
+        self._nodes += 1
+        if self._depth > MAX_DEPTH + 1 or self._nodes > MAX_VALUES:
+            deep = f"is nested more than {MAX_DEPTH} deep"
+            text = deep if self._depth > MAX_DEPTH + 1 else f"holds more than {MAX_VALUES} values"
+            raise ComposerError(None, None, f"it {text}", self.parser.peek_event().start_mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
 def _yaml_problem(error: MarkedYAMLError) -> str:
     problem = str(error.problem or "the file is not YAML").strip()
     if "'\\t'" in problem:
@@ -149,11 +172,16 @@ def _yaml_problem(error: MarkedYAMLError) -> str:
     return f"is not YAML: {context + ': ' if context else ''}{problem}"
 
 
-def _build(document: Document, node: Node, where: Where) -> Any:
+def _count(document: Document, node: Node, depth: int) -> None:
     document.values += 1
-    if document.values > MAX_VALUES or len(where) > MAX_DEPTH:
+    if document.values > MAX_VALUES or depth > MAX_DEPTH:
+        line, column = _mark(node)
         text = "the file is too large or nested too deeply (an alias that holds itself?)"
-        raise ConfigError([f"{document.file}:1:1 {text}"])
+        raise ConfigError([f"{document.file}:{line}:{column} {text}"])
+
+
+def _build(document: Document, node: Node, where: Where) -> Any:
+    _count(document, node, len(where))
     document.places.setdefault(where, _mark(node))
     if isinstance(node, MappingNode):
         return _mapping(document, node, where)
@@ -162,14 +190,15 @@ def _build(document: Document, node: Node, where: Where) -> Any:
     return [_build(document, item, (*where, i)) for i, item in enumerate(node.value)]
 
 
-def _mapping(document: Document, node: MappingNode, where: Where) -> dict[str, Any]:
+def _mapping(document: Document, node: MappingNode, where: Where, merging: int = 0) -> dict[str, Any]:
+    """A mapping; ``merging`` is how many merges lead to it."""
     found: dict[str, Any] = {}
     merged: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, ScalarNode):
             document.faults.append((_mark(key), "a key must be plain text, not a list or a mapping"))
         elif key.tag == _TAG + "merge":
-            merged |= _merged(document, value, where)
+            merged |= _merged(document, value, where, merging + 1)
         elif key.value in found:
             document.faults.append((_mark(key), f"the key {key.value!r} is here a second time; keep one"))
         else:
@@ -178,14 +207,16 @@ def _mapping(document: Document, node: MappingNode, where: Where) -> dict[str, A
     return {**merged, **found}
 
 
-def _merged(document: Document, node: Node, where: Where) -> dict[str, Any]:
+def _merged(document: Document, node: Node, where: Where, merging: int) -> dict[str, Any]:
     """What ``<<: *anchor`` brings; the first of several wins, as in YAML 1.1."""
+    _count(document, node, len(where) + merging)
     if isinstance(node, MappingNode):
-        return _mapping(document, node, where)
+        return _mapping(document, node, where, merging)
     if isinstance(node, SequenceNode) and all(isinstance(item, MappingNode) for item in node.value):
         found: dict[str, Any] = {}
         for item in reversed(node.value):
-            found |= _mapping(document, item, where)
+            _count(document, item, len(where) + merging)
+            found |= _mapping(document, item, where, merging)
         return found
     document.faults.append((_mark(node), "<< takes a mapping, such as *an_anchor"))
     return {}
@@ -260,19 +291,10 @@ def _reference(document: Document, inner: str, where: Where) -> str:
     return value or ""
 
 
-def _small_text(path: Path) -> str:
-    """The text of a file that a value may come from: a device would never end."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    if path.stat().st_size > _LARGEST:
-        raise OSError(errno.EFBIG, f"it has more than {_LARGEST} bytes")
-    return path.read_text("utf-8")
-
-
 def _file_reference(document: Document, name: str, where: Where) -> str:
     path = document.file.parent / name
     try:
-        return _small_text(path).rstrip("\r\n")
+        return small_files.data_of(path, _LARGEST).decode("utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         document.is_unresolved(where, f"the file {path} of ${{file:...}} cannot be read: {reason}")

@@ -93,6 +93,8 @@ def answer(question: Question, scans_of: Callable[[list[str]], Scans]) -> QueryR
         return _result(base, query.text, question)
     except RecursionError:
         raise IngestError("The query is nested too deeply.") from None
+    except UnicodeDecodeError:  # DuckDB quotes bytes of a value as they are
+        raise IngestError("DuckDB refuses the query: a value in it cannot be converted.") from None
     except (duckdb.OutOfMemoryException, MemoryError):
         if question.bounds is None:
             raise

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ingest.config import Pipeline, is_stored, load
-from ingest.errors import IngestError, command, first_line
+from ingest.errors import IngestError, command, first_line, unexpected
 from ingest.inspect import causes, status
 from ingest.inspect.causes import Cause
 from ingest.lake import faults, identity, stores
@@ -145,6 +145,9 @@ class Member:
             found = load(self.file, to_look=True)
         except IngestError as error:
             self.fault = str(error)
+            return
+        except Exception as error:  # one file keeps none of the others from being served
+            self.fault = f"{self.file}: {unexpected(error)}"
             return
         if self.pipeline is not None and (found.name, found.lake) != (self.pipeline.name, self.pipeline.lake):
             self.fault = (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,3 +104,73 @@ def _flow(tree: object, value: str) -> str:
     if isinstance(tree, dict):
         return "{" + ", ".join(f"{key}: {_flow(item, value)}" for key, item in tree.items()) + "}"
     return str(tree)
+
+
+_WHOLE = """\
+pipeline: stock
+lake: ./lake
+every: 30s
+sources:
+  - name: bins
+    kind: files
+    path: ../in/*.jsonl
+    format: canal
+    options: {timezone: Asia/Shanghai, table: shop.bins}
+    settle: 10s
+tables:
+  - match: shop.*
+    keys: [id]
+    columns: {price: "decimal(38,10)"}
+    on_schema_change: lenient
+quality:
+  - table: shop.bins
+    expect:
+      - {type: expect_column_values_to_not_be_null, column: id}
+"""
+_HOSTILE = (
+    "[" * 500, "{a: " * 500, "- " * 500, "? " * 500, "&a {<<: *a}", "&b [*b, *b]", "*b", "<<: [*b, *b]\n", "9" * 6000, "9" * 6000 + "d",
+    "0x" + "f" * 6000, "1e999999999", "-.inf", "2024-99-99T99:99:99Z", "${file:/proc/kmsg}", "${file:/dev/zero}", "${X:-" + "x" * 9000 + "}",
+    "!!python/object/apply:os.system [id]", "!!binary x", "\0", "\u2028", "\ud800", "|+9\n x", "%TAG ! tag:x\n", "--- ", "...\n", "\t", "`" * 50,
+    "*" * 200, "(a*)*b" * 50, "{database}" * 300, "shop.[" * 50, "decimal(99999999999,1)", "99999999999999999999s", "../" * 500, "\\\\x" * 50, "'", '"', "#",
+)  # fmt: skip
+
+
+def hostile_files(seed: int, count: int) -> Iterator[bytes]:
+    """Pipeline files with parts cut out, doubled, exchanged, or replaced by what readers of YAML stumble over."""
+    dice = random.Random(seed)
+    for _ in range(count):
+        text = _WHOLE
+        for _ in range(dice.randint(1, 6)):
+            start = dice.randrange(len(text) + 1)
+            end = min(len(text), start + dice.choice([0, 0, 1, 5, 40]))
+            kind = dice.randrange(5)
+            if kind == 0:
+                piece = ""
+            elif kind == 1:
+                piece = text[start:end] * dice.choice([2, 50])
+            elif kind == 2:
+                piece = chr(dice.choice([0, 9, 10, 32, 58, 0x85, 0xFEFF, 0x1F600, dice.randrange(0xD7FF)]))
+            else:
+                piece = dice.choice(_HOSTILE).replace("\\\n", "\n")
+                start = end = text.find(": ", start) + 2 if kind == 3 and ": " in text[start:] else start
+            text = text[:start] + piece + text[end:]
+        data = text.encode("utf-8", "surrogatepass")
+        if dice.random() < 0.1:
+            place = dice.randrange(len(data) + 1)
+            data = data[:place] + dice.randbytes(3) + data[place:]
+        yield data
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 200), pytest.param(2, 10_000, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_hostile_files_end_in_sentences_soon(tmp_path: Path, seed: int, count: int) -> None:
+    """One pipeline file that hangs or raises keeps `ingest serve` from starting with all others."""
+    file = tmp_path / "hostile.yaml"
+    slowest = 0.0
+    for data in hostile_files(seed, count):
+        file.write_bytes(data)
+        began = time.process_time()
+        assert all(problem.startswith(str(file)) for problem in problems(file) or ()), data
+        slowest = max(slowest, time.process_time() - began)
+        assert slowest < 2, data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ from tests.config.pipeline_file import GOOD, KAFKA, loaded, problems
         ("a:\n\t- b\n", "2:1 a tab is where YAML wants spaces; indent with spaces"),
         ("a: 1\n---\nb: 2\n", "2:1 a second document starts here; keep one pipeline in one file"),
         ("a: *b\n", "1:4 is not YAML: found undefined alias 'b'"),
-        ("a: &a [*a]\n", "1:1 the file is too large or nested too deeply (an alias that holds itself?)"),
+        ("a: &a [*a]\n", "1:4 the file is too large or nested too deeply (an alias that holds itself?)"),
     ],
 )
 def test_files_that_are_no_pipeline(tmp_path: Path, text: str, expected: str) -> None:
@@ -35,6 +37,41 @@ def test_an_alias_bomb_is_refused(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
     assert "too large" in problems(tmp_path, "\n".join(lines))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x: &a {<<: *a}\n", "1:4 the file is too large or nested too deeply"),
+        ("x: &a {<<: [*a, *a]}\n", "nested too deeply"),
+        ("x0: &a0 {}\n" + "".join(f"x{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 13)),
+         "too large or nested"),
+        (f"x: {'[' * 1600}{']' * 1600}\n", "1:44 is not YAML: it is nested more than 40 deep"),
+        ("x: " + "[" * 50_000, "nested more than 40 deep"),
+        ("- " * 5000 + "x", "nested more than 40 deep"),
+        (f"{'{a: ' * 3000}{'}' * 3000}", "nested more than 40 deep"),
+        ("? " * 3000, "nested more than 40 deep"),
+        ("x:\n" + "\n".join(" " * i + "a:" for i in range(1, 2000)), "nested more than 40 deep"),
+        ("#" * (5 << 20), "it has more than 4194304 bytes"),
+    ],
+)  # fmt: skip
+def test_a_small_file_takes_no_time(tmp_path: Path, text: str, expected: str) -> None:
+    """A few hundred bytes would keep `ingest validate` busy for hours, and `ingest serve` from starting."""
+    began = time.process_time()
+    assert expected in problems(tmp_path, text)[0]
+    assert time.process_time() - began < 2
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe waits for a writer, a device never ends, the kernel's log waits for its next line."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for file in (pipe, Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
+            load(file)
+    for name in (pipe, "/dev/zero", "/proc/kmsg", "/proc/self/environ", "/dev/null", tmp_path):
+        [problem] = problems(tmp_path, GOOD.replace("pipeline: stock", f"pipeline: ${{file:{name}}}"))[:1]
+        assert f"the file {name} of ${{file:...}} cannot be read" in problem
 
 
 def test_missing_files_folders_and_other_encodings(tmp_path: Path) -> None:

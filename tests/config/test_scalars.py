@@ -23,6 +23,15 @@ def test_durations(text: str, expected: float) -> None:
     assert expected == scalars.duration(text)
 
 
+@pytest.mark.parametrize("text", ["1" + "0" * 400 + "d", "9" * 100_000 + "s", "36501d"])
+def test_a_duration_is_bounded(text: str) -> None:
+    """An infinite pause never ends, and a date that far away does not exist."""
+    with pytest.raises(ValueError, match="is longer than 36500d") as caught:
+        scalars.duration(text)
+    assert len(str(caught.value)) < 100
+    assert 36_500 * 86_400 == scalars.duration("36500d")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("64MiB", 64 * 2**20), ("10 MB", 10**7), ("1GiB", 2**30), ("1.5kb", 1500), ("512", 512), ("9B", 9)],

@@ -228,18 +228,19 @@ def test_hostile_queries_end_no_service(lake: WrittenLake, tmp_path: Path) -> No
     count = int(os.environ.get("HOSTILE_QUERIES", "800"))
     attack = Attack(lake.file)
     codes: dict[int, int] = {}
+    wrong: list[tuple[str, int, str]] = []
     try:
         for query in queries(7, count, str(path), str(tmp_path)):
             code, text = attack.ask(query)
             codes[code] = codes.get(code, 0) + 1
-            assert secret not in text, query
-            assert code in (200, 400, 413, 431), (code, query, text)
-            assert "something unexpected" not in text, (query, text)
+            if secret in text or code not in (200, 400, 413, 431) or "something unexpected" in text:
+                wrong.append((query[:300], code, text[:300]))
     finally:
         code = attack.end()
     sys.stdout.write(
         f"{codes}, slowest {attack.slowest:.1f} s, {attack.memory >> 20} MB, with its processes {attack.with_children >> 20} MB\n"
     )
+    assert [] == wrong
     assert code is None
     assert attack.slowest < LIMIT + 2
     assert attack.memory < MEGABYTES << 20

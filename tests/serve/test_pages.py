@@ -9,12 +9,14 @@ import re
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
+from ingest.serve import fleet
 from tests.lakes import change
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of, depot
@@ -260,6 +262,28 @@ def test_a_pipeline_file_is_read_again_when_it_changes(own: Path) -> None:
     assert 200 == client.get(PAGES["ddl"]).code
     own.write_text(good, "utf-8")
     assert not any("freez" in one["text"] for one in client.get("/api/status").json[0]["troubles"])
+
+
+def test_one_bad_file_keeps_no_other_from_being_served(
+    lake: WrittenLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slip in one team's file would take the pages, schedules and metrics of all others away at the next restart."""
+    own, broken = tmp_path / "own.yaml", tmp_path / "broken.yaml"
+    own.write_text("x: &a {<<: *a}\n", "utf-8")
+    broken.write_text("pipeline: broken\n", "utf-8")
+    read = fleet.load
+
+    def load(file: Path, **how: Any) -> Any:
+        if file == broken:
+            raise ZeroDivisionError("a fault of the reader")
+        return read(file, **how)
+
+    monkeypatch.setattr(fleet, "load", load)
+    found = {one["pipeline"]: one for one in client_of(own, broken, lake.file).get("/api/status").json}
+    assert {"own", "broken", "depot"} == set(found)
+    assert "an alias that holds itself" in found["own"]["troubles"][0]["text"]
+    assert "ZeroDivisionError: a fault of the reader" in found["broken"]["troubles"][0]["text"]
+    assert found["depot"]["tables"]
 
 
 def test_a_statement_that_waits_is_counted_with_its_table(
