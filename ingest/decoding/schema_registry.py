@@ -7,6 +7,7 @@ and version, and they are written into it where they are first used, so that the
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import threading
 import urllib.error
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from ingest.errors import SetupError
 
@@ -49,25 +50,35 @@ def fetch(url: str, schema_id: int, timeout: float = TIMEOUT) -> str:
         return text
     definitions: dict[str, Any] = {}
     _collect(url, references, timeout, definitions)
-    return json.dumps(_inlined(_tree(text, url), "", definitions))
+    try:
+        return json.dumps(_inlined(_tree(text, url), "", definitions))
+    except RecursionError:
+        raise SetupError(f"a schema of the registry {_shown(url)} is nested too deeply") from None
 
 
 def _collect(url: str, references: list[Any], timeout: float, found: dict[str, Any]) -> None:
     for reference in references:
-        name, subject, version = (reference.get(part) for part in ("name", "subject", "version"))
+        given = reference if isinstance(reference, dict) else {}
+        name, subject, version = (given.get(part) for part in ("name", "subject", "version"))
+        if not (isinstance(name, str) and isinstance(subject, str) and isinstance(version, int | str)):
+            raise SetupError(
+                f"a schema of the registry {_shown(url)} refers to another one without its name, subject and version"
+            )
         if name in found:
             continue
         if len(found) >= MAX_REFERENCES:
             raise SetupError(
                 f"a schema of the registry {_shown(url)} refers to more than {MAX_REFERENCES} others"
             )
-        answer = _get(url, f"/subjects/{quote(str(subject), safe='')}/versions/{version}", timeout)
+        answer = _get(
+            url, f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}", timeout
+        )
         if answer is None:
             raise SetupError(
                 f"the registry {_shown(url)} lacks {subject} version {version}, which a schema refers to"
             )
         text, below = _schema_of(answer, url)
-        found[str(name)] = _tree(text, url)
+        found[name] = _tree(text, url)
         _collect(url, below, timeout, found)
 
 
@@ -98,9 +109,12 @@ def _schema_of(answer: Any, url: str) -> tuple[str, list[Any]]:
         )
     if answer.get("schemaType", "AVRO") != "AVRO":
         raise SetupError(
-            f"the registry {_shown(url)} answered a {answer['schemaType']} schema; only Avro is read"
+            f"the registry {_shown(url)} answered a {_printable(answer['schemaType'])} schema; only Avro is read"
         )
-    return text, [each for each in answer.get("references") or () if isinstance(each, dict)]
+    references = answer.get("references") or []
+    if not isinstance(references, list):
+        raise SetupError(f"the registry {_shown(url)} answered a schema whose references are not a list")
+    return text, references
 
 
 def _tree(text: str, url: str) -> Any:
@@ -124,27 +138,54 @@ def _get(url: str, path: str, timeout: float) -> Any:
     """The answer to one request, or None for 404."""
     request = _request(url, path)
     try:
-        return json.loads(_within(timeout, lambda: _read(request, timeout)))
+        data = _within(timeout, lambda: _read(request, timeout))
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return None
-        if error.code in (301, 302, 303, 307, 308):
-            raise SetupError(
-                f"the registry {_shown(url)} redirects to another server ({_shown(error.headers['Location'] or '')}), "
-                "which is not followed; write that address as the source's registry: if it is right"
-            ) from None
-        raise SetupError(f"the registry {_shown(url)} answered {error.code} {error.reason}") from None
+        raise SetupError(f"the registry {_shown(url)} {_refusal(error)}") from None
+    except http.client.HTTPException as error:
+        raise SetupError(
+            f"the registry {_shown(url)} does not speak HTTP ({_printable(error)}); check the source's registry: address, "
+            "its port, and whether it begins with https://"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "reason", None) or error
         raise SetupError(
-            f"the registry {_shown(url)} gave no answer ({reason}); check the source's registry: address"
+            f"the registry {_shown(url)} gave no answer ({_printable(reason)}); check the source's registry: address"
         ) from None
+    if len(data) > MAX_BYTES:
+        raise SetupError(f"the registry {_shown(url)} answered more than {MAX_BYTES >> 20} MB")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise SetupError(
+            f"the registry {_shown(url)} answered something else than JSON; check the source's registry: address"
+        ) from None
+
+
+def _refusal(error: urllib.error.HTTPError) -> str:
+    """What a registry answered instead of a schema."""
+    if error.code not in (301, 302, 303, 307, 308):
+        return f"answered {error.code} {_printable(error.reason)}"
+    there = urljoin(error.filename or "", error.headers["Location"] or "")
+    if urlsplit(there)[:2] == urlsplit(error.filename or "")[:2]:
+        return "redirects to itself; check the source's registry: address"
+    return (
+        f"redirects to another server ({_shown(there)}), "
+        "which is not followed; write that address as the source's registry: if it is right"
+    )
+
+
+def _printable(given: object) -> str:
+    """What a server said, in one line that drives no terminal."""
+    text = "".join(char if char.isprintable() else "?" for char in str(given).strip())
+    return text[:200]
 
 
 def _read(request: urllib.request.Request, timeout: float) -> bytes:
     opener = urllib.request.build_opener(_SameOrigin())
     with opener.open(request, timeout=timeout) as response:
-        return bytes(response.read(MAX_BYTES))
+        return bytes(response.read(MAX_BYTES + 1))
 
 
 def _within(seconds: float, work: Callable[[], bytes]) -> bytes:

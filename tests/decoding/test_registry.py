@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -206,3 +207,73 @@ def test_an_answer_that_drips_ends_in_time(servers):
     with pytest.raises(SetupError, match="gave no answer"):
         schema_registry.fetch(f"http://127.0.0.1:{servers(Dripping)}", 1, timeout=0.5)
     assert 60 > time.monotonic() - started
+
+
+def _ok(body: object) -> bytes:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+
+
+def _reference(**changed: object) -> bytes:
+    given = {"name": "a", "subject": "b", "version": 1} | changed
+    return _ok({"schema": '"int"', "references": [given]})
+
+
+_DEEP = '{"type": "array", "items": ' * 3000 + '"int"' + "}" * 3000
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (bytes.fromhex("15030100020246"), r"does not speak HTTP \(.*\); check .* whether it begins with https://"),
+        (b"", "does not speak HTTP|gave no answer"),
+        (b"\0\0\0\x2a\0\0\0\0" * 3, "does not speak HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\n\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}", "without a schema"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 abc OK\r\n\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 503 \x1b[2Jgone\r\nContent-Length: 0\r\n\r\n", "answered 503 .*gone"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /schemas/ids/1\r\nContent-Length: 0\r\n\r\n", "redirects to itself"),
+        (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "redirects to itself|answered 302"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n", "redirects|gave no answer"),
+        (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "redirects|answered 302"),
+        (_ok(b"<html>sign in</html>"), "something else than JSON"),
+        (_ok(b"\xff\xfe"), "something else than JSON"),
+        (_ok(b"[" * 100_000), "something else than JSON"),
+        (_ok(b" " * (17 << 20)), "more than 16 MB"),
+        (_ok(5), "without a schema"),
+        (_ok({"schema": 5}), "without a schema"),
+        (_ok({"schema": "{", "references": [{"name": "a", "subject": "b", "version": 1}]}), "is not JSON|without its name"),
+        (_ok({"schema": '"int"', "references": 5}), "references are not a list"),
+        (_ok({"schema": '"int"', "references": {"a": 1}}), "references are not a list"),
+        (_ok({"schema": '"int"', "references": [5]}), "without its name, subject and version"),
+        (_reference(name=["x"]), "without its name, subject and version"),
+        (_reference(subject=None), "without its name, subject and version"),
+        (_reference(version={}), "without its name, subject and version"),
+        (_ok({"schema": _DEEP, "references": [{"name": "a", "subject": "b", "version": 1}]}), "nested too deeply|not JSON"),
+        (_ok({"schema": '"int"', "schemaType": ["\x1b[2J"]}), "only Avro is read"),
+    ],
+)  # fmt: skip
+def test_whatever_a_server_answers_is_a_sentence(answer: bytes, why: str) -> None:
+    """The common slip is http:// at a port of TLS or of the broker: it ended the run of all other sources."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(65536)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(SetupError, match=why) as error:
+            schema_registry.fetch(url, 1, 20)
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 500
