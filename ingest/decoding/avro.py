@@ -2,7 +2,8 @@
 
 `load` refuses a schema that contains itself, and an array whose items take no bytes: by the one fastavro
 crashes, by the other a damaged count keeps it busy for ever. `read` refuses a datum that does not end with
-its last byte, and gives every failure a code.
+its last byte, and what the specification forbids: a negative choice of a union or an enum, an int of more than 32
+bits, a long of more than 64, a boolean that is neither 0 nor 1. It gives every failure a code.
 
 A value of a union of several named types is ``(branch, value)``, so that two records of the same shape stay
 apart; every other value is bare. Logical types are not interpreted: a decimal is its bytes, a date its
@@ -12,11 +13,11 @@ day number. Aliases and defaults have no part in reading with the writer's own s
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from ingest.errors import Undecodable
@@ -31,11 +32,10 @@ _LEFT_OUT = frozenset({"default", "aliases", "doc", "order"})  # from a schema: 
 class AvroSchema:
     """A schema that is safe to read by: fastavro's form of it, and its named types by their full names."""
 
-    parsed: Any
+    parsed: Any  # with `_bounded`
     root: Any
     named: Mapping[str, Any]
     plain_option: bool  # whether a union may have one named type, which then needs no branch
-    leading: int  # how many numbers begin the record: its version, its place in the log
 
     def resolved(self, schema: Any) -> Any:
         """A type as its object or, for a union, its list; a name is replaced by what it names."""
@@ -45,8 +45,10 @@ class AvroSchema:
 @lru_cache(maxsize=1024)
 def load(text: str | bytes, name: str | None = None) -> AvroSchema:
     """Parse a schema's JSON text; ``name`` picks the type from a list of named types. `Undecodable`: ``bad-schema``."""
+    from fastavro.read import LOGICAL_READERS
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
+    LOGICAL_READERS.update({f"int-{name}": check for name, check in _CHECKED.values()})
     named: dict[str, Any] = {}
     try:
         tree = _prepared(strict(text.encode() if isinstance(text, str) else text), 0)
@@ -63,10 +65,7 @@ def load(text: str | bytes, name: str | None = None) -> AvroSchema:
         raise _bad_schema(f"the type {str(error.name)[:80]!r} is not defined before its use") from None
     except (SchemaParseException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _bad_schema(str(error)[:200]) from None
-    top = named.get(root, {}) if isinstance(root, str) else root
-    fields = top.get("fields", ()) if isinstance(top, dict) else ()
-    leading = len(list(takewhile(lambda field: field["type"] in ("int", "long"), fields)))
-    return AvroSchema(parsed, root, named, guard.plain_option, leading)
+    return AvroSchema(_bounded(parsed), root, named, guard.plain_option)
 
 
 _WHOLE = "ingest_whole_datum"
@@ -111,9 +110,48 @@ def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
         raise Undecodable("bad-utf8", f"an Avro string holds byte {error.object[error.start]:#04x}") from None
     except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise Undecodable("bad-avro", f"the Avro datum cannot be read: {error}") from None
-    for _ in range(schema.leading):  # fastavro wraps numbers that are too long, which would change the order
-        _, pos = long(data, pos)
+    if _TOO_LONG.search(data, pos):
+        _skipped(schema, schema.root, data, pos)
     return found[_WHOLE], source.tell()
+
+
+_TOO_LONG = re.compile(rb"[\x80-\xff]{9}[^\x00\x01]")
+"""What a number of more than 64 bits begins with, which fastavro wraps; a text may hold it, too."""
+
+
+def _skipped(schema: AvroSchema, kind: Any, data: bytes, pos: int) -> int:
+    """The position after a value that fastavro could read; `Undecodable` if one of its numbers is too long."""
+    kind = schema.resolved(kind)
+    if isinstance(kind, list):
+        index, pos = long(data, pos)
+        return _skipped(schema, kind[index], data, pos)
+    name = kind["type"]
+    if name in ("record", "error"):
+        for field in kind["fields"]:
+            pos = _skipped(schema, field["type"], data, pos)
+        return pos
+    if name in ("array", "map"):
+        return _skipped_items(schema, kind, data, pos)
+    if name in ("bytes", "string"):
+        length, pos = long(data, pos)
+        return pos + length
+    if name in ("int", "long", "enum"):
+        return long(data, pos)[1]
+    return pos + (int(kind["size"]) if name == "fixed" else _LEAST[name])
+
+
+def _skipped_items(schema: AvroSchema, kind: Mapping[str, Any], data: bytes, pos: int) -> int:
+    is_map = kind["type"] == "map"
+    while True:
+        count, pos = long(data, pos)
+        if not count:
+            return pos
+        if count < 0:  # the block's size follows
+            _, pos = long(data, pos)
+        for _ in range(abs(count)):
+            if is_map:
+                pos = _skipped(schema, "string", data, pos)
+            pos = _skipped(schema, kind["values" if is_map else "items"], data, pos)
 
 
 def long(data: bytes, pos: int) -> tuple[int, int]:
@@ -128,6 +166,64 @@ def long(data: bytes, pos: int) -> tuple[int, int]:
                 break
             return (number >> 1) ^ -(number & 1), pos
     raise Undecodable("bad-avro", "a number does not fit 64 bits")
+
+
+# --- what fastavro does not check ----------------------------------------------------------------
+
+
+class _Choices(list[Any]):
+    """The branches of a union, or the symbols of an enum: a negative index is none of them, as in the specification.
+
+    fastavro takes -1 for the last one, because a list does. It adds the length to it before it asks, so the length is 0.
+    """
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: Any) -> Any:
+        if index < 0:
+            raise IndexError(f"there is no choice {index}")
+        return list.__getitem__(self, index)
+
+
+def _int(value: int, _writer: Any = None, _reader: Any = None) -> int:
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"{value} does not fit the 32 bits of an int")
+    return value
+
+
+def _boolean(value: int, _writer: Any = None, _reader: Any = None) -> bool:
+    """The byte of a boolean, read as a number: 0 is 0, and 1 is -1."""
+    if value not in (0, -1):
+        raise ValueError("a boolean is neither 0 nor 1")
+    return value == -1
+
+
+_CHECKED = {"int": ("ingest-int", _int), "boolean": ("ingest-boolean", _boolean)}
+
+
+def _bounded(schema: Any) -> Any:
+    """A parsed schema by which fastavro refuses what the specification forbids; what it reads stays the same."""
+    if isinstance(schema, list):
+        return _Choices(map(_bounded, schema))
+    if isinstance(schema, str):
+        return {"type": "int", "logicalType": _CHECKED[schema][0]} if schema in _CHECKED else schema
+    found = dict(schema)
+    if found["type"] in _CHECKED:
+        found |= {"type": "int", "logicalType": _CHECKED[found["type"]][0]}
+    if "symbols" in found:
+        found["symbols"] = _Choices(found["symbols"])
+    for below in ("items", "values"):
+        if below in found:
+            found[below] = _bounded(found[below])
+    if "fields" in found:
+        found["fields"] = [{**field, "type": _bounded(field["type"])} for field in found["fields"]]
+    if "__named_schemas" in found:
+        found["__named_schemas"] = {name: _bounded(named) for name, named in found["__named_schemas"].items()}
+    return found
 
 
 # --- schemas ------------------------------------------------------------------------------------

@@ -121,7 +121,30 @@ def written(schema: object, datum: object) -> bytes:
     ("schema", "data", "code"),
     [
         ("long", b"\x80" * 7, "bad-avro"),
-        (["null", "long"], b"\x01", "truncated"),  # index -1
+        (["null", "long"], b"\x01", "bad-avro"),  # index -1
+        (["int", "null"], b"\x01", "bad-avro"),  # of which the last one takes no bytes
+        (["null", "int"], b"\x03\x06", "bad-avro"),  # index -2
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, b"\x01", "bad-avro"),
+        ({"type": "array", "items": ["null", "int"]}, b"\x02\x01\x00", "bad-avro"),
+        ("int", b"\x80\x80\x80\x80\x80\x80\x01", "bad-avro"),
+        ("int", b"\x80\x80\x80\x80\x10", "bad-avro"),  # 2^31
+        (["null", "int"], b"\x02\x80\x80\x80\x80\x10", "bad-avro"),
+        ("boolean", b"\x07", "bad-avro"),
+        ("boolean", b"\x02", "bad-avro"),
+        ({"type": "map", "values": "boolean"}, b"\x02\x02a\x03\x00", "bad-avro"),
+        ("long", b"\xff" * 9 + b"\x7f", "bad-avro"),
+        ("long", b"\xff" * 10 + b"\x01", "bad-avro"),
+        (
+            {
+                "type": "record",
+                "name": "R",
+                "fields": [{"name": "s", "type": "string"}, {"name": "n", "type": ["null", "long"]}],
+            },
+            b"\x02a\x02" + b"\xff" * 9 + b"\x02",
+            "bad-avro",
+        ),
+        ({"type": "array", "items": "long"}, b"\x02" + b"\xff" * 9 + b"\x02\x00", "bad-avro"),
+        ({"type": "map", "values": "long"}, b"\x02\x02a" + b"\xff" * 9 + b"\x02\x00", "bad-avro"),
         (["null", "long"], b"\x04\x00", "bad-avro"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "bad-avro"),
         ("bytes", b"\x01", "truncated"),  # length -1
@@ -135,6 +158,27 @@ def written(schema: object, datum: object) -> bytes:
 def test_refuses_damage(schema, data, code):
     """Bytes that are not a datum of the schema must become a reject, each by its own name."""
     assert code == refused(schema, data)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "value"),
+    [
+        ("int", b"\xff\xff\xff\xff\x0f", -(2**31)),
+        ("int", b"\xfe\xff\xff\xff\x0f", 2**31 - 1),
+        ("long", b"\xff" * 9 + b"\x01", -(2**63)),
+        ("long", b"\xfe" + b"\xff" * 8 + b"\x01", 2**63 - 1),
+        ("boolean", b"\x00", False),
+        ("boolean", b"\x01", True),
+        (["null", "boolean"], b"\x02\x01", True),
+        ("string", b"\x28" + "删除订单".encode() + b"12345678", "删除订单12345678"),
+        ({"type": "array", "items": "string"}, b"\x01\x2a\x28" + "删除订单".encode() + b"12345678\x00", ["删除订单12345678"]),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, b"\x02", "B"),
+    ],
+)  # fmt: skip
+def test_reads_what_is_at_the_edge(schema, data, value):
+    """A check that refuses a sound message loses it; a Chinese text has bytes like those of a number without end."""
+    found = avro.read(node(schema), data)
+    assert (value, type(value)) == (found, type(found))
 
 
 @pytest.mark.parametrize("number", [b"\x80" * 11 + b"\x01", b"\xff" * 9 + b"\x02"])
