@@ -37,7 +37,8 @@ class SchemaStep(NamedTuple):
     converts the values to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows are removed). ``old``
     is a retyped column's type according to earlier statements; empty if only the rows' messages have it. If the column
     becomes NOT NULL (``solid``), NULL becomes ``zero``, or stays NULL if that is not known. The values of a
-    ``computed`` column are not known, nor zeros of a ``serial`` one (AUTO_INCREMENT). A step with ``since`` is that of
+    ``computed`` column are not known, nor zeros of a ``serial`` one (AUTO_INCREMENT). With a ``label`` the first text
+    becomes the second, as when PostgreSQL renames a value of an enum. A step with ``since`` is that of
     a repeated statement: it changes only rows that repeated older messages have set since then.
     """
 
@@ -56,6 +57,7 @@ class SchemaStep(NamedTuple):
     zero: str | None = None
     computed: bool = False
     serial: bool = False
+    label: tuple[str, str] | None = None
 
     @property
     def empties(self) -> bool:
@@ -79,6 +81,9 @@ class SchemaStep(NamedTuple):
         """How values change in a row whose message names the column's type ``sent``."""
         if self.computed:
             return UNKNOWN
+        if self.label is not None:
+            former, new_label = self.label
+            return Conversion(lambda text: new_label if text == former else text)
         old, new = self.old or sent or "unknown", self.type
         if types.base(sent) == "timestamp" and types.base(old) in ("date", "datetime"):
             # the messages write such columns as instants, whose days depend on a zone

@@ -23,7 +23,7 @@ _OPTIONS = frozenset(
     "MIN_ROWS CHECKSUM COMPRESSION ENCRYPTION TABLESPACE UNION CONNECTION DATA INDEX INSERT_METHOD PACK_KEYS "
     "AVG_ROW_LENGTH DELAY_KEY_WRITE PASSWORD SECONDARY_ENGINE SECONDARY_LOAD SECONDARY_UNLOAD VALIDATE WITHOUT WITH "
     "WAIT NOWAIT REPLICA_NUM TABLEGROUP PROGRESSIVE_MERGE_NUM BLOCK_SIZE USE_BLOOM_FILTER LOCALITY PRIMARY_ZONE READ "
-    "PARALLEL NOPARALLEL OWNER CLUSTER REPLICA INHERIT NO RESET NOT OF LOGGING NOLOGGING CACHE NOCACHE MOVE SHRINK "
+    "PARALLEL NOPARALLEL OWNER CLUSTER REPLICA NO RESET NOT OF LOGGING NOLOGGING CACHE NOCACHE MOVE SHRINK "
     "COMPRESS NOCOMPRESS STORAGE PCTFREE PCTUSED INITRANS ALLOCATE DEALLOCATE ROW MONITORING NOMONITORING RESULT_CACHE "
     "INMEMORY FLASHBACK REORGANIZE COALESCE REBUILD ANALYZE CHECK OPTIMIZE REPAIR SPLIT MERGE TABLET_SIZE "
     "PCTVERSION UPGRADE ILM PAGE_COMPRESSED AUTO_INCREMENT_MODE TTL SKIP_INDEX".split()
@@ -38,26 +38,51 @@ _Clause = Callable[[Cursor, Scope, TableId], Sequence[Effect]]
 def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[Sequence[Effect], str]:
     """The effects of everything after ``ALTER TABLE``.
 
-    With ``ignore``, and in the copy that an online schema tool fills, a new unique key takes rows away.
+    With ``ignore`` whatever meets a unique key or a partition takes rows away; so does a new unique key in the copy that
+    an online schema tool fills.
     """
     cursor.accept("IF", "EXISTS")
-    cursor.accept("ONLY")
+    only = cursor.accept("ONLY")
     table = scope.table(cursor)
     cursor.symbol("*")
-    if cursor.accept("WAIT"):
-        cursor.next()
-    cursor.accept("NOWAIT")
-    clauses = _clauses(cursor.rest(), scope)
-    found = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])
-    unique = any(
-        clause[0].word in ("ADD", "MODIFY", "CHANGE") and any(token.word == "UNIQUE" for token in clause)
-        for clause in clauses
-    )
+    cursor.patience()
+    try:
+        clauses = _clauses(cursor.rest(), scope)
+        found = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])
+    except Unread as why:
+        why.tables = (table,)
+        raise
     if scope.dialect == "mysql" and (does := columns.cascades([token for one in clauses for token in one])):
         found.append(Effect("add_foreign_key", table, note=does))
-    if unique and (ignore or _COPY.fullmatch(table.table or "")):
+    if ignore and (clause := next(filter(_removes_rows, clauses), None)):
+        found.append(Effect("truncate_partition", table, note=f"IGNORE {_text(clause)}"))
+    elif _COPY.fullmatch(table.table or "") and any(map(_is_unique, clauses)):
         found.append(Effect("truncate_partition", table, note="UNIQUE"))
+    if scope.dialect == "postgres":
+        found = [replace(one, only=only) if one.column else one for one in found]
     return found, "alters a table" if found else "keys, indexes, partitions or options of a table"
+
+
+def _removes_rows(clause: Sequence[Token]) -> bool:
+    """True if ALTER IGNORE may remove rows by a clause: rows that a key or a partition does not accept any more.
+
+    Which column is in a unique key, nothing may have said; another type or character set may make two values equal.
+    """
+    word = clause[0].word
+    if word in ("MODIFY", "CHANGE", "CONVERT", "PARTITION", "REORGANIZE", "COLLATE", "CHARACTER", "CHARSET"):
+        return True
+    words = {token.word for token in clause}
+    return word == "ADD" and bool(
+        words & {"UNIQUE", "PRIMARY", "FOREIGN", "REFERENCES", "CHECK", "PARTITION"}
+    )
+
+
+def _is_unique(clause: Sequence[Token]) -> bool:
+    return clause[0].word in ("ADD", "MODIFY", "CHANGE") and any(token.word == "UNIQUE" for token in clause)
+
+
+def _text(items: Sequence[Token]) -> str:
+    return " ".join(token.text for token in items[:40])[:400]
 
 
 _COPY = re.compile(r"_.*_(gho|new)", re.IGNORECASE | re.DOTALL)
@@ -122,6 +147,8 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     first = cursor.word()
     read = _CLAUSES.get(first)
     if read is None:
+        if first == "ENGINE" and any(token.word == "BLACKHOLE" for token in cursor.items):
+            return (Effect("truncate_partition", table, note=_text(cursor.rest())),)
         if first in _OPTIONS:
             # the character set of MySQL's new columns, and of those that are changed without naming one
             items = cursor.rest()
@@ -136,7 +163,7 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 
 
 def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    if cursor.word() in _PARTITIONS or (cursor.word() == "COLUMN" and cursor.word(1) == "GROUP"):
+    if cursor.word() in _PARTITIONS or (cursor.word(), cursor.word(1)) in _ADDED:
         return ()
     explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
     guarded = cursor.accept("IF", "NOT", "EXISTS")
@@ -152,9 +179,16 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
             if made.column.type is None:
                 raise Unread(f"the added column {made.column.name[:40]!r} has no type")
             column = columns.implicit(made.column) if scope.dialect == "mysql" else made.column
-            effects = _with_key(of_column("add_column", table, column), made)
-            found += [replace(one, guarded=guarded) for one in effects]
+            effects = [
+                *_with_key(of_column("add_column", table, column), made),
+                *references(part, scope, table),
+            ]
+            own = None if scope.dialect == "mysql" else scope.dialect
+            found += [replace(one, guarded=guarded, dialect=own) for one in effects]
     return found
+
+
+_ADDED = {("COLUMN", "GROUP"), ("SYSTEM", "VERSIONING"), ("OVERFLOW", "")}
 
 
 def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
@@ -165,7 +199,9 @@ def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.word() in _PARTITIONS:
         return _emptied("DROP", cursor, scope, table)
-    if cursor.accept("COLUMNS", "CONTINUE") or cursor.word() == "UNUSED" or cursor.word() == "IDENTITY":
+    if cursor.accept("COLUMNS", "CONTINUE") or cursor.word() in ("UNUSED", "IDENTITY"):
+        return ()
+    if (cursor.word(), cursor.word(1)) == ("SYSTEM", "VERSIONING"):
         return ()
     explicit = cursor.accept("COLUMN")
     if not explicit and (cursor.word() in _KEYS or (cursor.word() == "PERIOD" and cursor.word(1) == "FOR")):
@@ -187,7 +223,8 @@ def _dropped(cursor: Cursor, scope: Scope, table: TableId) -> list[Effect]:
     cursor.accept("IF", "EXISTS")
     if cursor.is_symbol("("):
         return [Effect("drop_column", table, scope.column(Cursor(part))) for part in split(cursor.group())]
-    return [Effect("drop_column", table, scope.column(cursor))]
+    dropped = Effect("drop_column", table, scope.column(cursor))
+    return [replace(dropped, cascade=scope.dialect == "postgres" and cursor.word() == "CASCADE")]
 
 
 def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -248,9 +285,23 @@ def _alter_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effe
         return (Effect("modify_column", table, column, nullable=False),)
     if cursor.accept("DROP", "NOT", "NULL"):
         return (Effect("modify_column", table, column, nullable=True),)
-    if cursor.word() in ("SET", "DROP", "ADD", "RESET", "RESTART"):  # storage, statistics, identity
+    if cursor.accept("SET", "EXPRESSION"):  # PostgreSQL writes the values of all rows again
+        made_of = columns.names_in(cursor.rest())
+        return (Effect("modify_column", table, column, note="generated", made_of=made_of),)
+    if (cursor.word(), cursor.word(1)) in _OF_COLUMNS or cursor.word() in ("RESET", "RESTART"):
+        return (Effect("modify_column", table, column),)
+    if cursor.accept("SET") and cursor.is_symbol("("):
         return (Effect("modify_column", table, column),)
     raise Unread(f"ALTER COLUMN ... {cursor.peek().text[:40]!r} is not known here")
+
+
+_OF_COLUMNS = {
+    *((verb, word) for verb in ("SET", "DROP") for word in ("STATISTICS", "STORAGE", "COMPRESSION", "IDENTITY", "DEFAULT")),
+    ("ADD", "GENERATED"), ("DROP", "EXPRESSION"), ("SET", "GENERATED"), ("SET", "CACHE"), ("SET", "INCREMENT"),
+    ("SET", "MAXVALUE"), ("SET", "MINVALUE"), ("SET", "START"), ("SET", "CYCLE"), ("SET", "NO"), ("SET", "SEQUENCE"),
+    ("SET", "VISIBLE"), ("SET", "INVISIBLE"), ("SET", "RESTART"),
+}  # fmt: skip
+"""Storage, statistics, identity and visibility of a column."""
 
 
 def _rename(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -280,6 +331,26 @@ def _set(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return _dropped(cursor, scope, table)
     if cursor.accept("SCHEMA"):
         return (Effect("rename_table", table, to=TableId(table.database, scope.column(cursor), table.table)),)
+    if cursor.word() in _SETTINGS or cursor.is_symbol("("):
+        return ()
+    raise Unread(f"SET {cursor.peek().text[:40]!r} is not known here")
+
+
+_SETTINGS = frozenset(
+    "TABLESPACE LOGGED UNLOGGED WITH WITHOUT ACCESS TABLEGROUP COMMENT INTERVAL STORE SUBPARTITION LOCALITY PRIMARY_ZONE "
+    "REPLICA_NUM BLOCK_SIZE COMPRESSION USE_BLOOM_FILTER PROGRESSIVE_MERGE_NUM TABLET_SIZE TIFLASH DUPLICATE_SCOPE "
+    "PARTITION HYPOTHETICAL PCTFREE ENABLE_ROW_MOVEMENT TABLE_MODE".split()
+)
+
+
+def _inherit(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    """PostgreSQL's ``INHERIT parent``."""
+    return (Effect("inherit", table, to=scope.table(cursor, like=table)),)
+
+
+def _no(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.accept("INHERIT"):
+        return (Effect("disinherit", table, to=scope.table(cursor, like=table)),)
     return ()
 
 
@@ -297,8 +368,22 @@ def _constraint(items: Sequence[Token], scope: Scope, table: TableId) -> Sequenc
     """The key that an added constraint makes; other constraints and indexes do nothing to a mirror."""
     keys = columns.primary_key(items, scope.dialect)
     if keys is None:
-        return ()
+        return references(items, scope, table)
     return (Effect("add_primary_key", table, keys=keys, note=None if keys else "using-index"),)
+
+
+def references(items: Sequence[Token], scope: Scope, table: TableId) -> list[Effect]:
+    """The tables of which a table's foreign keys speak; MySQL's need none, because its TRUNCATE has no CASCADE."""
+    found: list[Effect] = []
+    if scope.dialect == "mysql":
+        return found
+    for place, token in enumerate(items[:-1]):
+        if token.word == "REFERENCES":
+            rest = items[place + 1 :]
+            end = next((at for at, later in enumerate(rest) if later.word == "REFERENCES"), len(rest))
+            to = scope.table(Cursor(rest), like=table)
+            found.append(Effect("references", table, to=to, note=columns.cascades(rest[:end]) or None))
+    return found
 
 
 # --- partitions ---------------------------------------------------------------------------------
@@ -307,8 +392,12 @@ def _constraint(items: Sequence[Token], scope: Scope, table: TableId) -> Sequenc
 def _emptied(word: str, cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     """Rows that vanish with a partition, or come with one, appear in no row message: only the operator can know them."""
     items = cursor.rest()
-    note = " ".join([word, *(token.text for token in items[:40])])[:400]
+    note = f"{word} {_text(items)}"[:400]
     found = [Effect("truncate_partition", table, note=note)]
+    if word in ("ATTACH", "DETACH"):
+        child = scope.table(Cursor(items[1:]), like=table)
+        relation = "inherit" if word == "ATTACH" else "disinherit"
+        return [*found, Effect(relation, child, to=table, note="partition-of")]
     if word not in ("EXCHANGE", "CONVERT"):
         return found
     for at, token in enumerate(items[:-1]):  # the other table gets the rows, or gives them
@@ -336,6 +425,17 @@ def _partition(word: str) -> _Clause:
     return read
 
 
+def _tablespace(word: str) -> _Clause:
+    """MySQL's DISCARD and IMPORT TABLESPACE take a table's rows away and bring others, whose messages nobody sends."""
+
+    def read(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+        if cursor.word() in _PARTITIONS or cursor.word() == "TABLESPACE":
+            return _emptied(word, cursor, scope, table)
+        raise Unread(f"{word} {cursor.peek().text[:40]!r} is not known here")
+
+    return read
+
+
 _CLAUSES: dict[str, _Clause] = {
     "ADD": _add,
     "DROP": _drop,
@@ -347,6 +447,10 @@ _CLAUSES: dict[str, _Clause] = {
     "TRUNCATE": _partition("TRUNCATE"),
     "CONVERT": _convert,
     "EXCHANGE": _partition("EXCHANGE"),
+    "DISCARD": _tablespace("DISCARD"),
+    "IMPORT": _tablespace("IMPORT"),
+    "INHERIT": _inherit,
+    "NO": _no,
     "DETACH": _partition("DETACH"),
     "ATTACH": _partition("ATTACH"),
 }

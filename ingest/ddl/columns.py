@@ -1,8 +1,8 @@
 """Column definitions: name, type, default, nullability, comment, position.
 
 A definition is read as: the name, then type words up to the first word that begins an attribute,
-then attributes in any order.  What is not an attribute is skipped, so that storage clauses and
-engine options need no list.
+then attributes in any order.  Storage clauses and options that say nothing of rows are skipped; a word that is
+neither makes the statement unread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONSTRAINTS: dict[Dialect, frozenset[str]] = {
     "oracle": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK SUPPLEMENTAL SCOPE REF".split()),
     "postgres": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK EXCLUDE LIKE".split()),
 }
-_SOFT = frozenset("VECTOR CLUSTERING SCOPE REF EXCLUDE LIKE PERIOD".split())  # legal column names too
+_SOFT = frozenset("VECTOR CLUSTERING SCOPE REF EXCLUDE PERIOD".split())  # legal column names too
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class Definition:
     column: ColumnDefinition
     primary: bool = False
     using: Sequence[Token] = ()
+
+
+def names_in(items: Sequence[Token]) -> tuple[str, ...]:
+    """The words and names of an expression: the columns of which it is made are among them."""
+    return tuple(dict.fromkeys(token.text for token in items if token.kind in ("word", "name")))
 
 
 def name(cursor: Cursor, dialect: Dialect) -> str:
@@ -103,7 +108,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         if cursor.is_symbol("("):
             cursor.group()
         elif not _named(cursor, found, dialect) and not _flag(cursor, found):
-            cursor.next()
+            _skip(cursor)
     declared = logical = None
     if type_tokens:
         declared = " ".join(source[type_tokens[0].start : type_tokens[-1].end].split())
@@ -131,6 +136,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         found.position,
         note,
         own,
+        found.made_of,
     )
     return Definition(made, found.primary, found.using)
 
@@ -168,7 +174,9 @@ def _type_tokens(cursor: Cursor) -> list[Token]:
     found: list[Token] = []
     while not cursor.done:
         word = cursor.word()
-        if word in _ATTRIBUTES or (word == "CHARACTER" and cursor.word(1) == "SET"):
+        if word in _ATTRIBUTES or (word in _TWO_WAYS and cursor.word(1) not in _TWO_WAYS[word]):
+            break
+        if found and word in _SAYS_NOTHING and word not in _TYPE_WORDS:
             break
         if cursor.is_symbol("="):
             raise Unread("an equals sign is where a type should be")
@@ -176,9 +184,54 @@ def _type_tokens(cursor: Cursor) -> list[Token]:
             start = cursor.at
             cursor.group()
             found += cursor.items[start : cursor.at]
-        else:
-            found.append(cursor.next())
+            continue
+        if word and found and found[-1].text != "." and word not in _TYPE_WORDS:
+            raise Unread(f"{cursor.peek().text[:40]!r} is not known in a column's type or after it")
+        found.append(cursor.next())
     return found
+
+
+_TYPE_WORDS = frozenset(
+    "UNSIGNED SIGNED ZEROFILL BINARY ASCII UNICODE BYTE PRECISION VARYING CHAR CHARACTER VARCHAR VARCHARACTER VARCHAR2 "
+    "VARBINARY LARGE OBJECT LONG RAW WITH WITHOUT LOCAL TIME ZONE DAY TO SECOND YEAR MONTH HOUR MINUTE ARRAY BIT".split()
+)
+"""Words that a type may have after its first."""
+_TWO_WAYS = {
+    "CHARACTER": frozenset({"", "VARYING", "LARGE"}),
+    "WITH": frozenset({"TIME", "LOCAL"}),
+    "WITHOUT": frozenset({"TIME", "LOCAL"}),
+}
+"""Words of types that mean something else unless one of these follows: ``CHARACTER SET``, ``WITH SYSTEM VERSIONING``."""
+
+
+def _skip(cursor: Cursor) -> None:
+    """Move past an attribute that says nothing of rows: storage, constraints, options; `Unread` if it is not known."""
+    if cursor.accept("REFERENCES"):
+        cursor.next()
+        while cursor.symbol("."):
+            cursor.next()
+        return
+    token = cursor.next()
+    if token.word in _WITH_NAME and not cursor.done:
+        cursor.symbol("=")
+        cursor.next()
+    elif token.word and token.word not in _ATTRIBUTES and token.word not in _SAYS_NOTHING:
+        raise Unread(f"{token.text[:40]!r} is not known in a column's definition")
+    elif cursor.symbol("=") and not cursor.done:
+        cursor.next()
+
+
+_WITH_NAME = frozenset(
+    "CONSTRAINT STORAGE COLUMN_FORMAT COMPRESSION COMPRESSED TABLESPACE ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE "
+    "REF_SYSTEM_ID SRID BY MATCH INDEX".split()
+)
+_SAYS_NOTHING = frozenset(
+    "ENFORCED CLUSTERED NONCLUSTERED GLOBAL LOCAL AUTO_RANDOM NULLS DISTINCT DEFERRED IMMEDIATE INITIALLY EXCEPTIONS INTO "
+    "WITH WITHOUT SYSTEM VERSIONING ROW START END ALWAYS SALT NO IDENTIFIED SCOPE IS STORE SECUREFILE BASICFILE CHUNK "
+    "RETENTION CACHE NOCACHE LOGGING NOLOGGING COMPRESS NOCOMPRESS PCTFREE PCTVERSION INITRANS KEEP_DUPLICATES ACTION "
+    "INCREMENT MINVALUE NOMINVALUE MAXVALUE NOMAXVALUE CYCLE NOCYCLE ORDER NOORDER USE RESERVABLE ANNOTATIONS DOMAIN "
+    "SIGNED UNSIGNED BINARY INCLUDE ONLINE BTREE HASH".split()
+)
 
 
 # --- types --------------------------------------------------------------------------------------
@@ -233,6 +286,7 @@ class _Attributes:
     generated: bool = False
     serial: bool = False
     using: Sequence[Token] = ()
+    made_of: tuple[str, ...] = ()
 
 
 def _flag(cursor: Cursor, found: _Attributes) -> bool:
@@ -247,6 +301,8 @@ def _flag(cursor: Cursor, found: _Attributes) -> bool:
         found.serial = True
     elif cursor.accept("AS"):
         found.generated = True
+        if cursor.is_symbol("("):
+            found.made_of = names_in(cursor.group())
     elif cursor.accept("USING"):
         found.using = cursor.rest()
     elif cursor.accept("UNIQUE"):
@@ -271,7 +327,8 @@ def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
     elif cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
         found.charset = cursor.next().text.lower()
     elif cursor.accept("COLLATE"):
-        found.charset = found.charset or charset_of_collation(cursor.next().text)
+        collation = cursor.next().text
+        found.charset = found.charset or charset_of_collation(collation)
     elif cursor.accept("GENERATED", "BY", "DEFAULT"):  # else DEFAULT would be taken for a value
         found.serial = True
         cursor.accept("ON", "NULL")

@@ -27,14 +27,21 @@ Kind = Literal["safe", "lossy", "none", "unknown"]
 ACTIONS = tuple(
     "create_table drop_table drop_database rename_table truncate truncate_partition add_column drop_column "
     "rename_column modify_column comment_column add_primary_key drop_primary_key add_foreign_key default_charset "
-    "convert_charset".split()
+    "convert_charset unread references inherit disinherit make_type rename_type drop_type alter_type rename_label "
+    "domain_default rename_schema".split()
 )
+OF_TYPES = frozenset("make_type rename_type drop_type alter_type rename_label domain_default".split())
+"""Effects whose ``table`` is the name of a type; `ingest.lake.reach` makes of them what they do to tables."""
+DESCRIBING = frozenset("references inherit disinherit make_type rename_type domain_default".split())
+"""Effects that change no row and no column: later statements reach further because of them."""
+REACHED = "reached"  # note of a table that is emptied because of another one, without a change that says so
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 UNREAD = "unread"  # note of a column that a structure has after a change that could not be read
 COPIED = "copied"  # note of a column that the copy of a table was created with
 COMPUTED = "computed"  # note of a retyped column whose values an expression of the statement gives
 _LOSSY = frozenset(
-    "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column".split()
+    "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column drop_type alter_type "
+    "rename_label rename_schema relabel_column".split()
 )
 
 
@@ -51,6 +58,7 @@ class ColumnDefinition:
             MySQL fills a NOT NULL column by its own rules.
         charset: MySQL's character set, where the statement gives the column one of its own.
         position: ``first``, ``after NAME`` or None.
+        made_of: the names in a generated column's expression.
     """
 
     name: str
@@ -63,6 +71,7 @@ class ColumnDefinition:
     position: str | None = None
     note: str | None = None
     charset: str | None = None
+    made_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,14 @@ class Effect:
     is added only IF NOT EXISTS; ``solid`` of one that MySQL changes to NOT NULL, so that NULLs become zeros;
     ``dialect`` is whose rules convert the values of a retyped column, where they are not MySQL's.  ``charset`` is also
     that of a table's new columns (``create_table``, ``default_charset``), or of all its texts (``convert_charset``).
+    ``only`` is True where the statement leaves a table's children alone, ``cascade`` where it says CASCADE.
+
+    ``unread`` is of a table to which the statement may have done what is not known; ``note`` says why.  ``references``,
+    ``inherit`` and ``disinherit`` are of a table that depends on ``to``: its foreign key (``note`` says CASCADE if it
+    deletes rows), or the table of which it is a child or (``note`` ``partition-of``) a partition.  Those of types name
+    a type in the place of a table (`OF_TYPES`): ``rename_label`` has the old label as ``column``, and
+    ``relabel_column``, which `ingest.lake.reach` makes of it, as ``default``.  ``rename_schema`` names a schema or a
+    database alone.
     """
 
     action: str
@@ -98,6 +115,9 @@ class Effect:
     guarded: bool = False
     solid: bool = False
     dialect: str | None = None
+    made_of: tuple[str, ...] = ()
+    only: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +142,10 @@ def definition_of(effect: Effect) -> ColumnDefinition:
 
 
 def kind_of(effects: Sequence[Effect]) -> Kind:
-    """``safe``, ``lossy`` or (for no effects) ``none``."""
-    return "lossy" if any(map(_is_lossy, effects)) else "safe" if effects else "none"
+    """``safe``, ``lossy`` or (for no effects, or none on rows and columns) ``none``."""
+    if any(map(_is_lossy, effects)):
+        return "lossy"
+    return "safe" if any(effect.action not in DESCRIBING for effect in effects) else "none"
 
 
 def _is_lossy(effect: Effect) -> bool:

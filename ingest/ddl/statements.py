@@ -7,18 +7,20 @@ is one function named after its first words; ALTER TABLE is in `ingest.ddl.alter
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ingest.change import TableId
-from ingest.ddl import columns
-from ingest.ddl.alter import alter_table
+from ingest.ddl import columns, pg_types
+from ingest.ddl.alter import alter_table, references
 from ingest.ddl.effect_model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
 from ingest.ddl.scope import LOGS_CASCADES, Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
 
 _WITHOUT_EFFECT = frozenset(
-    "GRANT REVOKE ANALYZE OPTIMIZE REPAIR CHECK CHECKSUM FLUSH SET USE BEGIN START COMMIT ROLLBACK SAVEPOINT "
-    "RELEASE XA LOCK UNLOCK KILL EXPLAIN SHOW DESCRIBE DESC AUDIT NOAUDIT VACUUM REINDEX CLUSTER SECURITY PURGE "
-    "REFRESH REASSIGN LISTEN NOTIFY CACHE ASSOCIATE DISASSOCIATE END".split()
+    "GRANT REVOKE ANALYZE OPTIMIZE REPAIR CHECK CHECKSUM FLUSH SET USE START COMMIT ROLLBACK SAVEPOINT ABORT "
+    "RELEASE XA LOCK UNLOCK KILL SHOW DESCRIBE DESC AUDIT NOAUDIT VACUUM REINDEX CLUSTER SECURITY PURGE "
+    "REFRESH LISTEN UNLISTEN NOTIFY CACHE ASSOCIATE DISASSOCIATE END INSTALL UNINSTALL CHANGE STOP RESET SHUTDOWN "
+    "RESTART HELP CHECKPOINT DISCARD DEALLOCATE BACKUP".split()
 )
 _OBJECTS = frozenset(
     "INDEX VIEW PROCEDURE FUNCTION TRIGGER EVENT USER ROLE SEQUENCE SYNONYM TYPE PACKAGE TABLESPACE TABLEGROUP "
@@ -26,6 +28,18 @@ _OBJECTS = frozenset(
     "PUBLICATION SUBSCRIPTION RULE STATISTICS LANGUAGE TEXT ACCESS DIRECTORY LIBRARY PROFILE CONTEXT "
     "DIMENSION CLUSTER JAVA LINK EDITION OWNED SYSTEM SESSION INSTANCE RESTORE TRANSFORM".split()
 )
+_MODIFIERS = frozenset(
+    "TEMPORARY TEMP EXTERNAL FOREIGN GLOBAL LOCAL PRIVATE UNLOGGED SHARDED DUPLICATED IMMUTABLE BLOCKCHAIN "
+    "ONLINE OFFLINE IGNORE".split()
+)
+"""Words between CREATE, ALTER or DROP and TABLE; ``IGNORE`` is looked at by `alter_table`."""
+_WITHOUT_MIRROR = frozenset({"TEMPORARY", "TEMP", "EXTERNAL", "FOREIGN"})
+_DROPS_MORE = frozenset({"OWNED", "TABLESPACE", "CLUSTER", "TENANT"})
+"""Objects whose DROP takes tables along that it does not name."""
+_COLUMNS_MADE_OF = frozenset(
+    {"TYPE", "DOMAIN", "EXTENSION", "FUNCTION", "AGGREGATE", "OPERATOR", "LANGUAGE", "TRANSFORM"}
+)
+"""Objects of PostgreSQL whose DROP ... CASCADE drops the columns that are made of them."""
 _DATABASES = frozenset({"DATABASE", "SCHEMA"})
 _BODIES = frozenset({"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "TYPE"})
 
@@ -47,7 +61,7 @@ def effects(
     try:
         found, reasons = _statements(scope)
     except Unread as why:
-        return Ddl((), "unknown", str(why))
+        return Ddl(tuple(Effect("unread", one) for one in why.tables), "unknown", str(why))
     if logged:
         found = [one for one in found if one.action != "add_foreign_key"]
     return Ddl(tuple(found), kind_of(found), "; ".join(dict.fromkeys(reasons)) or "no statement")
@@ -71,14 +85,35 @@ _Found = tuple[Sequence[Effect], str]
 
 
 def _statement(cursor: Cursor, scope: Scope) -> _Found:
+    if scope.dialect == "mysql":
+        _skip_settings(cursor)
     first = cursor.word()
     read = _READERS.get(first)
     if read is not None:
         cursor.next()
         return read(cursor, scope)
-    if first in _WITHOUT_EFFECT:
+    if first in _WITHOUT_EFFECT or _is_plain(cursor):
         return (), f"{first} changes no table's rows or columns"
     raise Unread(f"no DDL that is known here: it begins with {cursor.peek().text[:40]!r}")
+
+
+def _skip_settings(cursor: Cursor) -> None:
+    """Move past MariaDB's ``SET STATEMENT a = 1, b = 2 FOR``, which sets variables for the statement after it alone."""
+    while cursor.accept("SET", "STATEMENT"):
+        while not cursor.accept("FOR"):
+            cursor.group() if cursor.is_symbol("(") else cursor.next()
+
+
+def _is_plain(cursor: Cursor) -> bool:
+    """True of BEGIN that begins a transaction and no block of code, and of EXPLAIN that executes nothing."""
+    if cursor.word() == "BEGIN":
+        return len(cursor.items) == 1 or cursor.word(1) in _TRANSACTIONS
+    if cursor.word() == "REASSIGN":
+        return cursor.word(1) == "OWNED"
+    return cursor.word() == "EXPLAIN" and not any(token.word == "ANALYZE" for token in cursor.items)
+
+
+_TRANSACTIONS = frozenset("WORK TRANSACTION TRAN ISOLATION READ DEFERRABLE IMMEDIATE".split())
 
 
 # --- CREATE -------------------------------------------------------------------------------------
@@ -87,9 +122,11 @@ def _statement(cursor: Cursor, scope: Scope) -> _Found:
 def _create(cursor: Cursor, scope: Scope) -> _Found:
     replace = cursor.accept("OR", "REPLACE")
     kind, modifiers = _object(cursor)
+    if kind in ("TYPE", "DOMAIN") and scope.dialect == "postgres":
+        return pg_types.create(kind, cursor, scope), f"CREATE {kind} changes no table's rows or columns"
     if kind != "TABLE":
         return (), f"CREATE {kind} changes no table's rows or columns"
-    if modifiers & {"TEMPORARY", "TEMP", "EXTERNAL", "FOREIGN"}:
+    if modifiers & _WITHOUT_MIRROR:
         return (), "a temporary or external table has no mirror"
     guarded = cursor.accept("IF", "NOT", "EXISTS")
     table = scope.table(cursor)
@@ -97,9 +134,25 @@ def _create(cursor: Cursor, scope: Scope) -> _Found:
     found = [_table_body(Cursor(body), scope, table, "if-not-exists" if guarded else None)]
     if scope.dialect == "mysql" and (does := columns.cascades(body)):
         found.append(Effect("add_foreign_key", table, note=does))
+    found += _relations(body, scope, table)
     if replace:
         return [Effect("drop_table", table), *found], "replaces a table"
     return found, "creates a table"
+
+
+def _relations(body: Sequence[Token], scope: Scope, table: TableId) -> list[Effect]:
+    """On which tables a new one depends: its foreign keys, its parents, the table of which it is a partition."""
+    if scope.dialect == "mysql":
+        return []  # no statement of MySQL's reaches further than the tables that it names
+    head = Cursor(body)
+    if head.accept("PARTITION", "OF"):
+        return [Effect("inherit", table, to=scope.table(head), note="partition-of")]
+    found = references(body, scope, table)
+    if head.is_symbol("("):
+        head.group()
+        if head.accept("INHERITS"):
+            found += [Effect("inherit", table, to=scope.table(Cursor(part))) for part in split(head.group())]
+    return found
 
 
 def _object(cursor: Cursor) -> tuple[str, set[str]]:
@@ -108,6 +161,8 @@ def _object(cursor: Cursor) -> tuple[str, set[str]]:
     while not cursor.done and not cursor.is_symbol("("):
         word = cursor.next().word
         if word in ("TABLE", "TABLES"):
+            if strange := before - _MODIFIERS:
+                raise Unread(f"{min(strange)[:40]!r} before TABLE is not known here")
             return "TABLE", before
         if word in _DATABASES or word in _OBJECTS:
             return word, before
@@ -132,7 +187,8 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
         return Effect("create_table", table, note=note or "as-select")
     made, keys = _elements(inside, scope)
     options = cursor.rest()
-    if any(token.word == "SELECT" for token in options):
+    copies = scope.dialect == "postgres" and any(part[0].word == "LIKE" for part in split(inside))
+    if copies or any(token.word in ("SELECT", "INHERITS") for token in options):
         note = note or "as-select"  # its further columns are known to the source only
     elif any(column.type is None for column in made):
         raise Unread("a column of the new table has no type")
@@ -160,8 +216,20 @@ def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[ColumnDefinit
 def _alter(cursor: Cursor, scope: Scope) -> _Found:
     kind, words = _object(cursor)
     if kind == "TABLE":
+        if words & _WITHOUT_MIRROR or cursor.accept("ALL", "IN", "TABLESPACE"):
+            return (), "an external table has no mirror; a tablespace is where tables lie"
         return alter_table(cursor, scope, ignore="IGNORE" in words)
-    return (), f"ALTER {kind} changes no table's rows or columns"
+    found: Sequence[Effect] = ()
+    if scope.dialect == "postgres" and kind in ("TYPE", "DOMAIN"):
+        found = pg_types.alter(kind, cursor, scope)
+    elif scope.dialect == "postgres" and kind in _DATABASES:
+        found = pg_types.rename_schema(cursor, scope, kind)
+    elif kind == "TYPE" and not any(token.word in ("COMPILE", "EDITIONABLE") for token in cursor.items):
+        raise Unread("the columns of an object type are in tables that the statement does not name")
+    elif kind in _DATABASES and any(token.word == "UPGRADE" for token in cursor.items):
+        raise Unread("every table of the database gets another name")
+    what = "changes a type, a domain or a schema" if found else "changes no table's rows or columns"
+    return found, f"ALTER {kind} {what}"
 
 
 def _drop(cursor: Cursor, scope: Scope) -> _Found:
@@ -173,11 +241,25 @@ def _drop(cursor: Cursor, scope: Scope) -> _Found:
         if columns.name(cursor, scope.dialect).upper() == "PRIMARY" and cursor.accept("ON"):
             return (Effect("drop_primary_key", scope.table(cursor)),), "drops the primary key"
     if kind != "TABLE":
-        return (), f"DROP {kind} changes no table's rows or columns"
+        return _drop_object(kind, cursor, scope), f"DROP {kind} changes no table's rows or columns"
     cursor.accept("IF", "EXISTS")
-    if modifiers & {"TEMPORARY", "EXTERNAL", "FOREIGN"}:
+    if modifiers & _WITHOUT_MIRROR:
         return (), "a temporary or external table has no mirror"
-    return [Effect("drop_table", table) for table in _tables(cursor, scope)], "drops a table"
+    tables = _tables(cursor, scope)
+    cascade = scope.dialect == "postgres" and cursor.word() == "CASCADE"
+    return [Effect("drop_table", table, cascade=cascade) for table in tables], "drops a table"
+
+
+def _drop_object(kind: str, cursor: Cursor, scope: Scope) -> Sequence[Effect]:
+    """What goes with an object that is no table."""
+    words = {token.word for token in cursor.items}
+    if kind in _DROPS_MORE and (kind != "TABLESPACE" or "INCLUDING" in words):
+        raise Unread(f"DROP {kind} drops tables that it does not name")
+    if scope.dialect != "postgres" or "CASCADE" not in words or kind not in _COLUMNS_MADE_OF:
+        return ()
+    if kind in ("TYPE", "DOMAIN"):
+        return pg_types.dropped(cursor, scope)
+    raise Unread(f"DROP {kind} ... CASCADE drops columns that it does not name")
 
 
 def _drop_databases(cursor: Cursor, scope: Scope, kind: str) -> list[Effect]:
@@ -212,7 +294,9 @@ def _rename(cursor: Cursor, scope: Scope) -> _Found:
 
 
 def _renamed(cursor: Cursor, scope: Scope) -> Effect:
+    cursor.accept("IF", "EXISTS")
     old = scope.table(cursor)
+    cursor.patience()
     if not cursor.accept("TO"):
         raise Unread("RENAME without TO")
     new = scope.table(cursor, like=old if scope.dialect != "mysql" else None)
@@ -226,11 +310,44 @@ def _truncate(cursor: Cursor, scope: Scope) -> _Found:
         raise Unread("the tables of a truncated cluster are not named")
     if cursor.word(1) or cursor.peek(1).kind == "name":
         cursor.accept("TABLE")
-    cursor.accept("ONLY")
-    tables = _tables(cursor, scope)
-    if cursor.word() == "PARTITION":
-        return [Effect("truncate_partition", table) for table in tables], "empties a partition"
-    return [Effect("truncate", table) for table in tables], "empties a table"
+    cursor.accept("IF", "EXISTS")
+    found, names = list[Effect](), split(cursor.rest())
+    for place, part in enumerate(names):
+        named = Cursor(part)
+        only = named.accept("ONLY") and not named.done
+        if only and named.is_symbol("("):
+            named = Cursor(named.group())
+        table = scope.table(named)
+        named.symbol("*")
+        if named.word() in ("PARTITION", "SUBPARTITION"):
+            return [Effect("truncate_partition", table)], "empties a partition"
+        if not named.done and place < len(names) - 1:
+            raise Unread(f"{named.peek().text[:40]!r} follows a table's name")
+        found.append(Effect("truncate", table, only=only))
+        cursor = named
+    cascade = _truncate_options(cursor, scope)
+    return [replace(one, cascade=cascade) for one in found], "empties a table"
+
+
+def _truncate_options(cursor: Cursor, scope: Scope) -> bool:
+    """Read what follows the last table; True if it says CASCADE, which MySQL ignores."""
+    cascade = False
+    while not cursor.done:
+        if cursor.word() in ("CASCADE", "RESTRICT"):
+            cascade = cursor.next().word == "CASCADE" and scope.dialect != "mysql"
+        elif not any(cursor.accept(*words) for words in _TRUNCATE_OPTIONS) and not cursor.patience():
+            raise Unread(f"TRUNCATE ... {cursor.peek().text[:40]!r} is not known here")
+    return cascade
+
+
+_TRUNCATE_OPTIONS = tuple(
+    tuple(words.split())
+    for words in (
+        "RESTART IDENTITY", "CONTINUE IDENTITY", "PRESERVE MATERIALIZED VIEW LOG", "PURGE MATERIALIZED VIEW LOG",
+        "PRESERVE SNAPSHOT LOG", "PURGE SNAPSHOT LOG", "DROP STORAGE", "DROP ALL STORAGE", "REUSE STORAGE",
+        "UPDATE GLOBAL INDEXES",
+    )
+)  # fmt: skip
 
 
 def _comment(cursor: Cursor, scope: Scope) -> _Found:

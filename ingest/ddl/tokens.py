@@ -13,12 +13,19 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ingest.change import TableId
+
 MAX_LENGTH = 4_000_000
 MAX_TOKENS = 250_000  # a table of 4,096 columns and 8,192 partitions has fewer
 
 
 class Unread(Exception):
-    """The statement cannot be read to its end; the text says why, for the ledger's reason."""
+    """The statement cannot be read to its end; the text says why, for the ledger's reason.
+
+    ``tables`` are those that it names and may have changed, where it was read as far as that.
+    """
+
+    tables: tuple[TableId, ...] = ()
 
 
 class Token(NamedTuple):
@@ -188,6 +195,13 @@ class Cursor:
             if token.kind == "symbol":
                 depth += (token.text == "(") - (token.text == ")")
         return self.items[start : self.at - 1]
+
+    def patience(self) -> bool:
+        """Move past ``WAIT n`` or ``NOWAIT``, which say how long a statement waits for a lock."""
+        if self.accept("WAIT"):
+            self.next()
+            return True
+        return self.accept("NOWAIT")
 
     def rest(self) -> Sequence[Token]:
         """All tokens from here on."""

@@ -203,9 +203,11 @@ def _event_time(es: flat_messages.Count) -> int | None:
 def _table_events(kind: str, sql: str, head: Change, dialect: str) -> list[Change]:
     """The DDL event, and before it the truncates that it means."""
     statement = replace(head, op=Op.DDL, ddl=sql, dialect=dialect)
-    if not (_TRUNCATE.match(sql) or (kind == "TRUNCATE" and not _ALTER.match(sql))):
+    tables = emptied(statement, sql)
+    if not tables and (_TRUNCATE.match(sql) or (kind == "TRUNCATE" and not _ALTER.match(sql))):
+        tables = [head.table]
+    if not tables:
         return [statement]
-    tables = emptied(statement, sql) or [head.table]
     if head.table.table is None and not all(table.database and table.table for table in tables):
         raise Undecodable("no-table", "a TRUNCATE without its table: set the option table")
     cleared = [replace(head, op=Op.TRUNCATE, table=table, row=row) for row, table in enumerate(tables)]

@@ -107,7 +107,8 @@ def _leaves_out(effect: Effect, table: TableId) -> bool:
     """True if rows of the table, or their new values, are in no message of it."""
     if effect.action == "rename_table":
         return effect.to == table
-    return effect.action == "add_column" and effect.note != UNREAD and leaves_open(effect, table)
+    values = ("add_column", "modify_column")
+    return effect.action in values and effect.note != UNREAD and leaves_open(effect, table)
 
 
 def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str:
@@ -123,7 +124,7 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         lost = subject.keyless and any(one.action in ("drop_column", "rename_column") for one in effects)
         return HELD if lost and statement.batch > subject.free_until else LOGGED
     freezes = subject.policy == "freeze" and statement.batch > subject.free_until
-    if statement.kind == "unknown":
+    if statement.kind == "unknown" or any(one.action == "unread" for one in effects):
         return HELD if freezes else NOTICED
     if freezes and any(_changes_schema(effect, subject) for effect in effects):
         return HELD
@@ -178,8 +179,14 @@ def _phrase(effect: Effect, subject: Subject) -> str:
                 return f"gives column {effect.to} the values of {column}, while others exchange theirs"
             kept = "" if drops else f", and {'empties' if subject.keyless else 'keeps'} {column}"
             return f"adds column {effect.to} with the values of {column}{kept}"
+        case "modify_column" if leaves_open(effect, subject.table):
+            return f"empties the generated column {column}: only the source knows its new values; load the rows again"
         case "modify_column":
             return _retyped(effect, subject)
+        case "relabel_column":
+            return f"gives rows with {effect.default!r} in column {column} the value {effect.to!r}"
+        case "unread":
+            return f"nothing: what it does to {effect.table} is not known: {effect.note or 'it could not be read'}"
         case "rename_table" if effect.to == subject.table:
             return f"removes the rows of {effect.to}; those sent under {effect.table} stay there: load them again"
         case "add_foreign_key":

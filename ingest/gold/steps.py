@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import COMPUTED, Effect, columns
+from ingest.ddl import COMPUTED, REACHED, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
@@ -18,7 +18,7 @@ from ingest.gold.policy import Subject, applied, drops_column, rings
 from ingest.lake import lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
-from ingest.lake.resolve import RESPELT, Presence
+from ingest.lake.resolve import RESPELT, Presence, leaves_open
 from ingest.lake.tables import Tables
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
@@ -124,8 +124,13 @@ class _Walk:
             yield SchemaStep(order, "new_incarnation")
             return
         match effect.action:
-            case "truncate" if effect.note == RESPELT:
+            case "truncate" if effect.note in (RESPELT, REACHED):
                 yield SchemaStep(order, "new_incarnation")
+            case "relabel_column":
+                label = (str(effect.default), to)
+                yield SchemaStep(order, "retype_column", name, label=label)
+            case "modify_column" if leaves_open(effect, self.table):
+                yield SchemaStep(order, "drop_column", name)
             case "modify_column" if effect.type is not None:
                 yield from self._retype(effect, order)
             case "convert_charset":

@@ -12,6 +12,7 @@ import msgspec
 
 from ingest.change import TableId
 from ingest.ddl import Effect
+from ingest.ddl.effect_model import DESCRIBING, OF_TYPES
 from ingest.lake import decisions
 from ingest.lake.decisions import APPROVE, DISMISS, FOLDED, REBUILT
 from ingest.lake.tables import Tables
@@ -53,7 +54,7 @@ class Statement:
 
 def touched(effect: Effect) -> tuple[TableId, ...]:
     """The tables of an effect: both names for a rename."""
-    if effect.table.table is None:  # a database
+    if effect.table.table is None or effect.action in OF_TYPES:  # a database, a schema or a type
         return ()
     if effect.action == "rename_table" and isinstance(effect.to, TableId):
         return effect.table, effect.to
@@ -140,7 +141,7 @@ def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
     for effect in effects:
         if effect.action == "create_table":
             yield replace(effect, note="if-not-exists")
-        elif effect.action in ("comment_column", "add_foreign_key"):
+        elif effect.action in DESCRIBING or effect.action in ("comment_column", "add_foreign_key"):
             yield effect
 
 

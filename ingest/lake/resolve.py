@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from ingest import types
@@ -20,6 +21,7 @@ from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, definition_of, of_column
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
+from ingest.lake.reach import Reach
 from ingest.order import is_weak, order_of, same_place
 
 Lanes = Iterable[LaneId]
@@ -72,15 +74,25 @@ def resolved(
         named[source].add(table)
     made: dict[str, _Made] = {}
     deliveries, spellings = _Deliveries(), _Spellings(sent)
+    reaches: dict[str, Reach] = {}
     found = []
     for one in statements:
         names = named[one.source]
         effects = tuple(_respelt(one, names, spellings))
         respelt = replace(one, table=names.of(one.table), effects=effects)
+        if one.source not in reaches:
+            reaches[one.source] = Reach(names.exact, partial(_types_sent, sent, one.source))
+        respelt = replace(respelt, effects=tuple(reaches[one.source].take(respelt)))
+        if one.kind == "none" and not respelt.effects:  # it only says what later statements reach
+            continue
         tracked = made.setdefault(one.source, _Made(names, sent, came))
         meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
         found.append(deliveries.take(replace(respelt, effects=meant)))
     return found
+
+
+def _types_sent(sent: Sent, source: str, table: TableId) -> set[str]:
+    return {one.type for name, one in sent(source, table).items() if name} or {"unknown"}
 
 
 _Mark = tuple[str, str | None, str | None, str, object]
@@ -194,6 +206,8 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
         return True
     if effect.action == "add_column":
         return effect.note in _UNKNOWN_DEFAULTS
+    if effect.action == "modify_column":  # made again of another column's new values
+        return effect.type is None and effect.note == "generated"
     return effect.action == "swap_table" and effect.note == UNSEEN
 
 
@@ -333,7 +347,7 @@ class _Made:
     def take(self, statement: Statement) -> Iterator[Effect]:
         """One statement's effects, with renames replaced by what they do."""
         if statement.kind == "unknown":
-            self.unread.add(statement.table)
+            self.unread |= {statement.table, *(one.table for one in statement.effects)}
         for effect in statement.effects:
             if effect.action == "rename_table" and isinstance(effect.to, TableId):
                 yield from self._renamed(effect, effect.table, effect.to, statement)

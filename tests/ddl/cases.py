@@ -49,6 +49,7 @@ def _effect(effect: Effect) -> str:
     words += [f"({column.name}: {' '.join(_members(column))})" for column in effect.columns]
     if effect.keys:
         words.append("keys=" + ",".join(effect.keys))
+    words += [name for name in ("only", "cascade") if getattr(effect, name)]
     return " ".join(words)
 
 
@@ -68,4 +69,6 @@ def _members(of: Effect | ColumnDefinition) -> list[str]:
         found.append(f"note={of.note}")
     if of.charset is not None:
         found.append(f"charset={of.charset}")
+    if of.made_of:
+        found.append("of=" + ",".join(of.made_of))
     return found

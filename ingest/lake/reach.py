@@ -1,0 +1,353 @@
+"""How far statements reach: the tables, besides those that they name, whose rows or columns the database changes, too.
+
+PostgreSQL empties referencing tables with CASCADE and children without, changes the columns of children, and keeps labels,
+defaults and attributes in types; a schema's new name is that of all its tables. In every database generated columns
+follow the columns of which they are made. What tables have to do with each other only earlier statements say. A table
+whose CREATE nothing has logged may have to do with any: where a statement reaches further by its own words, such a table
+gets the effect ``unread``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from ingest import types
+from ingest.change import TableId
+from ingest.ddl import ColumnDefinition, Effect
+from ingest.ddl.effect_model import DESCRIBING, OF_TYPES, REACHED, definition_of
+from ingest.lake.logged_statements import Statement
+from ingest.values.conversions import KEEP, conversion, named
+
+_OF_COLUMNS = frozenset("add_column drop_column rename_column modify_column".split())
+_OF_OWN_TYPES = frozenset(
+    {"string", "enum", "unknown", "json"}
+)  # as messages name the types that a database has made
+_OF_CHILDREN = _OF_COLUMNS | {"add_primary_key", "drop_primary_key"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A foreign key: the table that it refers to, and whether rows go with the rows of that."""
+
+    to: TableId
+    cascades: bool
+
+
+@dataclass(slots=True)
+class _Relation:
+    """What statements have said of one table; ``whole`` if they include its CREATE with all columns."""
+
+    whole: bool = False
+    columns: dict[str, ColumnDefinition] = field(default_factory=dict)  # by folded name
+    references: list[_Reference] = field(default_factory=list)
+    parents: dict[TableId, bool] = field(default_factory=dict)  # True if it is a partition of that
+
+    def declare(self, effect: Effect) -> None:
+        """Follow one effect on the table's columns."""
+        name = (effect.column or "").casefold()
+        match effect.action:
+            case "create_table":
+                self.whole = self.whole or bool(effect.columns and effect.note in (None, "if-not-exists"))
+                self.columns |= {one.name.casefold(): one for one in effect.columns}
+            case "add_column" | "modify_column" if effect.type is not None:
+                self.columns[name] = definition_of(effect)
+            case "drop_column":
+                self.columns.pop(name, None)
+            case "rename_column" if name in self.columns:
+                to = str(effect.to)
+                self.columns[to.casefold()] = replace(self.columns.pop(name), name=to)
+
+
+@dataclass(slots=True)
+class Reach:
+    """The relations of one source's tables, as its statements so far show them.
+
+    ``rows`` are the tables that have sent rows, in the spelling of the rows; ``sent`` gives the types of their columns.
+    """
+
+    rows: Collection[TableId]
+    sent: Callable[[TableId], Collection[str]] = lambda _table: ("unknown",)
+    tables: dict[TableId, _Relation] = field(default_factory=dict)
+    made: dict[TableId, Effect] = field(default_factory=dict)  # types and domains, by their names
+
+    def take(self, statement: Statement) -> Iterator[Effect]:
+        """A statement's effects, each followed by what it does to other tables."""
+        if statement.kind == "unknown" and not statement.effects and statement.table.table is None:
+            yield from (
+                _unread(table, "the statement could not be read")
+                for table in self._of_database(statement.table)
+            )
+        reached: set[tuple[str, TableId]] = {(one.action, one.table) for one in statement.effects}
+        for effect in statement.effects:
+            for one in self._spread(effect):
+                if one is effect or (one.action, one.table) not in reached or one.column is not None:
+                    reached.add((one.action, one.table))
+                    yield one
+
+    def _spread(self, effect: Effect) -> Iterator[Effect]:
+        if effect.action in OF_TYPES:
+            yield from self._of_type(effect)
+            self._follow(effect)
+            return
+        if effect.action == "rename_schema":
+            yield from self._schema(effect)
+            return
+        if effect.action == "add_column":
+            effect = self._typed(effect)
+        if effect.action in DESCRIBING:
+            self._follow(effect)
+            return
+        yield effect
+        match effect.action:
+            case "truncate":
+                yield from self._emptied(effect)
+            case "drop_table":
+                yield from self._dropped(effect)
+            case "modify_column" | "convert_charset":
+                yield from self._regenerated(effect)
+            case "drop_column" if effect.cascade:
+                yield from (
+                    Effect("drop_column", effect.table, one)
+                    for one in self._made_of(effect.table, effect.column or "")
+                )
+        if effect.action in _OF_CHILDREN and not effect.only:
+            for child in self._children(effect.table, partitions=effect.action not in _OF_COLUMNS):
+                yield from self._spread_to(child, effect)
+        self._follow(effect)
+
+    def _spread_to(self, child: TableId, effect: Effect) -> Iterator[Effect]:
+        """The same effect on a child, and on the columns that are made of its column there."""
+        yield replace(effect, table=child)
+        if effect.action == "modify_column":
+            yield from self._regenerated(replace(effect, table=child))
+        self.tables[child].declare(replace(effect, table=child))
+
+    # --- relations ------------------------------------------------------------------------------
+
+    def _follow(self, effect: Effect) -> None:
+        """Keep what later statements need to know of an effect."""
+        table, to = effect.table, effect.to
+        match effect.action:
+            case "make_type":
+                self.made[table] = effect
+            case "rename_type" if table in self.made and isinstance(to, TableId):
+                self._rename_type(table, to)
+            case "domain_default" if (domain := self.made.get(table)) is not None:
+                self.made[table] = replace(
+                    domain,
+                    default=effect.default,
+                    has_default=effect.has_default,
+                    note=effect.note or "domain",
+                )
+            case "references" if isinstance(to, TableId):
+                deletes = "ON DELETE CASCADE" in (effect.note or "")
+                self._relation(table).references.append(_Reference(to, deletes))
+            case "inherit" if isinstance(to, TableId):
+                self._relation(table).parents[to] = effect.note == "partition-of"
+            case "disinherit" if isinstance(to, TableId):
+                self._relation(table).parents.pop(to, None)
+            case "drop_table":
+                self.tables.pop(table, None)
+            case "create_table":
+                self.tables[table] = _Relation() if effect.note != "if-not-exists" else self._relation(table)
+                if isinstance(to, TableId) and (like := self.tables.get(to)):  # LIKE, or a partition of it
+                    self.tables[table].whole, self.tables[table].columns = like.whole, dict(like.columns)
+                self.tables[table].declare(effect)
+            case "rename_table" if isinstance(to, TableId):
+                self._rename(table, to)
+            case _ if effect.column is not None:
+                self._relation(table).declare(effect)
+
+    def _relation(self, table: TableId) -> _Relation:
+        return self.tables.setdefault(table, _Relation())
+
+    def _rename(self, old: TableId, new: TableId) -> None:
+        """A table under its new name, also where other tables name it."""
+        if (moved := self.tables.pop(old, None)) is not None:
+            self.tables[new] = moved
+        for one in self.tables.values():
+            one.references = [replace(each, to=new) if each.to == old else each for each in one.references]
+            if old in one.parents:
+                one.parents[new] = one.parents.pop(old)
+
+    def _rename_type(self, old: TableId, new: TableId) -> None:
+        """A type under its new name, also where columns are declared by the old one."""
+        users = list(self._users(old))
+        self.made[new] = self.made.pop(old)
+        for table, name, single in users:
+            column = self.tables[table].columns[name]
+            declared = ".".join(filter(None, new[1:])) + ("" if single else "[]")
+            self.tables[table].columns[name] = replace(column, declared=declared)
+
+    def _children(self, table: TableId, *, partitions: bool = False) -> list[TableId]:
+        """All tables that inherit from one, their own children after them; with ``partitions`` these alone."""
+        found: list[TableId] = []
+        waiting = [table]
+        while waiting:
+            parent = waiting.pop()
+            for child, one in self.tables.items():
+                if (
+                    child not in found
+                    and child != table
+                    and (one.parents.get(parent) or (parent in one.parents and not partitions))
+                ):
+                    found.append(child)
+                    waiting.append(child)
+        return found
+
+    def _of_database(self, table: TableId, but: Collection[TableId] = ()) -> list[TableId]:
+        """The tables with rows of a database, or of all where it is not known."""
+        return sorted(
+            (one for one in self.rows if (table.database in (None, one.database)) and one not in but), key=str
+        )
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def _emptied(self, effect: Effect) -> Iterator[Effect]:
+        """The tables that TRUNCATE empties besides the one that it names, which is a child of others or not."""
+        reached = [effect.table, *([] if effect.only else self._children(effect.table))]
+        for table in reached if effect.cascade else ():
+            for child, one in self.tables.items():
+                if child not in reached and any(each.to == table for each in one.references):
+                    reached += [child, *self._children(child)]
+        yield from (Effect("truncate", table, note=REACHED) for table in reached[1:])
+        if effect.cascade:
+            why = f"TRUNCATE {effect.table} CASCADE empties it if it refers to that table, and no CREATE TABLE says so"
+            for table in self._of_database(effect.table, but=reached):
+                if not (table in self.tables and self.tables[table].whole):
+                    yield _unread(table, why)
+
+    def _dropped(self, effect: Effect) -> Iterator[Effect]:
+        """Partitions are dropped with their table, and with CASCADE its other children, too."""
+        children = self._children(effect.table, partitions=not effect.cascade)
+        for child in children:
+            yield Effect("drop_table", child)
+            self.tables.pop(child, None)
+        for one in self.tables.values():
+            one.references = [each for each in one.references if each.to != effect.table]
+
+    def _schema(self, effect: Effect) -> Iterator[Effect]:
+        """Every table of a schema or database under its new name."""
+        old, new = effect.table, effect.to
+        if not isinstance(new, TableId):
+            return
+        for table in sorted({*self.rows, *self.tables}, key=str):
+            if table.database == old.database and old.schema in (None, table.schema):
+                schema = table.schema if old.schema is None else new.schema
+                renamed = Effect("rename_table", table, to=TableId(new.database, schema, table.table))
+                yield renamed
+                self._follow(renamed)
+        for name in [one for one in self.made if one[:2] == old[:2]]:
+            self._rename_type(name, TableId(new.database, new.schema, name.table))
+
+    # --- columns ---------------------------------------------------------------------------------
+
+    def _made_of(self, table: TableId, column: str) -> list[str]:
+        """The generated columns of a table that are made of a column, as far as statements show."""
+        relation = self.tables.get(table, _Relation())
+        wanted = column.casefold()
+        return [
+            one.name
+            for one in relation.columns.values()
+            if wanted in {each.casefold() for each in one.made_of}
+        ]
+
+    def _regenerated(self, effect: Effect) -> Iterator[Effect]:
+        """Generated columns whose values are made again, because a column of their expression has other values now."""
+        relation = self.tables.get(effect.table, _Relation())
+        texts = [
+            one
+            for one in relation.columns.values()
+            if types.base(one.type or "") in ("string", "enum", "set")
+        ]
+        changed = texts if effect.action == "convert_charset" else []
+        if effect.action == "modify_column" and self._changes_values(relation, effect):
+            changed = [ColumnDefinition(effect.column or "")]
+        names = dict.fromkeys(name for one in changed for name in self._made_of(effect.table, one.name))
+        for name in names:
+            if name.casefold() != (effect.column or "").casefold():
+                yield Effect("modify_column", effect.table, name, note="generated")
+
+    @staticmethod
+    def _changes_values(relation: _Relation, effect: Effect) -> bool:
+        if effect.type is None:
+            return False
+        old = relation.columns.get((effect.column or "").casefold())
+        if old is None or old.type is None:
+            return True
+        is_mysql = effect.dialect is None and effect.table.schema is None
+        rule = conversion(
+            named(old.type, old.declared or ""), effect.type, effect.declared or "", mysql=is_mysql
+        )
+        exact = {types.family(old.type), types.family(effect.type)} <= {"integer", "decimal"}
+        same = rule == KEEP or (exact and types.widens(types.delta(old.type), types.delta(effect.type)))
+        return not same or (effect.solid and old.nullable is not False)
+
+    # --- types -----------------------------------------------------------------------------------
+
+    def _type_named(self, declared: str | None, table: TableId) -> TableId | None:
+        """The type or domain that a declaration names: with its schema, in the table's, or the only one of that name."""
+        parts = (declared or "").replace('"', "").split(".")
+        name = parts[-1]
+        if len(parts) > 1:
+            schemas = [TableId(table.database, parts[-2], name)]
+        else:
+            schemas = [TableId(table.database, table.schema, name), TableId(table.database, "public", name)]
+            alike = [one for one in self.made if (one.database, one.table) == (table.database, name)]
+            schemas += alike if len(alike) == 1 else []
+        return next((one for one in schemas if one in self.made), None)
+
+    def _typed(self, effect: Effect) -> Effect:
+        """A new column of a domain, with the domain's type and default; of a type that nothing has made its default is not known."""
+        if effect.dialect != "postgres" or effect.type != "unknown":
+            return effect
+        name = self._type_named(effect.declared, effect.table)
+        if name is None:
+            return effect if effect.has_default else replace(effect, has_default=True, note="expression")
+        domain = self.made[name]
+        if domain.note == "type":
+            return effect
+        logical = domain.type or "unknown"
+        if effect.has_default:
+            return replace(effect, type=logical)
+        note = "expression" if domain.note == "expression" else effect.note
+        return replace(
+            effect, type=logical, default=domain.default, has_default=domain.has_default, note=note
+        )
+
+    def _users(self, name: TableId) -> Iterator[tuple[TableId, str, bool]]:
+        """The columns of a type, by table and folded name, and whether each value is one of the type and no array."""
+        for table, relation in self.tables.items():
+            for column, one in relation.columns.items():
+                declared = (one.declared or "").replace(" array", "").rstrip("[]0123456789 ")
+                if one.declared and self._type_named(declared, table) == name:
+                    yield table, column, declared == one.declared
+
+    def _of_type(self, effect: Effect) -> Iterator[Effect]:
+        """What a statement on a type does to the columns that have it."""
+        if effect.action in DESCRIBING:
+            return
+        name = self._as_made(effect.table)
+        for table, column, single in [*self._users(name)]:
+            spelt = self.tables[table].columns[column].name
+            if effect.action == "drop_type":
+                yield Effect("drop_column", table, spelt)
+            elif effect.action == "rename_label" and single:
+                yield Effect("relabel_column", table, spelt, to=effect.to, default=effect.column)
+            else:
+                yield Effect("modify_column", table, spelt, note="generated")
+        if effect.action == "drop_type" and name not in self.made:
+            return
+        why = f"a type was changed ({effect.table}), and no CREATE TABLE says which columns are of it"
+        for table in self._of_database(effect.table):
+            may_be_of_it = any(types.base(one) in _OF_OWN_TYPES for one in self.sent(table))
+            if may_be_of_it and not (table in self.tables and self.tables[table].whole):
+                yield _unread(table, why)
+
+    def _as_made(self, name: TableId) -> TableId:
+        return name if name in self.made else self._type_named(name.table, name) or name
+
+
+def _unread(table: TableId, why: str) -> Effect:
+    return Effect("unread", table, note=why)

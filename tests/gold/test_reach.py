@@ -1,0 +1,211 @@
+"""Statements that change other tables than the one that they name: measured on PostgreSQL 15, followed in the mirrors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.schemas import Schemas
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_renamed_label_is_renamed_in_the_rows(tmp_path: Path) -> None:
+    """The old rows kept the old label, and nothing said so."""
+    said = Schemas(tmp_path).ddl("CREATE TYPE s.mood AS ENUM ('sad', 'ok')", "s.t")
+    said.ddl("CREATE TABLE s.t (id int PRIMARY KEY, v s.mood, note text)", "s.t")
+    said.row("s.t", id=1, v="sad", note="sad").row("s.t", id=2, v="ok", note="-").run()
+    said.ddl("ALTER TYPE s.mood RENAME VALUE 'sad' TO 'unhappy'", "s.t")
+    assert {"s.t": "done"} == said.row("s.t", id=3, v="unhappy", note="n").run()
+    assert [(1, "unhappy", "sad"), (2, "ok", "-"), (3, "unhappy", "n")] == said.rows("s.t")
+
+
+def test_a_renamed_label_of_columns_that_nothing_has_declared(tmp_path: Path) -> None:
+    """Without a CREATE TABLE any text may be of the type: the statement must ask, and not be left out of the list."""
+    said = Schemas(tmp_path, types={"n": "LONG"})
+    said.row("s.t", id=1, v="sad").row("s.numbers", id=1, n=4).run()
+    said.ddl("ALTER TYPE s.mood RENAME VALUE 'sad' TO 'unhappy'", "s.t").run()
+    assert {("s.t", "noticed")} == said.states()
+
+
+def test_a_label_of_a_type_under_its_new_name(tmp_path: Path) -> None:
+    """A type that is renamed and moved keeps its columns."""
+    said = Schemas(tmp_path).ddl("CREATE TYPE public.mood AS ENUM ('sad')", "s.t")
+    said.ddl("CREATE TABLE s.t (id int PRIMARY KEY, v mood, w mood[])", "s.t")
+    said.row("s.t", id=1, v="sad", w="{sad}").run()
+    said.ddl("ALTER TYPE public.mood RENAME TO m", "s.t").ddl("ALTER TYPE public.m SET SCHEMA s", "s.t")
+    said.ddl("ALTER TYPE s.m RENAME VALUE 'sad' TO 'low'", "s.t").run()
+    assert [(1, "low", None)] == said.rows("s.t"), "what an array's text becomes is not known"
+    assert ("s.t", "partly") in said.states()
+
+
+def test_a_renamed_schema_renames_its_tables(tmp_path: Path) -> None:
+    """A new mirror began with the rows since then only, and the old one was called up to date."""
+    said = Schemas(tmp_path).row("s.t", id=1, v="a").row("o.t", id=1, v="x")
+    said.run()
+    states = said.ddl("ALTER SCHEMA s RENAME TO s2", "s.t").row("s2.t", id=2, v="b").row("o.t", id=2).run()
+    assert ("held", "done") == (states["s2.t"], states["o.t"])
+
+
+FAMILY = (
+    "CREATE TABLE s.a (id int PRIMARY KEY)",
+    "CREATE TABLE s.b (id int PRIMARY KEY REFERENCES s.a)",
+    "CREATE TABLE s.c (id int PRIMARY KEY, CONSTRAINT f FOREIGN KEY (id) REFERENCES s.b (id))",
+    "CREATE TABLE s.d (id int PRIMARY KEY)",
+)
+
+
+def test_truncate_cascade_follows_foreign_keys(tmp_path: Path) -> None:
+    """Only the named table was emptied."""
+    said = Schemas(tmp_path)
+    for text in FAMILY:
+        said.ddl(text, "s.a")
+    for name in "abcd":
+        said.row(f"s.{name}", id=1)
+    said.run()
+    states = said.ddl("TRUNCATE TABLE s.a CASCADE", "s.a").row("s.b", id=2).run()
+    assert {"s.a": "done", "s.b": "done", "s.c": "done"} == states
+    rows = {name: said.rows(f"s.{name}") for name in "abcd"}
+    assert {"a": [], "b": [(2,)], "c": [], "d": [(1,)]} == rows
+
+
+def test_truncate_cascade_without_the_foreign_keys(tmp_path: Path) -> None:
+    """A table whose CREATE was never sent may refer to the emptied one; one that says what it refers to does not."""
+    said = Schemas(tmp_path).ddl("CREATE TABLE s.d (id int PRIMARY KEY)", "s.a")
+    said.row("s.a", id=1).row("s.b", id=1).row("s.d", id=1).run()
+    said.ddl("TRUNCATE TABLE s.a CASCADE", "s.a").run()
+    assert {("s.a", "applied"), ("s.b", "noticed"), ("s.d", "applied")} == said.states()
+
+
+def test_truncate_without_cascade_asks_nothing(tmp_path: Path) -> None:
+    """A question at each TRUNCATE would be a false alarm."""
+    said = Schemas(tmp_path).row("s.a", id=1).row("s.b", id=1)
+    said.run()
+    said.ddl("TRUNCATE TABLE s.a", "s.a").run()
+    assert {("s.a", "applied")} == said.states()
+
+
+def test_oracle_truncates_what_is_deleted_with_its_parent(tmp_path: Path) -> None:
+    """TRUNCATE ... CASCADE of Oracle 12c follows the keys that say ON DELETE CASCADE (SQL Language Reference, TRUNCATE TABLE)."""
+    said = Schemas(tmp_path, "oracle").ddl("CREATE TABLE A (ID NUMBER(9) PRIMARY KEY)", "S.A")
+    said.ddl("CREATE TABLE B (ID NUMBER(9) PRIMARY KEY REFERENCES A ON DELETE CASCADE)", "S.A")
+    said.row("S.A", ID="1").row("S.B", ID="1").run()
+    said.ddl("TRUNCATE TABLE A CASCADE", "S.A").run()
+    assert ([], []) == (said.rows("S.A"), said.rows("S.B"))
+
+
+@pytest.mark.parametrize(("words", "left"), [("TRUNCATE s.root", []), ("TRUNCATE ONLY s.root", [(1,)])])
+def test_truncate_of_a_parent(tmp_path: Path, words: str, left: list[tuple[int]]) -> None:
+    """Rows of a partitioned table come under the names of its leaves, which kept them."""
+    said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY)", "s.root")
+    said.ddl("CREATE TABLE s.leaf () INHERITS (s.root)", "s.root").row("s.root", id=1).row("s.leaf", id=1)
+    said.run()
+    said.ddl(words, "s.root").run()
+    assert ([], left) == (said.rows("s.root"), said.rows("s.leaf"))
+
+
+@pytest.mark.parametrize("family", ["PARTITION OF s.root FOR VALUES IN (1)", "(x int) INHERITS (s.root)"])
+def test_columns_of_a_parent_are_those_of_its_children(tmp_path: Path, family: str) -> None:
+    """Old rows of the leaves had NULL in a new column, and the old name of a renamed one."""
+    said = Schemas(tmp_path, types={"n": "LONG"})
+    said.ddl("CREATE TABLE s.root (id int PRIMARY KEY, v text)", "s.root")
+    said.ddl(f"CREATE TABLE s.leaf {family}", "s.root").row("s.leaf", id=1, v="a").run()
+    said.ddl("ALTER TABLE s.root ADD COLUMN n int DEFAULT 7, RENAME COLUMN v TO w", "s.root")
+    said.row("s.leaf", id=2, w="b", n="8").run()
+    [one, two] = said.ask("s.leaf", "SELECT w, n FROM {mirror} ORDER BY id")
+    assert ([("w", "a"), ("n", 7)], [("w", "b"), ("n", 8)]) == ([*one.items()], [*two.items()])
+
+
+def test_a_child_that_was_let_go_is_left_alone(tmp_path: Path) -> None:
+    """After DETACH or NO INHERIT a table stands alone."""
+    said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY)", "s.root")
+    said.ddl("CREATE TABLE s.leaf () INHERITS (s.root)", "s.root").row("s.leaf", id=1)
+    said.ddl("ALTER TABLE s.leaf NO INHERIT s.root", "s.root").run()
+    said.ddl("TRUNCATE s.root", "s.root").row("s.leaf", id=2).run()
+    assert [(1,), (2,)] == said.rows("s.leaf")
+
+
+def test_partitions_are_dropped_with_their_table(tmp_path: Path) -> None:
+    """A leaf that is created again begins empty only if its DROP is known."""
+    said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY)", "s.root")
+    said.ddl("CREATE TABLE s.leaf PARTITION OF s.root DEFAULT", "s.root").row("s.leaf", id=1).run()
+    said.ddl("DROP TABLE s.root", "s.root").ddl(
+        "CREATE TABLE IF NOT EXISTS s.leaf (id int PRIMARY KEY)", "s.leaf"
+    )
+    said.row("s.leaf", id=2).run()
+    assert [(2,)] == said.rows("s.leaf")
+
+
+def test_a_column_of_a_domain_has_its_default(tmp_path: Path) -> None:
+    """The old rows had NULL: a type that the reader does not know passed for one without a default."""
+    said = Schemas(tmp_path).ddl("CREATE DOMAIN s.pos AS int DEFAULT 5", "s.t").row("s.t", id=1)
+    said.run()
+    said.ddl("ALTER TABLE s.t ADD COLUMN b s.pos", "s.t").ddl("ALTER DOMAIN s.pos SET DEFAULT 6", "s.t")
+    said.ddl("ALTER TABLE s.t ADD COLUMN c s.pos, ADD COLUMN d s.pos DEFAULT 7", "s.t").run()
+    assert [(1, 5, 6, 7)] == said.rows("s.t")
+
+
+def test_a_column_of_a_type_that_nothing_has_made(tmp_path: Path) -> None:
+    """It may be a domain with a default; an enum that was created has none."""
+    said = Schemas(tmp_path).ddl("CREATE TYPE s.mood AS ENUM ('sad')", "s.t").row("s.t", id=1)
+    said.run()
+    said.ddl("ALTER TABLE s.t ADD COLUMN b s.mood, ADD COLUMN x int", "s.t").run()
+    assert {("s.t", "applied")} == said.states()
+    said.ddl("ALTER TABLE s.t ADD COLUMN c s.other", "s.t").run()
+    assert {("s.t", "applied"), ("s.t", "partly")} == said.states()
+
+
+def test_a_dropped_type_takes_its_columns(tmp_path: Path) -> None:
+    """DROP TYPE ... CASCADE drops columns; a column that comes later under such a name is another."""
+    said = Schemas(tmp_path).ddl("CREATE TYPE s.mood AS ENUM ('sad')", "s.t")
+    said.ddl("CREATE TABLE s.t (id int PRIMARY KEY, v s.mood)", "s.t").row("s.t", id=1, v="sad")
+    said.run()
+    said.ddl("DROP TYPE s.mood CASCADE", "s.t").ddl("ALTER TABLE s.t ADD COLUMN v text", "s.t")
+    said.row("s.t", id=2, v="x").run()
+    assert [(1, None), (2, "x")] == said.rows("s.t")
+
+
+def test_an_unknown_statement_without_a_table_concerns_all_of_its_database(tmp_path: Path) -> None:
+    """Such a statement was in no list, whatever it did."""
+    said = Schemas(tmp_path).row("s.a", id=1).row("s.b", id=1)
+    said.run()
+    said.ddl("DO $$ BEGIN TRUNCATE s.a; END $$").run()
+    assert {("s.a", "noticed"), ("s.b", "noticed")} == said.states()
+
+
+GENERATED = [
+    ("ALTER TABLE t MODIFY c DECIMAL(10,0)", None),
+    ("ALTER TABLE t MODIFY c DECIMAL(20,2)", "2.50"),  # every value stays as it is
+    ("ALTER TABLE t MODIFY c DECIMAL(10,2) COMMENT 'x'", "2.50"),
+    ("ALTER TABLE t MODIFY other VARCHAR(1)", "2.50"),
+    ("ALTER TABLE t CONVERT TO CHARACTER SET latin1", "2.50"),
+]
+
+
+@pytest.mark.parametrize(("statement", "kept"), GENERATED)
+def test_generated_columns_follow_a_retyped_one(tmp_path: Path, statement: str, kept: str | None) -> None:
+    """The server computes them again from the converted values; the mirror kept the old ones."""
+    said = Schemas(tmp_path, "mysql", types={"c": "DECIMAL", "g": "DECIMAL"})
+    said.ddl(
+        "CREATE TABLE t (id int PRIMARY KEY, c decimal(10,2), g decimal(12,2) AS (c * 2) STORED, other varchar(9))",
+        "t",
+    )
+    said.row("t", id=1, c="1.25", g="2.50", other="x").run()
+    said.ddl(statement, "t").run()
+    [row] = said.ask("t", "SELECT CAST(g AS VARCHAR) AS g FROM {mirror}")
+    assert kept == row["g"]
+    assert ("partly" if kept is None else "applied") in {state for _, state in said.states()}
+
+
+def test_generated_columns_of_postgresql(tmp_path: Path) -> None:
+    """SET EXPRESSION computes all rows again; ALTER TYPE does, too."""
+    said = Schemas(tmp_path).ddl(
+        "CREATE TABLE s.t (id int PRIMARY KEY, c numeric(6,2), g numeric GENERATED ALWAYS AS (c * 2) STORED)",
+        "s.t",
+    )
+    said.row("s.t", id=1, c="1.25", g="2.50").run()
+    said.ddl("ALTER TABLE s.t ALTER COLUMN c TYPE numeric(6,1)", "s.t").run()
+    [row] = said.ask("s.t", "SELECT g FROM {mirror}")
+    assert row["g"] is None
