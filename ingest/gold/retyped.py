@@ -20,6 +20,7 @@ from ingest.lake import commits
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.rejects import VALUES_NOT_KNOWN
 from ingest.lake.schemas import CHANGES, REJECTS
 from ingest.lake.stamps import types_of
 from ingest.spark.tasks import Load, Work, one_each
@@ -27,7 +28,7 @@ from ingest.values.conversions import in_words
 from ingest.values.typed_values import misfits, value_of
 
 STAGE = "gold"
-ACTION, REASON = "retype_column", "values-not-known"
+ACTION = "retype_column"
 _SETTING = ("read", "insert", "update")
 RESPELT, ALTERED, OPEN = 1, 2, 4
 """What a step does to a value: gives it another text; another value; a value that no message contains."""
@@ -215,7 +216,7 @@ def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:
         "batch": batch,
         **mirror.table._asdict(),
         "column": step.column,
-        "reason": REASON,
+        "reason": VALUES_NOT_KNOWN,
         "detail": f"{_what(step)}, until {mirror.name} is loaded again; dismiss this then",
     }
     return tuple(values.get(name) for name in REJECTS.arrow.names)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ingest.lake.lake import Lake
 
+VALUES_NOT_KNOWN = "values-not-known"  # the reason of a column whose conversion no message shows
 REPLAY = "replay"  # bronze's kind of a row that means: decode these old bytes in this batch
 PLACE = ("source", "topic", "partition", "offset")
 _CELL = ("database", "schema", "table", "key", "column")

@@ -17,6 +17,7 @@ HELD, FOLD_FAILED = "The table is held", "The last fold failed"  # titles of pro
 LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
 LEFT_OUT = "rows_left_out"  # by a condition
+UNKNOWN_VALUES = "unknown_values"  # values, or what a statement did, that no message contains
 RECONCILED = "reconcile"  # the one check that does not run after each batch
 MAX_DETAIL = 2_000
 ANY_CHANGE, WHOLE_ROW = "any change", "whole row"
@@ -100,7 +101,9 @@ CHECKS = {
               advice="Write `left_out: null` or `left_out: unchanged` under the source's options, then `ingest backfill`.", lasting=True),
         Check("refused_changes", "Every change has its key", "Changes were not applied", "changes without a usable key, kept in rejects", "error", 0,
               advice="The mirror lacks them: name columns that every row has as `keys:` of this table; if its key is right, correct the rows at the source, load the table again and dismiss these rejects.", lasting=True),
-        Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that could not be read, and that no one has decided on", "warn", 0,
+        Check(UNKNOWN_VALUES, "Every value was sent", "Values are not known", "rows whose values a statement changed by rules that only the source knows, and that have not come again", "error", 0,
+              advice="Load these rows again (`ingest snapshot`, where the source has `database:`), or accept them as they are with the `ingest ddl approve` command of the message."),
+        Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that may have moved rows, and that no one has decided on", "warn", 0,
               advice="Read the statements under schema changes below, then see `ingest ddl`."),
         Check("order_strength", "Arrival order is enough", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
               advice="Send each key's messages to one partition, or choose a dialect that carries positions."),

@@ -14,6 +14,7 @@ from ingest.lake.logged_statements import COUNTING, Statement, counting, decided
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import Lanes, Presence, leaves_open, renamed_into, resolved
 from ingest.lake.tables import Tables
+from ingest.quality.unknown_values import leaves_values
 
 
 def read(lake: Tables) -> list[Statement]:
@@ -32,14 +33,17 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
     """Undecided statements that left something open, by the mirror's path.
 
-    They could not be understood, gave existing rows values that no message contains, or left rows in another mirror.
+    They left rows in another mirror, or let rows change that no message shows. What could not be read, and values that no
+    message contains, are counted by `ingest.quality.unknown_values`.
     """
     found: dict[str, list[str]] = {}
     for one in statements:
         for table in one.tables:
             first = pipeline.rule(table)
-            is_open = one.kind == "unknown" or any(
-                leaves_open(effect, table) or renamed_into(effect, table) for effect in one.effects
+            is_open = any(
+                (leaves_open(effect, table) and not leaves_values(effect, table))
+                or renamed_into(effect, table)
+                for effect in one.effects
             )
             if one.decided or one.kind == "none" or first.exclude or not is_open:
                 continue

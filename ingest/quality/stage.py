@@ -31,6 +31,7 @@ from ingest.quality import (
     order_checks,
     source_counts,
     transactions,
+    unknown_values,
     vanished,
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
@@ -170,9 +171,11 @@ def _look(
     sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
     logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
+    sound = [one for one in surveyed.subjects if not one.damage]
+    metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(
-        lake, [one for one in surveyed.subjects if not one.damage], since, events, steps
+        lake, sound, since, events, steps
     )
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since)

@@ -1,0 +1,148 @@
+"""Rows whose values no message contains, because a statement changed them by rules that only the source can apply.
+
+A default that is not a literal, a generated column, a conversion that depends on the session, a statement that could not be
+read: the rows that were there have NULL or their old values. That is an error until each of them has come again, or the
+operator decides on the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ingest.change import TableId
+from ingest.config import Pipeline
+from ingest.ddl import UNREAD, Effect
+from ingest.errors import command, counted
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import Statement
+from ingest.lake.mirrors import rule_for
+from ingest.lake.rejects import VALUES_NOT_KNOWN, open_sql
+from ingest.lake.resolve import leaves_open
+from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
+from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+
+_OF_VALUES = ("add_column", "modify_column")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What one statement left unknown of the rows of one table: a column, or (None) whatever it did."""
+
+    statement: Statement
+    column: str | None
+
+
+def of_mirrors(
+    lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement], steps: StepsOf | None
+) -> Iterator[Metric]:
+    """The rows that have not come again since, by mirror and column."""
+    doubtful = [one for one in logged if not one.decided and one.kind != "none"]
+    retyped = _retyped(lake) if doubtful else set()
+    for subject in chosen:
+        found = False
+        for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
+            if rule_for(lake.pipeline, lane.table, subject.path).ignores:
+                continue
+            for gap in _gaps(doubtful, lane, subject, retyped):
+                if rows := _standing(lake, subject, lane, gap, steps):
+                    found = True
+                    detail = _sentence(lake.pipeline, lane, gap, rows)
+                    yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
+        if not found:
+            yield Metric(UNKNOWN_VALUES, 0, subject.name)
+
+
+def is_unread(statement: Statement, table: TableId) -> bool:
+    """True if it is not known what a statement did to a table's rows."""
+    if statement.kind == "unknown" and not statement.effects:
+        return table in statement.tables
+    return any(one.action == "unread" and one.table == table for one in statement.effects)
+
+
+def leaves_values(effect: Effect, table: TableId) -> bool:
+    """True if a statement gave a column of a table's rows values that no message contains."""
+    return effect.action in _OF_VALUES and leaves_open(effect, table)
+
+
+_Retyped = set[tuple[str, TableId, str]]
+"""Source, table and column of open rejects that say that a conversion is not known."""
+
+
+def _retyped(lake: Lake) -> _Retyped:
+    names = ", ".join(map(duck.name, ("source", *TableId._fields, "column")))
+    rows = lake.ask(
+        f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE reason = {duck.text(VALUES_NOT_KNOWN)}"
+    )
+    return {(row["source"], TableId.of(row), row["column"]) for row in rows}
+
+
+def _gaps(
+    statements: Iterable[Statement], lane: CheckedLane, subject: CheckedMirror, retyped: _Retyped
+) -> Iterator[Gap]:
+    for one in statements:
+        if one.source != lane.source or one.batch > subject.applied:
+            continue
+        structure = any(effect.note == UNREAD and effect.table == lane.table for effect in one.effects)
+        if is_unread(one, lane.table) or structure:
+            yield Gap(one, None)
+            continue
+        for effect in one.effects:
+            converted = (
+                effect.action == "modify_column" and (lane.source, subject.table, effect.column) in retyped
+            )
+            if effect.table == lane.table and (converted or leaves_values(effect, lane.table)):
+                yield Gap(one, effect.column)
+
+
+def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: Gap, steps: StepsOf | None) -> int:
+    """The rows that are older than a statement and that no whole row, or no value of its column, has set since."""
+    mirror, place = subject.decided, gap.statement.order
+    taken = steps(mirror, lane.source, lane.table, subject.applied) if steps else ()
+    emptied = max((str(step.order) for step, _ in taken if step.empties), default="")
+    whole = "(op <> 'update' OR NOT coalesce(partial, false))"
+    has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
+    names = [one.name for one in mirror.key_columns] if mirror.keys else []
+    key = f"[{duck.cells(names)}]" if names else "order_key"
+    left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
+    rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}"
+    [found] = lake.ask(
+        f"""WITH emptied AS (SELECT greatest(coalesce(max(order_key), ''), {duck.text(emptied)}) AS place FROM {rows} AND op = 'truncate'),
+        rows AS (SELECT {key} AS k, {left} AS was, op, order_key, op <> 'delete' AND {has} AS sets FROM {rows} AND op <> 'truncate'),
+        events AS (SELECT k, op = 'delete' AS ends, order_key, sets FROM rows
+            UNION ALL SELECT was, true, order_key, false FROM rows WHERE op = 'update' AND was <> k),
+        keys AS (SELECT k, arg_max(ends, order_key) AS gone, min(order_key) AS first, max(order_key) AS last,
+            coalesce(max(order_key) FILTER (sets), '') AS set_at FROM events GROUP BY k)
+        SELECT count(*) AS n FROM keys, emptied WHERE NOT gone AND last > place AND first < {duck.text(place)}
+        AND set_at < {duck.text(place)}"""
+    )
+    nulls = _nulls(lake, subject, gap)
+    return int(found["n"] if nulls is None else min(found["n"], nulls))
+
+
+def _nulls(lake: Lake, subject: CheckedMirror, gap: Gap) -> int | None:
+    """The mirror's rows without a value in the column, which bounds those that lack one; None where that says nothing."""
+    column = next((one.column for one in subject.decided.columns if one.name == gap.column), None)
+    added = any(one.action == "add_column" and one.column == gap.column for one in gap.statement.effects)
+    if column is None or not added:
+        return None
+    [row] = lake.ask_mirror(
+        subject.path, f"SELECT count(*) AS n FROM {{mirror}} WHERE {duck.name(column)} IS NULL"
+    )
+    return int(row["n"])
+
+
+def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: Gap, rows: int) -> str:
+    """What is not known, and the ways out with the commands to type."""
+    statement, file = gap.statement, pipeline.file
+    text = " ".join(statement.text.split()) or "a change of its structure"
+    what = f"no message says what {text[:120]!r} gave {counted(rows, 'row')} of {lane.table}"
+    if gap.column is None:
+        what = f"what {text[:120]!r} did to {counted(rows, 'row')} of {lane.table} is not known"
+    source = next((one for one in pipeline.sources if one.name == lane.source), None)
+    load = "load these rows again at the source"
+    if source is not None and source.database is not None:
+        load = f"`{command('snapshot', file, lane.table)}` reads them from the source"
+    accept = command("ddl", "approve", file, statement.id)
+    return f"{what}: {load}, or `{accept}` accepts them as they are"
