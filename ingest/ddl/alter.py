@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ingest.change import TableId
-from ingest.ddl import columns
+from ingest.ddl import as_stored, columns
 from ingest.ddl.effect_model import COMPUTED, EXCHANGED, ColumnDefinition, Effect, of_column
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split
@@ -179,6 +179,8 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
             if made.column.type is None:
                 raise Unread(f"the added column {made.column.name[:40]!r} has no type")
             column = columns.implicit(made.column) if scope.dialect == "mysql" else made.column
+            if _may_be_this_moment(column, scope):
+                column = replace(column, has_default=True, note="expression")
             effects = [
                 *_with_key(of_column("add_column", table, column), made),
                 *references(part, scope, table),
@@ -189,6 +191,16 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 
 
 _ADDED = {("COLUMN", "GROUP"), ("SYSTEM", "VERSIONING"), ("OVERFLOW", "")}
+
+
+def _may_be_this_moment(column: ColumnDefinition, scope: Scope) -> bool:
+    """True of a TIMESTAMP that says neither NULL nor a DEFAULT: with ``explicit_defaults_for_timestamp=OFF`` it is NOT NULL.
+
+    Existing rows get the moment of the ALTER then, or a zero.  That is how MySQL 5.7 and MariaDB before 10.10 are set
+    unless told otherwise; TiDB and OceanBase are not.
+    """
+    bare = column.type == "timestamp" and column.nullable is None and not column.has_default
+    return scope.dialect == "mysql" and not scope.own_server and bare
 
 
 def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
@@ -241,7 +253,8 @@ def _retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[E
     found = columns.definition(items, scope.dialect, scope.source)
     effect = of_column("modify_column", table, found.column)
     if scope.dialect == "mysql":
-        return _with_key(replace(effect, solid=found.column.nullable is False), found)
+        solid = found.column.nullable is False or _may_be_this_moment(found.column, scope)
+        return _with_key(replace(effect, solid=solid), found)
     computed = bool(found.using) and not _is_cast(found.using, found.column, scope)
     return _with_key(
         replace(effect, dialect=scope.dialect, note=COMPUTED if computed else effect.note), found
@@ -279,7 +292,7 @@ def _alter_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effe
         named = Token("name", column, 0, 0)
         return _retyped([named, *cursor.rest()], scope, table)
     if cursor.accept("SET", "DEFAULT"):
-        default, known, note = columns.literal_default(cursor.rest(), None, scope.dialect)
+        default, known, note = as_stored.default(cursor.rest(), None, None, scope.dialect)
         return (Effect("modify_column", table, column, default=default, has_default=known, note=note),)
     if cursor.accept("SET", "NOT", "NULL"):
         return (Effect("modify_column", table, column, nullable=False),)

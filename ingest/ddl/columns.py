@@ -7,16 +7,15 @@ neither makes the statement unread.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
-from ingest import types, values
+from ingest import types
+from ingest.ddl import as_stored
 from ingest.ddl.effect_model import ColumnDefinition, Dialect, Effect
+from ingest.ddl.stored_mysql import padded
 from ingest.ddl.tokens import Cursor, Token, Unread, split
-from ingest.values.conversions import conversion
 
 _ATTRIBUTES = frozenset(
     "NOT NULL DEFAULT COMMENT PRIMARY UNIQUE KEY AUTO_INCREMENT AUTOINCREMENT CHARSET COLLATE GENERATED AS ON "
@@ -119,11 +118,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         found.serial = found.serial or type_tokens[0].word in _SERIALS
     if found.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
-    default, has_default, note = _default(found, logical, dialect)
-    clock = logical if dialect == "mysql" and logical in ("datetime", "timestamp", "time") else None
-    if default is not None and clock and conversion(clock, clock, declared or "").doubted(default):
-        default, note = None, "expression"  # how a server rounds it is not known
-    default = _as_stored(default, logical, declared, dialect)
+    default, has_default, note = _default(found, logical, declared, dialect)
     own = (found.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
     made = ColumnDefinition(
         column,
@@ -346,174 +341,22 @@ def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
 
 # --- defaults -----------------------------------------------------------------------------------
 
-_Default = tuple[str | None, bool, str | None]
 
-
-def _default(found: _Attributes, logical: str | None, dialect: Dialect) -> _Default:
+def _default(
+    found: _Attributes, logical: str | None, declared: str | None, dialect: Dialect
+) -> as_stored.Default:
     if found.serial:
-        return None, True, "identity"
+        return as_stored.Default(None, True, "identity")
     if found.generated:
-        return None, True, "generated"
+        return as_stored.Default(None, True, "generated")
     if not found.default:
-        return None, False, None
-    return literal_default(found.default, logical, dialect)
+        return as_stored.Default()
+    return as_stored.default(found.default, logical, declared, dialect)
 
 
-def literal_default(items: Sequence[Token], logical: str | None, dialect: Dialect) -> _Default:
-    """A DEFAULT's tokens as canonical text; anything but a literal is noted as an expression."""
-    if not items:
-        raise Unread("DEFAULT without a value")
-    items = _unwrapped(items)
-    if dialect == "postgres":
-        cast = [i for i, token in enumerate(items) if token.kind == "symbol" and token.text == "::"]
-        items = _unwrapped(items[: cast[0]]) if cast and cast[0] else items
-    if len(items) == 1 and items[0].word == "NULL":
-        return None, True, None
-    if len(items) == 2 and items[0].word in ("DATE", "TIMESTAMP", "TIME") and items[1].kind == "string":
-        items = items[1:]
-    if (made := _EMPTY_JSON.get("".join(token.text.upper() for token in items[:4]))) and logical == "json":
-        return made, True, None
-    try:
-        return _canonical(items, logical), True, None
-    except ValueError:
-        return None, True, "expression"
-
-
-_EMPTY_JSON = {"JSON_OBJECT()": "{}", "JSON_ARRAY()": "[]"}  # how MySQL must write them
-_MAX_BRACKETS = 8  # around one literal; each costs a pass over what it holds
-
-
-def _unwrapped(items: Sequence[Token]) -> Sequence[Token]:
-    for _ in range(_MAX_BRACKETS):
-        cursor = Cursor(items)
-        if not cursor.is_symbol("("):
-            break
-        inside = cursor.group()
-        if not cursor.done or not inside:
-            break
-        items = inside
-    return items
-
-
-def _canonical(items: Sequence[Token], logical: str | None) -> str:
-    family = types.base(logical or "unknown")
-    token = items[-1]
-    if len(items) == 1 and token.kind in ("bits", "hex"):
-        number = int(token.text or "0", 2 if token.kind == "bits" else 16)
-        if types.family(family) in ("integer", "decimal", "float"):
-            return str(number)
-        raw = number.to_bytes(
-            (len(token.text) + 7) // 8 if token.kind == "bits" else (len(token.text) + 1) // 2
-        )
-        return values.base64_text(raw) if family == "binary" else raw.decode("utf-8")
-    if len(items) == 1 and token.kind == "string":
-        return _fitted(_text_literal(token.text, family), logical)
-    if len(items) == 1 and token.word in ("TRUE", "FALSE"):
-        return token.word.lower() if family == "boolean" else str(int(token.word == "TRUE"))
-    signs = items[:-1]
-    if token.kind == "number" and all(sign.kind == "symbol" and sign.text in "+-." for sign in signs):
-        text = "".join(sign.text for sign in signs) + token.text
-        return _fitted(_text_literal(values.number_text(text.lstrip("+")), family), logical)
-    raise ValueError("no literal")
-
-
-def _fitted(text: str, logical: str | None) -> str:
-    """A number as a column of whole numbers, or of so many fraction digits, stores it: rounded."""
-    if logical is None or types.family(logical) not in ("integer", "decimal"):
-        return text
-    found = conversion("string", logical).of(text)
-    try:
-        return text if types.family(logical) == "decimal" and Decimal(found) == Decimal(text) else found
-    except ArithmeticError:  # NaN, or no number
-        return text
-
-
-def _text_literal(text: str, family: str) -> str:
-    if family == "binary":
-        return values.base64_text(text.encode("utf-8"))
-    if family == "boolean":
-        return values.boolean_text(text)
-    read = _MOMENTS.get(family)
-    if read is not None:
-        return read(text.strip())
-    if types.family(family) is None:
-        return text
-    return values.number_text(text.strip())
-
-
-def _date(text: str) -> str:
-    found = _DATE.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    year, month, day = (int(part) for part in found.groups())
-    return dt.date(year, month, day).isoformat()
-
-
-def _datetime(text: str) -> str:
-    found = _DATE_TIME.fullmatch(text)
-    if found is None:
-        return values.zoneless_text(text if len(text) > 10 else text + " 00:00:00")
-    return f"{_date(found['date'])} {_time(found['time']) if found['time'] else '00:00:00'}"
-
-
-def _timestamp(text: str) -> str:
-    if not _OFFSET.search(text):
-        raise ValueError("the session's zone is not known")
-    return values.zoned_text(text, "UTC")
-
-
-def _time(text: str) -> str:
-    found = _CLOCK.fullmatch(text) or _CLOCK_DIGITS.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    hours, minutes, seconds = (int(found[name] or 0) for name in ("h", "m", "s"))
-    if minutes > 59 or seconds > 59:
-        raise ValueError(text)
-    return f"{found['sign']}{hours:02}:{minutes:02}:{seconds:02}{values.fraction(found['f'] or '')}"
-
-
-def _year(text: str) -> str:
-    number = int(text)
-    return str(number if len(text) > 2 else number + (2000 if number < 70 else 1900))
-
-
-_DATE = re.compile(r"([0-9]{4})[-/.]?([0-9]{1,2})[-/.]?([0-9]{1,2})")
-_DATE_TIME = re.compile(
-    r"(?P<date>[0-9]{8}|[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2})(?:[ T]?(?P<time>[0-9:.]{4,15}))?"
-)
-_CLOCK = re.compile(
-    r"(?P<sign>-?)(?P<h>[0-9]{1,3}):(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?)?"
-)
-_CLOCK_DIGITS = re.compile(
-    r"(?P<sign>-?)(?:(?:(?P<h>[0-9]{1,3}?)(?=[0-9]{3}))?(?P<m>[0-9]{1,2})(?=[0-9]{2}))?(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?"
-)
-_OFFSET = re.compile(r"(?:[0-9]Z|:[0-9]{2}(?:\.[0-9]+)? ?[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
-_MOMENTS = {"date": _date, "datetime": _datetime, "timestamp": _timestamp, "time": _time, "year": _year}
 _ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0", "json": "null"}
 _ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "enum": ""}
 _OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is not an empty text
-
-
-def _padded(base64: str, declared: str | None) -> str:
-    """Bytes as BINARY(n) stores them, which CHAR(n) CHARACTER SET binary is, too: filled up with zeros."""
-    size = re.fullmatch(r"(?:binary|char|character) ?(?:\(([0-9]{1,3})\))?", (declared or "").lower())
-    if size is None:
-        return base64
-    return values.base64_text(values.bytes_of(base64, "base64").ljust(int(size[1] or 1), b"\0"))
-
-
-def _as_stored(text: str | None, logical: str | None, declared: str | None, dialect: Dialect) -> str | None:
-    """A default as the column stores it: a label as it was declared, bytes in their fixed length."""
-    if text is None or dialect != "mysql":
-        return None if dialect == "oracle" and text == "" else text
-    if logical == "enum":
-        return next(
-            (one for one in types.labels(declared or "") if one.casefold() == text.rstrip(" ").casefold()),
-            text,
-        )
-    if logical in ("string", "set", "datetime", "timestamp", "time"):
-        return conversion(logical, logical, declared or "").of(text)
-    return _padded(text, declared) if logical == "binary" else text
 
 
 def zero(effect: Effect) -> str | None:
@@ -541,7 +384,7 @@ def implicit(column: ColumnDefinition) -> ColumnDefinition:
     elif column.type == "enum":
         default = next(iter(types.labels(column.declared or "")), None)
     elif column.type == "binary":
-        default = _padded("", column.declared)
+        default = padded("", column.declared)
     elif types.family(column.type) in ("integer", "decimal", "float") and default is None:
         default = "0"
     return replace(

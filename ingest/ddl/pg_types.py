@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingest.change import TableId
-from ingest.ddl import columns
+from ingest.ddl import as_stored, columns
 from ingest.ddl.effect_model import Effect
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread
@@ -53,7 +53,7 @@ def alter(kind: str, cursor: Cursor, scope: Scope) -> Sequence[Effect]:
     if cursor.accept("ADD", "VALUE") or (kind == "DOMAIN" and _changes_checks(cursor)):
         return ()
     if cursor.accept("SET", "DEFAULT"):
-        default, known, note = columns.literal_default(cursor.rest(), None, scope.dialect)
+        default, known, note = as_stored.default(cursor.rest(), None, None, scope.dialect)
         return (Effect("domain_default", name, default=default, has_default=known, note=note),)
     if cursor.accept("DROP", "DEFAULT"):
         return (Effect("domain_default", name),)

@@ -28,6 +28,7 @@ class Scope:
     dialect: Dialect
     message: TableId
     source: str
+    own_server: bool = False  # one of `LOGS_CASCADES`
 
     def table(self, cursor: Cursor, like: TableId | None = None) -> TableId:
         """A table's name; parts that it lacks come from ``like``, else from the message."""

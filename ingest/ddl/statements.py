@@ -57,7 +57,7 @@ def effects(
     """
     logged = dialect in LOGS_CASCADES
     grammar: Dialect = "mysql" if logged else dialect  # type: ignore[assignment]
-    scope = Scope(grammar, TableId(database, schema, table), statement)
+    scope = Scope(grammar, TableId(database, schema, table), statement, logged)
     try:
         found, reasons = _statements(scope)
     except Unread as why:
@@ -120,7 +120,7 @@ _TRANSACTIONS = frozenset("WORK TRANSACTION TRAN ISOLATION READ DEFERRABLE IMMED
 
 
 def _create(cursor: Cursor, scope: Scope) -> _Found:
-    replace = cursor.accept("OR", "REPLACE")
+    replaces = cursor.accept("OR", "REPLACE")
     kind, modifiers = _object(cursor)
     if kind in ("TYPE", "DOMAIN") and scope.dialect == "postgres":
         return pg_types.create(kind, cursor, scope), f"CREATE {kind} changes no table's rows or columns"
@@ -131,11 +131,12 @@ def _create(cursor: Cursor, scope: Scope) -> _Found:
     guarded = cursor.accept("IF", "NOT", "EXISTS")
     table = scope.table(cursor)
     body = cursor.rest()
-    found = [_table_body(Cursor(body), scope, table, "if-not-exists" if guarded else None)]
+    made = _table_body(Cursor(body), scope, table, "if-not-exists" if guarded else None)
+    found = [made if scope.dialect == "mysql" else replace(made, dialect=scope.dialect)]
     if scope.dialect == "mysql" and (does := columns.cascades(body)):
         found.append(Effect("add_foreign_key", table, note=does))
     found += _relations(body, scope, table)
-    if replace:
+    if replaces:
         return [Effect("drop_table", table), *found], "replaces a table"
     return found, "creates a table"
 

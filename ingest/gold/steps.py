@@ -155,7 +155,10 @@ class _Walk:
 
     def _declare(self, effect: Effect) -> None:
         if effect.action == "create_table":
-            self.types.update({one.name: named(one.type or "", one.declared or "") for one in effect.columns})
+            mysql = _is_mysql(effect)
+            self.types.update(
+                {one.name: named(one.type or "", one.declared or "", mysql=mysql) for one in effect.columns}
+            )
             self.charset = effect.charset or UNSAID
             self.charsets = {one.name: one.charset or self.charset for one in effect.columns}
         elif effect.action in ("default_charset", "convert_charset"):
@@ -165,7 +168,7 @@ class _Walk:
             if charset := self.charsets.pop(effect.column or "", ""):
                 self.charsets[str(effect.to)] = charset
         elif effect.column and effect.type:
-            self.types[effect.column] = named(effect.type, effect.declared or "")
+            self.types[effect.column] = named(effect.type, effect.declared or "", mysql=_is_mysql(effect))
             self.charsets[effect.column] = effect.charset or self.charset
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:

@@ -278,7 +278,10 @@ class Reach:
             return True
         is_mysql = effect.dialect is None and effect.table.schema is None
         rule = conversion(
-            named(old.type, old.declared or ""), effect.type, effect.declared or "", mysql=is_mysql
+            named(old.type, old.declared or "", mysql=is_mysql),
+            effect.type,
+            effect.declared or "",
+            mysql=is_mysql,
         )
         exact = {types.family(old.type), types.family(effect.type)} <= {"integer", "decimal"}
         same = rule == KEEP or (exact and types.widens(types.delta(old.type), types.delta(effect.type)))

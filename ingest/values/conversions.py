@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from ingest import types
-from ingest.values import charsets
+from ingest.values import charsets, postgres_texts
 from ingest.values.numbers_and_bytes import (
     MAX_EXPONENT,
     MAX_NUMBER_LENGTH,
@@ -157,16 +157,73 @@ def _zero_filled(rule: Conversion, width: int) -> Conversion:
 
 
 def _of_others(old: str, new: str, declared: str) -> Conversion:
-    """Of other databases only what all do: none converts what does not fit, and CHAR is filled up with spaces."""
+    """Of other databases only what all do, and PostgreSQL's own texts; none converts what does not fit."""
     before, after = _group(old), _group(new)
     if (before, after) not in _SHARED and before != after:
         return UNKNOWN
     if after == "enum" or (after == "text" and _CHAR.match(declared)):
-        return UNKNOWN
+        return UNKNOWN  # CHAR is filled up with spaces
+    if before in ("text", "json", "unknown") and after in ("text", "json"):
+        printed = _printed_otherwise(_type_within(old), declared)
+        return printed if after == "json" or not printed.certain else _cut_too(printed, old, new, declared)
     rule = _RULES.get((before, after))
     if after == "text":  # PostgreSQL's USING v::varchar(3) cuts; without it the statement fails
         return _limited(KEEP, old, new, declared)
+    if after == "time" and "(" not in declared:
+        return KEEP
     return KEEP if rule is None else replace(rule(old, new, declared), doubts=None)
+
+
+def _cut_too(printed: Conversion, old: str, new: str, declared: str) -> Conversion:
+    """A text that is printed otherwise, and cut where the new type is shorter."""
+    cut = _limited(KEEP, re.sub(r"\(.*", "", old) + _length_within(old), new, declared)
+    if printed == KEEP:
+        return cut
+    if cut == KEEP:
+        return printed
+    return replace(printed, convert=lambda text: cut.of(printed.of(text)))
+
+
+def _type_within(old: str) -> str:
+    """The declared type that `named` keeps of a text outside of MySQL: ``char(5)`` of ``string(char(5))``; empty without one."""
+    inside = re.fullmatch(r"(?:string|json)\((.*)\)", old)
+    if inside is None:
+        return ""
+    return "varchar" if inside[1].isdecimal() else inside[1]
+
+
+def _length_within(old: str) -> str:
+    size = re.fullmatch(r"(?:string|json)\((?:[a-z ]*\()?(\d+).*\)", old)
+    return f"({size[1]})" if size else ""
+
+
+def _printed_otherwise(old: str, new: str) -> Conversion:
+    """A text of one type as another prints it; the old type is empty where no statement has declared it."""
+    before, after = _bare(old), _bare(new)
+    if before == after or after in _OF_ORACLE:  # whose CHAR keeps its blanks
+        return KEEP
+    if after in _READ_AGAIN:
+        return Conversion(_READ_AGAIN[after])
+    if after not in _PLAIN:
+        return UNKNOWN
+    if before in ("inet", "cidr"):
+        return Conversion(postgres_texts.inet_as_text)
+    if _CHAR.match(old):
+        return Conversion(lambda text: text.rstrip(" "))
+    if before:
+        return KEEP
+    # it may have been CHAR, whose blanks go, or an address, which gets its network
+    return Conversion(_same, doubts=lambda text: text.endswith(" ") or bool(_ADDRESS.fullmatch(text)))
+
+
+def _bare(declared: str) -> str:
+    return declared.lower().partition("(")[0].strip()
+
+
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]*:[0-9a-f.]*")
+_READ_AGAIN = {"jsonb": postgres_texts.jsonb, "uuid": postgres_texts.uuid, "macaddr": postgres_texts.macaddr}
+_PLAIN = frozenset(("", "text", "varchar", "character varying", "char varying", "citext", "json", "xml"))
+_OF_ORACLE = frozenset(("varchar2", "nvarchar2", "clob", "nclob", "long"))
 
 
 def _of_unknown(new: str, declared: str) -> Conversion:
@@ -231,7 +288,7 @@ def _number(text: str) -> Decimal | None:
     return value if abs(value.adjusted()) <= MAX_EXPONENT else None
 
 
-def _scaled(text: str, scale: int) -> str:
+def rounded_number(text: str, scale: int) -> str:
     """Rounded half away from zero, with all fraction digits."""
     value = _number(text)
     if value is None:
@@ -331,7 +388,7 @@ def _to_exact(old: str, new: str, declared: str) -> Conversion:
     number_of = {"text": _begun, "single": _widened}.get(group, _same)
 
     def convert(text: str) -> str:
-        return _fitted(_scaled(number_of(text), parts[1]), parts, unsigned=unsigned)
+        return _fitted(rounded_number(number_of(text), parts[1]), parts, unsigned=unsigned)
 
     wider = types.widens(types.delta(old), types.delta(new)) and not unsigned
     return Conversion(convert, respells=wider, doubts=_too_long if group == "text" else None)
@@ -343,7 +400,7 @@ def _fitted(text: str, parts: tuple[int, int], *, unsigned: bool) -> str:
     if value is None:
         return text
     if unsigned and value < 0:
-        return _scaled("0", parts[1])
+        return rounded_number("0", parts[1])
     most = Decimal(10) ** (parts[0] - parts[1])
     if abs(value) < most:
         return text
@@ -429,7 +486,9 @@ def _year_of(text: str) -> str:
 def _padded(old: str, _new: str, declared: str) -> Conversion:
     """A decimal as text has all its fraction digits."""
     parts = types.decimal_parts(old)
-    return UNKNOWN if parts is None else Conversion(lambda text: _scaled(text, parts[1]), respells=True)
+    return (
+        UNKNOWN if parts is None else Conversion(lambda text: rounded_number(text, parts[1]), respells=True)
+    )
 
 
 # --- text and bytes ---------------------------------------------------------------------------------
@@ -575,9 +634,17 @@ def _rounded(text: str, digits: int) -> str:
     return moment + (f".{fraction:0{digits}}" if digits else "") + (found[4] or "")
 
 
-def named(logical: str, declared: str) -> str:
-    """A logical type with what MySQL's declaration adds: the digits of a clock (none are none), a length, ZEROFILL."""
+def named(logical: str, declared: str, *, mysql: bool = True) -> str:
+    """A logical type with what its declaration adds: the digits of a clock, a length, ZEROFILL.
+
+    In MySQL a clock without digits has none, elsewhere it has six, and there a text keeps its declared type.
+    """
     name = declared.lower().partition("(")[0].strip()
+    if not mysql:
+        if logical in ("string", "json") and declared:
+            return f"{logical}({' '.join(declared.lower().split())})"
+        digits = str(_digits(declared)) if "(" in declared else "6"
+        return f"{logical}({digits})" if logical in _CLOCKS and declared else logical
     if (filled := types.with_zeros(logical, declared)) != logical:
         return filled
     if logical in ("string", "binary") and (found := _LENGTH.match(declared.lower())) and found["size"]:
@@ -621,6 +688,15 @@ def _to_digits(old: str, new: str, declared: str) -> Conversion:
 def _rounds_up(digits: int) -> Callable[[str], bool]:
     """True of a clock that rounding makes another than cutting: MariaDB cuts, unless it is set to round."""
     return lambda text: text.partition(".")[2][digits : digits + 1] in tuple("56789")
+
+
+def rounded_clock(text: str, digits: int) -> str:
+    """A date and time, an instant or a time of day, rounded half up to some fraction digits, without zeros at their end."""
+    found = _rounded_time(text, digits) if _TIME.fullmatch(text) else _rounded(text, digits)
+    whole, point, rest = found.partition(".")
+    fraction = rest.rstrip("Z").rstrip("0")
+    zone = "Z" if found.endswith("Z") and point else ""
+    return whole + (f".{fraction}" if fraction else "") + zone
 
 
 def _rounded_time(text: str, digits: int) -> str:
@@ -701,8 +777,8 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "exact"): _of_bits(_to_exact) for one in ("bit", "boolean")},
     **{(one, "whole"): _narrowed for one in ("whole", "year")},
     **{(one, "whole"): _of_bits(_narrowed) for one in ("bit", "boolean")},
-    ("exact", "whole"): _into_whole(lambda text: _scaled(text, 0)),
-    ("text", "whole"): _into_whole(lambda text: _scaled(_begun(text), 0), _not_whole),
+    ("exact", "whole"): _into_whole(lambda text: rounded_number(text, 0)),
+    ("text", "whole"): _into_whole(lambda text: rounded_number(_begun(text), 0), _not_whole),
     **{(one, "whole"): _into_whole(_even) for one in ("single", "double")},
     **{(one, "whole"): _into_whole(_number_of, _rounds_up(0)) for one in ("date", "time", "datetime")},
     ("whole", "bit"): _narrowed,
@@ -710,9 +786,9 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "boolean"): _always(lambda text: "true" if _number(text) else "false", respells=True) for one in ("whole", "bit")},
     ("boolean", "boolean"): _keep,
     ("whole", "year"): _always(_year_of),
-    ("exact", "year"): _always(lambda text: _year_of(_scaled(text, 0))),
+    ("exact", "year"): _always(lambda text: _year_of(rounded_number(text, 0))),
     **{(one, "year"): _always(lambda text: _year_of(_even(text)), _has_fraction) for one in ("single", "double")},
-    ("text", "year"): _always(lambda text: _year_of(_scaled(_begun(text), 0)), _is_no_year),
+    ("text", "year"): _always(lambda text: _year_of(rounded_number(_begun(text), 0)), _is_no_year),
     ("whole", "single"): _from_whole("FLOAT", _as_single),
     ("whole", "double"): _from_whole("DOUBLE", _as_double),
     ("single", "double"): _floating(_widened),

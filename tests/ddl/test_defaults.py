@@ -50,6 +50,19 @@ MYSQL = [
     ("TINYINT(1) DEFAULT TRUE", "1"),
 ]
 OTHERS = [
+    ("oracle", "RAW(4) DEFAULT 'DEADBEEF'", "3q2+7w=="),
+    ("oracle", "CHAR(5) DEFAULT 'a'", "a    "),
+    ("oracle", "NUMBER(5,-2) DEFAULT 1250", "1300"),
+    ("oracle", "TIMESTAMP(0) DEFAULT TIMESTAMP '2024-01-01 10:00:00.6'", "2024-01-01 10:00:01"),
+    ("oracle", "VARCHAR2(9) DEFAULT 'a '", "a "),
+    ("postgres", r"bytea DEFAULT '\x4142'", "QUI="),
+    ("postgres", "timestamp(0) DEFAULT '2024-01-01 00:00:00.6'", "2024-01-01 00:00:01"),
+    ("postgres", "time(0) DEFAULT '10:00:00.6'", "10:00:01"),
+    ("postgres", "numeric(4,-2) DEFAULT 1250", "1300"),
+    ("postgres", "char(5) DEFAULT 'a'", "a    "),
+    ("postgres", "varchar(3) DEFAULT 'abc   '", "abc"),
+    ("postgres", """jsonb DEFAULT '{"b":1,"a":[1,2]}'""", '{"a": [1, 2], "b": 1}'),
+    ("postgres", "boolean DEFAULT 'yes'", "true"),
     ("oracle", "DATE DEFAULT DATE '2024-01-01'", "2024-01-01 00:00:00"),
     ("oracle", "TIMESTAMP DEFAULT TIMESTAMP '2024-01-01 00:00:00.5'", "2024-01-01 00:00:00.5"),
     ("oracle", "NUMBER(5) DEFAULT -1 NOT NULL", "-1"),
@@ -78,6 +91,12 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
         ("mysql", "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1239'"),  # MySQL rounds, MariaDB cuts
         ("mysql", "UUID NOT NULL"),  # MariaDB's zero is not an empty text
         ("mysql", "GEOMETRY NOT NULL"),
+        ("mysql", "TIMESTAMP"),  # this moment, if explicit_defaults_for_timestamp is OFF
+        ("oracle", "DATE DEFAULT '2024-01-01'"),  # by the session's NLS_DATE_FORMAT
+        ("oracle", "CHAR(5) DEFAULT 'é'"),  # two bytes or one
+        ("postgres", "interval DEFAULT '90 minutes'"),
+        ("postgres", "money DEFAULT 5"),
+        ("postgres", "text DEFAULT 'abc'::my_type"),
         ("oracle", "DATE DEFAULT SYSDATE"),
         ("oracle", "DATE DEFAULT TO_DATE('2024', 'YYYY')"),
         ("postgres", "timestamptz DEFAULT now()"),
@@ -88,6 +107,16 @@ def test_what_only_the_source_knows(dialect: str, column: str) -> None:
     """Such a default is not taken for NULL, so that the operator is warned."""
     [found] = effects(f"ALTER TABLE t ADD c {column}", dialect, "d").effects  # type: ignore[arg-type]
     assert (None, "expression") == (found.default, found.note)
+
+
+@pytest.mark.parametrize(("dialect", "note"), [("mysql", "expression"), ("tidb", None), ("oceanbase", None)])
+def test_a_bare_timestamp(dialect: str, note: str | None) -> None:
+    """Asked of servers that have no such setting, the question would be a false alarm."""
+    [found] = effects("ALTER TABLE t ADD c TIMESTAMP", dialect, "d").effects
+    [made] = effects("ALTER TABLE t ADD c TIMESTAMP NULL", dialect, "d").effects
+    assert (note, None) == (found.note, made.note)
+    [changed] = effects("ALTER TABLE t MODIFY c TIMESTAMP", dialect, "d").effects
+    assert (note is not None) == changed.solid, "NULL becomes this moment"
 
 
 def test_an_empty_text_is_null_to_oracle() -> None:

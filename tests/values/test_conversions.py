@@ -10,7 +10,7 @@ from ingest import types
 from ingest.change import Change, Op
 from ingest.fold import Placed, SchemaStep, fold
 from ingest.order import Order
-from ingest.values.conversions import KEEP, UNKNOWN, conversion
+from ingest.values.conversions import KEEP, UNKNOWN, conversion, named
 
 
 @pytest.mark.parametrize(
@@ -253,6 +253,39 @@ def test_every_pair_has_an_answer() -> None:
             assert isinstance(rule.of(text), str), (old, new, text)
         if old == new and old not in ("enum", "set", "decimal"):
             assert rule.certain, (old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text", "expected"),
+    [
+        ("char(5)", "text", "a    ", "a"),
+        ("char(5)", "varchar(3)", "abc  ", "abc"),
+        ("text", "varchar(9)", "a ", "a "),
+        ("json", "jsonb", '{"b":1,"a":[1,2],"b":2}', '{"a": [1, 2], "b": 2}'),
+        ("text", "jsonb", "[1,2]", "[1, 2]"),
+        ("jsonb", "text", "[1, 2]", "[1, 2]"),
+        ("text", "uuid", "A0EEBC999C0B4EF8BB6D6BB9BD380A11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        ("inet", "text", "10.0.0.1", "10.0.0.1/32"),
+        ("time", "time(0)", "10:00:00.6", "10:00:01"),
+        ("time(0)", "time", "10:00:00", "10:00:00"),
+        ("timestamp", "timestamp(1)", "2024-01-01 10:00:00.66", "2024-01-01 10:00:00.7"),
+        ("varchar(9)", "varchar2(20)", "a ", "a "),
+        ("char(5)", "varchar2(20)", "a    ", "a    "),
+    ],
+)
+def test_texts_of_one_type_as_another_prints_them(old: str, new: str, text: str, expected: str) -> None:
+    """PostgreSQL's retypings between texts were taken for nothing: old rows kept what the source does not have."""
+    logical = types.postgres(old) if old != "varchar2(20)" else "string"
+    after = "string" if new.startswith("varchar2") else types.postgres(new)
+    rule = conversion(named(logical, old, mysql=False), after, new, mysql=False)
+    assert (True, False, expected) == (rule.certain, rule.doubted(text), rule.of(text))
+
+
+def test_a_text_whose_type_nothing_has_declared() -> None:
+    """It may have been CHAR, whose blanks go: then it is not sure; a text without blanks at its end is the same."""
+    rule = conversion("string", "string", "text", mysql=False)
+    assert (True, True, False) == (rule.doubted("a "), rule.doubted("10.0.0.1"), rule.doubted("a b"))
+    assert not conversion("string", "string", "tsvector", mysql=False).certain
 
 
 def test_other_databases_convert_only_what_all_do() -> None:

@@ -1,0 +1,134 @@
+"""What MySQL and MariaDB store for a literal, by type; measured on MariaDB, and unknown where the two differ."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+
+from ingest import types, values
+from ingest.ddl.tokens import Token
+from ingest.values.conversions import conversion
+
+_NUMBERS = ("integer", "decimal", "float")
+_CLOCKS = ("datetime", "timestamp", "time")
+
+
+def stored(literal: Token, logical: str, declared: str) -> str:
+    """The canonical text of the stored value.
+
+    Raises:
+        ValueError: it is not certain.
+    """
+    text = _read(literal, logical)
+    family = types.base(logical)
+    if family == "enum":
+        labels = types.labels(declared)
+        return next((one for one in labels if one.casefold() == text.rstrip(" ").casefold()), text)
+    if family in _CLOCKS and conversion(family, family, declared).doubted(text):
+        raise ValueError("MySQL rounds it, and MariaDB cuts it")
+    if family in ("string", "set", *_CLOCKS):
+        return conversion(logical, logical, declared).of(text)
+    return padded(text, declared) if family == "binary" else text
+
+
+def _read(literal: Token, logical: str) -> str:
+    """A literal as a value of the type, whatever its length or digits."""
+    family, text = types.base(logical), literal.text
+    if literal.kind in ("bits", "hex"):
+        return _bits(literal, family)
+    if literal.kind == "truth":
+        return text if family == "boolean" else str(int(text == "true"))
+    return fitted(_text_literal(text, family), logical)
+
+
+def _bits(literal: Token, family: str) -> str:
+    bits, text = literal.kind == "bits", literal.text
+    number = int(text or "0", 2 if bits else 16)
+    if types.family(family) in _NUMBERS:
+        return str(number)
+    raw = number.to_bytes((len(text) + 7) // 8 if bits else (len(text) + 1) // 2)
+    return values.base64_text(raw) if family == "binary" else raw.decode("utf-8")
+
+
+def fitted(text: str, logical: str) -> str:
+    """A number as a column of whole numbers, or of so many fraction digits, stores it: rounded."""
+    if types.family(logical) not in ("integer", "decimal"):
+        return text
+    rounded = conversion("string", logical).of(text)
+    try:
+        return text if types.family(logical) == "decimal" and Decimal(rounded) == Decimal(text) else rounded
+    except ArithmeticError:  # NaN, or no number
+        return text
+
+
+def _text_literal(text: str, family: str) -> str:
+    if family == "binary":
+        return values.base64_text(text.encode("utf-8"))
+    if family == "boolean":
+        return values.boolean_text(text)
+    if (read := _MOMENTS.get(family)) is not None:
+        return read(text.strip())
+    return text if types.family(family) is None else values.number_text(text.strip())
+
+
+def padded(base64: str, declared: str | None) -> str:
+    """Bytes as BINARY(n) stores them, which CHAR(n) CHARACTER SET binary is, too: filled up with zeros."""
+    size = re.fullmatch(r"(?:binary|char|character) ?(?:\(([0-9]{1,3})\))?", (declared or "").lower())
+    if size is None:
+        return base64
+    return values.base64_text(values.bytes_of(base64, "base64").ljust(int(size[1] or 1), b"\0"))
+
+
+# --- dates and times ----------------------------------------------------------------------------------
+
+
+def _date(text: str) -> str:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    year, month, day = (int(part) for part in found.groups())
+    return dt.date(year, month, day).isoformat()
+
+
+def _datetime(text: str) -> str:
+    found = _DATE_TIME.fullmatch(text)
+    if found is None:
+        return values.zoneless_text(text if len(text) > 10 else text + " 00:00:00")
+    return f"{_date(found['date'])} {_time(found['time']) if found['time'] else '00:00:00'}"
+
+
+def instant(text: str) -> str:
+    """A date and time with its offset, in UTC; a `ValueError` where the session's zone decides."""
+    if not _OFFSET.search(text):
+        raise ValueError("the session's zone is not known")
+    return values.zoned_text(text, "UTC")
+
+
+def _time(text: str) -> str:
+    found = _CLOCK.fullmatch(text) or _CLOCK_DIGITS.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    hours, minutes, seconds = (int(found[name] or 0) for name in ("h", "m", "s"))
+    if minutes > 59 or seconds > 59:
+        raise ValueError(text)
+    return f"{found['sign']}{hours:02}:{minutes:02}:{seconds:02}{values.fraction(found['f'] or '')}"
+
+
+def _year(text: str) -> str:
+    number = int(text)
+    return str(number if len(text) > 2 else number + (2000 if number < 70 else 1900))
+
+
+_DATE = re.compile(r"([0-9]{4})[-/.]?([0-9]{1,2})[-/.]?([0-9]{1,2})")
+_DATE_TIME = re.compile(
+    r"(?P<date>[0-9]{8}|[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2})(?:[ T]?(?P<time>[0-9:.]{4,15}))?"
+)
+_CLOCK = re.compile(
+    r"(?P<sign>-?)(?P<h>[0-9]{1,3}):(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?)?"
+)
+_CLOCK_DIGITS = re.compile(
+    r"(?P<sign>-?)(?:(?:(?P<h>[0-9]{1,3}?)(?=[0-9]{3}))?(?P<m>[0-9]{1,2})(?=[0-9]{2}))?(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?"
+)
+_OFFSET = re.compile(r"(?:[0-9]Z|:[0-9]{2}(?:\.[0-9]+)? ?[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
+_MOMENTS = {"date": _date, "datetime": _datetime, "timestamp": instant, "time": _time, "year": _year}
