@@ -174,9 +174,7 @@ def _look(
     sound = [one for one in surveyed.subjects if not one.damage]
     metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
-    metrics += order_checks.of_mirrors(
-        lake, sound, since, events, steps
-    )
+    metrics += order_checks.of_mirrors(lake, sound, since, events, steps)
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since)
     metrics += transactions.missing(lake, surveyed.booked, since, last)

@@ -20,6 +20,7 @@ from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import VALUES_NOT_KNOWN, open_sql
 from ingest.lake.resolve import leaves_open
+from ingest.order import is_weak, order_of
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
@@ -98,7 +99,7 @@ def _gaps(
 
 def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: Gap, steps: StepsOf | None) -> int:
     """The rows that are older than a statement and that no whole row, or no value of its column, has set since."""
-    mirror, place = subject.decided, gap.statement.order
+    mirror, statement = subject.decided, gap.statement
     taken = steps(mirror, lane.source, lane.table, subject.applied) if steps else ()
     emptied = max((str(step.order) for step, _ in taken if step.empties), default="")
     whole = "(op <> 'update' OR NOT coalesce(partial, false))"
@@ -106,16 +107,20 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: Gap, s
     names = [one.name for one in mirror.key_columns] if mirror.keys else []
     key = f"[{duck.cells(names)}]" if names else "order_key"
     left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
+    older = f"order_key < {duck.text(statement.order)}"
+    high = lane.order_high or lane.folded_high
+    if high and not is_weak(high) and not order_of(statement.order).sequence:
+        older = f"batch < {statement.batch}"  # its message has no place among the rows
     rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}"
     [found] = lake.ask(
         f"""WITH emptied AS (SELECT greatest(coalesce(max(order_key), ''), {duck.text(emptied)}) AS place FROM {rows} AND op = 'truncate'),
-        rows AS (SELECT {key} AS k, {left} AS was, op, order_key, op <> 'delete' AND {has} AS sets FROM {rows} AND op <> 'truncate'),
-        events AS (SELECT k, op = 'delete' AS ends, order_key, sets FROM rows
-            UNION ALL SELECT was, true, order_key, false FROM rows WHERE op = 'update' AND was <> k),
-        keys AS (SELECT k, arg_max(ends, order_key) AS gone, min(order_key) AS first, max(order_key) AS last,
-            coalesce(max(order_key) FILTER (sets), '') AS set_at FROM events GROUP BY k)
-        SELECT count(*) AS n FROM keys, emptied WHERE NOT gone AND last > place AND first < {duck.text(place)}
-        AND set_at < {duck.text(place)}"""
+        rows AS (SELECT {key} AS k, {left} AS was, op, order_key, {older} AS older, op <> 'delete' AND {has} AS sets
+            FROM {rows} AND op <> 'truncate'),
+        events AS (SELECT k, op = 'delete' AS ends, order_key, older, sets FROM rows
+            UNION ALL SELECT was, true, order_key, older, false FROM rows WHERE op = 'update' AND was <> k),
+        keys AS (SELECT k, arg_max(ends, order_key) AS gone, max(order_key) AS last, bool_or(older) AS stood,
+            bool_or(sets AND NOT older) AS came_again FROM events GROUP BY k)
+        SELECT count(*) AS n FROM keys, emptied WHERE stood AND NOT came_again AND NOT gone AND last > place"""
     )
     nulls = _nulls(lake, subject, gap)
     return int(found["n"] if nulls is None else min(found["n"], nulls))
