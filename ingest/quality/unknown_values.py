@@ -28,7 +28,7 @@ _OF_VALUES = ("add_column", "modify_column")
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class LeftUnknown:
     """What one statement left unknown of the rows of one table: a column, or (None) whatever it did."""
 
     statement: Statement
@@ -81,23 +81,25 @@ def _retyped(lake: Lake) -> _Retyped:
 
 def _gaps(
     statements: Iterable[Statement], lane: CheckedLane, subject: CheckedMirror, retyped: _Retyped
-) -> Iterator[Gap]:
+) -> Iterator[LeftUnknown]:
     for one in statements:
         if one.source != lane.source or one.batch > subject.applied:
             continue
         structure = any(effect.note == UNREAD and effect.table == lane.table for effect in one.effects)
         if is_unread(one, lane.table) or structure:
-            yield Gap(one, None)
+            yield LeftUnknown(one, None)
             continue
         for effect in one.effects:
             converted = (
                 effect.action == "modify_column" and (lane.source, subject.table, effect.column) in retyped
             )
             if effect.table == lane.table and (converted or leaves_values(effect, lane.table)):
-                yield Gap(one, effect.column)
+                yield LeftUnknown(one, effect.column)
 
 
-def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: Gap, steps: StepsOf | None) -> int:
+def _standing(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: StepsOf | None
+) -> int:
     """The rows that are older than a statement and that no whole row, or no value of its column, has set since."""
     mirror, statement = subject.decided, gap.statement
     taken = steps(mirror, lane.source, lane.table, subject.applied) if steps else ()
@@ -126,7 +128,7 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: Gap, s
     return int(found["n"] if nulls is None else min(found["n"], nulls))
 
 
-def _nulls(lake: Lake, subject: CheckedMirror, gap: Gap) -> int | None:
+def _nulls(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
     """The mirror's rows without a value in the column, which bounds those that lack one; None where that says nothing."""
     column = next((one.column for one in subject.decided.columns if one.name == gap.column), None)
     added = any(one.action == "add_column" and one.column == gap.column for one in gap.statement.effects)
@@ -138,7 +140,7 @@ def _nulls(lake: Lake, subject: CheckedMirror, gap: Gap) -> int | None:
     return int(row["n"])
 
 
-def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: Gap, rows: int) -> str:
+def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str:
     """What is not known, and the ways out with the commands to type."""
     statement, file = gap.statement, pipeline.file
     text = " ".join(statement.text.split()) or "a change of its structure"
