@@ -12,14 +12,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pyspark
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -224,7 +224,7 @@ def _start_java(settings: Mapping[str, str]) -> None:
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
-        with _deaf(signal.SIGTERM):
+        with _java_ignores(signal.SIGTERM):
             SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
@@ -233,20 +233,30 @@ def _start_java(settings: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def _deaf(number: signal.Signals) -> Iterator[None]:
-    """Processes started in this block ignore a signal.
+def _java_ignores(number: signal.Signals) -> Iterator[None]:
+    """Java, if it is started in this block, ignores a signal; this process keeps its own handler.
 
     A signal to the whole process group must not end Java before Python has finished the commit in flight; Java ends
     with Python.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(number, signal.SIG_IGN)
+    gateway: Any = java_gateway
+    start = gateway.Popen
+
+    def started(command: Any, **given: Any) -> Any:
+        if others := given.get("preexec_fn"):  # not on Windows
+
+            def prepare() -> None:
+                others()
+                signal.signal(number, signal.SIG_IGN)
+
+            given["preexec_fn"] = prepare
+        return start(command, **given)
+
+    gateway.Popen = started
     try:
         yield
     finally:
-        signal.signal(number, before)
+        gateway.Popen = start
 
 
 def _apply(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
