@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +47,12 @@ def reconcile(
     ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Read the rows that differ again; the next run lands them.")
+    ] = False,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run", help="With --repair: land these rows by a run, then compare their tables once more."
+        ),
     ] = False,
     settled: Annotated[
         bool,
@@ -94,6 +100,8 @@ def reconcile(
     from ingest.source.reconciled import ReconcileOptions
     from ingest.source.snapshot import source_of
 
+    if run and not repair:
+        raise typer.BadParameter("it lands what --repair has read: give --repair, too", param_hint="--run")
     pipeline = load(file)
     chosen = source_of(pipeline, source)
     assert chosen.database is not None
@@ -105,12 +113,33 @@ def reconcile(
         wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
         if due:
             wanted = waiting.due(lake, chosen, wanted)
-        run = _Comparisons(lake, chosen, options, most=most, repairs=repair)
+        compared = _Comparisons(lake, chosen, options, most=most, repairs=repair)
         for table in wanted:
-            run.compare(table)
-    found = {"tables": [_summary(one) for one in run.done], "rows": run.rows}
-    output.answer(output_as, found, run.show)
-    raise typer.Exit(run.code)
+            compared.compare(table)
+    if run and compared.repaired:
+        _land(pipeline)
+        with looked_at(file) as lake:
+            again = _Comparisons(lake, chosen, replace(options, sample=False), most=most, repairs=False)
+            for table in compared.repaired:
+                again.compare(table)
+            compared = compared.followed_by(again)
+    found = {"tables": [_summary(one) for one in compared.done], "rows": compared.rows}
+    output.answer(output_as, found, compared.show)
+    raise typer.Exit(compared.code)
+
+
+def _land(pipeline: Pipeline) -> None:
+    """A run, as `ingest run` makes one; an `IngestError` if it failed."""
+    from ingest import run as running
+    from ingest.cli.spark import session_for
+
+    with session_for([pipeline], begun=lambda: None) as spark:
+        result = running.run(spark, pipeline)
+    if result.exit_code:
+        raise IngestError(
+            f"The rows that differ were read, and the run that should land them failed: `{command('run', pipeline.file)}` "
+            "shows why; the same command compares them once more."
+        )
 
 
 @dataclass(slots=True)
@@ -124,8 +153,30 @@ class _Comparisons:
     repairs: bool
     done: list[Reconciled] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    code: int = 0
+    failed: bool = False  # a table could not be compared
+    repaired: list[TableId] = field(default_factory=list)
     notes: SpacedNotes = field(default_factory=SpacedNotes)
+
+    @property
+    def code(self) -> int:
+        """The exit code: the worst comes first."""
+        if self.failed:
+            return 2
+        if any(one.differs for one in self.done):
+            return 1
+        return 3 if any(one.waiting for one in self.done) else 0
+
+    def followed_by(self, again: _Comparisons) -> _Comparisons:
+        """These comparisons with second ones in the place of the first of the same tables."""
+        for one in again.done:
+            if not one.differs and not one.waiting:
+                output.note(
+                    f"{one.table}: the rows that differed are read and landed, and the mirror is equal"
+                )
+        tables = {one.id for one in again.done}
+        again.done = [one for one in self.done if one.id not in tables] + again.done
+        again.failed |= self.failed
+        return again
 
     def compare(self, table: TableId) -> None:
         """Compare a table with each of its mirrors; one that cannot be compared is an error of its own."""
@@ -144,7 +195,7 @@ class _Comparisons:
                 )  # fmt: skip
             except IngestError as error:
                 output.error(str(error) if str(table) in str(error) else f"{table}: {error}")
-                self.code = 2
+                self.failed = True
                 continue
             self.done.append(one)
             self._list(one)
@@ -152,8 +203,6 @@ class _Comparisons:
             _keep(self.lake, mirror.table, one)
             if self.repairs and one.differences:
                 self._repair(one, mirror)
-            codes = self.code, 1 if one.differs else 3 if one.waiting else 0
-            self.code = next((code for code in (2, 1, 3) if code in codes), 0)  # the worst comes first
 
     def _list(self, one: Reconciled) -> None:
         from ingest.source.reconciled import listed
@@ -166,6 +215,7 @@ class _Comparisons:
     def _repair(self, one: Reconciled, mirror: Mirror) -> None:
         from ingest.source.reconcile import repair
 
+        self.repaired += [one.id] if one.id not in self.repaired else []
         keys = [each.key for each in one.differences]
         where, read, gone = repair(self.lake.pipeline, self.source, one.id, mirror, keys)
         output.note(
