@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
+from ingest.change import LOAD_ENDS, NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
 from ingest.decoding import connect, debezium_events, json_values
 from ingest.decoding.connect import ConnectPlan, Field, meanings
 from ingest.decoding.declared_values import Reading
@@ -176,8 +176,15 @@ def wrapped_row(
         servers=binlog(source.get("server_id"), source.get("file")),
         event_time=debezium_events.event_time(source),
         transaction=transaction or source.get("gtid") or source.get("txId"),
-        note=noted(note, "the key changed" if op is INSERT and old_key else None, absent),
+        note=noted(
+            note, "the key changed" if op is INSERT and old_key else None, absent, _end_of_load(op, source)
+        ),
     )
+
+
+def _end_of_load(op: Op, source: Image) -> str | None:
+    """The mark of the last row of a table in a snapshot: what the table has besides is not in the source."""
+    return LOAD_ENDS if op is READ and source.get("snapshot") in ("last", "last_in_data_collection") else None
 
 
 def _operation(op: Op, missing: Sequence[str], before: Image | None) -> Op:

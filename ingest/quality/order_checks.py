@@ -13,6 +13,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import Metric
+from ingest.quality.not_loaded import rows_not_loaded
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.repetitions import repeated
 from ingest.quality.restarted_positions import restarted, turned_files
@@ -46,6 +47,7 @@ def of_mirrors(
                 for check in (
                     unsure_statements,
                     unplaced_changes,
+                    rows_not_loaded,
                     restarted,
                     repeated,
                     mixed_topics,

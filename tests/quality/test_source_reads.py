@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ingest.change import TableId
+from ingest.cli import epoch_verb
 from ingest.config.model import TableRule
 from ingest.formats import ingest_snapshot
-from ingest.lake import snapshots
+from ingest.lake import epochs, snapshots
+from ingest.lake.lake import Lake
 from ingest.quality import cells
 from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked
@@ -20,6 +23,9 @@ from ingest.quality.reloads import advice
 from ingest.source import place
 from tests.quality.test_unplaced import RULE, Loads
 from tests.shops import Shops
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COMPLAINTS = {"rows_read_again", "insert_of_a_live_key"}
 
@@ -178,3 +184,75 @@ def test_rows_of_a_second_snapshot_that_lose_by_their_position_are_not_called_un
     checks = {one.check: one.detail for one in lost}
     assert "--resnapshot" in checks["re_reads_ignored"]
     assert "unplaced_changes" not in checks
+
+
+class Mysql(Loads):
+    """A table of MySQL as Debezium sends it, whose snapshots carry the position that they were made at."""
+
+    def row(self, op: str, key: int, text: str, counter: int = 0, snapshot: str = "false") -> str:
+        """A change, or a row of a snapshot."""
+        source = {
+            "connector": "mysql",
+            "db": "cut",
+            "table": "t",
+            "file": "bin.000001",
+            "pos": counter,
+            "row": 0,
+            "snapshot": snapshot,
+        }
+        after, before = {"id": key, "text": text}, None
+        if op == "d":
+            before, after = after, None
+        return json.dumps({"before": before, "after": after, "source": source, "op": op})
+
+
+def test_rows_that_a_second_snapshot_lacks_are_named(tmp_path: Path) -> None:
+    """The source deleted them while the connector had lost its place: they would stay in the mirror for ever, all checks green."""
+    mine = Mysql(tmp_path, RULE, dialect="debezium", budget=4 << 20)
+    first = [
+        mine.row("r", 1, "a", 100, "first"),
+        mine.row("r", 2, "b", 100, "true"),
+        mine.row("r", 4, "d", 100, "last"),
+    ]
+    assert [] == mine.batch(*first)
+    assert [] == mine.batch(
+        mine.row("u", 1, "a2", 200), mine.row("d", 4, "d", 300), mine.row("c", 5, "e", 400)
+    )
+    found = mine.batch(
+        mine.row("r", 1, "a2", 9000, "first"),
+        mine.row("r", 3, "c", 9000, "last"),
+        mine.row("c", 6, "f", 9100),
+    )
+    [metric] = [one for one in found if one.check == "rows_not_loaded"]
+    assert (2, ('{"id":"2"}', '{"id":"5"}')) == (metric.observed, metric.failing)
+    assert f"epoch {mine.pipeline.file} s --from " in metric.detail
+    assert "in-3.jsonl/0/0 --resnapshot cut.t --complete`" in metric.detail
+
+
+@pytest.mark.slow
+def test_the_epoch_that_is_named_leaves_the_rows_of_the_load(spark: SparkSession, tmp_path: Path) -> None:
+    """A command that the product prints is typed as it is, by somebody who trusts it."""
+    mine = Mysql(tmp_path, RULE, dialect="debezium", budget=4 << 20)
+    mine.batch(mine.row("r", 1, "a", 100, "first"), mine.row("r", 2, "b", 100, "last"))
+    found = mine.batch(
+        mine.row("u", 1, "a2", 200), mine.row("r", 1, "a2", 9000, "first"), mine.row("r", 3, "c", 9000, "last"),
+        mine.row("c", 6, "f", 9100),
+    )  # fmt: skip
+    [metric] = [one for one in found if one.check == "rows_not_loaded"]
+    lake = Lake(spark, mine.pipeline)
+    start = epochs.at_places(lake, "s", re.findall("--from ([^ `]+)", metric.detail))
+    epoch_verb.decide(lake, "s", start, ["cut.t"], "", complete=True, withdraw=False)
+    epoch_verb.carry_out(lake, "s", start)
+    [path] = {one.path for one in [mine.subject(0)]}
+    assert {1: "a2", 3: "c", 6: "f"} == mine.rows(path)
+    assert [] == mine.batch(mine.row("c", 8, "d", 9200))
+
+
+@pytest.mark.parametrize("last", ["true", "last"])
+def test_a_whole_second_snapshot_is_no_complaint(tmp_path: Path, last: str) -> None:
+    """Nor is a part of one: what comes next may have the other rows."""
+    mine = Mysql(tmp_path, RULE, dialect="debezium", budget=4 << 20)
+    assert [] == mine.batch(mine.row("r", 1, "a", 100, "first"), mine.row("r", 2, "b", 100, "last"))
+    whole = [mine.row("r", 2, "b", 9000, last)] if last == "last" else []
+    found = mine.batch(mine.row("r", 1, "a", 9000, "first"), *whole, mine.row("d", 1, "a", 9100))
+    assert [] == [one for one in found if one.check == "rows_not_loaded"]

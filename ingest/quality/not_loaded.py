@@ -1,0 +1,69 @@
+"""Rows that a later full load of their table did not contain: the source has deleted them while nothing was sent of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ingest.change import LOAD_ENDS
+from ingest.lake import duck
+from ingest.lake.snapshots import read_sql
+from ingest.order import place_sql
+from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.ordered_lane import OrderedLane, from_places
+
+
+def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
+    """Rows older than a load that came to its end in a new batch, and that it did not contain.
+
+    All rows of such a load have one position. A load without one comes before all changes, so nothing is older.
+    """
+    if not one.lane.reads or not one.subject.keyed or one.subject.mirror is None or not one.lane.folded_high:
+        return
+    loads = one.lake.ask(
+        f"""SELECT DISTINCT {place_sql("order_key")} AS place FROM {{changes.change}} WHERE op = 'read' AND {one.where}
+            AND batch > {one.since} AND note LIKE '%{LOAD_ENDS}%' AND NOT {read_sql()}"""
+    )
+    place = max((row["place"] for row in loads if row["place"] is not None), default=None)
+    if place is None:
+        return
+    keys = one.lake.ask(
+        f"""WITH rows AS (SELECT op, order_key, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
+            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
+        written AS (SELECT k, op, order_key FROM rows
+            UNION ALL SELECT left_key, 'delete', order_key FROM rows WHERE left_key <> k),
+        newest AS (SELECT k, max(struct_pack(order_key, op)) AS last FROM written GROUP BY k)
+        SELECT k FROM newest WHERE last.op <> 'delete' AND last.order_key < {duck.text(place)}
+            AND last.order_key > {duck.text(_cleared(one, place))} ORDER BY k"""
+    )
+    if not keys:
+        return
+    names = [column.name for column in one.subject.mirror.key_columns]
+    failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
+    detail = (
+        f"{one.lane.table} was loaded again, and {len(keys)} of its rows, such as {failing[0]}, were not in the load: no delete of "
+        f"them has come, so they are still in the mirror. {_epoch(one, place)} removes them"
+    )
+    yield one.metric("rows_not_loaded", len(keys), detail, failing)
+
+
+def _cleared(one: OrderedLane, place: str) -> str:
+    """The place of the last statement before a load that has removed all rows."""
+    found: list[dict[str, Any]] = []
+    if one.lane.truncates_ever:
+        found = one.lake.ask(
+            f"SELECT order_key FROM {{changes.change}} WHERE op = 'truncate' AND {one.where} AND order_key < {duck.text(place)}"
+        )
+    steps = [str(step.order) for step, _batch in one.taken() if step.empties and str(step.order) < place]
+    return max([*(row["order_key"] for row in found), *steps], default="")
+
+
+def _epoch(one: OrderedLane, place: str) -> str:
+    """The command for an epoch that begins with the load."""
+    begun = one.lake.ask(
+        f"""SELECT batch, topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
+            WHERE op = 'read' AND {one.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
+    )
+    first = [row for row in begun if row["batch"] == begun[0]["batch"]]
+    places = from_places(first[:1] if one.source.kind == "files" else first)
+    return f"{one.epoch(places=places).removesuffix('`')} --complete`"
