@@ -411,7 +411,7 @@ def _advise(lake: Tables, found: list[Reconciled], *, repaired: bool) -> None:
                 )
             )
             output.warning(
-                f"{one.mirror} lacks columns that {one.table} has: {', '.join(one.lacking)}; they were not compared. "
+                f"The mirror {one.mirror} lacks columns that its table {one.table} has: {', '.join(one.lacking)}; they were not compared. "
                 f"{waits[0].upper()}{waits[1:]}."
             )
         if one.unkeyed:

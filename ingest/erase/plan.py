@@ -7,7 +7,6 @@ it.  The file holds keys in the clear, as the lake itself does until the erasure
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,22 +23,22 @@ from ingest.change import LaneId, Op
 from ingest.config import conditions
 from ingest.errors import IngestError, command, counted
 from ingest.fold import Key
+from ingest.formats import ingest_snapshot
 from ingest.gold import evidence
 from ingest.gold.explain import masked_key
 from ingest.gold.stretches import Spoken, Stretch, of_rows
-from ingest.lake import barriers, condensed, decisions, duck, feeds, histories, mirrors
+from ingest.lake import barriers, condensed, decisions, duck, feeds, histories, mirrors, snapshots
 from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
-from ingest.lake.rejects import PLACE, key_of
+from ingest.lake.rejects import PLACE
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak, last_repeat, order_of, other_half, same_place
 
 FILE = "erasing.json"
 AT_ONCE = 500  # keys or places in one question
-_LONG = 4  # characters of a cell's text that is looked for in checks
 Texts = tuple[str, ...]
 _Seen = dict[tuple[str, int], tuple[Row, Spoken]]
 
@@ -151,6 +150,12 @@ def refuse(lake: Lake) -> None:
             f"Batch {decoded + 1} has landed and is not decoded, so that it may hold rows to erase: "
             f"`{command('run', file)}` first."
         )
+    for source in lake.pipeline.sources:
+        if waiting_files := _unlanded(lake, source.name):
+            raise IngestError(
+                f"Rows of source {source.name} were read into {counted(len(waiting_files), 'file')} such as {waiting_files[0]} and have "
+                f"not landed, so that they may be rows to erase: `{command('run', file)}` first."
+            )
     upto = condensed.read(lake).batch
     if upto and lake.ask(f"SELECT 1 FROM {{bronze.message}} WHERE batch <= {upto} LIMIT 1"):
         raise IngestError(
@@ -158,6 +163,19 @@ def refuse(lake: Lake) -> None:
             f"of a row cannot be found: `{command('maintain', file, '--drop-bronze-after', '1d')}` drops old messages, "
             f"or `{command('rebuild', file, '--layer', 'silver')}` decodes them again."
         )
+
+
+def _unlanded(lake: Lake, source: str) -> list[str]:
+    """The files of a source's snapshots that have not landed yet."""
+    here = snapshots.folder(lake.pipeline, source)
+    files = sorted(here.glob(f"*/*{ingest_snapshot.SUFFIX}")) if here.is_dir() else []
+    if not files:
+        return []
+    topics = lake.ask(
+        f"SELECT DISTINCT topic FROM {{books}} WHERE source = {duck.text(source)} AND {snapshots.read_sql()}"
+    )
+    landed = {Path(row["topic"]).parts[-2:] for row in topics}
+    return [str(file) for file in files if file.parts[-2:] not in landed]
 
 
 def keys_where(lake: Lake, name: str, condition: str) -> list[Texts]:
@@ -268,7 +286,7 @@ class _Found:
             self.changes.append(msgspec.convert(place | lane[1]._asdict(), ErasedChange))
             images = (json.loads(row[side]) for side in ("before", "after") if row[side])
             texts = (text for image in images for text in image.values())
-            self.cells.update(text for text in texts if text and len(text) >= _LONG)
+            self.cells.update(filter(None, texts))
 
 
 def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> None:
@@ -464,68 +482,3 @@ def _barrier(
         tuple(one.type for _, one in columns),
         {digest: tuple(found) for digest, found in ends.items()},
     )
-
-
-# --- what else names the rows --------------------------------------------------------------------
-
-
-def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
-    """Gold's rejects of the rows' cells and changes."""
-    keys = _typed(mirror, erasure.keys)
-    alone = _typed(mirror, erasure.alone)
-    places = {one.place for one in erasure.changes}
-    found = []
-    for row in lake.ask(
-        f"SELECT * FROM {{rejects}} WHERE kind <> 'message' AND {duck.of_table(mirror.table)}"
-    ):
-        key = key_of(mirror, row["key"])
-        if key in alone or (key in keys and tuple(row[name] for name in PLACE) in places):
-            found.append(row)
-    return found
-
-
-def dismissals(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
-    """Decisions on rejects that name the rows' keys."""
-    keys = _typed(mirror, erasure.keys)
-    found = []
-    for row in lake.ask("SELECT number, kind, subject FROM {decisions} WHERE kind = 'dismiss-reject'"):
-        named = json.loads(row["subject"])
-        same = tuple(named.get(name) for name in ("database", "schema", "table")) == tuple(mirror.table)
-        if same and key_of(mirror, named.get("key")) in keys:
-            found.append(row)
-    return found
-
-
-def _typed(mirror: Mirror, keys: Iterable[Texts]) -> set[Key]:
-    return {evidence.typed_key(mirror, one) for one in keys}
-
-
-def quoting(erasure: Erasure) -> re.Pattern[str]:
-    """What finds the rows' keys and cells in a text: keys as words, cells of some length anywhere."""
-    words = {re.escape(text) for key in erasure.keys for text in key if text}
-    parts = [rf"(?<!\w){one}(?!\w)" for one in words] + [re.escape(one) for one in erasure.cells]
-    return re.compile("|".join(sorted(parts, key=len, reverse=True)) or r"(?!)")
-
-
-def unknown(lake: Lake, erasure: Erasure) -> list[str]:
-    """What may hold more of the rows, in sentences without a key or a value."""
-    found = []
-    sources = ", ".join(sorted({duck.text(Barrier.from_value(one).source) for one in erasure.barriers}))
-    [undecoded] = lake.ask(
-        f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND source IN ({sources or 'NULL'})"
-    )
-    if n := undecoded["n"]:
-        found.append(
-            f"{counted(n, 'message')} that could not be decoded and may hold anything: `{command('rejects', lake.pipeline.file)}`"
-        )
-    if erasure.doubtful:
-        found.append(
-            f"{counted(len(erasure.doubtful), 'other key')}, inserted or deleted at the places in history at which these rows "
-            "were deleted or inserted, as a changed key is: the command has named them; erase those of the same rows"
-        )
-    if erasure.unplaced:
-        found.append(
-            f"other keys of these rows: {counted(erasure.unplaced, 'insert or delete', 'inserts and deletes')} came without a "
-            "position, and their source sends a changed key as a delete and an insert: erase other keys of the same rows, too"
-        )
-    return found

@@ -17,10 +17,13 @@ from pyspark.sql import SparkSession
 
 from ingest.change import TableId
 from ingest.erase import plan as planning
+from ingest.erase import traces
 from ingest.erase.plan import Erasure, Texts, batched
+from ingest.erase.quotes import Quotes
 from ingest.erase.replacements import GONE, replaced
+from ingest.formats import ingest_snapshot
 from ingest.gold import feeds as filling
-from ingest.lake import commits, decisions, duck, feeds, histories, log, mirrors, staging
+from ingest.lake import commits, decisions, duck, feeds, histories, log, mirrors, snapshots, staging
 from ingest.lake.barriers import HEADER, Barrier
 from ingest.lake.decisions import ALERT, ERASE, ERASE_SECRET, ERASED, Decision
 from ingest.lake.lake import Lake, Tell
@@ -134,6 +137,7 @@ class Removal:
         for erasure, mirror in parts:
             yield from self._steps_of(erasure, mirror)
         yield CHANGES.name, lambda: self._changes(parts[0][0])
+        yield "snapshots", lambda: {"files": snapshot_files(self.lake, parts[0][0])}
         yield "killed rebuilds", lambda: {"files": staging.clean(self.lake)}
 
     def _steps_of(self, erasure: Erasure, mirror: Mirror) -> Iterator[Step]:
@@ -165,7 +169,7 @@ class Removal:
     def _rejects(self, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
         """Delete gold's rejects, and remove the words of what silver wrote of messages that were decoded later."""
         named = ("kind", "batch", *PLACE, "key", "column", "raw", "detail")
-        rows = [[row[name] for name in named] for row in planning.rejects(self.lake, erasure, mirror)]
+        rows = [[row[name] for name in named] for row in traces.rejects(self.lake, erasure, mirror)]
         done = self._merge(REJECTS, named, rows, "DELETE")
         told: list[tuple[Any, ...]] = []
         names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
@@ -184,7 +188,7 @@ class Removal:
     def _dismissals(self, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
         """Delete dismissals that name the rows, and remove what alerts quote of them."""
         named = ("number", "kind", "subject")
-        rows = [[row[name] for name in named] for row in planning.dismissals(self.lake, erasure, mirror)]
+        rows = [[row[name] for name in named] for row in traces.dismissals(self.lake, erasure, mirror)]
         done = self._merge(DECISIONS, named, rows, "DELETE")
         alerts = self.lake.ask(
             f"SELECT DISTINCT number, kind, subject, value FROM {{decisions}} WHERE kind = {duck.text(ALERT)}"
@@ -195,33 +199,37 @@ class Removal:
         return {"rows": done, "alerts": len(told)}
 
     def _checks(self, erasure: Erasure) -> dict[str, int]:
-        """Remove keys and cells from lists of failing keys and from details; the verdicts stay."""
-        quotes = planning.quoting(erasure)
-        named = ("run", "batch", "mirror", "check", "column", "failing", "detail")
+        """Remove keys and cells from lists of failing keys and details, and numbers that are cells; the verdicts stay."""
+        quotes = traces.quoting(erasure)
+        named = ("run", "batch", "mirror", "check", "column", "observed", "failing", "detail")
         columns = ", ".join(map(duck.name, named))
         rows = []
         for row in self.lake.ask(
-            f"SELECT DISTINCT {columns} FROM {{checks}} WHERE mirror = {duck.text(erasure.mirror)}"
+            f"SELECT DISTINCT {columns} FROM {{checks}} WHERE mirror = {duck.text(erasure.mirror)} OR mirror IS NULL"
         ):
             failing, detail = _without(row["failing"], quotes), _shown(row["detail"], quotes)
-            if (failing, detail) != (row["failing"], row["detail"]):
-                rows.append([*(row[name] for name in named), failing, detail])
-        then = "UPDATE SET failing = s.new_failing, detail = s.new_detail"
-        new = "new_failing STRING, new_detail STRING"
+            observed = row["observed"]
+            if _observes_values(row["check"]) and quotes.is_number_of(observed):
+                observed, detail = 0.0, GONE
+            if (observed, failing, detail) != (row["observed"], row["failing"], row["detail"]):
+                rows.append([*(row[name] for name in named), observed, failing, detail])
+        then = "UPDATE SET observed = s.new_observed, failing = s.new_failing, detail = s.new_detail"
+        new = "new_observed DOUBLE, new_failing STRING, new_detail STRING"
         return {"rows": self._merge(CHECKS, named, rows, then, new=new)}
 
     def _runs(self, erasure: Erasure) -> dict[str, int]:
-        quotes = planning.quoting(erasure)
+        """Remove what the messages of runs quote: those of the mirror, those that name it, and those of a whole run."""
+        quotes = traces.quoting(erasure)
         rows = [
-            (row["run"], row["message"])
+            (row["run"], row["subject"], row["message"], row["command"])
             for row in self.lake.ask(
-                "SELECT DISTINCT run, message FROM {runs} "
-                f"WHERE message IS NOT NULL AND subject = {duck.text(erasure.mirror)}"
+                "SELECT DISTINCT run, subject, message, command FROM {runs} "
+                "WHERE message IS NOT NULL OR command IS NOT NULL"
             )
-            if _shown(row["message"], quotes) != row["message"]
+            if _quotes_rows(row, erasure.mirror, quotes)
         ]
-        then = f"UPDATE SET message = '{GONE}'"
-        return {"rows": self._merge(RUNS, ("run", "message"), rows, then)}
+        then = f"UPDATE SET message = '{GONE}', command = NULL"
+        return {"rows": self._merge(RUNS, ("run", "subject", "message", "command"), rows, then)}
 
     def _rows(self, mirror: Mirror, keys: Sequence[Texts]) -> dict[str, int]:
         """The rows of a mirror or its history."""
@@ -308,13 +316,27 @@ class Removal:
             self.session.catalog.dropTempView("erasing")
 
 
+def snapshot_files(lake: Lake, erasure: Erasure) -> int:
+    """Delete the files of `ingest snapshot` in which changes of the rows landed: bronze has the other rows of them."""
+    landed = {
+        (one.source, *Path(one.topic).parts[-2:])
+        for one in erasure.changes
+        if one.topic and ingest_snapshot.holds(one.topic)
+    }
+    files = [snapshots.folder(lake.pipeline, source) / here / name for source, here, name in landed]
+    there = [file for file in files if file.exists()]
+    for file in there:
+        file.unlink()
+    return len(there)
+
+
 def quoting_alerts(rows: Iterable[Row], erasure: Erasure) -> Iterator[tuple[Any, ...]]:
-    """The alerts about a mirror that quote an erased row: their identity, and their subject and value without it."""
-    quotes = planning.quoting(erasure)
+    """The alerts that quote an erased row: their identity, and their subject and value without it."""
+    quotes = traces.quoting(erasure)
     for row in rows:
         value = json.loads(row["value"])
         text, subject = value.get("text"), row["subject"]
-        if erasure.mirror not in f"{subject} {text}":
+        if not (erasure.mirror in f"{subject} {text}" or quotes.surely_in(text) or quotes.surely_in(subject)):
             continue
         if subject.startswith(LAST_RUN):  # other subjects are names of tables and checks
             subject = _shown(subject, quotes)
@@ -323,16 +345,29 @@ def quoting_alerts(rows: Iterable[Row], erasure: Erasure) -> Iterator[tuple[Any,
             yield row["number"], row["kind"], row["subject"], subject, json.dumps(value, ensure_ascii=False)
 
 
-def _without(failing: str | None, quotes: Any) -> str | None:
+def _quotes_rows(row: Row, mirror: str, quotes: Quotes) -> bool:
+    """True if a row of `runs` quotes an erased row; short keys are looked for only in what is about the mirror."""
+    texts = [text for text in (row["message"], row["command"]) if text is not None and text != GONE]
+    if row["subject"] == mirror or any(mirror in text for text in texts):
+        return any(map(quotes.found_in, texts))
+    return any(map(quotes.surely_in, texts))
+
+
+def _observes_values(check: str) -> bool:
+    """True for an expectation whose number is of the column's values, such as their maximum, and no count of rows."""
+    return check.startswith("expect_column_") and not check.startswith("expect_column_values_")
+
+
+def _without(failing: str | None, quotes: Quotes) -> str | None:
     if failing is None:
         return None
     keys = json.loads(failing)
-    kept = [one for one in keys if not quotes.search(str(one))]
+    kept = [one for one in keys if not quotes.found_in(str(one))]
     return failing if kept == keys else json.dumps(kept, ensure_ascii=False)
 
 
-def _shown(text: str | None, quotes: Any) -> str | None:
-    return GONE if text is not None and text != GONE and quotes.search(text) else text
+def _shown(text: str | None, quotes: Quotes) -> str | None:
+    return GONE if text != GONE and quotes.found_in(text) else text
 
 
 def _tables(lake: Lake, mirror: Mirror) -> list[str]:
@@ -365,5 +400,5 @@ def _certificate(lake: Lake, erasure: Erasure) -> Certificate:
             for one in map(Barrier.from_value, erasure.barriers)
         ],
         readable_until=None if erasure.now else until.isoformat(timespec="seconds"),
-        left=planning.unknown(lake, erasure),
+        left=traces.unknown(lake, erasure),
     )

@@ -1,12 +1,14 @@
 """Search every file of a lake for texts: what an auditor does after an erasure.
 
 Parquet files are read as they are, so that rows which a deletion vector hides are searched, too, and files which no
-version of a table needs. A file's own statistics are values of its cells. A number or a time is compared by its value, everything else by its bytes.
+version of a table needs. A file's own statistics are values of its cells. A number or a time is compared by its value, everything else by its bytes,
+which may be escaped several times over, or be the beginning of the text before a mark of cutting.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import html
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -19,8 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ingest.erase.quotes import Quotes
+
 _ROWS = 20_000  # of a Parquet file, held at a time
 _BYTES = 16 << 20  # of another file
+_LAYERS = 3  # of escapes: a key as JSON in a list that is JSON in a document
+_BEFORE_CUT = 800  # bytes before a mark of cutting that are looked at
+_CUT = re.compile("…|\\\\u2026|\\.\\.\\.".encode())
 _ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
 
 
@@ -78,15 +85,35 @@ def _of_bytes(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
             for number in [number for number, each in wanted.items() if any(one in part for one in each)]:
                 del wanted[number]
                 yield Hit(name, "", number, 1)
-            before = part[-most:]
+            for number in [number for number in wanted if _is_cut(part, texts[number - 1])]:
+                del wanted[number]
+                yield Hit(name, "", number, 1)
+            before = part[-max(most, _BEFORE_CUT) :]
 
 
 def _spellings(text: str) -> set[bytes]:
-    """A text as its own bytes, and as JSON escapes it, with small or capital digits."""
+    """A text as its own bytes, and as JSON, HTML, SQL, a shell and Python escape it, JSON several times over."""
+    found = {text, html.escape(text), text.replace("'", "''"), text.replace("'", "'\"'\"'"), repr(text)[1:-1]}
+    latest = {text}
+    for _ in range(_LAYERS):
+        latest = {spelled for one in latest for spelled in _escaped(one)}
+        found |= latest
+    found |= {html.escape(one) for one in found}
+    return {one.encode("utf-8", "surrogatepass") for one in found}
+
+
+def _escaped(text: str) -> set[str]:
+    """A text as JSON escapes it, with small or capital digits."""
     escaped = json.dumps(text)[1:-1]
     capital = _ESCAPE.sub(lambda found: rf"\u{found[1].upper()}", escaped)
-    spellings = (text, json.dumps(text, ensure_ascii=False)[1:-1], escaped, capital)
-    return {one.encode("utf-8", "surrogatepass") for one in spellings}
+    return {json.dumps(text, ensure_ascii=False)[1:-1], escaped, capital}
+
+
+def _is_cut(data: bytes, text: str) -> bool:
+    """True if bytes hold the beginning of a text, cut after some characters."""
+    quotes = Quotes((), (text,))
+    parts = (data[max(0, mark.start() - _BEFORE_CUT) : mark.start()] for mark in _CUT.finditer(data))
+    return any(quotes.is_cut_in(part.decode("utf-8", "replace") + "…") for part in parts)
 
 
 def _of_parquet(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
@@ -122,7 +149,15 @@ def _count(values: pa.Array, text: str) -> int:
     """The cells that contain a text, or are the number or the time that it is."""
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _true(*(pc.match_substring(values, one) for one in _spellings(text)))
+        whole = [pc.match_substring(values, one) for one in _spellings(text)]
+        cut = pc.match_substring_regex(values, _CUT.pattern.decode())
+        if not pc.any(cut).as_py():
+            return _true(*whole)
+        marked = [
+            bool(one) and _is_cut(str(cell).encode("utf-8", "surrogatepass"), text)
+            for cell, one in zip(values.to_pylist(), cut.to_pylist(), strict=True)
+        ]
+        return _true(*whole, pa.array(marked))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return sum(
             any(one in cell for one in _spellings(text)) for cell in values.to_pylist() if cell is not None

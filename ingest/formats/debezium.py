@@ -57,6 +57,7 @@ ABOUT = About(
         "With time.precision.mode connect a MySQL TIME beyond a day arrives as NULL.",
         "Flattening drops TRUNCATE, and its drop mode drops deletes.",
         "A MySQL FLOAT read by the snapshot is rounded to six digits.",
+        "A MySQL YEAR of 0 arrives as 1900, and NaN in a PostgreSQL NUMERIC without digits as NULL.",
         "A NULL in a column with DEFAULT arrives as that default, unless the converter is configured otherwise.",
     ),
     options={

@@ -136,6 +136,10 @@ class SourceDialect(Protocol):
         """The rows of a short query."""
 
     @staticmethod
+    def is_replica(connection: Any) -> bool:
+        """True if the server follows another one, as far as it says so to any user."""
+
+    @staticmethod
     def settled(connection: Any, mark: str) -> str:
         """Called with an empty mark for a new one, then with it until nothing is left to wait for."""
 
@@ -173,6 +177,11 @@ def clock(dialect: SourceDialect, connection: Any) -> str:
 def no_bits(column: SourceColumn) -> str:
     """`SourceDialect.bits` of databases that do not give them."""
     return ""
+
+
+def not_said(connection: Any) -> bool:
+    """`SourceDialect.is_replica` of databases that do not say it to every user."""
+    return False
 
 
 def nothing_open(connection: Any, mark: str) -> str:

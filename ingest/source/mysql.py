@@ -196,6 +196,11 @@ def number(text: str) -> str:
     return f"CAST(CONV(LEFT(MD5({text}), 15), 16, 10) AS UNSIGNED)"
 
 
+def is_replica(connection: Any) -> bool:
+    """True for a server that takes no writes: whom it follows is shown to administrators alone."""
+    return str(values(connection, "SELECT @@global.read_only")[0][0]) not in ("0", "OFF")
+
+
 def settled(connection: Any, mark: str) -> str:
     """The transactions that have written and were open, as a mark; nothing once all of them are over.
 

@@ -32,6 +32,7 @@ from ingest.source.database import (
     SourceColumn,
     SourceTable,
     json_rows,
+    not_said,
     nothing_open,
     quoted,
     row_values,
@@ -44,6 +45,7 @@ BOUNDED_TEXTS = True
 SPACES_JSON = False
 HIDES_TABLES = True
 trimmed, values, rows, settled = trim_call, row_values, json_rows, nothing_open
+is_replica = not_said
 concat = " || ".join  # its function takes two
 oracledb.defaults.arraysize = oracledb.defaults.prefetchrows = FETCHED_ROWS
 _SESSION = (

@@ -213,6 +213,11 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
             yield bytes(one).rstrip(b"\n")
 
 
+def is_replica(connection: Any) -> bool:
+    """True for a standby."""
+    return bool(values(connection, "SELECT pg_is_in_recovery()")[0][0])
+
+
 def settled(connection: Any, mark: str) -> str:
     """The transactions that were open, as a mark; nothing once all of them are over.
 

@@ -166,6 +166,12 @@ def _begun(
             return TableReading(source, table, *waiting)
         place = place_of(pipeline, source, wanted, known_now)
         wait_for_open_transactions(dialect, connection, wanted)
+        if dialect.is_replica(connection):
+            progress.warnings.append(
+                f"The database of source {source.name} is a replica: if it lags behind the stream, rows that are older than "
+                "changes which have landed win over these. Name the primary under `database:`, or let the replica catch up "
+                "with the stream first."
+            )
         cut = list(bounds(dialect, connection, table, where, size))
     plan = SnapshotPlan(wanted, where, table.shape, table.keys, place, cut)
     return TableReading(source, table, plan, begin(pipeline, source, plan))

@@ -39,6 +39,7 @@ from ingest.source.database import (
     SourceTable,
     concat_call,
     json_rows,
+    not_said,
     nothing_open,
     quoted,
     row_values,
@@ -50,6 +51,7 @@ BOUNDED_TEXTS = True
 SPACES_JSON = False
 HIDES_TABLES = True
 concat, values, rows, settled = concat_call, row_values, json_rows, nothing_open
+is_replica = not_said
 _SESSION = (
     "SET TEXTSIZE 2147483647; SET LANGUAGE us_english; SET DATEFORMAT ymd; SET QUOTED_IDENTIFIER ON; SET ANSI_NULLS ON; "
     "SET CONCAT_NULL_YIELDS_NULL ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON"

@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ingest.errors import IngestError
 from ingest.source import reconcile as comparing
+from ingest.source import sides, snapshot
 from tests.e2e.databases import MariaDB
 from tests.e2e.services import Missing
 from tests.e2e.test_reconcile import compare, lake, table_of
@@ -91,7 +93,12 @@ def test_a_row_that_only_the_stream_shows_is_not_judged(
         done = compare(garden, "slow")
         assert (False, 1, True) == (done.differs, done.waiting, done.open_long)
         monkeypatch.setattr(comparing, "_OPEN_SECONDS", 30.0)
-        threading.Timer(1.0, released.set).start()
+
+        def acknowledged(*given: Any) -> bool:
+            released.set()  # between the two looks
+            return snapshot.is_settled(*given)
+
+        monkeypatch.setattr(sides, "is_settled", acknowledged)
         done = compare(garden, "slow")
         assert (False, 0, 1) == (done.differs, done.waiting, done.on_the_way)
     assert not compare(garden, "slow").differs
@@ -115,3 +122,14 @@ def test_a_user_who_may_not_see_open_transactions_is_told_what_to_grant(garden: 
             garden.read("slow")
     finally:
         garden.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+
+
+def test_a_server_that_takes_no_writes_is_a_replica(garden: Garden) -> None:
+    """Its rows may be older than the changes of the stream."""
+    garden.execute("SET GLOBAL read_only = ON")
+    try:
+        done = garden.read("slow")
+    finally:
+        garden.execute("SET GLOBAL read_only = OFF")
+    assert [True] == ["is a replica" in one for one in done.warnings]
+    assert [] == garden.read("slow").warnings

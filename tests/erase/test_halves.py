@@ -13,6 +13,7 @@ from ingest import formats
 from ingest.change import Hints, Message
 from ingest.config import load
 from ingest.erase import plan as planning
+from ingest.erase import traces
 from ingest.gold import evidence
 from ingest.lake.lake import Lake
 from ingest.lake.stamps import change_of
@@ -166,7 +167,7 @@ def test_a_key_that_may_have_changed_is_named(tmp_path: Path, asked: int) -> Non
     erasure = games.planned(asked)
     other = {1: "7", 7: "1"}[asked]
     assert ([(str(asked),)], [(other,)]) == (erasure.keys, erasure.doubtful)
-    [left] = planning.unknown(games.lake, erasure)
+    [left] = traces.unknown(games.lake, erasure)
     assert "1 other key, inserted or deleted at the places" in left
     assert [] == games.planned(3).doubtful
 
@@ -197,7 +198,7 @@ def test_rows_whose_other_keys_cannot_be_known_are_said(tmp_path: Path) -> None:
     games.run()
     erasure = games.planned(1)
     assert ([("1",)], [], 2) == (erasure.keys, erasure.doubtful, erasure.unplaced)
-    [left] = planning.unknown(games.lake, erasure)
+    [left] = traces.unknown(games.lake, erasure)
     assert "2 inserts and deletes came without a position" in left
 
 
@@ -207,4 +208,4 @@ def test_rows_with_positions_are_complete(tmp_path: Path) -> None:
     games.say(debezium("c", 10, 0, 1, "gone"))
     games.say(debezium("d", 20, 0, 1, "gone"))
     games.run()
-    assert (0, []) == (games.planned(1).unplaced, planning.unknown(games.lake, games.planned(1)))
+    assert (0, []) == (games.planned(1).unplaced, traces.unknown(games.lake, games.planned(1)))

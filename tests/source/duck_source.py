@@ -98,3 +98,8 @@ def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
 def settled(_connection: Any, _mark: str) -> str:
     """Nothing is open."""
     return ""
+
+
+def is_replica(_connection: Any) -> bool:
+    """It follows none."""
+    return False

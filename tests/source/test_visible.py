@@ -7,8 +7,21 @@ from typing import Any
 import pymysql
 import pytest
 
+from ingest.config import load
 from ingest.errors import IngestError
 from ingest.source import mysql
+from ingest.source.snapshot import snapshot, source_of
+from tests.source import duck_source
+from tests.source.bins import Bins
+
+
+def test_rows_of_a_replica_come_with_a_warning(bins: Bins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that lags gives rows that are older than what has landed, and they win."""
+    for replica, warned in ((False, 0), (True, 1)):
+        monkeypatch.setattr(duck_source, "is_replica", lambda _connection, replica=replica: replica)
+        pipeline = load(bins.file)
+        done = snapshot(pipeline, source_of(pipeline), "shop.bins", alone=True)
+        assert warned == sum("is a replica" in one for one in done.warnings)
 
 
 class Answers:
