@@ -46,6 +46,17 @@ def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[
     table = scope.table(cursor)
     cursor.symbol("*")
     cursor.patience()
+    return _altered(table, cursor, scope, ignore=ignore, only=only)
+
+
+def alter_fragment(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
+    """The effects of an ALTER TABLE's clauses alone, on the table that the message names."""
+    return _altered(scope.message, cursor, scope)
+
+
+def _altered(
+    table: TableId, cursor: Cursor, scope: Scope, *, ignore: bool = False, only: bool = False
+) -> tuple[Sequence[Effect], str]:
     try:
         clauses = _clauses(cursor.rest(), scope)
         found = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ingest.change import TableId
 from ingest.ddl import columns, pg_types
-from ingest.ddl.alter import alter_table, references
+from ingest.ddl.alter import alter_fragment, alter_table, references
 from ingest.ddl.effect_model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
 from ingest.ddl.scope import LOGS_CASCADES, Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
@@ -88,6 +88,8 @@ def _statement(cursor: Cursor, scope: Scope) -> _Found:
     if scope.dialect == "mysql":
         _skip_settings(cursor)
     first = cursor.word()
+    if scope.message.table is not None and _is_fragment(cursor):
+        return alter_fragment(cursor, scope)
     read = _READERS.get(first)
     if read is not None:
         cursor.next()
@@ -95,6 +97,16 @@ def _statement(cursor: Cursor, scope: Scope) -> _Found:
     if first in _WITHOUT_EFFECT or _is_plain(cursor):
         return (), f"{first} changes no table's rows or columns"
     raise Unread(f"no DDL that is known here: it begins with {cursor.peek().text[:40]!r}")
+
+
+def _is_fragment(cursor: Cursor) -> bool:
+    """True of the clauses of an ALTER TABLE alone, as some messages have them that name the table: ``ADD COLUMN c INT``."""
+    if cursor.word() == "CHANGE" and cursor.word(1) in ("MASTER", "REPLICATION"):
+        return False
+    return cursor.word() in ("ADD", "MODIFY", "CHANGE") or (cursor.word(), cursor.word(1)) in _FRAGMENTS
+
+
+_FRAGMENTS = {("DROP", "COLUMN"), ("RENAME", "COLUMN"), ("ALTER", "COLUMN")}
 
 
 def _skip_settings(cursor: Cursor) -> None:

@@ -27,7 +27,7 @@ from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.mirrors import Mirror, is_full_row
 from ingest.lake.names import folded
-from ingest.lake.resolve import DOUBTED, UNSEEN, leaves_open, renamed_into
+from ingest.lake.resolve import DOUBTED, UNSEEN, is_pinned, leaves_open, renamed_into
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
@@ -42,7 +42,8 @@ class Subject:
     identify a row: then a column that the source no longer has must not distinguish rows. ``respells`` is False if rows of
     other tables, or older states, may have values under a column's former name in another letter case. ``recorded`` are the
     states of the statements that the mirror has folded, by their ids: what was done to its rows stays done, whatever the
-    policy says by now.
+    policy says by now. ``declared`` are
+    the types that the pipeline file gives, which no statement changes.
     """
 
     table: TableId
@@ -54,6 +55,7 @@ class Subject:
     keyless: bool = False
     respells: bool = True
     recorded: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -64,7 +66,9 @@ class Subject:
         known = {one.name: one.type for one in mirror.sent} if mirror else {}
         keyless, respells = is_full_row(rule, mirror), not (rule.history or rule.shard_column)
         types = known | dict(rule.declared)
-        return cls(table, rule.on_schema_change, types, free_until, rows, sent or {}, keyless, respells)
+        return cls(
+            table, rule.on_schema_change, types, free_until, rows, sent or {}, keyless, respells, declared=dict(rule.declared)
+        )  # fmt: skip
 
     def column(self, name: str, but: object = None) -> str:
         """A column in the rows' spelling: letter case is ignored if only one column has such a name."""
@@ -128,7 +132,10 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         return HELD if freezes else NOTICED
     if freezes and any(_changes_schema(effect, subject) for effect in effects):
         return HELD
-    return PARTLY if any(leaves_open(effect, subject.table) for effect in effects) else APPLIED
+    is_open = any(
+        leaves_open(effect, subject.table) or is_pinned(effect, subject.declared) for effect in effects
+    )
+    return PARTLY if is_open else APPLIED
 
 
 def _changes_schema(effect: Effect, subject: Subject) -> bool:
@@ -216,6 +223,11 @@ def _retyped(effect: Effect, subject: Subject) -> str:
     if old is None:
         return f"declares column {column} as {new}"
     before, after = types.delta(old), types.delta(types.grown(old, effect.type))
+    if is_pinned(effect, subject.declared):
+        return (
+            f"keeps column {column} as {before}, because the pipeline file declares it so, and {new} does not fit: write "
+            f"{effect.type} under columns: of this table, then `ingest backfill`"
+        )
     if before == new:
         return f"leaves column {column} as it is"
     if before == after:

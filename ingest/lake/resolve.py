@@ -211,6 +211,13 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
     return effect.action == "swap_table" and effect.note == UNSEEN
 
 
+def is_pinned(effect: Effect, declared: Mapping[str, str]) -> bool:
+    """True if a statement gives a column a wider type than the pipeline file declares: the mirror keeps the declared one."""
+    pinned = declared.get(effect.column or "")
+    retyped = effect.action == "modify_column" and effect.type is not None
+    return retyped and pinned is not None and types.outgrows(pinned, effect.type or "")
+
+
 def is_copy(copy: TableId, table: TableId) -> bool:
     """True if one name is that of the copy that an online schema tool makes of the other table."""
     return _helps(copy, table, ("_gho", "_new"))

@@ -12,7 +12,7 @@ from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, touched
 from ingest.lake.names import mirror_path
-from ingest.lake.resolve import Lanes, Presence, leaves_open, renamed_into, resolved
+from ingest.lake.resolve import Lanes, Presence, is_pinned, leaves_open, renamed_into, resolved
 from ingest.lake.tables import Tables
 from ingest.quality.unknown_values import leaves_values
 
@@ -33,7 +33,7 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
     """Undecided statements that left something open, by the mirror's path.
 
-    They left rows in another mirror, or let rows change that no message shows. What could not be read, and values that no
+    They left rows in another mirror, let rows change that no message shows, or outgrow a type that the file declares. What could not be read, and values that no
     message contains, are counted by `ingest.quality.unknown_values`.
     """
     found: dict[str, list[str]] = {}
@@ -43,6 +43,7 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
             is_open = any(
                 (leaves_open(effect, table) and not leaves_values(effect, table))
                 or renamed_into(effect, table)
+                or (effect.table == table and is_pinned(effect, first.declared))
                 for effect in one.effects
             )
             if one.decided or one.kind == "none" or first.exclude or not is_open:

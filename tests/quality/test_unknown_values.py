@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingest.config.model import TableRule
 from ingest.gold.approval import approve_or_dismiss, listed
 from tests.schemas import Schemas
 
@@ -125,3 +126,19 @@ def test_a_conversion_that_is_not_known(tmp_path: Path) -> None:
     said.ddl("CREATE TABLE IF NOT EXISTS t (id int PRIMARY KEY, c TIME)", "t").run(*ALL)
     said.ddl("ALTER TABLE t MODIFY c DATETIME", "t").run(*ALL)
     assert [("t", "c", 1.0)] == complaints(said)
+
+
+@pytest.mark.parametrize(("declared", "state"), [("decimal(20,2)", "partly"), ("decimal(24,4)", "applied")])
+def test_a_declared_type_that_a_statement_outgrows(tmp_path: Path, declared: str, state: str) -> None:
+    """The list said "applied: widens", the mirror kept the declared type, and new values became NULL."""
+    rule = TableRule("db.t", columns={"c": declared})
+    said = Schemas(tmp_path, "mysql", (rule,)).row("t", id=1, c="1.25")
+    said.run(*ALL)
+    said.ddl("ALTER TABLE t MODIFY c DECIMAL(24,4)", "t").run(*ALL)
+    assert {("t", state)} == said.states()
+    [does] = listed(said.lake)[0].verdict.does
+    assert ("write decimal(24,4) under columns:" in does) == (state == "partly")
+    waits = said.lake.ask(
+        "SELECT observed FROM {checks} WHERE \"check\" = 'ddl_pending' ORDER BY batch DESC LIMIT 1"
+    )
+    assert float(state == "partly") == waits[0]["observed"]
