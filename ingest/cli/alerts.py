@@ -25,7 +25,8 @@ from ingest.cli.spark import usable
 from ingest.config.model import AlertTarget, Pipeline
 from ingest.config.secrets import struck
 from ingest.errors import IngestError, LockedError, command, counted, first_line
-from ingest.inspect.causes import ERROR, LONGEST, WARN, Cause, causes
+from ingest.inspect.problems import ERROR, LONGEST, WARN, Problem
+from ingest.inspect.status import problems_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ class Alert:
     """What is said of a cause: that it has begun, lasts, or is over."""
 
     state: str
-    cause: Cause
+    cause: Problem
     since: dt.datetime
 
 
@@ -53,17 +54,11 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
     """What is wrong now, with what was sent of it."""
     known = _known(lake)
     rows = []
-    for one in causes(lake).values():
+    for one in problems_of(lake):
         kept = known.get(one.subject)
-        rows.append(
-            {
-                "cause": one.subject,
-                "severity": one.severity,
-                "since": kept and kept["since"],
-                "sent": kept and max(kept["sent"].values()),
-                "text": one.text,
-            }
-        )
+        sent = kept and max(kept["sent"].values())
+        since = one.since or (kept and kept["since"])
+        rows.append({"pipeline": lake.pipeline.name, **one.described(), "since": since, "sent": sent})
     return rows
 
 
@@ -77,7 +72,7 @@ def send_samples(pipeline: Pipeline) -> list[dict[str, str]]:
         raise IngestError(
             f"{pipeline.file} has no `alerts:`; docs/pipeline-file.md shows how they are written."
         )
-    sample = Cause("sample", ERROR, "This is a test: nothing is wrong.")
+    sample = Problem("sample", ERROR, "This is a test: nothing is wrong.")
     found = []
     for target in pipeline.alerts:
         why = _refused(target, pipeline, [Alert(FIRING, sample, dt.datetime.now(dt.UTC))])
@@ -153,18 +148,18 @@ def tell(lake: Lake, stopped: str = "") -> list[str]:
     return refused
 
 
-def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[str, Cause]]:
+def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[str, Problem]]:
     """What was sent, and what is wrong; what a run that stopped could not look at is as it was."""
     try:
         known = _known(lake)
-        found = causes(lake)
+        found = {one.subject: one for one in problems_of(lake) if not one.acknowledged}
     except Exception as error:  # an unreadable lake is a problem of its own; the others are as they were
         stopped = stopped or f"the lake cannot be read: {first_line(error)}"
-        return {}, {STOPPED: Cause(STOPPED, ERROR, stopped)}
+        return {}, {STOPPED: Problem(STOPPED, ERROR, stopped)}
     if stopped:
         for name, one in known.items():
-            found.setdefault(name, Cause(name, one["severity"], one["text"]))
-        found[STOPPED] = Cause(STOPPED, ERROR, stopped)
+            found.setdefault(name, Problem(name, one["severity"], one["text"]))
+        found[STOPPED] = Problem(STOPPED, ERROR, stopped)
     return known, found
 
 
@@ -203,12 +198,13 @@ def _known(lake: Tables) -> dict[str, dict[str, Any]]:
 
 
 def _due(
-    target: AlertTarget, found: Mapping[str, Cause], kept: Mapping[str, dict[str, Any]], now: dt.datetime
+    target: AlertTarget, found: Mapping[str, Problem], kept: Mapping[str, dict[str, Any]], now: dt.datetime
 ) -> Iterable[Alert]:
     """What is to be sent to a target: errors first, and what is over last."""
     key = _key(target)
     for cause in sorted(found.values(), key=lambda one: one.severity):
         since, sent = (kept.get(cause.subject, {}).get(name) for name in ("since", "sent"))
+        since = cause.since or since
         begun = dt.datetime.fromisoformat(since) if since else now
         if not sent or key not in sent:
             if target.severity in (WARN, cause.severity):
@@ -217,7 +213,7 @@ def _due(
             yield Alert(LASTING, cause, begun)
     for name, state in kept.items():
         if name not in found and key in state["sent"]:
-            cause = Cause(name, state["severity"], state["text"])
+            cause = Problem(name, state["severity"], state["text"])
             yield Alert(OVER, cause, dt.datetime.fromisoformat(state["since"]))
 
 

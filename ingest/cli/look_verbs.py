@@ -1,4 +1,4 @@
-"""The verbs that look at a lake: tables, status, alerts, sql, explain, wait."""
+"""The verbs that look at a lake: tables, sql, explain, wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from ingest.cli import output
-from ingest.cli.live_status import Watched
 from ingest.cli.output import Output
 from ingest.cli.spark import MirrorName, PipelineFile, looked_at, opened
 from ingest.errors import ConfigError
@@ -66,62 +65,6 @@ def tables(
             output.table(tuple(cells[0]) if cells else ("column",), [tuple(one.values()) for one in cells])
 
     output.answer(output_as, rows, show)
-
-
-@app.command(rich_help_panel=_PANEL, cls=Watched)
-def status(
-    file: PipelineFile,
-    watch: Annotated[
-        float | None,
-        typer.Option(
-            "--watch",
-            min=0.1,
-            metavar="[SECONDS]",
-            help="Look again every so many seconds (10 unless given), until Ctrl-C.",
-        ),
-    ] = None,
-    output_as: Annotated[
-        Literal["table", "json", "prom"],
-        typer.Option("--output", "-o", help="table, json, or prom for Prometheus' node exporter."),
-    ] = "table",
-) -> None:
-    """Lag and health of every mirror, what waits for the operator, and the next command to type."""
-    from ingest.cli import live_status
-    from ingest.inspect import prom
-    from ingest.inspect import status as looking
-
-    if watch is not None and output_as == "prom":
-        raise ConfigError(["--watch cannot be used with --output prom: a collector wants one whole file"])
-    with looked_at(file) as lake:
-        if watch is not None:
-            live_status.watch(lambda: looking.status(lake), watch, output_as)
-            return
-        found = looking.status(lake)
-    if output_as == "prom":
-        output.text(prom.text(found))
-    else:
-        output.answer(output_as, found, lambda: live_status.show(found))
-
-
-@app.command(rich_help_panel=_PANEL)
-def alerts(
-    file: PipelineFile,
-    test: Annotated[bool, typer.Option("--test", help="Send a sample to each target.")] = False,
-    output_as: Output = "table",
-) -> None:
-    """What is wrong now, by cause, as `alerts:` of the pipeline file has it sent after each run."""
-    from ingest.cli import alerts as alerting
-    from ingest.config import load
-
-    if test:
-        sent = alerting.send_samples(load(file))
-        output.listing(sent, ("target", "state", "error"), output_as)
-        if any(one["error"] for one in sent):
-            raise typer.Exit(1)
-        return
-    with looked_at(file) as lake:
-        rows = alerting.listed(lake)
-    output.listing(rows, ("cause", "severity", "since", "sent", "text"), output_as)
 
 
 @app.command(rich_help_panel=_PANEL)

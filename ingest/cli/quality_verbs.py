@@ -157,11 +157,13 @@ def report(
 
 
 def _report(lake: Tables, out: Path) -> dict[str, Any]:
-    from ingest.inspect import causes, status
+    from ingest.inspect import problems, status
     from ingest.quality.report import page, render
 
-    facts = causes.gathered(lake)
-    made = page(facts, causes.missing_from(page(facts), causes.merged(status.status(lake), facts)))
+    facts = problems.gathered(lake)
+    found = status.told(lake, status.look(lake), facts)
+    listed = [problems.of_described(one) for one in found["causes"]]
+    made = page(facts, problems.missing_from(page(facts), listed))
     _write(out, render(made))
     return {
         "file": str(out.absolute()),

@@ -7,13 +7,14 @@ Meant for its textfile collector: write it to a file outside the collector's fol
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from ingest.inspect.problems import FAILING, STATES
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float | None]
-
-STATES = ("ok", "held", "failed", "damaged", "paused")
 
 
 def text(*found: Mapping[str, Any]) -> str:
@@ -65,6 +66,14 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
             "Rejects that were neither replayed nor dismissed.",
             [({**labels, "kind": kind}, count) for kind, count in kinds.items()],
         ),
+        "problems": (
+            "Open problems that nobody has acknowledged.",
+            _counted(found, ("severity", "kind", "mirror"), lambda _one: True),
+        ),
+        "checks_failing": (
+            "Checks that complain, by the last check of each mirror and source.",
+            _counted(found, ("severity", "check", "mirror"), lambda one: one["kind"] in FAILING),
+        ),
         "statements_pending": (
             "DDL statements that wait for a decision.",
             [(labels, found["pending_statements"])],
@@ -79,6 +88,19 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
             [(labels, float(last["failed"]))] if last else [],
         ),
     }
+
+
+def _counted(
+    found: Mapping[str, Any], names: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]
+) -> list[Sample]:
+    """The number of problems by some of their fields; ``check`` is the kind of one that a check has found."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for one in found["causes"]:
+        if wanted(one) and not one["acknowledged"]:
+            fields = one | {"check": one["kind"]}
+            counts[tuple(fields[name] or "" for name in names)] += 1
+    pipeline = {"pipeline": found["pipeline"]}
+    return [(pipeline | dict(zip(names, key, strict=True)), n) for key, n in sorted(counts.items())]
 
 
 def _family(name: str, help_text: str, samples: Iterable[Sample]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import TableId
@@ -12,8 +13,9 @@ from ingest.errors import command, counted
 from ingest.gold import approval, completed
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
-from ingest.inspect.causes import of_state, resolving_command
+from ingest.inspect import problems
 from ingest.inspect.idle import is_finished
+from ingest.inspect.problems import OK, Problem, worst
 from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.decisions import DISMISS
@@ -23,11 +25,20 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import BRONZE, CPU
 from ingest.lake.tables import Row, Tables
-from ingest.quality.catalogue import ERROR, FAIL
+from ingest.quality.report_model import Facts
 from ingest.values import shortened
 
 # what a mirror's line has of its entry as it is
-_OF_ENTRY = ("message", "command", "seconds", "cpu_seconds", "rewritten_bytes", "bytes", "marked_files")
+_OF_ENTRY = (
+    "message",
+    "command",
+    "since",
+    "seconds",
+    "cpu_seconds",
+    "rewritten_bytes",
+    "bytes",
+    "marked_files",
+)
 _NO_ENTRY: Mapping[str, Any] = {
     "path": None, "keys": [], "columns": [],
     **dict.fromkeys(("rows", "bytes", "marked_files", "batch", "version")),
@@ -120,6 +131,7 @@ def _line(name: str, run: dict[str, Any], found: Mapping[str, Any] = _NO_ENTRY) 
         "state": state_of(run),
         "message": run.get("message") or "",
         "command": run.get("command") or "",
+        "since": _utc(run.get("since")),
         "seconds": run.get("seconds"),
         "cpu_seconds": None if cpu is None else cpu / 1000,
         "rewritten_bytes": counts.get("rewritten_bytes"),
@@ -132,9 +144,12 @@ def state_of(run: dict[str, Any]) -> str:
 
 
 def last_runs(lake: Tables) -> dict[str, Row]:
-    """The newest gold row of `runs` for each mirror."""
+    """The newest gold row of `runs` for each mirror, with the time since when it has not been done."""
     rows = lake.ask(
-        """SELECT subject, state, message, command, batch, seconds, counts FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
+        """SELECT subject, state, message, command, batch, seconds, counts,
+            min(CASE WHEN done IS NULL OR started_at > done THEN started_at END) OVER (PARTITION BY subject) AS since
+        FROM (SELECT *, max(CASE WHEN state = 'done' THEN started_at END) OVER (PARTITION BY subject) AS done FROM {runs}
+            WHERE stage = 'gold' AND subject IS NOT NULL) AS r
         QUALIFY row_number() OVER (PARTITION BY subject ORDER BY started_at DESC, batch DESC NULLS LAST) = 1"""
     )
     return {row["subject"]: row for row in rows}
@@ -151,8 +166,29 @@ def _exists(lake: Tables, path: str) -> bool:
 # --- status -------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a lake says of itself without its checks; looking takes longer than telling."""
+
+    rows: list[dict[str, Any]]  # one for each mirror
+    waits: int  # mirrors that are sound and wait for a run
+    open_rejects: dict[str, int]  # by kind
+    statements: int  # that wait for a decision
+    problems: list[Problem]
+    done: int  # the batch that all mirrors have folded
+    decoded: int
+    complete: Complete
+    last_run: dict[str, Any] | None
+    idle_next: str  # what to type if nothing is wrong
+
+
 def status(lake: Tables) -> dict[str, Any]:
     """The health of a lake: one line per mirror, the problems in words, the next command."""
+    return told(lake, look(lake), problems.gathered(lake, trend=1))
+
+
+def look(lake: Tables) -> Look:
+    """Look at the mirrors, and at what waits."""
     entries = tables(lake)
     lines = completeness.reached(lake)
     folded = completed.progress(lake)
@@ -169,35 +205,80 @@ def status(lake: Tables) -> dict[str, Any]:
             waits += 1
         rows.append(_row(entry | {"message": said}, lanes.get(name, {}), complete.get(name, Complete())))
     waiting: dict[str, int] = {}  # open rejects, by kind
+    began = dict[str, int]()  # the first batch of what waits
     for row in rejects.counted(lake):
         waiting[row["kind"]] = waiting.get(row["kind"], 0) + row["n"]
-    statements = len({one.statement.id for one in logged if one.pending})
-    causes = list(of_state(lake, rows, waiting, statements))
-    failing = sum(count for state, count in verdicts(lake).items() if state in (FAIL, ERROR))
-    problems = [one.sentence for one in causes]
-    if failing:
-        problems.append(
-            f"{counted(failing, 'check')} failed or could not be judged: {command('report', lake.pipeline.file)}"
-        )
-    bad = [row for row in rows if row["state"] != "ok"]
+        began[row["kind"]] = min(began.get(row["kind"], row["batch"]), row["batch"])
+    pending = {one.statement.id: one.statement.batch for one in logged if one.pending}
+    if pending:
+        began["ddl"] = min(pending.values())
     decoded = lake.decoded()
-    done = min(folded.complete, decoded)
-    headline = (
-        f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {len(rows)} mirrors are up to date with batch {done}"
-        + (f"; decoded is batch {decoded}." if decoded > done else ".")
+    is_idle = is_finished(lake, lake.progress("bronze", BRONZE.name), ("silver", "gold"))
+    return Look(
+        rows,
+        waits,
+        waiting,
+        len(pending),
+        list(problems.of_state(lake, rows, waiting, len(pending), _started(lake, began))),
+        min(folded.complete, decoded),
+        decoded,
+        completeness.of_all(complete),
+        _last_run(lake),
+        f"{command('plan', lake.pipeline.file)} (the lake waits for nothing; it says what a run would read)"
+        if is_idle
+        else command("run", lake.pipeline.file),
     )
+
+
+def told(lake: Tables, seen: Look, facts: Facts) -> dict[str, Any]:
+    """What `ingest status` says; a mirror's state is the worst of its open problems."""
+    last = seen.last_run
+    merged = problems.merged(seen.problems, facts, failed=bool(last and last["failed"]))
+    found = problems.with_acknowledged(lake, merged)
+    states: dict[str, list[str]] = {}
+    for one in found:
+        states.setdefault(one.mirror, []).append(one.state)
+    rows = [row | {"state": worst([row["state"], *states.get(row["table"], [])])} for row in seen.rows]
+    bad = [row for row in rows if row["state"] != OK]
+    waits = min(seen.waits, len(rows) - len(bad))
+    headline = (
+        f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {len(rows)} mirrors are up to date with batch {seen.done}"
+        + (f"; decoded is batch {seen.decoded}" if seen.decoded > seen.done else "")
+    )
+    needing = [one for one in found if not one.acknowledged]
+    if needing:
+        headline += (
+            f"; {counted(len(needing), 'problem')} {'needs' if len(needing) == 1 else 'need'} somebody"
+        )
     return {
         "pipeline": lake.pipeline.name,
-        "headline": headline,
-        **_until(completeness.of_all(complete)),
+        "headline": f"{headline}.",
+        **_until(seen.complete),
         "tables": rows,
-        "problems": problems,
-        "causes": [one.described() for one in causes],
-        "open_rejects": waiting,
-        "pending_statements": statements,
-        "last_run": _last_run(lake),
-        "next": _next(lake, bad, failing, waiting, statements),
+        "problems": [one.sentence for one in needing],
+        "causes": [one.described() for one in found],
+        "open_rejects": seen.open_rejects,
+        "pending_statements": seen.statements,
+        "last_run": last,
+        "next": _next(lake, needing, seen),
     }
+
+
+def problems_of(lake: Tables) -> list[Problem]:
+    """All open problems, errors first; the age of the newest change is as of now."""
+    return [problems.of_described(one) for one in status(lake)["causes"]]
+
+
+def _started(lake: Tables, batches: Mapping[str, int]) -> dict[str, str | None]:
+    """When the runs of some batches began."""
+    if not batches:
+        return {}
+    listed = ", ".join(str(batch) for batch in {*batches.values()})
+    rows = lake.ask(
+        f"SELECT batch, min(started_at) AS at FROM {{runs}} WHERE batch IN ({listed}) GROUP BY batch"
+    )
+    known = {row["batch"]: _utc(row["at"]) for row in rows}
+    return {name: known.get(batch) for name, batch in batches.items()}
 
 
 def _row(entry: Mapping[str, Any], lane: Mapping[str, Any], complete: Complete) -> dict[str, Any]:
@@ -271,20 +352,13 @@ def _departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, 
                 yield str(name), f"the source has {what} ({at}): its rows stay as they were"
 
 
-def _next(
-    lake: Tables, bad: list[dict[str, Any]], failing: int, waiting: dict[str, int], statements: int
-) -> str:
+def _next(lake: Tables, needing: Sequence[Problem], seen: Look) -> str:
     """The command that resolves the first problem, or does what the lake waits for."""
     file = lake.pipeline.file
-    if not bad:
-        verb = "ddl" if statements else "rejects" if waiting else "report" if failing else ""
-        if verb or not is_finished(lake, lake.progress("bronze", BRONZE.name), ("silver", "gold")):
-            return command(verb or "run", file)
-        return f"{command('plan', file)} (the lake waits for nothing; it says what a run would read)"
-    typed = resolving_command(lake, bad[0])
-    if bad[0]["state"] == "held" and typed == command("retry", file):
+    typed = next((one.command for one in needing if one.command), "")
+    if needing and needing[0].kind == "held" and typed == command("retry", file):
         return f"{typed} (after {file} says what the message asks for)"
-    return typed
+    return typed or seen.idle_next
 
 
 def _last_run(lake: Tables) -> dict[str, Any] | None:

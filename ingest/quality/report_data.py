@@ -159,9 +159,13 @@ def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: 
     """Add the newest verdicts of every subject, with their values over the last runs."""
     wanted = f"mirror = {duck.text(only)}" if only else "true"
     rows = lake.ask(
-        f"""SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing
-        FROM {{checks}} WHERE {_ended(facts.batch)} AND {wanted} QUALIFY row_number() OVER (
-        PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {trend}"""
+        f"""SELECT *, min(CASE WHEN passed IS NULL OR checked_at > passed THEN checked_at END) OVER one AS since FROM (
+            SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing,
+                max(CASE WHEN state = '{PASS}' THEN checked_at END) OVER one AS passed
+            FROM {{checks}} WHERE {_ended(facts.batch)} AND {wanted}
+            WINDOW one AS (PARTITION BY mirror, source, "check", "column")) AS c
+        WINDOW one AS (PARTITION BY mirror, source, "check", "column")
+        QUALIFY row_number() OVER (PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {trend}"""
     )
     trends: dict[tuple[Any, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["checked_at"], reverse=True):
@@ -194,11 +198,8 @@ def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
 
 
 def _check(trend: list[Row]) -> CheckFact:
-    last, since = trend[0], None
-    for one in trend:  # the newest first
-        if one["state"] == PASS:
-            break
-        since = _moment(one["checked_at"])
+    last = trend[0]
+    since = None if last["state"] == PASS else _moment(last["since"])
     values = tuple(one["observed"] or 0.0 for one in reversed(trend))
     limit = None if last["threshold"] is None else float(last["threshold"])
     failing = tuple(json.loads(last["failing"] or "[]"))

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from ingest.config import Pipeline, is_stored, load
 from ingest.errors import IngestError, command, first_line, unexpected
-from ingest.inspect import causes, status
-from ingest.inspect.causes import Cause
+from ingest.inspect import problems, status
+from ingest.inspect.problems import Problem
 from ingest.lake import faults, identity, stores
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import ALL
@@ -256,7 +256,8 @@ class Fleet:
     def status(self, name: str) -> dict[str, Any]:
         """What `ingest status` says, with the lag of this moment."""
         lake = self.lake(name)
-        return status.aged(self.kept(name, "status", lake, status.status))
+        seen = self.kept(name, "status", lake, status.look)
+        return status.aged(status.told(lake, seen, self.facts(name, lake)))
 
     def forget(self, name: str) -> None:
         """Look again at once: something was decided or run here."""
@@ -264,7 +265,7 @@ class Fleet:
 
     def facts(self, name: str, lake: LakeReader) -> Facts:
         """What the report knows of a pipeline, as of this moment."""
-        found = self.kept(name, "facts", lake, lambda lake: causes.gathered(lake, trend=8))
+        found = self.kept(name, "facts", lake, lambda lake: problems.gathered(lake, trend=8))
         found.look()
         return found
 
@@ -278,7 +279,7 @@ class Fleet:
 
     def _prepare(self, name: str) -> None:
         lake = self.lake(name)
-        self.kept(name, "status", lake, status.status)
+        self.kept(name, "status", lake, status.look)
         self.kept(name, "checks", lake, status.verdicts)
         self.facts(name, lake)
 
@@ -300,7 +301,7 @@ class Fleet:
             lake = self.lake(name)
             found = self.status(name)
             checks = self.kept(name, "checks", lake, status.verdicts)
-            wrong = causes.merged(found, self.facts(name, lake)).values()
+            wrong = [problems.of_described(one) for one in found["causes"]]
         except NotYetError:
             return PipelineState(name, member, "none", BEING_READ, [])
         except NoLakeError:
@@ -319,7 +320,7 @@ class Fleet:
         light = troubles[0].light if troubles else "good"
         states = [row["state"] for row in found["tables"] if row["state"] != "ok"]
         if states:
-            word = ", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states))
+            word = ", ".join(f"{states.count(one)} {one}" for one in problems.STATES if one in states)
         else:
             word = {"bad": "Failing", "warn": "Needs a look", "none": "No table yet"}.get(light, "Good")
         if light == "good" and not found["tables"]:
@@ -415,15 +416,16 @@ class PipelineState:
         return dt.datetime.fromisoformat(last["ended"]) if last else None
 
 
-def _troubles(member: Member, wrong: Iterable[Cause], tables: set[str]) -> Iterator[Trouble]:
+def _troubles(member: Member, wrong: Iterable[Problem], tables: set[str]) -> Iterator[Trouble]:
     if member.fault:
         yield Trouble("bad", member.fault, command("validate", member.file))
     for text in member.pipeline.unresolved.values() if member.pipeline else ():
         yield Trouble("warn", f"{text}; only a run needs it", command("validate", member.file))
     for one in wrong:
-        text = causes.without(one.sentence, one.command)
-        table = one.subject.rpartition(": ")[0]
+        if one.acknowledged:
+            continue
+        text, table = problems.without(one.sentence, one.command), one.mirror
         verb = next((verb for verb in ("rejects", "ddl") if one.command == command(verb, member.file)), "")
         page = verb or ("table" if table in tables else "")
-        light = "bad" if one.severity == causes.ERROR else "warn"
+        light = "bad" if one.severity == problems.ERROR else "warn"
         yield Trouble(light, text, one.command, page, table if page == "table" else "")

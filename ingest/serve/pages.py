@@ -14,7 +14,7 @@ from ingest.change import TableId
 from ingest.errors import IngestError, command, counted
 from ingest.gold import approval
 from ingest.gold.approval import Listed
-from ingest.inspect import causes, query, status, story
+from ingest.inspect import problems, query, status, story
 from ingest.inspect.duck_query import Bounds
 from ingest.lake import decisions, duck, mirrors, rejects
 from ingest.lake.decisions import PAUSE, Decision
@@ -225,7 +225,7 @@ def table(fleet: Fleet, asked: Query) -> View:
     name, table = asked.get("pipeline", ""), asked.get("table", "")
     lake = fleet.lake(name)
     entry = status.named(fleet.status(name)["tables"], table)
-    facts = fleet.kept(name, f"facts of {table}", lake, lambda lake: causes.gathered(lake, only=table))
+    facts = fleet.kept(name, f"facts of {table}", lake, lambda lake: problems.gathered(lake, only=table))
     facts.look()
     made = report.page(facts)
     own = decisions.read(lake).newest(PAUSE, decisions.RESUME)

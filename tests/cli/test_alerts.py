@@ -23,13 +23,14 @@ from ingest.cli.app import app
 from ingest.config import Pipeline, load
 from ingest.config.model import AlertTarget, Source
 from ingest.errors import ConfigError, LockedError
-from ingest.inspect.causes import ERROR, WARN, Cause, causes
+from ingest.inspect.problems import ERROR, WARN, Problem
+from ingest.inspect.status import problems_of
 from ingest.lake.decisions import Decision, Decisions
 from ingest.lake.tables import LakeReader
 
 NOW = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
-HELD = Cause("shop.orders: The table is held", ERROR, "it has no key")
-SLOW = Cause("shop.parts: The newest change is old", WARN, "it is 3 days old")
+HELD = Problem("shop.orders: The table is held", ERROR, "it has no key")
+SLOW = Problem("shop.parts: The newest change is old", WARN, "it is 3 days old")
 
 
 class Hook(ThreadingHTTPServer):
@@ -113,17 +114,17 @@ class World:
         self.pipeline = Pipeline("shop", Path("/shop.yaml"), "/lake", (), alerts=targets)
         clock = SimpleNamespace(now=lambda _zone: self.now, fromisoformat=dt.datetime.fromisoformat)
         monkeypatch.setattr(alerts, "dt", SimpleNamespace(datetime=clock, UTC=dt.UTC))
-        monkeypatch.setattr(alerts, "causes", lambda _lake: self.causes())
+        monkeypatch.setattr(alerts, "problems_of", lambda _lake: self.problems())
         monkeypatch.setattr("ingest.lake.decisions.read", lambda _lake: Decisions(tuple(self.kept)))
         monkeypatch.setattr("ingest.lake.decisions.append", lambda _lake, rows: self.kept.extend(rows))
 
-    def causes(self) -> dict[str, Cause]:
+    def problems(self) -> list[Problem]:
         """What is wrong; a lake that cannot be read raises."""
         if isinstance(self.wrong, Exception):
             raise self.wrong
-        return dict(self.wrong)
+        return [*self.wrong.values()]
 
-    def run(self, *wrong: Cause, stopped: str = "", minutes: float = 1) -> None:
+    def run(self, *wrong: Problem, stopped: str = "", minutes: float = 1) -> None:
         """Another run, some minutes later."""
         self.now += dt.timedelta(minutes=minutes)
         self.wrong = {one.subject: one for one in wrong}
@@ -206,7 +207,7 @@ def test_a_run_that_stopped_is_a_cause_and_ends_no_other(hook: Hook, monkeypatch
     assert [[(FIRING, HELD.subject)], [(FIRING, STOPPED)], [(OVER, STOPPED)]] == [
         said(body) for body in hook.bodies
     ]
-    world.causes = lambda: (_ for _ in ()).throw(OSError("gone"))
+    world.problems = lambda: (_ for _ in ()).throw(OSError("gone"))
     world.run()
     assert [(FIRING, STOPPED)] == said(hook.bodies[3])
     assert "gone" in hook.bodies[3]["alerts"][0]["text"]
@@ -248,7 +249,7 @@ def test_the_lake_keeps_no_address(hook: Hook, monkeypatch: pytest.MonkeyPatch) 
 def test_data_drives_no_channel_and_secrets_stay(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table's name could notify the whole channel, end the line, or reverse it."""
     world = World(monkeypatch, AlertTarget(hook.url, "slack"))
-    evil = Cause("<!channel>\n\x1b[2J\u202e", ERROR, f"failed at {hook.url} <http://x|click> {'a' * 9000}")
+    evil = Problem("<!channel>\n\x1b[2J\u202e", ERROR, f"failed at {hook.url} <http://x|click> {'a' * 9000}")
     world.run(evil)
     text = hook.bodies[0]["text"]
     assert not set("\x1b\u202e<>") & set(text)
@@ -260,9 +261,9 @@ def test_data_drives_no_channel_and_secrets_stay(hook: Hook, monkeypatch: pytest
 def test_a_thousand_causes_are_one_short_message(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     """One statement may hold every table of a database."""
     world = World(monkeypatch, AlertTarget(hook.url))
-    world.run(*(Cause(f"t{n}", ERROR, "held") for n in range(1000)))
+    world.run(*(Problem(f"t{n}", ERROR, "held") for n in range(1000)))
     assert (1, 50, 950) == (len(hook.bodies), len(hook.bodies[0]["alerts"]), hook.bodies[0]["more"])
-    world.run(*(Cause(f"t{n}", ERROR, "held") for n in range(1000)))
+    world.run(*(Problem(f"t{n}", ERROR, "held") for n in range(1000)))
     assert 1 == len(hook.bodies)
 
 
@@ -321,10 +322,10 @@ def test_causes_are_what_the_report_lists_and_age_is_as_of_now(tmp_path: Path) -
         ),
     )  # fmt: skip
     lake = LakeReader(Pipeline("p", Path("/p.yaml"), str(tmp_path), (Source("s", "files", "dts-canal"),)))
-    found = causes(lake)
+    found = {one.subject: one for one in problems_of(lake)}
     assert {
         "shop.orders: The newest change is old", "shop.orders: Keys are there more than once",
-        "last run: source s: offsets # to # are gone",
+        "last run: alarm 1",
     } == set(found)  # fmt: skip
     assert "3 days" in found["shop.orders: The newest change is old"].text
 

@@ -16,7 +16,7 @@ from ingest.cli.app import app
 from ingest.config import Pipeline, load
 from ingest.config.masks import Masks
 from ingest.errors import HeldError
-from ingest.inspect.causes import of_state
+from ingest.inspect.problems import of_state
 from ingest.lake import decoded_with
 from ingest.lake.tables import LakeReader
 from tests.lakes import touch

@@ -16,7 +16,7 @@ from ingest.cli.repair_verbs import fold_again
 from ingest.config import load
 from ingest.config.model import TableRule
 from ingest.gold.steps import steps_of
-from ingest.inspect import causes, status
+from ingest.inspect import problems, status
 from ingest.lake import epochs
 from ingest.lake.schemas import CHECKS
 from ingest.lake.starts import Start
@@ -58,7 +58,7 @@ class Doubted(Shops):
 
     def states(self) -> dict[str, str]:
         """The mirror's last verdicts that do not pass."""
-        facts = causes.gathered(self.lake)
+        facts = problems.gathered(self.lake)
         [table] = [one for one in facts.tables if one.name == NAME]
         return {one.check: one.state for one in table.checks if one.state != "pass"}
 
@@ -86,7 +86,11 @@ def test_a_fault_stays_while_other_rows_come(shops: Doubted) -> None:
     assert 1 == warned.count("found in batch")
     assert {TWICE: "fail"} == shops.states()
     assert 1 == status.verdicts(shops.lake)["fail"]
-    found = [one for name, one in causes.causes(shops.lake).items() if name.startswith(NAME)]
+    found = [
+        one
+        for name, one in {one.subject: one for one in status.problems_of(shops.lake)}.items()
+        if name.startswith(NAME)
+    ]
     assert ["error"] == [one.severity for one in found]
     assert found[0].text.startswith("Found in batch 2 and not repaired since")
 

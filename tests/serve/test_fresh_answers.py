@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.inspect import causes, status
+from ingest.inspect import problems, status
 from ingest.serve import fleet as fleets
 from ingest.serve import server
 from tests.serve.conftest import Client, client_of
@@ -48,7 +48,7 @@ def test_making_answers_ends_with_the_service(monkeypatch: pytest.MonkeyPatch) -
 def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first look in the morning, and the one after each batch, would wait for all tables to be read."""
     made: list[str] = []
-    for module, name in ((status, "status"), (status, "verdicts"), (causes, "gathered")):
+    for module, name in ((status, "look"), (status, "verdicts"), (problems, "gathered")):
         real = getattr(module, name)
         monkeypatch.setattr(
             module,
@@ -58,17 +58,17 @@ def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pyte
     client = client_of(own)
     fleet = client.service.fleet
     fleet.prepare()
-    assert ["status", "verdicts", "verdicts", "gathered"] == made  # a status counts them, too
+    assert ["look", "verdicts", "gathered"] == made
     assert "depot.bins" in client.get(PAGES["pipeline"]).text
-    assert 4 == len(made), "the page made an answer of its own"
+    assert 3 == len(made), "the page made an answer of its own"
     (own.parent / "depot-lake" / "checks" / "_delta_log" / "later").touch()
     monkeypatch.setattr(fleets, "PAUSE", 0)
     fleet.prepare()
-    assert 8 == len(made)
+    assert 6 == len(made)
     monkeypatch.setattr(fleets, "LATELY", 0.0)  # as if no page was asked for lately
     (own.parent / "depot-lake" / "checks" / "_delta_log" / "later").unlink()
     fleet.prepare()
-    assert 8 == len(made)
+    assert 6 == len(made)
 
 
 def test_what_takes_long_is_shown_as_being_read(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,15 +85,15 @@ def test_what_takes_long_is_shown_as_being_read(own: Path, monkeypatch: pytest.M
     assert 'data-every="1"' in text
     assert "depot.bins" in client.get(PAGES["pipeline"]).text, "a page of one pipeline waits"
     fleet.prepare()
-    assert ["1 held"] == [one.word for one in fleet.states(soon=True)]
+    assert ["1 held, 1 suspect"] == [one.word for one in fleet.states(soon=True)]
     assert 'data-every="5"' in client.get("/").text
     fleet.forget("depot")
-    assert ["1 held"] == [one.word for one in fleet.states(soon=True)], "the last answer, not none"
+    assert ["1 held, 1 suspect"] == [one.word for one in fleet.states(soon=True)], "the last answer, not none"
     monkeypatch.setattr(fleets, "OLDEST", -1.0)
     assert ["Being read"] == [one.word for one in fleet.states(soon=True)], (
         "an old answer is not shown as new"
     )
-    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json], "scripts wait"
+    assert ["1 held, 1 suspect"] == [one["state"] for one in client.get("/api/status").json], "scripts wait"
 
 
 def test_what_cannot_be_read_is_not_being_read_for_ever(own: Path) -> None:

@@ -102,7 +102,7 @@ def test_the_api_answers_as_the_verbs_do(client: Client, lake: WrittenLake) -> N
         ("explain", "depot.bins", "2"): "explain?pipeline=depot&table=depot.bins&key=2",
     }.items():  # fmt: skip
         done = runner.invoke(app, [verb[0], str(lake.file), *verb[1:], "-o", "json"])
-        assert 0 == done.exit_code, done.output
+        assert int(verb == ("status",)) == done.exit_code, done.output  # something needs the operator
         answer = client.get(f"/api/{address}")
         assert "application/json" == answer.headers["content-type"]
         assert without_ages(json.loads(done.stdout)) == without_ages(answer.json), verb

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from ingest.cli import alerts
+from ingest.cli.app import app
 from ingest.gold import completed
 from ingest.gold.completed import Progress
-from ingest.inspect import causes, status
-from ingest.inspect.causes import ERROR, WARN
+from ingest.inspect import problems, prom, status
+from ingest.inspect.problems import ERROR, WARN
 from ingest.lake.delta import Snapshot
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
@@ -31,7 +35,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
 
 def test_each_cause_is_listed_once(lake: WrittenLake) -> None:
     """Two lists of what is wrong differ on the day when one of them is looked at."""
-    found = causes.causes(lake.reader)
+    found = {one.subject: one for one in status.problems_of(lake.reader)}
     assert {
         "depot.bins: Rows are missing": ERROR,
         "depot.box: The table is held": ERROR,
@@ -67,22 +71,22 @@ def test_a_table_that_cannot_be_read_is_not_always_damaged(
     [row] = [one for one in found["tables"] if one["table"] == "depot.bins"]
     assert state == row["state"]
     assert f"ingest {then} " in row["message"]
-    assert f"ingest {then} " in causes.resolving_command(lake.reader, row)
+    assert f"ingest {then} " in problems.resolving_command(lake.reader, row)
 
 
 def test_all_who_ask_are_given_the_same(lake: WrittenLake) -> None:
     """A page would not show the cause for which an alert woke the operator."""
-    found = causes.causes(lake.reader)
+    found = {one.subject: one for one in status.problems_of(lake.reader)}
     assert set(found) == {one["cause"] for one in alerts.listed(lake.reader)}
     state = Fleet([lake.file]).state("depot")
-    said = sorted(causes.without(one.sentence, one.command) for one in found.values())
+    said = sorted(problems.without(one.sentence, one.command) for one in found.values())
     assert said == sorted(one.text for one in state.troubles)
     facts = gather(lake.reader)
-    made = report.page(facts, causes.missing_from(report.page(facts), found))
+    made = report.page(facts, problems.missing_from(report.page(facts), found.values()))
     assert set(found) == {f"{one.subject}: {one.title}" for one in made.problems}
     said = status.status(lake.reader)
-    assert {one["cause"] for one in said["causes"]} < set(found)
-    assert any("1 check failed" in text for text in said["problems"])
+    assert set(found) == {one["cause"] for one in said["causes"]}
+    assert sorted(one.sentence for one in found.values()) == sorted(said["problems"])
 
 
 def test_the_command_of_a_held_mirror_is_a_field_next_to_its_message(lake: WrittenLake) -> None:
@@ -94,8 +98,8 @@ def test_the_command_of_a_held_mirror_is_a_field_next_to_its_message(lake: Writt
         "message": f"`{silver}` brings them back",
         "command": silver,
     }
-    assert silver == causes.resolving_command(lake.reader, row)
-    asked = causes.resolving_command(lake.reader, row | {"command": ""})
+    assert silver == problems.resolving_command(lake.reader, row)
+    asked = problems.resolving_command(lake.reader, row | {"command": ""})
     assert f"ingest retry {lake.file}" == asked
 
 
@@ -107,7 +111,7 @@ def test_a_check_that_names_the_source_replaces_the_count(tmp_path: Path) -> Non
         "source": "bins",
     }
     made.product("checks", [check])
-    found = causes.causes(made.reader)
+    found = {one.subject: one for one in status.problems_of(made.reader)}
     assert "rejects: Messages could not be decoded" not in found
     assert "ingest rejects" in found["source bins: Messages could not be decoded"].command
 
@@ -121,7 +125,7 @@ def test_a_paused_table_is_a_warning_that_says_how_to_resume(tmp_path: Path) -> 
         "message": "it waits",
         "newest commit": None,
     }
-    [one] = causes.of_state(made.reader, [row], {}, 0)
+    [one] = problems.of_state(made.reader, [row], {}, 0)
     assert ("depot.bins: The table is paused", WARN) == (one.subject, one.severity)
     assert one.command.endswith("depot.bins")
     assert "resume" in one.command
@@ -159,7 +163,7 @@ def test_times_of_another_unit_are_a_cause(tmp_path: Path, unit: int, said: bool
     """A lag of half a century makes the operator look for a stream that has stopped."""
     made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"}, es=1_700_000_000 * unit)])
-    found = causes.causes(made.reader)
+    found = {one.subject: one for one in status.problems_of(made.reader)}
     assert said == ("depot.bins: times of another unit" in found)
     if said:
         one = found["depot.bins: times of another unit"]
@@ -181,9 +185,89 @@ def test_a_report_made_while_a_batch_is_under_way_is_of_the_batch_before(
             "{",
         ]
     )
-    facts = causes.gathered(made.reader)
+    facts = problems.gathered(made.reader)
     assert (1, [1]) == (facts.batch, [line.batch for line in facts.books])
     assert ([], []) == (facts.rejects, [one.statement for table in facts.tables for one in table.ddl])
     tiles = {title: (value, trend) for title, value, _, trend in report.page(facts).tiles}
     assert ("1", "0") == (tiles["Read"][0], tiles["Rejects"][0])
     assert ((), ()) == (tiles["Rejects"][1], tiles["Schema changes"][1]), "a line of another quantity"
+
+
+def complained(folder: Path, check: str, severity: str = "warn") -> WrittenLake:
+    """A lake of one mirror of which a check complains."""
+    made = WrittenLake(folder)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "a"})])
+    made.product(
+        "checks", [made.check("depot.bins", check, 2.0, severity, "2 rows") | {"failing": '["{\\"id\\":1}"]'}]
+    )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("check", "severity", "state"),
+    [
+        ("rows_set_back", "warn", "suspect"),
+        ("missing_rows", "fail", "suspect"),
+        ("incomplete_rows", "warn", "incomplete"),
+        ("partial_rows", "fail", "incomplete"),
+        ("old_positions", "warn", "ok"),  # late changes that their positions put in place
+    ],
+)
+def test_a_mirror_has_the_state_of_its_worst_problem(
+    tmp_path: Path, check: str, severity: str, state: str
+) -> None:
+    """A mirror that the run knew to be wrong was called up to date."""
+    made = complained(tmp_path, check, severity)
+    found = status.status(made.reader)
+    assert [state] == [one["state"] for one in found["tables"]]
+    assert f"{int(state == 'ok')} of 1 mirrors are up to date" in found["headline"]
+    [problem] = found["causes"]
+    assert (check, "depot.bins") == (problem["kind"], problem["mirror"])
+    assert problem["since"].startswith("2026-03-14T09:")
+    assert [problem["sentence"]] == found["problems"]
+    assert problem["command"] == found["next"]
+
+
+def test_the_metrics_have_every_problem(tmp_path: Path) -> None:
+    """Nobody is paged of what no metric shows."""
+    text = prom.text(status.status(complained(tmp_path, "rows_set_back").reader))
+    labels = 'pipeline="depot",severity="warn",{}="rows_set_back",mirror="depot.bins"'
+    assert f"ingest_problems{{{labels.format('kind')}}} 1\n" in text
+    assert f"ingest_checks_failing{{{labels.format('check')}}} 1\n" in text
+    assert 'ingest_mirror_state{pipeline="depot",mirror="depot.bins",state="suspect"} 1\n' in text
+
+
+def test_the_exit_code_says_whether_anybody_is_needed(tmp_path: Path) -> None:
+    """`ingest alerts shop.yaml || page` never paged."""
+    well = WrittenLake(tmp_path / "well", "well")
+    well.take([change("INSERT", "bins", 1, {"id": "1", "word": "a"})])
+    files = [str(well.file), str(complained(tmp_path / "depot", "rows_set_back").file)]
+    for verb in ("status", "alerts"):
+        codes = {
+            " ".join(words): CliRunner().invoke(app, [verb, *words]).exit_code
+            for words in (files[:1], files[1:], files, [*files, "--exit-zero"])
+        }
+        assert [0, 1, 1, 0] == [*codes.values()], codes
+    rows = json.loads(CliRunner().invoke(app, ["alerts", *files, "-o", "json"]).stdout)
+    assert [("depot", "rows_set_back")] == [(one["pipeline"], one["kind"]) for one in rows]
+    both = json.loads(CliRunner().invoke(app, ["status", *files, "-o", "json"]).stdout)
+    assert ["well", "depot"] == [one["pipeline"] for one in both]
+
+
+def test_a_problem_is_acknowledged_until_it_changes(tmp_path: Path) -> None:
+    """An alarm that cannot be ended is switched off with all others."""
+    made = complained(tmp_path, "rows_set_back")
+    file = str(made.file)
+    [problem] = status.status(made.reader)["causes"]
+    words = ["alerts", "ack", file, problem["id"], "--reason", "the copy was removed"]
+    assert 0 == CliRunner().invoke(app, words).exit_code
+    found = status.status(made.reader)
+    assert ["the copy was removed"] == [one["acknowledged"] for one in found["causes"]]
+    assert ([], "suspect") == (found["problems"], found["tables"][0]["state"])
+    assert 0 == CliRunner().invoke(app, ["alerts", file]).exit_code
+    assert "ingest_problems{" not in prom.text(found)
+    wrong = CliRunner().invoke(app, ["alerts", "ack", file, "abc", "--reason", "x"])
+    assert (2, True) == (wrong.exit_code, f"ingest alerts {file}" in wrong.output)
+    made.now += dt.timedelta(hours=1)
+    made.product("checks", [made.check("depot.bins", "rows_set_back", 3.0, "warn", "3 rows")])
+    assert [None] == [one["acknowledged"] for one in status.status(made.reader)["causes"]]

@@ -1,0 +1,118 @@
+"""The verbs ``status`` and ``alerts``: what is wrong with pipelines, and what the operator knows of already."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.groups import LIST, Listing
+from ingest.cli.live_status import Watched
+from ingest.cli.output import Output
+from ingest.cli.spark import PipelineFile, PipelineFiles, all_looked_at, locked, looked_at
+from ingest.errors import ConfigError, IngestError
+
+app = typer.Typer()
+_PANEL = "Look"
+group = typer.Typer(cls=Listing, no_args_is_help=True)
+app.add_typer(
+    group,
+    name="alerts",
+    rich_help_panel=_PANEL,
+    help="What is wrong now, since when, and what to type: `ingest alerts FILE...` lists it.",
+)
+ExitZero = Annotated[bool, typer.Option("--exit-zero", help="End with 0 whatever is wrong.")]
+
+
+@app.command(rich_help_panel=_PANEL, cls=Watched)
+def status(
+    files: PipelineFiles,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch",
+            min=0.1,
+            metavar="[SECONDS]",
+            help="Look again every so many seconds (10 unless given), until Ctrl-C.",
+        ),
+    ] = None,
+    exit_zero: ExitZero = False,
+    output_as: Annotated[
+        Literal["table", "json", "prom"],
+        typer.Option("--output", "-o", help="table, json, or prom for Prometheus' node exporter."),
+    ] = "table",
+) -> None:
+    """Lag and health of every mirror, what waits for the operator, and the next command; 1 if anything needs somebody."""
+    from ingest.cli import live_status
+    from ingest.inspect import prom
+    from ingest.inspect import status as looking
+
+    if watch is not None:
+        if output_as == "prom":
+            raise ConfigError(["--watch cannot be used with --output prom: a collector wants one whole file"])
+        if len(files) > 1:
+            raise ConfigError(["--watch shows one pipeline: name one file"])
+        with looked_at(files[0]) as lake:
+            live_status.watch(lambda: looking.status(lake), watch, output_as)
+        return
+    with all_looked_at(files) as lakes:
+        found = [looking.status(lake) for lake in lakes]
+    if output_as == "prom":
+        output.text(prom.text(*found))
+        return  # what is wrong is among the metrics
+
+    def show() -> None:
+        for one in found:
+            live_status.show(one)
+
+    output.answer(output_as, found if len(files) > 1 else found[0], show)
+    _end([problem for one in found for problem in one["causes"]], exit_zero=exit_zero)
+
+
+@group.command(LIST, hidden=True)
+def listing(
+    files: PipelineFiles,
+    test: Annotated[bool, typer.Option("--test", help="Send a sample to each target.")] = False,
+    exit_zero: ExitZero = False,
+    output_as: Output = "table",
+) -> None:
+    """What is wrong now, by cause, as `alerts:` of the pipeline files has it sent after each run; 1 if anything is."""
+    from ingest.cli import alerts as alerting
+    from ingest.config import load
+
+    if test:
+        sent = [one for file in files for one in alerting.send_samples(load(file))]
+        output.listing(sent, ("target", "state", "error"), output_as)
+        if any(one["error"] for one in sent):
+            raise typer.Exit(1)
+        return
+    with all_looked_at(files) as lakes:
+        rows = [one for lake in lakes for one in alerting.listed(lake)]
+    columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")
+    output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)
+    _end(rows, exit_zero=exit_zero)
+
+
+@group.command()
+def ack(
+    file: PipelineFile,
+    problem: Annotated[str, typer.Argument(metavar="ID", help="Its id in the list.")],
+    reason: Annotated[str, typer.Option(help="Why it may stay as it is, for the record.")],
+    output_as: Output = "table",
+) -> None:
+    """Acknowledge a problem: until it changes nobody is alerted of it, and no exit code counts it."""
+    if not reason.strip():
+        raise IngestError("Say with --reason why the problem may stay as it is.")
+    with locked(file, "alerts ack", deferred=True) as lake:
+        from ingest.inspect import problems, status
+
+        known = problems.acknowledge(lake, status.problems_of(lake), problem, reason)
+    said = f"acknowledged until it changes: {known.sentence}"
+    output.answer(output_as, known.described(), said)
+
+
+def _end(found: list[dict[str, Any]], *, exit_zero: bool) -> None:
+    """End with 1 if a problem needs somebody."""
+    if not exit_zero and any(not one["acknowledged"] for one in found):
+        raise typer.Exit(1)

@@ -1,0 +1,364 @@
+"""The problems of a lake: the one list that `status`, `alerts`, the report, the pages and the metrics read.
+
+Some come from the lake's present state, some from the checks of the last run; a problem of both is listed once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ingest.errors import IngestError, command, counted
+from ingest.lake import barriers, decisions, decoded_with, sealing
+from ingest.lake import mirrors as known_mirrors
+from ingest.lake.books import misdated
+from ingest.lake.decisions import ACKNOWLEDGE, Decision
+from ingest.lake.tables import Tables
+from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, PASS, RECONCILED, duration
+from ingest.quality.report_model import STATEMENT, Facts, TableFact
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+    from ingest.quality import report
+
+ERROR, WARN = "error", "warn"
+LONGEST = 500  # characters of a subject
+_AGE = "freshness"
+_OLD = CHECKS[_AGE].fault
+_TITLES = {
+    "held": HELD,
+    "failed": FOLD_FAILED,
+    "damaged": CHECKS["readable"].fault,
+    "paused": "The table is paused",
+    "excluded": "The table is excluded, and its mirror is there",
+}
+_REJECTS = {
+    "message": CHECKS["reject_rate"].fault,
+    "cell": CHECKS["cell_rejects"].fault,
+    "change": CHECKS["refused_changes"].fault,
+}
+_STATEMENTS = f"schema changes: {CHECKS['ddl_pending'].fault}"
+_COVERED = {  # the check that names the tables or sources of something that is also counted for the whole lake
+    f"rejects: {_REJECTS['message']}": "reject_rate",
+    f"rejects: {_REJECTS['cell']}": "cell_rejects",
+    f"rejects: {_REJECTS['change']}": "refused_changes",
+    _STATEMENTS: "ddl_pending",
+}
+_VERBS = dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), "rejects")
+_VERBS |= {"ddl_pending": "ddl", "up_to_date": "retry"}
+
+
+# the worst first; a mirror is up to date only if it is ok
+DAMAGED, FAILED, SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK = (
+    "damaged", "failed", "suspect", "incomplete", "excluded", "paused", "ok",
+)  # fmt: skip
+STATES = (DAMAGED, FAILED, "held", SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK)
+FAILING = frozenset(one.name for one in CHECKS.values())
+"""The kinds of problems that a built-in check finds."""
+_INCOMPLETE = {"incomplete_rows", "partial_rows", "vanished_columns", "unknown_values", "cell_rejects"}
+_SUSPECT = {one.name for one in CHECKS.values() if one.lasting and one.subject == "mirror"} - _INCOMPLETE
+_SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One open problem: ``subject`` stays the same while it lasts.
+
+    Args:
+        subject: the mirror, source or part of the lake, and what is wrong with it, in a few words.
+        severity: error or warn.
+        text: what was found.
+        command: the command to type next, with every argument.
+        alone: the text for places where the subject is not shown.
+        kind: the check that found it, or the mirror's state, or another word for programs.
+        mirror: its mirror; empty if it concerns several, or none.
+        since: since when, in UTC; None if that is not known.
+        acknowledged: the reason for which the operator wants to hear no more of it, until it changes.
+    """
+
+    subject: str
+    severity: str
+    text: str
+    command: str = ""
+    alone: str = ""
+    kind: str = ""
+    mirror: str = ""
+    since: str | None = None
+    acknowledged: str = ""
+
+    @property
+    def id(self) -> str:
+        """A short name, the same while it lasts."""
+        return _short(self.subject)
+
+    @property
+    def sentence(self) -> str:
+        """The text without the subject."""
+        return self.alone or f"{self.subject}: {self.text}"
+
+    @property
+    def state(self) -> str:
+        """The state that it gives its mirror; ok if the mirror is right in spite of it."""
+        if self.kind in STATES:
+            return self.kind
+        return SUSPECT if self.kind in _SUSPECT else INCOMPLETE if self.kind in _INCOMPLETE else OK
+
+    @property
+    def content(self) -> str:
+        """What it says now: an acknowledgement ends if that changes. An age changes all the time."""
+        return _short(f"{self.severity} {'' if self.kind == _AGE else self.text}")
+
+    def described(self) -> dict[str, Any]:
+        """The problem as `status` lists it."""
+        return {
+            "id": self.id, "cause": self.subject, "kind": self.kind, "mirror": self.mirror or None,
+            "severity": self.severity, "since": self.since, "text": self.text, "sentence": self.sentence,
+            "command": self.command, "acknowledged": self.acknowledged or None,
+        }  # fmt: skip
+
+
+def of_described(found: Mapping[str, Any]) -> Problem:
+    """A problem that `Problem.described` has described."""
+    return Problem(
+        found["cause"], found["severity"], found["text"], found["command"], found["sentence"], found["kind"],
+        found["mirror"] or "", found["since"], found["acknowledged"] or "",
+    )  # fmt: skip
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def worst(states: Iterable[str]) -> str:
+    """The worst of some states; one that is not known is bad."""
+    return min(states, key=lambda one: STATES.index(one) if one in STATES else 0, default=OK)
+
+
+def with_acknowledged(lake: Tables, found: Iterable[Problem]) -> list[Problem]:
+    """Problems with the reason for which the operator wants to hear no more of them, if they are as they were then."""
+    said = decisions.read(lake).newest(ACKNOWLEDGE)
+    return [
+        replace(one, acknowledged=known.reason)
+        if (known := said.get(one.id)) and known.value["content"] == one.content
+        else one
+        for one in found
+    ]
+
+
+def acknowledge(lake: Lake, found: Iterable[Problem], wanted: str, reason: str) -> Problem:
+    """Keep that the operator knows of a problem, given by its id, and wants to hear of it only when it changes.
+
+    Raises:
+        IngestError: there is no such problem.
+    """
+    by_id = {one.id: one for one in found}
+    if wanted not in by_id:
+        listed = command("alerts", lake.pipeline.file)
+        raise IngestError(f"there is no open problem {wanted}: `{listed}` lists them with their ids.")
+    problem = by_id[wanted]
+    value = {"content": problem.content, "cause": problem.subject}
+    decisions.append(lake, [Decision(ACKNOWLEDGE, wanted, value, reason=reason, by=decisions.user())])
+    return replace(problem, acknowledged=reason)
+
+
+def gathered(lake: Tables, **given: Any) -> Facts:
+    """What the report knows of a lake (`ingest.quality.report_data`), with the statements that wait as `ingest ddl` has them."""
+    from ingest.gold import approval
+    from ingest.quality.report_data import gather
+
+    facts = gather(lake, **given)
+    waiting = {
+        (one.mirror, one.statement.batch, one.statement.text[:STATEMENT])
+        for one in approval.listed(lake)
+        if one.pending
+    }
+    for table in facts.tables:
+        for one in table.ddl:
+            one.pending = one.pending or (table.name, one.batch, one.statement) in waiting
+    return facts
+
+
+def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> list[Problem]:
+    """The findings about the lake and of the last checks, each problem once, errors first.
+
+    Args:
+        state: the problems that need no check.
+        facts: what the checks have found.
+        failed: the last run ended with a failure or an alarm.
+    """
+    from ingest.quality import report
+
+    state = list(state)
+    names = {table.name for table in facts.tables}
+    there = {one.subject for one in state}
+    # what the last run's checks counted may have been dismissed, replayed or decided since
+    settled = {check for subject, check in _COVERED.items() if subject not in there}
+    problems = [one for one in report.page(facts).problems if one.check not in settled]
+    covered = {one.check for one in problems}
+    wrong = {one.subject: one for one in state if _COVERED.get(one.subject) not in covered}
+    alarms = 0
+    for one in problems:
+        if one.title == _OLD:
+            continue  # its age is as of now
+        alarms += one.subject == LAST_RUN
+        name = f"alarm {alarms}" if one.subject == LAST_RUN else one.title
+        subject = f"{one.subject}: {name}"[:LONGEST]
+        # its own text says what is wrong
+        whole = one.text and (one.subject == LAST_RUN or one.check in CHECKS)
+        said = f"{one.subject}: {one.text}" if whole else ""
+        mirror = one.subject if one.subject in names else ""
+        problem = Problem(
+            subject, ERROR if one.light == "bad" else WARN, one.text, _typed(one, mirror, facts), said,
+            one.check or ("last_run" if one.subject == LAST_RUN else ""), mirror,
+            _moment(one.since),
+        )  # fmt: skip
+        wrong.setdefault(subject, problem)
+    wrong |= {one.subject: one for table in facts.tables for one in _old(table)}
+    if failed and not any(one.severity == ERROR for one in wrong.values()):
+        text, typed = "it ended with a failure or an alarm", command("run", facts.file)
+        wrong[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
+    return sorted(wrong.values(), key=lambda one: one.severity)
+
+
+def _moment(at: dt.datetime | None) -> str | None:
+    return None if at is None else at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _typed(one: report.Problem, mirror: str, facts: Facts) -> str:
+    """The command that leads on: the list of what waits, the life of a row that is wrong, or all about the check."""
+    if verb := _VERBS.get(one.check, ""):
+        return command(verb, facts.file)
+    if one.subject == LAST_RUN:
+        return command("run", facts.file)
+    if one.check == "wrong_cells":
+        return command("rebuild", facts.file, mirror)
+    checks = next((table.checks for table in facts.tables if table.name == mirror), [])
+    failing = next((check.failing for check in checks if check.check == one.check and check.failing), ())
+    if failing:
+        cells = json.loads(failing[0], parse_int=str, parse_float=str)
+        if isinstance(cells, dict) and all(isinstance(cell, str) for cell in cells.values()):
+            return command("explain", facts.file, mirror, *cells.values())
+    return command("report", facts.file)
+
+
+def missing_from(made: report.Page, wrong: Iterable[Problem]) -> list[report.Problem]:
+    """The additional problems that a report must list, too."""
+    from ingest.quality import report
+
+    listed = {f"{one.subject}: {one.title}"[:LONGEST] for one in made.problems}
+    found = []
+    for one in wrong:
+        if one.subject not in listed and not one.subject.startswith(LAST_RUN):
+            light = "bad" if one.severity == ERROR else "warn"
+            subject, _, title = one.subject.rpartition(": ")
+            advice, text = f"next: `{one.command}`" if one.command else "", without(one.text, one.command)
+            found.append(report.Problem(light, subject, "tables", title, text, advice))
+    return found
+
+
+def without(text: str, typed: str) -> str:
+    """A problem's text for places that also show its command."""
+    return text.removesuffix(f": {typed}") if typed else text
+
+
+def _old(table: TableFact) -> Iterable[Problem]:
+    check = table.check(_AGE)
+    if check and check.state != PASS and check.limit is not None:
+        sources = ", ".join(sorted({source for source, _ in table.lanes})) or "its source"
+        text = (
+            f"the newest change is {duration(check.observed)} old, and `freshness:` allows {duration(check.limit)}: "
+            f"see whether {sources} still sends"
+        )
+        yield Problem(
+            f"{table.name}: {_OLD}", str(check.severity), text, alone=f"{table.name}: {text}", kind=_AGE,
+            mirror=table.name, since=_moment(check.bad_since),
+        )  # fmt: skip
+
+
+def of_state(
+    lake: Tables,
+    rows: Iterable[Mapping[str, Any]],
+    rejects: Mapping[str, int],
+    statements: int,
+    since: Mapping[str, str | None] = MappingProxyType({}),
+) -> Iterable[Problem]:
+    """Problems independent of the checks: mirrors that are not ok, and what waits for the operator.
+
+    Args:
+        lake: the lake.
+        rows: the mirrors, with ``table``, ``state``, ``message``, ``since`` and ``newest commit``.
+        rejects: how many are open, by kind.
+        statements: how many wait for a decision.
+        since: since when the rejects of a kind, and statements (``ddl``), wait.
+    """
+    file = lake.pipeline.file
+    for row in rows:
+        name, state = row["table"], row["state"]
+        if state != OK:
+            yield Problem(
+                f"{name}: {_TITLES.get(state, state)}", WARN if state in (PAUSED, EXCLUDED) else ERROR, row["message"],
+                resolving_command(lake, row), f"{name} is {state}: {row['message']}", state, name, row.get("since"),
+            )  # fmt: skip
+        if wrong := misdated(row["newest commit"]):
+            yield Problem(
+                f"{name}: times of another unit"[:LONGEST], WARN, wrong, kind="misdated", mirror=name
+            )
+    for kind, count in rejects.items():
+        text = _rejected(kind, count)
+        title, typed = _REJECTS.get(kind, kind), command("rejects", file)
+        yield Problem(f"rejects: {title}", WARN, text, typed, text, f"{kind}_rejects", since=since.get(kind))
+    for mirror in known_mirrors.outdated(lake):
+        text = known_mirrors.outdated_text(lake, mirror)
+        subject = f"{mirror.name}: folded from changes that were decoded again"[:LONGEST]
+        typed = command("rebuild", file, mirror.name)
+        yield Problem(subject, WARN, text, typed, text, "outdated", mirror.name)
+    if statements:
+        waits = f"{counted(statements, 'statement')} {'waits' if statements == 1 else 'wait'} for a decision"
+        typed = command("ddl", file)
+        text = f"{waits}: {typed}"
+        yield Problem(_STATEMENTS, WARN, text, typed, text, "ddl_pending", since=since.get("ddl"))
+    if days := sealing.lost(lake):
+        text = sealing.lost_text(lake, days)
+        typed = command("maintain", file, "--drop-key", days[0])
+        yield Problem("bronze: the key of sealed messages is lost", ERROR, text, typed, text, "key_lost")
+    for begun in barriers.unfinished(lake):
+        table, typed = begun.value["table"], command("erase", file, "--resume")
+        text = (
+            f"an erasure of rows of {table} was interrupted, and some of their data is still there: "
+            f"`{typed}` completes it"
+        )
+        yield Problem(
+            f"{table}: an erasure is not finished"[:LONGEST], ERROR, text, typed, text, "erasure", table
+        )
+    newest = lake.decoded()
+    if mixed := decoded_with.mixed_masks(lake, newest):
+        typed = command("rebuild", file, "--layer", "silver")
+        yield Problem("masks: silver has others", ERROR, mixed, typed, mixed, "masks")
+    for one in decoded_with.outdated(lake, newest):
+        text = one.sentence(lake.pipeline, newest)
+        subject = f"source {one.source}: decoded by an older version"
+        yield Problem(subject, WARN, text, "", text, "decoded_before")
+
+
+def _rejected(kind: str, count: int) -> str:
+    one = count == 1
+    return {
+        "message": f"{counted(count, 'message')} could not be decoded; "
+        f"{'it' if one else 'each'} may belong to any table",
+        "cell": f"{counted(count, 'cell')} did not fit {'its' if one else 'their'} column",
+    }.get(kind, f"{counted(count, 'change')} {'was' if one else 'were'} refused")
+
+
+def resolving_command(lake: Tables, row: Mapping[str, Any]) -> str:
+    """The command that resolves a mirror's problem."""
+    file = lake.pipeline.file
+    if row["state"] == "paused":
+        return command("resume", file, row["table"])
+    if row["state"] == "damaged":
+        return command("rebuild", file, row["table"])
+    return row["command"] or command("retry", file)
