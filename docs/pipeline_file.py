@@ -105,6 +105,10 @@ SECTIONS = (
             "framing": Key("document", "Records are cut where they do not end, and rejected."),
             "settle": Key("5m", "A last line without its end waits, or is read before it is complete."),
             "order_files_by": Key("mtime", "Files whose names do not grow are read in the wrong order."),
+            "renamed_files": Key(
+                "same",
+                "A renamed file is an alarm where arrival orders the changes, and read again elsewhere.",
+            ),
             "max_record_bytes": Key("256MiB", "Longer records are rejected."),
             "storage": Key("{fs.s3a.endpoint: 'http://store:9000'}", "The store cannot be reached."),
         },

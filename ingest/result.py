@@ -33,6 +33,7 @@ class Result:
     stages: dict[str, float] = field(default_factory=dict)  # seconds
     began: dict[str, dt.datetime] = field(default_factory=dict)  # by stage
     failures: list[str] = field(default_factory=list)
+    failed_checks: list[str] = field(default_factory=list)  # those of the failures that checks have found
     warnings: list[str] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=dict)  # state -> count
     incomplete: bool = False  # some mirror was skipped on purpose

@@ -20,8 +20,8 @@ from ingest.bronze.land import land, last_batch
 from ingest.bronze.positions import Positions
 from ingest.config import Pipeline
 from ingest.config.model import SPARK
-from ingest.errors import IngestError, SetupError, StoppedError, counted
-from ingest.gold import complete_until, feeds, rebuild
+from ingest.errors import IngestError, SetupError, StoppedError, command, counted
+from ingest.gold import complete_until, completed, feeds, rebuild
 from ingest.gold.batch import Backlog
 from ingest.gold.completed import Progress, progress
 from ingest.gold.results import Folded
@@ -38,6 +38,7 @@ from ingest.lake.lineage import Emitter, WrittenTable
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
 from ingest.quality import stage as quality
+from ingest.quality.catalogue import FAILED_CHECK
 from ingest.result import STAGES, Result
 from ingest.silver.decode import decode
 from ingest.spark.deferred import cores
@@ -45,6 +46,9 @@ from ingest.spark.pace import FEW, pace, paced
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
 PUT = ("inserted", "updated")  # counts of a mirror's commit: the rows that it wrote
+
+
+LOOK_AGAIN = 60.0  # seconds between two looks whether the mirrors are there, where nothing comes
 
 
 @dataclass(slots=True)
@@ -63,6 +67,9 @@ class Warm:
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
     reported: tuple[str, ...] = ()  # failures that `runs` holds already
     looked: bool = False  # whether this process has looked for batches decoded with other settings
+    next_look: float = (
+        0.0  # when to look again whether the mirrors are there, by the clock of `time.monotonic`
+    )
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
 
@@ -124,6 +131,8 @@ def run(
             if result.batch is not None:
                 emitter.start()
         warm.seen = identity.look(lake)
+        if result.batch is None and "gold" in wanted:
+            _look_for_mirrors(lake, warm, result)
         if not warm.looked:
             newest = lake.decoded()
             result.warnings += [one.sentence(pipeline, newest) for one in decoded_with.outdated(lake, newest)]
@@ -135,6 +144,19 @@ def run(
     if result.stopped:
         result.warnings.append(f"stopped before the end of {result.stopped}: the next run does the rest.")
     return result
+
+
+def _look_for_mirrors(lake: Lake, warm: Warm, result: Result) -> None:
+    """Say which mirrors are gone where there is nothing to fold; in a session that repeats its ticks once a minute."""
+    now = time.monotonic()
+    if now < warm.next_look:
+        return
+    warm.next_look = now + LOOK_AGAIN
+    typed = command("retry", lake.pipeline.file)
+    result.failures.extend(
+        f"{mirror.name}: its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
+        for mirror in completed.missing(lake)
+    )
 
 
 def _written_by_spark(lake: Lake) -> list[str]:
@@ -318,6 +340,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     result.checks = checked.counts()
     failures, warnings = quality.complaints(checked, set(_reported(result)))
     result.failures.extend(failures)
+    result.failed_checks.extend(failures)
     result.warnings.extend(warnings)
     if not result.incomplete:
         warm.checked = last
@@ -376,4 +399,6 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
             about = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
             yield (*head, "gold", one.mirror, one.state, *about, None, one.command or None)
     for text in result.failures:
-        yield (*head, "alarm", None, "alarm", now, 0.0, None, "{}", text, None, None)
+        # what a check has found is a problem for as long as the check finds it
+        state = FAILED_CHECK if text in result.failed_checks else "alarm"
+        yield (*head, "alarm", None, state, now, 0.0, None, "{}", text, None, None)

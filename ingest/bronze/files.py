@@ -17,12 +17,12 @@ from functools import cache
 from typing import BinaryIO, cast
 
 from ingest import formats
-from ingest.bronze import opening
+from ingest.bronze import moved, opening
 from ingest.bronze.opening import Identity
 from ingest.bronze.reading import OPEN_END, Range, fingerprint, skip
 from ingest.bronze.receipts import FINGERPRINT, FileState
 from ingest.config import Pipeline, Source, is_stored
-from ingest.errors import first_line
+from ingest.errors import counted, first_line
 from ingest.formats import ingest_snapshot
 from ingest.framing import DAMAGE, decompressed
 from ingest.lake import snapshots
@@ -60,6 +60,7 @@ class FilePlan:
     ranges: tuple[Range, ...] = ()
     alarms: tuple[str, ...] = ()  # files that have changed unexpectedly; each says what to do
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what only somebody who asks what would be read wants to know
 
 
 def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
@@ -159,12 +160,21 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         "none of it was read; move the file here, or name its own folder in `path:`."
         for path in sorted(away)
     ]
+    seen = moved.recognised(
+        source,
+        {file.path: (file.size, file.mtime) for file in files},
+        known,
+        _content_of(source, files),
+    )
+    known = seen.known
+    notes, refused = _said_of_moved(source, seen)
+    warnings += _said_of_copies(source, seen)
     alarms += _vanished(files, known)
     by_time = source.order_files_by == "mtime"
     for file in sorted(files, key=lambda file: (file.mtime if by_time else 0, natural(file.path))):
         state = known.get(file.path)
         try:
-            found = _look(source, rank, file, state)
+            found = refused.get(file.path) or _look(source, rank, file, state)
         except OSError as error:
             text = f"cannot be read ({error.strerror or error}): none of it was read; repair that"
             found = Fault(text, holds=True)
@@ -184,7 +194,52 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     ranges = list(_cut(source, work, cores))
     if source.by_arrival:
         ranges[:-1] = [replace(one, followed=True) for one in ranges[:-1]]
-    return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings))
+    return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings), tuple(notes))
+
+
+def _content_of(source: Source, files: list[Found]) -> moved.Same:
+    """Compare the content of a listed file with what was read, at another path."""
+    by_path = {file.path: file for file in files}
+
+    def same(path: str, state: FileState) -> bool:
+        try:
+            return not _difference(source, by_path[path], state)
+        except OSError:  # who reads it says why it cannot be read
+            return False
+
+    return same
+
+
+def _said_of_moved(source: Source, seen: moved.Recognised) -> tuple[list[str], dict[str, Fault]]:
+    """What is said of files that are in another place than when they were read, and which of them are not read."""
+    notes = [
+        f"{counted(count, 'file')} that {'was' if count == 1 else 'were'} read in {shown(former)} "
+        f"{'is' if count == 1 else 'are'} now in {shown(folder)}: nothing of {'it' if count == 1 else 'them'} is read again"
+        for (former, folder), count in moved.folders(seen.moved, moved.below(source.path)).items()
+    ]
+    refused: dict[str, Fault] = {}
+    for path, former in seen.renamed.items():
+        text = f"holds what was read as {shown(former)}, which is not there any more"
+        if source.renamed == "refuse":
+            refused[path] = Fault(
+                f"{text}: none of it was read; write `renamed_files: same` for source {source.name} if it is that file "
+                "under another name, or `renamed_files: new` to read it as another one"
+            )
+        else:
+            notes.append(
+                f"{shown(path)} {text}: it is {'not read again' if source.renamed == 'same' else 'read as another file'}"
+            )
+    return notes, refused
+
+
+def _said_of_copies(source: Source, seen: moved.Recognised) -> list[str]:
+    """A warning of each copy that is read where arrival orders the changes: it takes its rows back in time."""
+    if not source.by_arrival:
+        return []
+    return [
+        f"{shown(path)} holds the same bytes as {shown(former)}, and is read as messages that were sent again."
+        for path, former in seen.copies.items()
+    ]
 
 
 def shown(path: str) -> str:

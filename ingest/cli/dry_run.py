@@ -205,7 +205,7 @@ def _files(
     cores = with_spark.spark.sparkContext.defaultParallelism if with_spark else CORES
     plan = files.plan(source, rank, known, cores)
     reads = _by_file(plan.ranges)
-    found = _source_described(source, reads, list(plan.alarms), plan.warnings)
+    found = _source_described(source, reads, list(plan.alarms), (*plan.warnings, *plan.notes))
     found["bytes"] = sum(one["bytes"] for one in reads)
     sampled: Iterable[Range] = plan.ranges
     # the messages of a snapshot hold hundreds of rows: a few of each table

@@ -52,6 +52,7 @@ class Source:
     framing: str = ""  # lines | document | length | avro-container; the format's own unless given
     settle: float = 60.0  # seconds without growth after which a file is finished
     order_files_by: str = "name"  # name | mtime
+    renamed_files: str = ""  # refuse | same | new; `renamed` has what holds
     max_record_bytes: int = 64 * 1024 * 1024
     storage: Mapping[str, str] = field(default_factory=dict)
     # kafka
@@ -67,6 +68,14 @@ class Source:
     server_change: str = "hold"  # hold | accept
     enabled: bool = True  # False: nothing more is read
     database: Database | None = None
+
+    @property
+    def renamed(self) -> str:
+        """What is done with a file that holds what was read under another name: refuse, same or new.
+
+        Where positions order the changes, a file that is read twice changes nothing.
+        """
+        return self.renamed_files or ("refuse" if self.by_arrival else "new")
 
     @property
     def by_arrival(self) -> bool:

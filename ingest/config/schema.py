@@ -374,6 +374,11 @@ class FileKeys(_SourceKeys):
     order_files_by: Annotated[str, *choice("name", "mtime")] = key(
         "the order of files in one batch, numbers in names compared as numbers", "name"
     )
+    renamed_files: Annotated[str, *choice("refuse", "same", "new")] | None = key(
+        "what is done with a file that holds what was read under another name: nothing, with an alarm; it is that "
+        "file; it is read as another one (refuse where arrival orders the changes, else new)",
+        None,
+    )
     max_record_bytes: Size = key("a longer record becomes a reject that names its place", 64 * 1024 * 1024)
     storage: Settings = key("settings of the file system that holds the path", {})
 

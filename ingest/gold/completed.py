@@ -58,6 +58,29 @@ def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging
     )
 
 
+def missing(lake: Tables) -> list[Mirror]:
+    """The mirrors that a run has folded and whose tables are not there any more."""
+    rows = lake.ask(
+        """SELECT subject FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY subject ORDER BY started_at DESC, batch DESC NULLS LAST) = 1
+        AND state = 'done'"""
+    )
+    folded_once = {row["subject"] for row in rows}
+    return [
+        mirror
+        for mirror in mirrors.known(lake).values()
+        if mirror.name in folded_once and not _is_there(lake, mirror)
+    ]
+
+
+def _is_there(lake: Tables, mirror: Mirror) -> bool:
+    """True also for a table that cannot be read, of which others complain."""
+    try:
+        return lake.exists(mirror.path)
+    except Exception:
+        return True
+
+
 def recorded(lake: Tables, path: str) -> int:
     """The last batch that a mirror has folded as a run has recorded it, for a mirror that cannot be read; -1 if it lags."""
     now = progress(lake)

@@ -233,7 +233,7 @@ def look(lake: Tables) -> Look:
 def told(lake: Tables, seen: Look, facts: Facts) -> dict[str, Any]:
     """What `ingest status` says; a mirror's state is the worst of its open problems."""
     last = seen.last_run
-    merged = problems.merged(seen.problems, facts, failed=bool(last and last["failed"]))
+    merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))
     found = problems.with_acknowledged(lake, merged)
     states: dict[str, list[str]] = {}
     for one in found:
@@ -365,13 +365,19 @@ def _last_run(lake: Tables) -> dict[str, Any] | None:
     """When the newest run with work ended, how long it took, and whether something failed."""
     found = lake.ask(
         """SELECT run, max(started_at) AS moment, sum(CASE WHEN subject IS NULL THEN seconds END) AS seconds,
-        max(CASE WHEN state IN ('failed', 'held', 'alarm') THEN 1 ELSE 0 END) = 1 AS failed
+        max(CASE WHEN state IN ('failed', 'held', 'alarm') THEN 1 ELSE 0 END) = 1 AS stuck,
+        max(CASE WHEN state = 'check' THEN 1 ELSE 0 END) = 1 AS complained
         FROM {runs} GROUP BY run ORDER BY moment DESC LIMIT 1"""
     )
     if not found:
         return None
     last = found[0]
-    return {"ended": _utc(last["moment"]), "seconds": last["seconds"], "failed": last["failed"]}
+    return {
+        "ended": _utc(last["moment"]),
+        "seconds": last["seconds"],
+        "failed": last["stuck"] or last["complained"],
+        "stuck": last["stuck"],  # by more than what checks have found, which they may find no longer
+    }
 
 
 def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:

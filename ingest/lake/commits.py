@@ -72,6 +72,7 @@ def create(
             mode="ignore",
             partition_by=list(partition_by),
             configuration=dict(properties),
+            raise_if_key_not_exists=False,  # the lake's own are not Delta's
             storage_options=dict(store.options) or None,
             commit_properties=CommitProperties({"userMetadata": metadata}, max_commit_retries=0),
         )

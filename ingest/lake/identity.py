@@ -6,13 +6,13 @@ stored outside of them.  Every refusal ends the run before anything is read or w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError, command
 from ingest.lake.delta import Snapshot
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, FORMAT, FORMAT_PROPERTY, REJECTS
 from ingest.lake.tables import Tables
 
 
@@ -43,9 +43,10 @@ def look(lake: Tables) -> Seen:
     """The bronze table as it is now.
 
     Raises:
-        IngestError: the lake belongs to another pipeline.
+        IngestError: the lake belongs to another pipeline, or was written by a newer version.
     """
     bronze = lake.snapshot(BRONZE.name)
+    _refuse_newer(lake, bronze)
     _refuse_another_name(lake, bronze)
     return Seen(bronze.table_id, max(0, bronze.transactions.get(lake.writer("bronze", BRONZE.name), 0)))
 
@@ -65,6 +66,17 @@ def check(lake: Tables, before: Seen) -> None:
             f"The lake {lake.pipeline.lake} was replaced while this process was working on it: its bronze table "
             f"{what}. Nothing was written. Restore the lake, or stop this process and start it again to go on "
             "from what is there now."
+        )
+
+
+def _refuse_newer(lake: Tables, bronze: Snapshot) -> None:
+    """Refuse a lake whose tables this version would misread."""
+    properties: Mapping[str, str] = bronze.meta.get("configuration") or {}
+    number = properties.get(FORMAT_PROPERTY, "1")
+    if not number.isdigit() or int(number) > FORMAT:
+        raise IngestError(
+            f"The lake {lake.pipeline.lake} was written by a newer version of ingest (format {number}; this version "
+            f"knows formats up to {FORMAT}): use that version. Nothing was read or written."
         )
 
 

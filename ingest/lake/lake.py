@@ -232,7 +232,10 @@ class Lake(Tables):
         """
         if state.exists:
             return frame.write.format("delta").mode("append")
-        properties = self.properties(schema)
+        # Spark takes no others here, so a lake that only Spark can write has no number of its format
+        properties = {
+            name: text for name, text in self.properties(schema).items() if name.startswith("delta.")
+        }
         writing = frame.to(schema.columns).write.format("delta").mode("append").options(**properties)
         return writing.partitionBy(*schema.partition_by) if schema.partition_by else writing
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+FORMAT = 1
+"""The format of lakes that this version writes; a version that knows only lower numbers must not touch them."""
+FORMAT_PROPERTY = "ingest.format"  # of a lake's first table
 _COLUMN = re.compile(r"`?\b(\w++)`? ([A-Z]+(?:<.*?>>)?) COMMENT '((?:[^']|'')*)'")
 
 
@@ -234,7 +237,7 @@ RUNS = TableSchema(
     batch BIGINT COMMENT 'the newest batch it dealt with',
     stage STRING COMMENT 'bronze, silver, gold, quality, or alarm',
     subject STRING COMMENT 'source or mirror',
-    state STRING COMMENT 'done, failed, held, alarm or skipped',
+    state STRING COMMENT 'done, failed, held, alarm, check (a failed one) or skipped',
     started_at TIMESTAMP COMMENT 'when the stage or mirror was begun; of what was only found, when it was recorded',
     seconds DOUBLE COMMENT 'how long it took',
     version BIGINT COMMENT 'the mirror''s Delta version after the batch',

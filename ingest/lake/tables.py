@@ -18,7 +18,7 @@ from typing import Any
 from ingest.config import Pipeline
 from ingest.lake import delta, duck, stores
 from ingest.lake.delta import DataFile, Snapshot
-from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, TableSchema
+from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, FORMAT, FORMAT_PROPERTY, TableSchema
 
 _TYPES = {
     "string": "VARCHAR", "long": "BIGINT", "integer": "INTEGER", "short": "SMALLINT", "byte": "TINYINT",
@@ -60,6 +60,8 @@ class Tables:
         """The properties of a product table that is created: time travel lasts as the pipeline file promises."""
         days = self.pipeline.horizon_days
         found = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
+        if schema.name == BRONZE.name:  # the first table of a lake
+            found[FORMAT_PROPERTY] = str(FORMAT)
         return found | ({"delta.logRetentionDuration": f"interval {days} days"} if days > LOG_DAYS else {})
 
     def progress(self, stage: str, table: str) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
 STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
 HELD, FOLD_FAILED = "The table is held", "The last fold failed"  # titles of problems that need no check
+FAILED_CHECK = "check"  # the state of an alarm that a check has raised, in `runs`
 LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
 LEFT_OUT = "rows_left_out"  # by a condition
@@ -77,7 +78,7 @@ CHECKS = {
               advice="A message was lost or came in the wrong order, or a statement changed rows otherwise than was understood: look at the history of a failing key, then compare the mirror with the source.", lasting=True, ends_with=WHOLE_ROW),
         Check("changes_proven", "Changes proven by the next one", "Changes proven by the next one", "changes whose image before is the row that it describes", "warn", None),
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
-              advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else name the key's new column under keys: of this table, then `ingest rebuild`.", lasting=True),
+              advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else name the key's new column under keys: of this table, then fold the mirror again: `ingest rebuild FILE TABLE`.", lasting=True),
         Check("rows_read_again", "No row was read again with other values", "Rows were read again with other values", "keys read again with other values, without a change in between", "warn", 0,
               advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
         Check("rows_not_loaded", "A load had every row", "A load lacked rows of the mirror", "rows that a later load of the table did not contain", "warn", 0,
@@ -98,9 +99,9 @@ CHECKS = {
         Check("cell_rejects", "Every cell fits its type", "Cells did not fit their type", "cells whose text did not fit, kept in rejects", "warn", 0,
               advice="Declare a type that holds them under columns:, or correct them at the source."),
         Check("bytes_misread", "Bytes are read as they are written", "Bytes are read in another encoding", "columns of bytes whose texts are all hexadecimal, and are read as base64", "error", 0,
-              advice="Write `binary: hex` under the source's options, then `ingest backfill`.", lasting=True),
+              advice="Write `binary: hex` under the source's options, then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
         Check("nulls_left_out", "It is known what a missing column means", "Columns are missing where NULLs may be left out", "rows that lack columns, from a source that never sends a NULL", "error", 0,
-              advice="Write `left_out: null` or `left_out: unchanged` under the source's options, then `ingest backfill`.", lasting=True),
+              advice="Write `left_out: null` or `left_out: unchanged` under the source's options, then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
         Check("refused_changes", "Every change has its key", "Changes were not applied", "changes without a usable key, kept in rejects", "error", 0,
               advice="The mirror lacks them: name columns that every row has as `keys:` of this table; if its key is right, correct the rows at the source, load the table again and dismiss these rejects.", lasting=True),
         Check(UNKNOWN_VALUES, "Every value was sent", "Values are not known", "rows whose values a statement changed by rules that only the source knows, and that have not come again", "error", 0,
@@ -112,7 +113,7 @@ CHECKS = {
         Check("event_order", "TRUNCATE and DDL have their place", "The place of TRUNCATE or DDL is not sure", "rows or events whose order cannot be known", "error", 0,
               advice="Compare the table with the source; send all messages of a table to one partition.", lasting=True),
         Check("unplaced_changes", "All changes have positions, or none", "Changes without a position come before others", "changes without a position after changes with one", "error", 0,
-              advice="Write `order_by: arrival` under the source's options, then `ingest backfill`.", lasting=True),
+              advice="Write `order_by: arrival` under the source's options, then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
         Check("re_reads_ignored", "Rows that were read again count", "Rows that were read again were ignored", "rows of a load that lost against changes or statements before it", "warn", 0,
               advice="`ingest epoch SOURCE --from ... --resnapshot TABLE` lets them win.", lasting=True),
         Check("old_positions", "New changes are newer", "All changes come before older ones", "changes of a batch that all come before what the mirror has", "warn", 0,
@@ -128,9 +129,9 @@ CHECKS = {
         Check("vanished_columns", "Every column still comes", "Columns came no more", "columns that rows lack now, and that no statement has dropped", "warn", 0,
               advice="If the source has dropped the column, exclude it under columns:; else let it send whole rows (MySQL: binlog_row_image=FULL), and load the table again."),
         Check("mixed_topics", "One topic feeds the table", "Several topics feed a table without a database", "topics of a table whose name holds no database", "error", 1,
-              advice="Give each topic its table under options.table, then `ingest backfill`."),
+              advice="Give each topic its table under options.table, then decode its batches again: `ingest backfill FILE --last N`."),
         Check("lost_deletes", "Null values delete their rows", "Null values deleted no row", "null values whose row came before them and was not deleted", "error", 0, subject="source",
-              advice="If the topic was compacted, load the table again. If its rows are flattened, name its table under options.table and send the key's columns as the Kafka key, or keep deletes as rows (`__deleted`); then `ingest backfill`.", lasting=True),
+              advice="If the topic was compacted, load the table again. If its rows are flattened, name its table under options.table and send the key's columns as the Kafka key, or keep deletes as rows (`__deleted`); then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
         Check("incomplete_rows", "Every row began whole", "Rows began incomplete", "live rows of which only partial updates came", "warn", 0,
               advice="Their other columns are unknown: load these rows once in full."),
         Check("duplicates", "Messages came once", "Messages came again", "changes that came again, and were applied once", "warn", None),

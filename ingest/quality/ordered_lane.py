@@ -63,8 +63,8 @@ class OrderedLane:
         return Metric(check, n, self.subject.name, detail=detail, failing=failing)
 
     def backfill(self) -> str:
-        """The command that decodes what has landed again."""
-        return f"`{command('backfill', self.lake.pipeline.file)}`"
+        """The command that decodes what has landed again: all batches."""
+        return f"`{command('backfill', self.lake.pipeline.file, '--last', self.lake.decoded())}`"
 
     def epoch(self, batch: int | None = None, places: Sequence[str] = (), *, loaded: bool = True) -> str:
         """The command for an epoch: from places, from a batch, or from the next one; of a table that is ``loaded`` again."""

@@ -19,7 +19,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.tables import Row, Tables
 from ingest.quality import ddl_ledger, ledgers, queries
-from ingest.quality.catalogue import PASS, RECONCILED
+from ingest.quality.catalogue import FAILED_CHECK, PASS, RECONCILED
 from ingest.quality.report_model import (
     STATEMENT,
     TREND,
@@ -141,7 +141,8 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
         run = runs.setdefault(row["run"], RunFact(row["run"], at, row["batch"]))
         counts = json.loads(row["counts"] or "{}")
         if row["stage"] == "alarm":
-            run.alarms.append(row["message"])
+            if row["state"] != FAILED_CHECK:  # which are among the checks
+                run.alarms.append(row["message"])
         elif row["subject"] is None:
             run.counts = counts
             run.seconds[row["stage"]] = row["seconds"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
-from ingest.lake import duck
+from ingest.lake import duck, rejects
 from ingest.lake.books import Line, PlaceSpan, united
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
@@ -58,6 +58,8 @@ def _of_lane(
         having = united(having, before.spans(name)[1] if before else [])
         if not having or without[1] < having[0] or _is_told(lane, name, having, without, logged):
             continue
+        if _is_refused(lake, lane, name, since):
+            continue
         if is_weak(having[0]) and _is_repeated(lake, lane, name, having[0]):
             continue
         (back if without[0] < having[1] else gone).append(name)
@@ -69,6 +71,19 @@ def _of_lane(
                 "the mirror has NULL there"
             )
             yield Metric(check, len(some), subject.name, detail=detail)
+
+
+def _is_refused(lake: Lake, lane: CheckedLane, name: str, since: int) -> bool:
+    """True if all new rows without a column were refused: the mirror has none of them, and so no NULL there."""
+    place = duck.same(rejects.PLACE, "r", "c")
+    found = lake.ask(
+        f"""SELECT count(*) AS rows, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM {{rejects}} AS r
+            WHERE r.kind = 'change' AND {place})) AS refused
+        FROM {{changes.change}} AS c WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
+        AND op IN ('read', 'insert', 'update') AND NOT coalesce(partial, false)
+        AND NOT list_contains(json_keys(after), {duck.text(name)})"""
+    )
+    return bool(0 < found[0]["rows"] == found[0]["refused"])
 
 
 def _is_repeated(lake: Lake, lane: CheckedLane, name: str, first: str) -> bool:

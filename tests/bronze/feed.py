@@ -17,7 +17,7 @@ class Feed:
     """A folder read run by run, without Spark: plan, read, take in the receipts."""
 
     def __init__(self, folder: Path, pattern: str = "*.jsonl", **given: Any) -> None:
-        self.folder = folder
+        self.folder, self.given = folder, {name: value for name, value in given.items() if name != "format"}
         defaults: dict[str, Any] = {"format": "canal", "framing": "lines", "settle": 3600.0}
         self.source = Source("feed", "files", path=str(folder / pattern), **defaults | given)
         self.states: dict[str, FileState] = {}

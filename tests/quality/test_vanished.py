@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.lake import rejects
+from ingest.lake.schemas import REJECTS
 from ingest.quality import ddl_ledger, ledgers, vanished
 from ingest.quality.subjects import survey
 from tests.quality.test_set_back import shop
 from tests.shops import Shops
+from tests.written_lake import commit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +109,16 @@ def test_a_stream_that_goes_back_before_a_new_column(statement: str, batches: in
         mine.say(1, "UPDATE", 1, "b", at=11), batches
     )  # the repetition has not come to the statement
     assert LEFT_OUT == found(mine.say(1, "UPDATE", 2, "d").say(1, "INSERT", 3, "e", note="n"), batches + 1)
+
+
+def test_refused_rows_leave_nothing_out(shops: Shops) -> None:
+    """The mirror never had them: a check that claims NULLs which are not there is switched off."""
+    assert LEFT_OUT == found(shops.say(1, "INSERT", 2, "b").say(1, "INSERT", 3, "b", note="m"))
+    [bad] = shops.lake.ask(
+        "SELECT * FROM {changes.change} WHERE batch = 2 AND NOT list_contains(json_keys(after), 'note')"
+    )
+    refused = {"stage": "gold", "kind": "change", "reason": "key-does-not-fit", "batch": 2, "detail": ""}
+    place = {name: bad[name] for name in (*rejects.PLACE, "database", "table")}
+    folder = shops.folder / "lake" / REJECTS.name
+    commit(folder, REJECTS.types, [{**refused, **place}], by=REJECTS.partition_by)
+    assert {} == found(shops)

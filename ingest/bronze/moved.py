@@ -1,0 +1,147 @@
+"""Files that have been read in another place: a folder that was moved, mounted elsewhere or restored, and renamed files.
+
+A file is known by its path below the source's folder, the part of ``path:`` without wildcards, together with its content:
+the hashes that its receipts hold. Its absolute path is for display, and for the place of its messages in history.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ingest.bronze.receipts import FileState
+from ingest.config import Source
+
+Same = Callable[[str, FileState], bool]
+"""Whether the file at a path has the content that a state describes, and maybe more after it."""
+
+
+@dataclass(slots=True)
+class Recognised:
+    """The files of a source as they are known, wherever they were read.
+
+    Args:
+        known: the states of the files by their present paths.
+        moved: the files that are below another folder now: the former path by the present one.
+        renamed: the files that have another path below the source's folder.
+        copies: the files that hold what another file that is still there holds.
+    """
+
+    known: dict[str, FileState] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
+
+
+def recognised(
+    source: Source, sizes: Mapping[str, tuple[int, float]], known: Mapping[str, FileState], same: Same
+) -> Recognised:
+    """Find each listed file among those that were read.
+
+    Args:
+        source: the source of the files.
+        sizes: size and modification time of the listed files, by path.
+        known: what was read of each file, by the path that it had then.
+        same: compares content; asked only where paths or sizes agree.
+    """
+    found = Recognised(dict(known))
+    missing = {path: state for path, state in known.items() if path not in sizes and state.position > 0}
+    unknown = [path for path in sizes if _is_unknown(known.get(path))]
+    if not unknown or not known:
+        return found
+    by_name: dict[str, list[str]] = {}
+    for path in missing:
+        by_name.setdefault(_name(path), []).append(path)
+    end_of = below(source.path)
+    for path in unknown:
+        end = f"/{end_of(path)}"
+        # a file that grew between two moves was read in parts, at two places
+        for former in [one for one in by_name.get(_name(path), ()) if one in missing and one.endswith(end)]:
+            if _is_it(path, sizes[path], missing[former], same):
+                found.moved.setdefault(path, former)
+                found.known[path] = _joined(missing.pop(former), found.known.get(path))
+                del found.known[former]
+    _find_renamed(source, found, [one for one in unknown if one not in found.moved], sizes, missing, same)
+    return found
+
+
+def _find_renamed(
+    source: Source,
+    found: Recognised,
+    unknown: Iterable[str],
+    sizes: Mapping[str, tuple[int, float]],
+    missing: dict[str, FileState],
+    same: Same,
+) -> None:
+    """Find the files that hold exactly what a file of another name held."""
+    by_size: dict[int, list[str]] = {}
+    for path, state in found.known.items():
+        if state.position > 0 and not state.holes():
+            by_size.setdefault(state.size, []).append(path)
+    for path in unknown:
+        for former in by_size.get(sizes[path][0], ()):
+            if former == path or not same(path, found.known.get(former) or missing[former]):
+                continue
+            if former not in missing:
+                found.copies[path] = former
+                continue
+            found.renamed[path] = former
+            state = missing.pop(former)
+            if source.renamed == "same":
+                found.known[path] = _joined(state, found.known.get(path))
+                del found.known[former]
+            by_size[sizes[path][0]].remove(former)
+            break
+
+
+def folders(moved: Mapping[str, str], end_of: Callable[[str], str]) -> dict[tuple[str, str], int]:
+    """How many files came from which folder into which, by the former and the present one."""
+    counts: dict[tuple[str, str], int] = {}
+    for path, former in moved.items():
+        end = len(end_of(path)) + 1
+        pair = former[:-end], path[:-end]
+        counts[pair] = counts.get(pair, 0) + 1
+    return counts
+
+
+def below(pattern: str) -> Callable[[str], str]:
+    """A path below the source's folder, the part of the pattern without wildcards."""
+    start = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    root = start.rpartition("/")[0]
+    return lambda path: path[len(root) + 1 :] if path.startswith(f"{root}/") else _name(path)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _is_unknown(state: FileState | None) -> bool:
+    """True if nothing was read at a path, or only what came after the part that was read at another one."""
+    return state is None or (bool(state.ranges) and min(state.ranges) > 0)
+
+
+def _is_it(path: str, present: tuple[int, float], state: FileState, same: Same) -> bool:
+    size, mtime = present
+    if (size, mtime) == (state.size, state.mtime):
+        return True
+    if size < state.size or not same(path, state):
+        return False
+    if size == state.size:
+        state.mtime = mtime  # this session does not compare it again
+    return True
+
+
+def _joined(former: FileState, own: FileState | None) -> FileState:
+    """What was read of one file at both of its paths."""
+    if own is None:
+        return former
+    later = own if own.position >= former.position else former
+    newest = max(former, own, key=lambda state: (state.mtime, state.size))
+    return replace(
+        newest,
+        position=later.position,
+        tail=later.tail,
+        head=former.head or own.head,
+        ranges=former.ranges | own.ranges,
+    )

@@ -1,0 +1,119 @@
+"""Files that are in another place than when they were read: what is read of them, and what is said."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.bronze.feed import Feed
+
+
+def moved_to(feed: Feed, folder: Path, pattern: str = "*.jsonl") -> Feed:
+    """The same source after its folder was moved."""
+    found = Feed(folder, pattern, format=feed.source.format, **feed.given)
+    found.states = feed.states
+    return found
+
+
+@pytest.mark.parametrize("keeps_times", [True, False], ids=["moved", "restored"])
+@pytest.mark.parametrize("dialect", ["canal", "dts-canal"])
+def test_a_moved_folder_is_not_read_again(tmp_path: Path, keeps_times: bool, dialect: str) -> None:
+    """Every file of it would be new: deleted rows return, and rows go back in time."""
+    feed = Feed(tmp_path / "land", "**/*.jsonl", format=dialect)
+    for name in ("a.jsonl", "2026/b.jsonl", "2026/c.jsonl"):
+        feed.write(name, f"{name}\n".encode(), 9000)
+    assert 3 == len(feed.run())
+    away = tmp_path / "other" / "mount"
+    away.parent.mkdir()
+    shutil.move(tmp_path / "land", away)
+    (away / "2026" / "c.jsonl").unlink()  # which was archived
+    other = moved_to(feed, away, "**/*.jsonl")
+    if not keeps_times:
+        for file in away.rglob("*.jsonl"):
+            other.age(file, 7000)
+    planned = other.plan()
+    assert ((), ()) == (planned.ranges, planned.alarms)
+    assert [
+        f"2 files that were read in {tmp_path}/land are now in {away}: nothing of them is read again"
+    ] == list(planned.notes)
+    other.write("2026/d.jsonl", b"d\n", 9000)
+    assert [b"d"] == other.run()
+    assert () == other.plan().ranges
+
+
+def test_a_moved_file_is_read_on_from_where_it_was(tmp_path: Path) -> None:
+    """Its end would be read with its beginning, or never."""
+    feed = Feed(tmp_path / "land")
+    file = feed.write("a.jsonl", b"1\n2\n", 9000)
+    assert [b"1", b"2"] == feed.run()
+    shutil.move(tmp_path / "land", tmp_path / "there")
+    other = moved_to(feed, tmp_path / "there")
+    other.write(file.name, b"1\n2\n3\n", 8000)
+    assert [b"3"] == other.run()
+    assert () == other.plan().ranges
+    other.write(file.name, b"1\n2\n3\n4\n", 7000)
+    assert [b"4"] == other.run()
+    shutil.move(tmp_path / "there", tmp_path / "again")
+    last = moved_to(other, tmp_path / "again")
+    last.write(file.name, b"1\n2\n3\n4\n5\n", 6000)
+    assert [b"5"] == last.run()
+    assert [] == last.alarms
+
+
+def test_another_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
+    """A folder for each day holds files of the same names: the second day would never be read."""
+    feed = Feed(tmp_path / "monday")
+    feed.write("part-1.jsonl", b"1\n", 9000)
+    assert [b"1"] == feed.run()
+    shutil.rmtree(tmp_path / "monday")
+    other = moved_to(feed, tmp_path / "tuesday")
+    other.write("part-1.jsonl", b"2\n", 9000)
+    assert [b"2"] == other.run()
+    assert ([], ()) == (other.alarms, other.plan().notes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "dialect", "read"),
+    [
+        ("", "canal", None),  # arrival orders it
+        ("", "dts-canal", [b"1"]),  # positions do
+        ("same", "canal", []),
+        ("new", "canal", [b"1"]),
+        ("refuse", "dts-canal", None),
+        ("same", "dts-canal", []),
+    ],
+)
+def test_a_renamed_file(tmp_path: Path, policy: str, dialect: str, read: list[bytes] | None) -> None:
+    """Nobody but the operator knows whether it is the same file; where arrival orders, a wrong guess is a wrong mirror."""
+    feed = Feed(tmp_path, format=dialect)
+    feed.source = replace(feed.source, renamed_files=policy)
+    file = feed.write("a.jsonl", b"1\n", 9000)
+    assert [b"1"] == feed.run()
+    file.rename(tmp_path / "b.jsonl")
+    planned = feed.plan()
+    if read is None:
+        [alarm] = planned.alarms
+        assert f"{tmp_path}/b.jsonl holds what was read as {file}" in alarm
+        assert "`renamed_files: same` for source feed" in alarm
+        assert () == planned.ranges
+        return
+    [note] = planned.notes
+    assert f"{tmp_path}/b.jsonl holds what was read as {file}" in note
+    assert read == feed.run()
+    assert ([], ()) == (feed.alarms, feed.plan().ranges)
+
+
+@pytest.mark.parametrize(("dialect", "warned"), [("canal", 1), ("dts-canal", 0)])
+def test_a_copy_is_read_and_said(tmp_path: Path, dialect: str, warned: int) -> None:
+    """Two loads of a table that has not changed are equal, too, so a copy cannot be refused."""
+    feed = Feed(tmp_path, format=dialect)
+    file = feed.write("a.jsonl", b"1\n", 9000)
+    assert [b"1"] == feed.run()
+    shutil.copy(file, tmp_path / "b.jsonl")
+    assert warned == len(feed.plan().warnings)
+    assert [b"1"] == feed.run()
+    assert [] == feed.alarms
+    assert ((), ()) == (feed.plan().warnings, feed.plan().ranges)
