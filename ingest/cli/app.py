@@ -46,6 +46,7 @@ VERBS = {
     "backfill": "repair_verbs",
     "pause": "repair_verbs",
     "resume": "repair_verbs",
+    "drop": "repair_verbs",
     "epoch": "epoch_verb",
     "maintain": "maintain_verb",
     "erase": "erase_verb",

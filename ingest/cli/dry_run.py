@@ -31,6 +31,7 @@ from ingest.formats import ingest_snapshot
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.lake import decoded_with, identity, lanes, stores
+from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import Line, misdated
 from ingest.lake.identity import Seen
 from ingest.lake.mirrors import Column, names
@@ -159,6 +160,10 @@ def _warnings(
     pipeline: Pipeline, lake: Tables | None, known: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
 ) -> Iterator[str]:
     """What the operator should look at before the run; ``lines`` are those of the sample."""
+    for path in known_mirrors.excluded(lake) if lake is not None else ():
+        mirror = known_mirrors.known(lake)[path]
+        typed = command("drop", pipeline.file, mirror.name, "--reason", "excluded")
+        yield f"{mirror.name} is excluded, and its mirror stays as it is: `{typed}` removes it"
     seen = {line.table_id for line in lines}
     seen |= {table for _, table in lanes.booked(lake)} if lake is not None else set()
     columns = {one.name: {each.name for each in one.columns} for one in known.mirrors.values()}

@@ -247,6 +247,24 @@ def resume(
     output.follow("run", file)
 
 
+@app.command(rich_help_panel=_PANEL)
+def drop(
+    file: PipelineFile,
+    table: MirrorName,
+    reason: Annotated[str, typer.Option(help="Why it is removed, for the record.")],
+    output_as: Output = "table",
+) -> None:
+    """Remove the mirror of an excluded table, with its history and its change feed; what was landed stays."""
+    if not reason.strip():
+        raise IngestError("Say with --reason why the mirror is removed.")
+    with locked(file, f"drop of {table}", deferred=True) as lake:
+        from ingest.lake import dropping
+
+        removed = dropping.drop(lake, table, reason)
+    said = f"{table} is dropped: {', '.join(removed) or 'its table was gone already'}"
+    output.answer(output_as, {"table": table, "state": "dropped", "removed": removed}, said)
+
+
 def _decide(file: Path, table: str, kind: str, reason: str, output_as: str) -> None:
     with opened(file, deferred=True) as lake:
         from ingest.lake import decisions, lock, mirrors, pauses

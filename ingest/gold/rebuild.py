@@ -72,6 +72,9 @@ def rebuild(
             "Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first."
         )
     books = open_books(lake, 0, last)
+    if not names:  # silver gets no more of an excluded table
+        left = mirrors.excluded(lake)
+        known = {path: mirror for path, mirror in known.items() if path not in left}
     wanted = chosen(known, names)
     return [_apart(targets.of(lake, mirror), books, mirror, dry_run, tell) for mirror in wanted]
 

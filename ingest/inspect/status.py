@@ -15,7 +15,7 @@ from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
 from ingest.inspect import problems
 from ingest.inspect.idle import is_finished
-from ingest.inspect.problems import OK, Problem, worst
+from ingest.inspect.problems import EXCLUDED, OK, Problem, worst
 from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.decisions import DISMISS
@@ -54,8 +54,22 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
         _entry(lake, states[path], runs.get(one.name, {})) for path, one in mirrors.items() if path in states
     ]
     found += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
-    found.extend(_line(name, run) for name, run in runs.items())
+    for path, match in known_mirrors.excluded(lake).items():
+        found = [
+            entry | _excluded(lake, entry, match) if entry["path"] == lake.path(path) else entry
+            for entry in found
+        ]
+    gone = known_mirrors.dropped(lake)
+    found.extend(_line(name, run) for name, run in runs.items() if name not in gone)
     return sorted(found, key=lambda one: one["table"])
+
+
+def _excluded(lake: Tables, entry: Mapping[str, Any], match: str) -> dict[str, Any]:
+    """The state of a mirror whose table the pipeline file excludes."""
+    typed = command("drop", lake.pipeline.file, entry["table"], "--reason", "excluded")
+    at = "" if entry["batch"] is None else f": its rows are of batch {entry['batch']} and get no more"
+    said = f"{lake.pipeline.file} excludes it (match: {match}){at}; `{typed}` removes it"
+    return {"state": EXCLUDED, "message": said, "command": typed}
 
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ingest.config import Pipeline, TableRule, target
 from ingest.config.model import MadeColumn
 from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck, lanes
-from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
+from ingest.lake.decisions import DECODED, DROP, REBUILT, SCHEMA, Decision
 from ingest.lake.delta import Snapshot
 from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import CHANGES, RUNS
@@ -249,9 +249,30 @@ def unknown(name: str, known: Iterable[str]) -> IngestError:
 
 
 def known(lake: Tables) -> dict[str, Mirror]:
-    """Every mirror by its path, as last decided."""
-    newest = decisions.read(lake).newest(SCHEMA)
-    return {path: Mirror.from_value(path, one.value) for path, one in newest.items()}
+    """Every mirror by its path, as last decided, but those that were dropped since."""
+    newest = decisions.read(lake).newest(SCHEMA, DROP)
+    return {path: Mirror.from_value(path, one.value) for path, one in newest.items() if one.kind == SCHEMA}
+
+
+def dropped(lake: Tables) -> frozenset[str]:
+    """The names of mirrors that were dropped, and not made again since."""
+    newest = decisions.read(lake).newest(SCHEMA, DROP)
+    return frozenset(one.value["table"] for one in newest.values() if one.kind == DROP)
+
+
+def excluded(lake: Tables) -> dict[str, str]:
+    """The mirrors whose tables the pipeline file excludes now, by path, with the pattern that does."""
+    fed, left = set[str](), dict[str, str]()
+    for row in lake.ask('SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL'):
+        source = TableId.of(row)
+        rule = lake.pipeline.rule(source)
+        path = mirror_path(target(rule, source))
+        if rule.exclude:
+            left[path] = rule.match
+        else:
+            fed.add(path)
+    there = known(lake) if left else {}
+    return {path: match for path, match in left.items() if path in there and path not in fed}
 
 
 def to_fold(lake: Tables) -> dict[str, Mirror]:
@@ -277,7 +298,8 @@ def outdated(lake: Tables) -> list[Mirror]:
     for one in decisions.read(lake).of(DECODED, REBUILT):
         paths = paths | set(one.value["mirrors"]) if one.kind == DECODED else paths - {one.subject}
     found = known(lake) if paths else {}
-    return [found[path] for path in sorted(paths) if path in found]
+    left = excluded(lake) if paths else {}
+    return [found[path] for path in sorted(paths) if path in found and path not in left]
 
 
 def not_created_yet(lake: Tables) -> frozenset[str]:
