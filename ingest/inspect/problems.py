@@ -233,7 +233,7 @@ def _moment(at: dt.datetime | None) -> str | None:
     return None if at is None else at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _typed(one: report.Problem, mirror: str, facts: Facts) -> str:
+def _typed(one: report.Complaint, mirror: str, facts: Facts) -> str:
     """The command that leads on: the list of what waits, the life of a row that is wrong, or all about the check."""
     if verb := _VERBS.get(one.check, ""):
         return command(verb, facts.file)
@@ -250,7 +250,7 @@ def _typed(one: report.Problem, mirror: str, facts: Facts) -> str:
     return command("report", facts.file)
 
 
-def missing_from(made: report.Page, wrong: Iterable[Problem]) -> list[report.Problem]:
+def missing_from(made: report.Page, wrong: Iterable[Problem]) -> list[report.Complaint]:
     """The additional problems that a report must list, too."""
     from ingest.quality import report
 
@@ -261,7 +261,7 @@ def missing_from(made: report.Page, wrong: Iterable[Problem]) -> list[report.Pro
             light = "bad" if one.severity == ERROR else "warn"
             subject, _, title = one.subject.rpartition(": ")
             advice, text = f"next: `{one.command}`" if one.command else "", without(one.text, one.command)
-            found.append(report.Problem(light, subject, "tables", title, text, advice))
+            found.append(report.Complaint(light, subject, "tables", title, text, advice))
     return found
 
 

@@ -181,7 +181,7 @@ def _exists(lake: Tables, path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LakeLook:
     """What a lake says of itself without its checks; looking takes longer than telling."""
 
     rows: list[dict[str, Any]]  # one for each mirror
@@ -201,8 +201,8 @@ def status(lake: Tables) -> dict[str, Any]:
     return told(lake, look(lake), problems.gathered(lake, trend=1))
 
 
-def look(lake: Tables) -> Look:
-    """Look at the mirrors, and at what waits."""
+def look(lake: Tables) -> LakeLook:
+    """LakeLook at the mirrors, and at what waits."""
     entries = tables(lake)
     lines = completeness.reached(lake)
     folded = completed.progress(lake)
@@ -228,7 +228,7 @@ def look(lake: Tables) -> Look:
         began["ddl"] = min(pending.values())
     decoded = lake.decoded()
     is_idle = is_finished(lake, lake.progress("bronze", BRONZE.name), ("silver", "gold"))
-    return Look(
+    return LakeLook(
         rows,
         waits,
         waiting,
@@ -244,7 +244,7 @@ def look(lake: Tables) -> Look:
     )
 
 
-def told(lake: Tables, seen: Look, facts: Facts) -> dict[str, Any]:
+def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     """What `ingest status` says; a mirror's state is the worst of its open problems."""
     last = seen.last_run
     merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))
@@ -366,7 +366,7 @@ def _departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, 
                 yield str(name), f"the source has {what} ({at}): its rows stay as they were"
 
 
-def _next(lake: Tables, needing: Sequence[Problem], seen: Look) -> str:
+def _next(lake: Tables, needing: Sequence[Problem], seen: LakeLook) -> str:
     """The command that resolves the first problem, or does what the lake waits for."""
     file = lake.pipeline.file
     typed = next((one.command for one in needing if one.command), "")

@@ -59,7 +59,7 @@ class ReportRow:
 
 
 @dataclass(slots=True)
-class Problem:
+class Complaint:
     """One complaint in plain words."""
 
     light: str
@@ -79,7 +79,7 @@ class Page:
     facts: Facts
     rows: list[ReportRow]
     sources: list[ReportRow]
-    problems: list[Problem]
+    problems: list[Complaint]
     counts: dict[str, int]
     headline: str
     verdict: str
@@ -94,7 +94,7 @@ def render(made: Page) -> str:
     return template.render(page=made, facts=made.facts, now=made.facts.now).translate(UNSEEN)
 
 
-def page(facts: Facts, also: Sequence[Problem] = ()) -> Page:
+def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
     """Decide the page's content before layout; ``also`` are problems regardless of the checks."""
     rows = [_row(table, f"t{i}") for i, table in enumerate(facts.tables)]
     rows.sort(key=lambda row: (_WORST.index(row.light), row.fact.name))
@@ -139,14 +139,14 @@ def _check_light(check: CheckFact) -> str:
     return _STATE_LIGHTS.get(check.state, "bad")
 
 
-def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Facts) -> list[Problem]:
+def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Facts) -> list[Complaint]:
     found = []
     for row in rows:
         if row.word in ("Held", "Failed"):
             last = row.fact.batches[0]
             advice = "Its changes wait in the lake and are applied by the first run after this is repaired."
             claim = HELD if last.state == "held" else FOLD_FAILED
-            found.append(Problem("bad", row.fact.name, row.anchor, claim, last.message, advice, last.at))
+            found.append(Complaint("bad", row.fact.name, row.anchor, claim, last.message, advice, last.at))
     for row in [*rows, *sources]:
         kind = "" if isinstance(row.fact, TableFact) else "source "
         for check in row.checks:
@@ -155,14 +155,14 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
             found.append(_problem(row, kind + row.fact.name, check))
     for alarm in facts.runs[0].alarms if facts.runs else ():
         if not any(alarm.startswith(one.subject) for one in found):
-            found.append(Problem("bad", LAST_RUN, "runs", "The last run raised an alarm", alarm))
+            found.append(Complaint("bad", LAST_RUN, "runs", "The last run raised an alarm", alarm))
     return sorted(found, key=lambda one: _WORST.index(one.light))
 
 
-def _problem(row: ReportRow, subject: str, check: CheckFact) -> Problem:
+def _problem(row: ReportRow, subject: str, check: CheckFact) -> Complaint:
     light, advice = _check_light(check), CHECKS[check.check].advice if check.check in CHECKS else ""
     name = check.check
-    return Problem(light, subject, row.anchor, title(check), words(check), advice, check.bad_since, name)
+    return Complaint(light, subject, row.anchor, title(check), words(check), advice, check.bad_since, name)
 
 
 def title(check: CheckFact) -> str:
@@ -230,7 +230,7 @@ def _headline(counts: dict[str, int], tables: int, unread: int) -> str:
     return f"{whole} can be trusted."
 
 
-def _verdict(facts: Facts, problems: Sequence[Problem]) -> str:
+def _verdict(facts: Facts, problems: Sequence[Complaint]) -> str:
     if not facts.runs:
         return "No run has been recorded."
     last = facts.runs[0]

@@ -240,13 +240,13 @@ def table(fleet: Fleet, asked: Query) -> View:
     })  # fmt: skip
 
 
-def _problems(made: report.Page, entry: Mapping[str, Any]) -> list[report.Problem]:
+def _problems(made: report.Page, entry: Mapping[str, Any]) -> list[report.Complaint]:
     """What is wrong with a table, with advice; first its state, if its last checks do not say it."""
     found = [one for one in made.problems if one.subject == entry["table"]]
     state, text = entry["state"], entry["message"]
     if state != "ok" and not any(text in one.text for one in found):
         light = "warn" if state == "paused" else "bad"
-        found.insert(0, report.Problem(light, entry["table"], "", state.capitalize(), text, ""))
+        found.insert(0, report.Complaint(light, entry["table"], "", state.capitalize(), text, ""))
     return found
 
 
