@@ -160,8 +160,10 @@ def _warnings(
     pipeline: Pipeline, lake: Tables | None, known: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
 ) -> Iterator[str]:
     """What the operator should look at before the run; ``lines`` are those of the sample."""
-    for path in known_mirrors.excluded(lake) if lake is not None else ():
-        mirror = known_mirrors.known(lake)[path]
+    left = known_mirrors.excluded(lake) if lake is not None else {}
+    for mirror in known_mirrors.known(lake).values() if lake is not None else ():
+        if mirror.path not in left:
+            continue
         typed = command("drop", pipeline.file, mirror.name, "--reason", "excluded")
         yield f"{mirror.name} is excluded, and its mirror stays as it is: `{typed}` removes it"
     seen = {line.table_id for line in lines}
