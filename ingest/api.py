@@ -51,9 +51,9 @@ def decode(
 
     declared = TableHints(tuple(keys), dict(columns or {}))
     hints = Hints(config.options(options, format_name), lambda _table: declared)
-    module = formats.load(format_name)
+    parse = formats.reader(format_name)
     for message in messages:
-        yield from described(module, hints, message if isinstance(message, Message) else Message(message))
+        yield from described(parse, hints, message if isinstance(message, Message) else Message(message))
 
 
 def detect(messages: Sequence[bytes]) -> dict[str, Any]:

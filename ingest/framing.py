@@ -1,7 +1,7 @@
 """Split files into messages: lines, one document, length-prefixed records, Avro containers, or the whole file.
 
-``lines`` is one message per line, empty lines skipped; ``document`` one JSON document, or an array whose
-elements are the messages; ``length`` a 4-byte big-endian length before each record; ``avro-container``
+``lines`` is one message per line, empty lines skipped; ``document`` one JSON document or several one after another, however
+their lines are broken, or an array whose elements are the messages; ``length`` a 4-byte big-endian length before each record; ``avro-container``
 the datums of an Avro object container file (Avro 1.11, "Object Container Files"); ``raw`` the whole
 file.  Offsets count bytes of the plain file, also where the file itself is compressed.
 """
@@ -14,13 +14,13 @@ import io
 import itertools
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from ingest.decoding import avro
+from ingest.decoding import avro, documents
 from ingest.errors import Undecodable
 from ingest.values import lenient
 
@@ -146,7 +146,10 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
     if start or not body.strip() or not (finished or is_document(body)):
         return
     if body.lstrip()[:1] != b"[":
-        yield Record(begin, len(data), body)
+        if not is_document(body) and len(parts := documents.split(body)) > 1:
+            yield from _placed(body, parts, begin)
+        else:
+            yield Record(begin, len(data), body)
         return
     try:
         found = _elements.decode(body)
@@ -156,10 +159,14 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
             found = _elements.decode(body)
         except (msgspec.DecodeError, RecursionError):
             found = [msgspec.Raw(data[begin:])]
+    yield from _placed(body, list(map(bytes, found)), begin)
+
+
+def _placed(body: bytes, parts: Sequence[bytes], begin: int) -> Iterator[Record]:
+    """The parts of a body, each at its byte; between them are only commas and spaces."""
     at = 0
-    for element in found:
-        value = bytes(element)
-        at = max(at, body.find(value, at))  # between elements are only commas and spaces
+    for value in parts:
+        at = max(at, body.find(value, at))
         yield Record(begin + at, begin + len(body), value)
         at += len(value)
 
@@ -324,7 +331,7 @@ def _text(stream: BinaryIO) -> tuple[str, Iterator[Record]]:
         return "lines", iter(())
     if not is_document(first.value):
         data = first.value + b"\n" + stream.read()
-        framing = "document" if is_document(data) else "lines"
+        framing = "document" if is_document(data) or documents.split(data) else "lines"
         return framing, _moved(records(data, framing), first.offset)
     second = next(following, None)
     if second is None:

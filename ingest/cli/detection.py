@@ -18,6 +18,7 @@ from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableId
 from ingest.cli.message_input import messages
 from ingest.config.scalars import listed, plain_name
+from ingest.decoding import documents
 from ingest.errors import Undecodable
 
 _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
@@ -83,9 +84,11 @@ def is_one_source(verdict: dict[str, Any]) -> bool:
 def _evidence(message: bytes) -> dict[str, str]:
     """What each format says of a message; a format that stumbles over it says nothing."""
     found = {}
+    first = next(iter(documents.inside(message)), message)  # a frame or an envelope is no mark of a format
     for name in formats.names():
+        module = formats.load(name)
         try:
-            evidence = formats.load(name).recognise(message)
+            evidence = module.recognise(message if module.ABOUT.binary else first)
         except (Undecodable, ValueError, RecursionError):
             continue
         if evidence:
@@ -126,7 +129,7 @@ def _done(reading: list[Change]) -> list[object]:
 def _reading(name: str, message: bytes) -> list[Change] | None:
     """The changes that a format takes a message for; None if it cannot read it."""
     try:
-        return list(formats.load(name).parse(Message(message), _HINTS))
+        return list(formats.reader(name)(Message(message), _HINTS))
     except Exception:
         return None
 

@@ -119,7 +119,7 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
             try:
                 if isinstance(record, Undecodable):
                     raise record
-                changes = list(module.parse(Message(record.value, None, path), hints))
+                changes = list(formats.reader(name)(Message(record.value, None, path), hints))
             except Undecodable as error:
                 refused.append(
                     without_values(error.code, error.detail) if pipeline and pipeline.masks else str(error)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ingest.change import Hints, Message
-    from ingest.formats import About, Format
+    from ingest.formats import About, Parse
     from ingest.framing import Record
 
 app = typer.Typer()
@@ -50,11 +50,11 @@ def decode(
     from ingest import formats
     from ingest.cli.message_input import messages
 
-    module = formats.load(format_)
+    binary = formats.load(format_).ABOUT.binary
     given = _pairs("option", option) | ({"table": table} if table else {})
     hints = _hints(format_, given, key or [], _pairs("column", column), registry)
-    _, records = messages(file, framing, module.ABOUT.binary)
-    found = _decoded(module, hints, records, message_key, file)
+    _, records = messages(file, framing, binary)
+    found = _decoded(formats.reader(format_), hints, records, message_key, file)
     if _print(found, output_ or ("table" if output.on_terminal() else "jsonl")):
         raise typer.Exit(1)
 
@@ -91,7 +91,7 @@ def _pairs(name: str, given: list[str] | None) -> dict[str, str]:
 
 
 def _decoded(
-    module: Format, hints: Hints, records: Iterable[Record | Undecodable], key: str | None, topic: str
+    parse: Parse, hints: Hints, records: Iterable[Record | Undecodable], key: str | None, topic: str
 ) -> Iterator[dict[str, Any]]:
     """Changes as objects, and one object for each reject."""
     from ingest.change import Message
@@ -101,16 +101,16 @@ def _decoded(
             yield {"reject": record.code, "detail": record.detail}
         else:
             yield from described(
-                module, hints, Message(record.value, None if key is None else key.encode(), topic)
+                parse, hints, Message(record.value, None if key is None else key.encode(), topic)
             )
 
 
-def described(module: Format, hints: Hints, message: Message) -> Iterator[dict[str, Any]]:
+def described(parse: Parse, hints: Hints, message: Message) -> Iterator[dict[str, Any]]:
     """The changes of one message as objects, or its reject."""
     from ingest.change import describe
 
     try:
-        changes = list(module.parse(message, hints))  # all of a message or nothing
+        changes = list(parse(message, hints))  # all of a message or nothing
     except Undecodable as error:
         yield {"reject": error.code, "detail": error.detail}
     except IngestError:  # the registry does not answer

@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Protocol, cast
 
+from msgspec.structs import replace
+
 from ingest.change import Change, Hints, Message
-from ingest.errors import ConfigError
+from ingest.decoding import documents
+from ingest.errors import ConfigError, Undecodable
 from ingest.images_before import WHOLE, ImagesBefore
 
 
@@ -106,6 +109,40 @@ class Format(Protocol):
     @staticmethod
     def recognise(sample: bytes) -> str | None:
         """Evidence that the sample is of this format."""
+
+
+Parse = Callable[[Message, Hints], Iterable[Change]]
+
+
+@cache
+def reader(name: str) -> Parse:
+    """A format's ``parse``, which also reads messages of several documents, and documents in a frame or an envelope."""
+    module = load(name)
+    return module.parse if module.ABOUT.binary else partial(_read, module.parse)
+
+
+def _read(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:
+    value = message.value
+    if value is None:
+        return parse(message, hints)
+    if documents.is_enclosed(value):
+        return _of_documents(parse, message, hints, documents.inside(value))
+    try:
+        return list(parse(message, hints))
+    except Undecodable as error:
+        parts = documents.inside(value) if error.code in ("bad-json", "not-this-format") else [value]
+        if parts == [value]:
+            raise
+    return _of_documents(parse, message, hints, parts)
+
+
+def _of_documents(parse: Parse, message: Message, hints: Hints, parts: list[bytes]) -> list[Change]:
+    """The changes of a message's documents, numbered through; one document that cannot be read refuses all."""
+    key = message.key and documents.unframed(message.key)
+    found = [one for part in parts for one in parse(message._replace(value=part, key=key), hints)]
+    if len(parts) == 1:
+        return found
+    return [replace(one, row=row) for row, one in enumerate(found)]
 
 
 @cache

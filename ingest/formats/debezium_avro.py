@@ -161,6 +161,6 @@ AVRO = debezium.Encoding(
 
 def recognise(sample: bytes) -> str | None:
     """Only the frame can be seen without the registry, and a bare datum may begin like one."""
-    if len(sample) > 5 and sample[0] == 0:
+    if len(sample) > 5 and sample[0] == 0 and sample[5:6] not in (b"{", b"["):  # JSON has this frame, too
         return f"a zero byte, then perhaps schema id {int.from_bytes(sample[1:5], 'big')}"
     return None

@@ -164,7 +164,8 @@ class SourceDecoder:
         self.name = name
         module = formats.load(source.format)
         upserts = source.options.inserts == "upsert"
-        self.parse = partial(_upserting, module.parse) if upserts else module.parse
+        parse = formats.reader(source.format)
+        self.parse = partial(_upserting, parse) if upserts else parse
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = lifting.epochs.get(name, 0)
