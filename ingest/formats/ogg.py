@@ -9,6 +9,10 @@ the metadata. Quirks:
   that the trail does not hold: it is absent, and the mark is not a column.
 - Key names are ``primary_keys`` if switched on (some versions spell it wrongly).
 - ``table`` is ``OWNER.TABLE`` or ``CATALOG.SCHEMA.TABLE``.
+- A date and time is written ``1994-09-30:15:33:00`` unless the ISO form is switched on.
+- ``flatten`` gives columns as ``before.NAME`` and ``after.NAME``; the images' names are settings of the handler.
+- Confluent's Oracle connector writes nearly the same: its metadata (``scn``, ``row_id``, ``username``) is next to the columns,
+  and a row of its snapshot is R.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Raw
 from msgspec.json import encode
 
-from ingest import values
+from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
 from ingest.decoding import rows
 from ingest.errors import Undecodable
@@ -46,6 +50,8 @@ ABOUT = About(
         "binary": "encoding of bytes, default base64",
         "time_units": "unit of whole-number times; without it they stay as they are",
         "left_out": "`null` if the formatter leaves out NULLs (omitNullValues), else `unchanged`",
+        "before_image": "the member that holds the row before, default before",
+        "after_image": "the member that holds the row after, default after",
         "order_by": "sequence (default), arrival or event_time",
     },
     bytes_as="base64",
@@ -57,11 +63,15 @@ OPS = {
     **dict.fromkeys(("U", "UPDATE"), Op.UPDATE),
     **dict.fromkeys(("D", "DELETE"), Op.DELETE),
     **dict.fromkeys(("T", "TRUNCATE"), Op.TRUNCATE),
+    "R": Op.READ,
 }
 KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
 ALWAYS = frozenset({"table", "op_type"})
 TEXTS = frozenset("op_ts current_ts pos csn xid rowid".split())  # metadata that is text, if it is sent
 MISSING = "_isMissing"
+BEFORE, AFTER = "before", "after"
+CONFLUENT = frozenset("table op_type scn op_ts current_ts row_id username".split())
+"""The metadata of Confluent's Oracle connector, in any place among the columns."""
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -70,6 +80,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     envelope, note = values.opened(message.value)
     if "op_type" not in envelope or "table" not in envelope:
         raise Undecodable("not-this-format", "op_type or table is missing")
+    envelope = dict(_usual(envelope, hints.options))
     op = rows.operation(OPS, (values.text(envelope["op_type"]) or "").upper(), "op_type")
     meta = _metadata(envelope, hints, message.topic)
     place = _place(meta, op, hints.options, note)
@@ -79,6 +90,38 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 def recognise(sample: bytes) -> str | None:
     """``op_type`` and ``table``."""
     return "op_type and table" if {"op_type", "table"} <= values.peeked(sample).keys() else None
+
+
+def _usual(envelope: Mapping[str, Raw], options: Options) -> Mapping[str, Raw]:
+    """A message with its images under ``before`` and ``after``, whatever the handler calls or makes of them."""
+    names = options.extra.get("before_image", BEFORE), options.extra.get("after_image", AFTER)
+    if any(name in envelope for name in names):
+        renamed = dict(zip(names, (BEFORE, AFTER), strict=True))
+        return {renamed.get(name, name): raw for name, raw in envelope.items()}
+    columns = [
+        name
+        for name in envelope
+        if name not in ALWAYS | TEXTS and name not in KEY_MEMBERS and name != "tokens"
+    ]
+    if columns and all(name.startswith((f"{names[0]}.", f"{names[1]}.")) for name in columns):
+        return _unflattened(envelope, columns, names)
+    if len(columns) in (1, 2) and all(bytes(envelope[name])[:1] == b"{" for name in columns):
+        raise Undecodable(
+            "renamed-images",
+            f"the images seem to be the members {' and '.join(columns)}: name them by before_image and after_image under the options",
+        )
+    return envelope
+
+
+def _unflattened(
+    envelope: Mapping[str, Raw], columns: Iterable[str], names: tuple[str, str]
+) -> Mapping[str, Raw]:
+    images: dict[str, dict[str, Raw]] = {}
+    for column in columns:
+        image, _, name = column.partition(".")
+        images.setdefault((BEFORE, AFTER)[names.index(image)], {})[name] = envelope[column]
+    found = {name: raw for name, raw in envelope.items() if "." not in name or name not in columns}
+    return found | {name: Raw(encode(image)) for name, image in images.items()}
 
 
 def _place(envelope: Mapping[str, Raw], op: Op, options: Options, note: str | None) -> Change:
@@ -120,8 +163,10 @@ def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[
     A column may be named as metadata is.  It is one if the pipeline file or the key names it, if another
     column precedes it, or if its value is none that such metadata has.
     """
-    if "before" in envelope or "after" in envelope:
+    if BEFORE in envelope or AFTER in envelope:
         return envelope
+    if {"scn", "row_id"} <= envelope.keys():
+        return {name: raw for name, raw in envelope.items() if name in CONFLUENT}
     table = _table(values.member_text(envelope, "table"))
     declared = hints.tables(table if table.table else hints.table_of(topic) or table)
     columns = {*declared.columns, *declared.keys, *_keys(envelope)}
@@ -144,17 +189,19 @@ def _is_metadata(name: str, raw: Raw) -> bool:
 def _row(
     place: Change, envelope: Mapping[str, Raw], meta: Mapping[str, Raw], hints: Hints, topic: str
 ) -> Change:
-    if "before" in envelope or "after" in envelope:
-        old, new = envelope.get("before"), envelope.get("after")
+    if BEFORE in envelope or AFTER in envelope:
+        old, new = envelope.get(BEFORE), envelope.get(AFTER)
     else:  # a row-modelled message has one image, next to its metadata
         row = Raw(encode({name: raw for name, raw in envelope.items() if name not in meta}))
         old, new = (row, None) if place.op is Op.DELETE else (None, row)
-    before = None if place.op is Op.INSERT else _image(old)
+    before = None if place.op in (Op.INSERT, Op.READ) else _image(old)
     after = None if place.op is Op.DELETE else _image(new)
     rows.require_image(before if place.op is Op.DELETE else after, place.op)
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    _separate(before, plan)
+    _separate(after, plan)
     kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     keys = declared.keys or place.keys
     return rows.finish(
@@ -167,6 +214,17 @@ def _row(
         kept,
         partial=place.op is not Op.DELETE and hints.options.left_out != "null",
     )
+
+
+def _separate(image: Image | None, plan: rows.RowPlan) -> None:
+    """Put a space between date and time, where GoldenGate's own form has a colon."""
+    for column, logical in plan.types.items():
+        value = image.get(column) if image and types.base(logical) in _MOMENTS else None
+        if image and value and value[10:11] == ":":
+            image[column] = f"{value[:10]} {value[11:]}"
+
+
+_MOMENTS = frozenset({"date", "datetime", "timestamp"})
 
 
 def _image(raw: Raw | None) -> Image | None:

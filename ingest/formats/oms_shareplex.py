@@ -14,6 +14,7 @@ columns of an update, ``key`` the row before an update, ``sql.ddl`` a statement.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -62,7 +63,7 @@ ABOUT = About(
 OPS = {
     "ins": Op.INSERT, "insert": Op.INSERT, "upd": Op.UPDATE, "update": Op.UPDATE, "update after": Op.UPDATE,
     "update before": Op.DELETE, "del": Op.DELETE, "delete": Op.DELETE, "truncate": Op.TRUNCATE, "ddl": Op.DDL,
-    "drop column": Op.DDL,
+    "drop column": Op.DDL, "commit": Op.COMMIT,
 }  # fmt: skip
 
 Order = Callable[[Image, Op, Options], tuple[int, ...]]
@@ -123,6 +124,8 @@ def read(message: Message, hints: Hints, dialect: SharePlexDialect) -> tuple[Cha
     if kind == "update before" and not hints.options.key_is_full:
         # deleting the row would lose the columns that the second half does not carry
         return (replace(place, op=Op.CONTROL),)
+    if op is Op.COMMIT:
+        return (place,)
     if op in (Op.DDL, Op.TRUNCATE):
         sql = (values.optional_image(envelope.get("sql")) or {}).get("ddl")
         return rows.statement(place, sql, sent if kind != "ddl" else None, truncates=op is Op.TRUNCATE)
@@ -159,11 +162,17 @@ def known(value: str | None) -> str | None:
 
 @remembered(4096)
 def table_named(name: str | None) -> TableId:
-    """``OWNER.TABLE`` in its parts; a table's own name may hold further dots."""
+    """``OWNER.TABLE`` in its parts, maybe in double quotes; a table's own name may hold further dots."""
     if not known(name) or name is None:
         return NO_TABLE
+    if quoted := _QUOTED.fullmatch(name):
+        owner, table = (part and part.replace('""', '"') for part in quoted.groups())
+        return TableId(owner, None, table)
     owner, dot, table = name.partition(".")
     return TableId(owner or None, None, table or None) if dot else TableId(None, None, name)
+
+
+_QUOTED = re.compile(r'(?:"((?:[^"]|"")+)"\.)?"((?:[^"]|"")+)"')
 
 
 def _row(
