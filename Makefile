@@ -32,6 +32,7 @@ demo: $(VENV)/.ready
 	@$(INGEST) jars fetch --no-archive >/dev/null
 	$(INGEST) run conf/*.yaml
 	@$(BIN)/python samples/compare.py
+	@$(BIN)/python samples/two_batches.py
 	@$(INGEST) report conf/*.yaml --out conf/lake/reports
 
 test: $(VENV)/.ready-dev

@@ -126,7 +126,7 @@ def landed(folder: Path, name: str, stages: str, size: int, count: int) -> Lande
     """Run the stages in a process of their own, and compare the counts."""
     pipeline = folder / "big.yaml"
     pipeline.write_text(
-        "pipeline: big\nlake: ./lake\nsources:\n"
+        "pipeline: big\nlake: ./lake\nengine: auto\nsources:\n"
         f"  - {{name: big, kind: files, path: '{folder}/**/big-*.jsonl', format: {FORMAT}, settle: 1s}}\n",
         "utf-8",
     )

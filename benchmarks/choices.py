@@ -207,7 +207,8 @@ def write(folder: Path, more: str) -> Pipeline:
     file = folder / "choice.yaml"
     source = "{name: s, kind: files, path: ./in-*.jsonl, format: dts-canal, settle: 1s}"
     file.write_text(
-        f"pipeline: choice\nlake: ./lake\nrewrite_budget: 512MiB\nsources: [{source}]\n{more}", "utf-8"
+        f"pipeline: choice\nlake: ./lake\nengine: auto\nrewrite_budget: 512MiB\nsources: [{source}]\n{more}",
+        "utf-8",
     )
     return load(file)
 

@@ -76,7 +76,7 @@ def loaded(
     topics.send(TOPIC, feed.beginning())
     file = folder / "load.yaml"
     file.write_text(
-        f"pipeline: load\nlake: ./lake\nsources:\n  - {{name: all, kind: kafka, format: {FORMAT}, "
+        f"pipeline: load\nlake: ./lake\nengine: auto\nsources:\n  - {{name: all, kind: kafka, format: {FORMAT}, "
         f"bootstrap_servers: '{address}', topics: [{TOPIC}]}}\n"
     )
     started = time.monotonic()

@@ -35,6 +35,7 @@ from tests.quality.conftest import facts
 PIPELINE = """\
 pipeline: yard
 lake: ./lake
+engine: auto
 sources: [{name: gate, kind: files, path: ./*.jsonl, format: dts-canal}]
 """
 _NUMBER = "concat(substr('0123456789', length(id) + 1, 1), id)"

@@ -130,7 +130,7 @@ def main() -> int:
         file = Path(folder) / "shop.yaml"
         database = f"{{url: 'mysql://127.0.0.1:{node.port}', user: {USER}, password: {PASSWORD}}}"
         source = f"{{name: shop, path: ./in/*.jsonl, format: dts-canal, database: {database}}}"
-        file.write_text(f"pipeline: shop\nlake: ./lake\nsources:\n  - {source}\n", "utf-8")
+        file.write_text(f"pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n  - {source}\n", "utf-8")
         (file.parent / "in").mkdir()
         return _measured(Bench(node, file, []), given)
 

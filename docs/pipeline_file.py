@@ -86,7 +86,9 @@ SECTIONS = (
             "rewrite_budget": Key(
                 "0", "4 MiB, or 4 KiB for each change if that is more, and never more than 64 MiB."
             ),
-            "engine": Key("auto", "Spark jobs do it, in tasks, on the machine's cores or the cluster's."),
+            "engine": Key(
+                "auto", "Spark jobs do all work, on the machine's cores or the cluster's, and Java is needed."
+            ),
             "condense_after": Key("90d", "Silver keeps every change."),
             "openlineage": Key("{url: 'http://marquez:5000'}", "No lineage is reported."),
             "alerts": Key(

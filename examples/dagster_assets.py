@@ -1,15 +1,22 @@
-"""Dagster: one run of the pipeline is one multi-asset materialisation, with a mirror as an asset each.
+"""Dagster: one materialisation of a multi-asset is one run of the pipeline by spark-submit, with a mirror as an asset each.
 
-Needs Dagster 1.7 or newer, and ``ingest`` in the same Python. A mirror is materialised when a batch has changed it.
+Needs Dagster 1.7 or newer, ``spark-submit`` on its PATH, and ``ingest`` with its libraries on the cluster (docs/cluster.md). A
+mirror is materialised when a batch has changed it.
 """
 
+import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
-import ingest
-
 PIPELINE = "/etc/ingest/shop.yaml"
+MASTER = "spark://head:7077"
+HOME = "/opt/ingest"  # a clone, in which `make dist` has written dist/ingest.zip
+JARS = Path.home() / ".cache/ingest/jars"  # where `ingest jars fetch` puts them
+DELTA = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 MIRRORS = ("shop.customers", "shop.orders", "shop.order_lines")
 
 
@@ -18,20 +25,30 @@ def key(mirror: str) -> dg.AssetKey:
     return dg.AssetKey(mirror.split("."))
 
 
+def submit(stage: str) -> dict[str, Any]:
+    """The result of one job, which it prints as JSON; spark-submit prints the job's progress on stdout, too."""
+    jars = ",".join(str(JARS / name) for name in DELTA)
+    command = ["spark-submit", "--master", MASTER, "--jars", jars, "--py-files", f"{HOME}/dist/ingest.zip"]
+    command += [f"{HOME}/jobs/{stage}.py", PIPELINE, "--output", "json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if "{\n" not in done.stdout:
+        raise dg.Failure(f"{stage} could not start: its log says why")
+    found: dict[str, Any] = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{\n"))[0]
+    return found
+
+
 @dg.multi_asset(
     outs={mirror.replace(".", "_"): dg.AssetOut(key=key(mirror), is_required=False) for mirror in MIRRORS},
     can_subset=False,
 )
 def mirrors() -> Iterator[dg.Output[None]]:
-    """Run the pipeline; each mirror that was merged is materialised, with its counts."""
-    pipeline = ingest.load(PIPELINE)
-    with ingest.session(pipeline) as spark:
-        result = ingest.run_pipeline(pipeline, spark)
-    for one in result.mirrors:
-        if one.state == "done" and one.mirror in MIRRORS:
-            yield dg.Output(None, one.mirror.replace(".", "_"), metadata=one.counts)
-    if result.failures:
-        raise dg.Failure("\n".join(result.failures))
+    """Submit the four jobs; each mirror that was merged is materialised, with its counts."""
+    results = {stage: submit(stage) for stage in ("bronze", "silver", "gold", "quality")}
+    for one in results["gold"]["mirrors"]:
+        if one["state"] == "done" and one["table"] in MIRRORS:
+            yield dg.Output(None, one["table"].replace(".", "_"), metadata=one["counts"])
+    if failures := [text for result in results.values() for text in result["failures"]]:
+        raise dg.Failure("\n".join(failures))
 
 
 schedule = dg.ScheduleDefinition(

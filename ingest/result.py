@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ingest.gold.results import Folded
+    from ingest.spark.jobs import Ran
 
 
 STAGES = ("bronze", "silver", "gold", "quality")
@@ -31,6 +32,7 @@ class Result:
     rejecting: set[str] = field(default_factory=set)  # sources whose messages were rejected
     mirrors: list[Folded] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)  # seconds
+    ran: dict[str, Ran] = field(default_factory=dict)  # where the stages with something to do were done
     began: dict[str, dt.datetime] = field(default_factory=dict)  # by stage
     failures: list[str] = field(default_factory=list)
     failed_checks: list[str] = field(default_factory=list)  # those of the failures that checks have found

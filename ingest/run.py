@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 from pyspark.sql import SparkSession
 
@@ -41,10 +42,12 @@ from ingest.quality import stage as quality
 from ingest.quality.catalogue import FAILED_CHECK
 from ingest.result import STAGES, Result
 from ingest.silver.decode import decode
-from ingest.spark.deferred import cores
+from ingest.spark import jobs
+from ingest.spark.deferred import cores, deferred
 from ingest.spark.pace import FEW, pace, paced
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
+_NO_PLACE = (None,) * 4  # of rows of `runs` that are no stage's
 PUT = ("inserted", "updated")  # counts of a mirror's commit: the rows that it wrote
 
 
@@ -104,7 +107,8 @@ def run(
         SetupError: the lake cannot be written.
     """
     warm = warm if warm is not None else Warm()
-    lake = Lake(spark, pipeline, kept=warm.kept, select=select, stop=stop)
+    session = deferred(spark)
+    lake = Lake(cast("SparkSession", session), pipeline, kept=warm.kept, select=select, stop=stop)
     result = Result(pipeline.name, lake.run, str(pipeline.file))
     pace(spark, 0)  # reads to find out what there is to do
     emitter = Emitter(lake)
@@ -116,8 +120,10 @@ def run(
                 result.stopped = result.stopped or stage
                 break
             started, result.began[stage] = time.monotonic(), lake.now()
+            group = f"{lake.run}/{stage}"
             try:
-                _STAGES[stage](lake, warm, result, tell)
+                with session.named(f"ingest {pipeline.name} {stage}", group):
+                    had_work = _STAGES[stage](lake, warm, result, tell)
             except Exception as error:
                 said = f"{stage} stopped: {faults.said(error)}"
                 emitter.end([said], result.messages, [])
@@ -128,6 +134,8 @@ def run(
                     raise
                 raise StoppedError(f"{said}.") from error
             result.stages[stage] = time.monotonic() - started
+            if (place := jobs.ran(lake.spark, group)) is not None and (had_work or place.jobs):
+                result.ran[stage] = place
             if result.batch is not None:
                 emitter.start()
         warm.seen = identity.look(lake)
@@ -138,6 +146,7 @@ def run(
             result.warnings += [one.sentence(pipeline, newest) for one in decoded_with.outdated(lake, newest)]
             result.warnings += _written_by_spark(lake)
             warm.looked = True
+        result.warnings += _unused_cluster(lake, result)
         if _record(lake, warm, result):
             emitter.end(result.failures, result.messages, _written(result))
     result.warnings.extend(emitter.warnings)
@@ -159,6 +168,15 @@ def _look_for_mirrors(lake: Lake, warm: Warm, result: Result) -> None:
     )
 
 
+def _unused_cluster(lake: Lake, result: Result) -> list[str]:
+    """A warning if a cluster was asked for, and nothing of the run was done there."""
+    master = jobs.unused_cluster(lake.spark, lake.pipeline.master, result.ran)
+    if not master:
+        return []
+    way = "" if lake.pipeline.engine == SPARK else ": `engine: spark` in the pipeline file has it used"
+    return [f"the cluster {master} ran no task of {', '.join(result.ran)}, which the driver did{way}."]
+
+
 def _written_by_spark(lake: Lake) -> list[str]:
     """A warning if Spark starts for every batch, though the pipeline file asks for it only where it is worth it."""
     why = commits.why_no_commits(lake.pipeline.lake)
@@ -177,29 +195,32 @@ def _written(result: Result) -> list[WrittenTable]:
     ]
 
 
-def _bronze(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+def _bronze(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
+    """Land what is new; True if there was something."""
     tell("bronze", "reading what is new")
     try:
         landed = land(lake, warm.positions, cores(lake.spark))
     except SealError as error:  # nothing was landed: the sources keep the messages for the next run
         result.failures.append(f"nothing was read, because {error}")
-        return
+        return False
     result.batch, result.read = landed.batch, landed.messages
     result.failures.extend(f"source {source}: {text}" for source, text in landed.alarms)
     result.warnings.extend(landed.warnings)
+    return landed.batch is not None
 
 
-def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
+    """Decode what has landed; True if there was something."""
     last = last_batch(lake)
     if last <= warm.decoded:
-        return
+        return False
     decoded_with.refuse_mixed_masks(lake, lake.decoded(), lake.progress("silver", CHANGES.name))
     tell("silver", "decoding")
     try:
         decoded = decode(lake, last, cores(lake.spark))
     except SetupError as error:  # a registry is down: bronze keeps the messages for the next run
         result.failures.append(str(error))
-        return
+        return False
     if any(line.ddl for line in decoded.lines) and (lost := decoded_with.lost_masks(lake)):
         result.failures.append(lost)
     warm.decoded = last
@@ -219,9 +240,11 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if result.rejected:
         said = "1 message was" if result.rejected == 1 else f"{result.rejected} messages were"
         result.warnings.append(f"{said} rejected: see `ingest rejects`.")
+    return bool(decoded.batches)
 
 
-def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
+    """Fold what was decoded; True if a mirror was brought up to date."""
     last = lake.decoded()
     first, warm.begun = not warm.begun, True
     now = warm.progress = warm.progress or progress(lake)
@@ -231,7 +254,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if first:
         now = Progress(now.complete, now.lagging | mirrors.not_created_yet(lake) | targets.unfinished(lake))
     if last <= now.complete and not now.lagging:
-        return
+        return False
     tell("gold", "reading the books")
     result.mirrors = _folded(lake, warm, now, last, tell)
     for one in result.mirrors:
@@ -256,6 +279,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         warm.progress = Progress(last, unfinished)
     if result.touched or warm.progress == Progress(last):
         result.batch = last
+    return result.touched > 0
 
 
 def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> list[Folded]:
@@ -318,13 +342,14 @@ def _follow(lake: Lake, decided: Mapping[str, Mirror], found: list[Folded], tell
             one.state, one.message = "failed", f"{one.message} The change feed: {error}".strip()
 
 
-def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
+    """Check what was folded; True if there was something."""
     last = lake.decoded()
     if warm.checked is None:
         warm.checked = quality.last_checked(lake)
     done = {one.path: one.mirror for one in result.mirrors if one.state == "done"}
     if last <= warm.checked and not done:
-        return
+        return False
     try:
         with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
             look = partial(quality.check, lake, decided=warm.decided, tell=tell, steps=steps_of(lake))
@@ -336,7 +361,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
                 checked.take_over(look(only=rebuilt), rebuilt.values())
     except SealError as error:  # the next run checks these batches, too
         result.failures.append(f"nothing was checked, because {error}")
-        return
+        return False
     result.checks = checked.counts()
     failures, warnings = quality.complaints(checked, set(_reported(result)))
     result.failures.extend(failures)
@@ -344,6 +369,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     result.warnings.extend(warnings)
     if not result.incomplete:
         warm.checked = last
+    return True
 
 
 def _reported(result: Result) -> Iterator[tuple[str, str]]:
@@ -393,12 +419,14 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
         began = result.began[stage]
         until = result.complete_until if stage == "gold" else None
         moment = until and until.replace(tzinfo=dt.UTC)
-        yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment, None)
+        ran = result.ran.get(stage)
+        place = (ran.where, ran.jobs, ran.tasks, ran.executors) if ran else _NO_PLACE
+        yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment, None, *place)
     for one in result.mirrors:
         if one.state != "skipped":
             about = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
-            yield (*head, "gold", one.mirror, one.state, *about, None, one.command or None)
+            yield (*head, "gold", one.mirror, one.state, *about, None, one.command or None, *_NO_PLACE)
     for text in result.failures:
         # what a check has found is a problem for as long as the check finds it
         state = FAILED_CHECK if text in result.failed_checks else "alarm"
-        yield (*head, "alarm", None, state, now, 0.0, None, "{}", text, None, None)
+        yield (*head, "alarm", None, state, now, 0.0, None, "{}", text, None, None, *_NO_PLACE)

@@ -26,6 +26,7 @@ FORMAT = "dts-canal"
 PLAIN = "drs-json"  # the example that is run with plain tables
 TYPES = {"id": "bigint", "word": "varchar"}
 Rows = list[dict[str, Any]]
+ENGINE = "engine: auto\n"  # of tests that are about something else
 
 
 def change(kind: str, table: str, serial: int, row: dict[str, str | None], **given: Any) -> str:
@@ -63,7 +64,7 @@ class Depot:
         self.feed = folder / "bins-1.jsonl"
         self.file = folder / "depot.yaml"
         self.file.write_text(
-            f"pipeline: depot\nlake: ./lake\nsources:\n"
+            f"pipeline: depot\nlake: ./lake\n{'' if 'engine:' in more else ENGINE}sources:\n"
             f"  - {{name: bins, kind: files, path: ./bins-*.jsonl, format: {FORMAT}, settle: 1s}}\n{more}",
             "utf-8",
         )
@@ -160,8 +161,8 @@ def versions(lake: Lake) -> dict[str, int]:
     return {name: lake.snapshot(name).version for name in names}
 
 
-def example(name: str, folder: Path, more: str = "") -> Path:
-    """A copy of one example pipeline with its samples; gives the pipeline file."""
+def example(name: str, folder: Path, more: str = ENGINE) -> Path:
+    """A copy of one example pipeline with its samples, and more keys; gives the pipeline file."""
     shutil.copytree(ROOT / "samples" / name, folder / "samples" / name)
     (folder / "conf").mkdir()
     text = (ROOT / "conf" / f"{name}.yaml").read_text("utf-8")
@@ -180,7 +181,7 @@ class Example:
     def __init__(
         self, spark: SparkSession, folder: Path, name: str, *, plain: bool, batches: int, by_spark: bool
     ) -> None:
-        self.file = example(name, folder, "plain_tables: true\n" if plain else "")
+        self.file = example(name, folder, ENGINE + ("plain_tables: true\n" if plain else ""))
         self.plain = plain
         later = sorted(folder.glob("samples/**/*-2.jsonl"))
         if batches == 2:

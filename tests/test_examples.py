@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 
 from ingest.cli.app import app
 from ingest.config import load
+from ingest.spark import jars
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MANIFESTS = sorted((EXAMPLES / "kubernetes").glob("*.yaml"))
@@ -41,10 +42,23 @@ def test_airflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A DAG that does not load would be missing from the list without notice."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     pytest.importorskip("airflow.sdk", reason=REASON)
+    pytest.importorskip("airflow.providers.apache.spark", reason=REASON)
     dag = loaded("airflow_dag").dag
-    assert {"run": [], "report": ["run"]} == {
-        task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks
+    before = {
+        "bronze": [],
+        "silver": ["bronze"],
+        "gold": ["silver"],
+        "quality": ["gold"],
+        "report": ["quality"],
     }
+    assert before == {task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks}
+
+
+@pytest.mark.parametrize("name", ["airflow_dag.py", "dagster_assets.py"])
+def test_orchestrators_submit_the_jars_that_are_fetched(name: str) -> None:
+    """With another version's name spark-submit would end before the job begins."""
+    delta = [jar.file for jar in jars.PINNED if jar.kind == "delta"]
+    assert f"DELTA = {tuple(delta)}".replace("'", '"') in (EXAMPLES / name).read_text("utf-8")
 
 
 def test_dagster() -> None:

@@ -71,7 +71,7 @@ class WrittenLake:
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / f"{name}.yaml"
         self.file.write_text(
-            f"pipeline: {name}\nlake: ./{name}-lake\nsources:\n"
+            f"pipeline: {name}\nlake: ./{name}-lake\nengine: auto\nsources:\n"
             f"  - {{name: bins, kind: files, path: ./{name}-*.jsonl, format: {FORMAT}, settle: 1s}}\n{more}",
             "utf-8",
         )

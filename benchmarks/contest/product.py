@@ -14,6 +14,7 @@ from benchmarks.contest.workload import DATABASE
 _STACK = ExitStack()
 _PIPELINE = """pipeline: bench
 lake: ./lake
+engine: auto
 sources:
   - {{name: orders, kind: files, path: {landing}/*.jsonl, format: dts-canal, settle: 1s}}
 tables:

@@ -20,7 +20,7 @@ from ingest.bronze.positions import receipts as receipts_of
 from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read
 from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
-from ingest.errors import IngestError
+from ingest.errors import IngestError, counted
 from ingest.lake import identity, sealing
 from ingest.lake.datafiles import Added
 from ingest.lake.envelope import Seal
@@ -131,6 +131,8 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
         REPORT,
         deal=partial(_tasks, cores=cores),
         load=Load(_expected(work, looks), _size(work)),
+        batches=f"batch {batch}",
+        about=", ".join(filter(None, (counted(len(work), "file range"), "topics" if of_kafka else ""))),
     )
     rows = [*reached, *lake.runner.rows(of_files, beside=of_kafka)]
     files = [Added.from_json(row["value"]) for row in rows if row["kind"] == "file"]

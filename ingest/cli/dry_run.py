@@ -29,7 +29,7 @@ from ingest.config.scalars import nearest
 from ingest.errors import StoreError, command
 from ingest.formats import ingest_snapshot
 from ingest.gold import preview as gold
-from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
+from ingest.gold.preview import CHANGE, CREATE, FOLD, HOLD, Foreseen, Known
 from ingest.lake import decoded_with, identity, lanes, stores
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import Line, misdated
@@ -38,6 +38,8 @@ from ingest.lake.mirrors import Column, names
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader, Tables, has_landed
 from ingest.silver import preview as silver
+from ingest.spark.jobs import DRIVER, SPARK
+from ingest.spark.tasks import Load, in_tasks
 from ingest.values import EPOCH
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         for view, mine in seen
         for one in gold.foresee(view, mine, decoded.lines, decoded.statements, decoded.changes)
     ]
+    undecoded = list(range(known.last + 1, last + 1))
     guessed = {str(name) for line in decoded.lines for name in names(pipeline, line.table_id)}
     return {
         "pipeline": pipeline.name,
@@ -122,12 +125,40 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "lake": pipeline.lake,
         "lake_exists": lake is not None and lake.exists(BRONZE.name),
         "next_batch": last + 1 if any(one["due"] for one in sources.described) else None,
-        "undecoded_batches": list(range(known.last + 1, last + 1)),
+        "undecoded_batches": undecoded,
+        "engine": pipeline.engine,
+        "stages": _stages(pipeline, sources, tables, decodes=bool(undecoded)),
         "sources": sources.described,
         "tables": [_described(one, guessed) for one in tables],
         "problems": [*_problems(lake, known.last, sources, tables)],
         "warnings": [*_warnings(pipeline, lake, known, decoded.lines, tables)],
     }
+
+
+def _stages(
+    pipeline: Pipeline, sources: Sources, tables: Iterable[Foreseen], *, decodes: bool
+) -> dict[str, str]:
+    """Where each stage with something to do would be done: ``spark`` or ``driver``.
+
+    With ``engine: auto`` that is for silver and gold as good as the sample: the messages are counted by its mean length.
+    """
+    due = [one for one in sources.described if one["due"]]
+    folded = [one for one in tables if one.action in (CREATE, CHANGE, FOLD)]
+    size = sum(one.get("bytes", 0) for one in due)
+    sent = [len(value) for *_, value, _ in sources.messages if value]
+    messages = sum(one.get("messages", 0) for one in due) + size * len(sent) // max(1, sum(sent))
+    loads = {"bronze": Load(size=size), "silver": Load(messages, size)}
+    if folded:
+        loads["gold"] = Load(sum(one.changes for one in folded) if not due else messages)
+    by_spark = {name for name, load in loads.items() if in_tasks(pipeline.engine, name, load, started=False)}
+    if any(one["kind"] == "kafka" for one in due):
+        by_spark.add("bronze")  # whose client reads the topics
+    if any(one.why_spark for one in folded):
+        by_spark.add("gold")
+    wanted = {"bronze": bool(due), "silver": bool(due) or decodes, "gold": bool(folded)}
+    return {name: SPARK if name in by_spark else DRIVER for name, does in wanted.items() if does} | (
+        {"quality": DRIVER} if folded else {}
+    )
 
 
 def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader | None:

@@ -103,6 +103,9 @@ def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
         return Text(output.lines(text), no_wrap=not wrap, overflow="fold" if wrap else "ignore")
 
     lines = [head + found["headline"], complete, *(f"- {text}" for text in found["problems"])]
+    last = found["last_run"] or {}
+    if last.get("where"):
+        lines.append(f"last run: {last['where']}")
     parts: list[RenderableType] = [*map(line, lines), line(f"next: {found['next']}")]
     if rows or not summarised:
         parts.append(output.drawn(shown, rows))

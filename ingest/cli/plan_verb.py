@@ -12,6 +12,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import PipelineFiles, session_for
+from ingest.spark.jobs import DRIVER, SPARK
 
 app = typer.Typer()
 _SHOWN = 20  # files of one source; --output json lists all
@@ -74,6 +75,10 @@ def _headline(found: dict[str, Any]) -> str:
         said = f"{name}: a run would land batch {found['next_batch']} in {where}."
     if waiting := found["undecoded_batches"]:
         said += f" {len(waiting)} landed batches wait to be decoded."
+    if stages := found["stages"]:
+        places = {SPARK: "Spark", DRIVER: "the driver"}
+        done = "; ".join(f"{stage}: {places[where]}" for stage, where in stages.items())
+        said += f"\nWhere it would be done (engine: {found['engine']}): {done}."
     return said
 
 

@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,20 +45,23 @@ def run(
         str, typer.Option(help="Run again every so often (30s, 5m) until stopped, in one session.")
     ] = "",
     select: Annotated[str, typer.Option(help="Fold only mirrors that fit this pattern, e.g. 'shop.*'.")] = "",
+    engine: Annotated[str, typer.Option(help="spark or auto, instead of the pipeline file's engine:.")] = "",
     output_as: Output = "table",
 ) -> None:
     """Land what is new, decode it, fold it into the mirrors, check them."""
-    from ingest.config import load
+    from ingest.config.model import SPARK
     from ingest.lake import identity
+    from ingest.spark.deferred import begin
 
     stages = _stages(stage)
     pause = output.seconds("--every", every) if every else None
     if pause is not None and pause < _SHORTEST:
         raise ConfigError([f"--every: {every!r} leaves no pause; write at least 100ms"])
-    pipelines = [load(file) for file in files]
+    pipelines = [_loaded(file, _engine(engine)) for file in files]
     identity.refuse_shared(pipelines)
     _look_before(pipelines, patient=pause is not None)
-    if pause is None and (idle := _idle_all(pipelines, stages)) is not None:
+    busy: list[Pipeline] = []
+    if pause is None and (idle := _idle_all(pipelines, stages, busy)) is not None:
         _show(idle, output_as, repeated=False)
         _complain(idle, {})
         return
@@ -70,7 +74,9 @@ def run(
             _listen(stop)
 
     with session_for(pipelines, profile, begun=listen) as spark:
-        code = Ticks(spark, pipelines, stages, select, pause, stop, output_as).run()
+        if any(one.engine == SPARK for one in busy):
+            begin(spark)  # while what the stages need is imported
+        code = Ticks(spark, pipelines, stages, select, pause, stop, output_as, engine).run()
     if code:
         raise typer.Exit(code)
 
@@ -83,6 +89,25 @@ def _stages(text: str) -> list[str]:
         if one not in STAGES:
             raise ConfigError([f"there is no stage {one!r}{nearest(one, STAGES)}"])
     return wanted
+
+
+def _engine(text: str) -> str:
+    from ingest.config.model import AUTO, SPARK
+    from ingest.config.scalars import nearest
+
+    if text not in ("", SPARK, AUTO):
+        raise ConfigError(
+            [f"--engine: {text!r} is not one of {SPARK} or {AUTO}{nearest(text, (SPARK, AUTO))}"]
+        )
+    return text
+
+
+def _loaded(file: Path, engine: str) -> Pipeline:
+    """A pipeline file as it is now, with another engine if one was asked for."""
+    from ingest.config import load
+
+    pipeline = load(file)
+    return replace(pipeline, engine=engine) if engine else pipeline
 
 
 def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
@@ -98,14 +123,17 @@ def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
                 raise
 
 
-def _idle_all(pipelines: list[Pipeline], stages: list[str]) -> list[Result] | None:
-    """The results of runs that find nothing to do; None if one of them needs Spark to know."""
+def _idle_all(pipelines: list[Pipeline], stages: list[str], busy: list[Pipeline]) -> list[Result] | None:
+    """The results of runs that find nothing to do; None if one of them needs Spark to know.
+
+    ``busy`` gets a pipeline that certainly has something to do.
+    """
     from ingest.inspect.idle import idle
 
     found = []
     for pipeline in pipelines:
         try:
-            result = idle(pipeline, stages)
+            result = idle(pipeline, stages, partial(busy.append, pipeline))
         except Exception:  # the run itself meets it, too, and reports it as it always does
             return None
         if result is None:
@@ -155,6 +183,7 @@ class Ticks:
     pause: float | None
     stop: StopRequest
     output_as: str
+    engine: str = ""  # instead of the pipeline files'
     code: int = 0
     warm: dict[Path, Warm] = field(default_factory=dict)
     _alerts: AlertSender = field(default_factory=_alert_sender)
@@ -187,7 +216,7 @@ class Ticks:
                 self.code = max(self.code, 1)
             return None
         try:
-            if again and (current := _reread(pipeline)) != pipeline:
+            if again and (current := _reread(pipeline, self.engine)) != pipeline:
                 self.pipelines[place] = pipeline = current
                 self._restart(pipeline)
             result = self.tick(pipeline)
@@ -234,15 +263,13 @@ class Ticks:
         self.code = max(self.code, _failed(pipeline, error, patient=self.pause is not None))
 
 
-def _reread(pipeline: Pipeline) -> Pipeline:
+def _reread(pipeline: Pipeline, engine: str = "") -> Pipeline:
     """The pipeline file as it is now; an unusable one ends the tick, not the loop.
 
     Raises:
         IngestError: the file has faults, or a setting that only a new process can take changed.
     """
-    from ingest.config import load
-
-    current = load(pipeline.file)
+    current = _loaded(pipeline.file, engine)
     for name, was, now in (
         ("pipeline:", pipeline.name, current.name),
         ("lake:", pipeline.lake, current.lake),
@@ -275,11 +302,16 @@ def _show(results: list[Result], output_as: str, *, repeated: bool) -> None:
         documents = [describe(result) for result in results]
         output.json(documents if len(documents) != 1 else documents[0])
     elif results and not (repeated and all(result.batch is None for result in results)):
+        from ingest.spark.jobs import said
+
         columns = "pipeline batch read changes DDL rejects mirrors checks seconds result".split()
         rows = [_closing_row(result) for result in results]
         if repeated:
             columns, rows = ["time", *columns], [(_clock(), *row) for row in rows]
         output.table(columns, rows)
+        for result in results:
+            if result.ran:
+                output.line(f"{result.pipeline}: {said(result.ran)}")
         if files := [result.file for result in results if result.file]:
             output.follow("status", files[0])
 
@@ -352,6 +384,7 @@ def describe(result: Result) -> dict[str, Any]:
         ],
         "checks": result.checks,
         "stages": {stage: round(seconds, 3) for stage, seconds in result.stages.items()},
+        "ran": {stage: place.document() for stage, place in result.ran.items()},
         "warnings": result.warnings,
         "failures": result.failures,
         "complete_until": result.complete_until and f"{result.complete_until.isoformat()}Z",

@@ -51,7 +51,7 @@ def session_for(
     """One session for all the pipelines, with the first one's settings, stopped afterwards if it was started here.
 
     With ``begun``, which is called once the session has started, or ``deferred`` it starts on this machine when it is first
-    needed; without either it starts at once.
+    needed, or in a thread of its own once that is certain (`ingest.spark.deferred.begin`); without either it starts at once.
     """
     os.environ["TZ"] = "UTC"  # Spark hands instants to Python in the process' own zone
     time.tzset()
@@ -76,13 +76,14 @@ def session_for(
             begun()
         return found
 
-    deferred = (
-        (deferred or begun is not None) and can_wait(first.master) and not any(map(_needs_spark, pipelines))
-    )
-    spark: Any = Deferred(start, first.master) if deferred else start()
+    session_later: Any = Deferred(start, first.master)
+    waits = (deferred or begun is not None) and can_wait(first.master)
+    waits = waits and not any(map(_needs_spark, pipelines))
+    spark = session_later if waits else session_later.now()
     try:
         yield spark
     finally:
+        session_later.settle()
         if not warm:
             stop(spark)
 

@@ -269,7 +269,7 @@ class Pipeline:
     horizon_days: int = 7  # how long time travel and manifests are promised
     # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
     rewrite_budget: int | None = None
-    engine: str = AUTO  # spark: tasks of Spark do all work; auto: this process does what is little
+    engine: str = SPARK  # spark: tasks of Spark do all work; auto: this process does what is little
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
     alerts: tuple[AlertTarget, ...] = ()

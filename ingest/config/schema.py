@@ -738,7 +738,7 @@ class PipelineKeys(_Keys):
     engine: Annotated[str, *choice(SPARK, AUTO)] = key(
         "what does the work: spark, as Spark jobs whatever the size of a batch, or auto, where this process does what is "
         "less than a Spark job costs, and no session is started for it",
-        AUTO,
+        SPARK,
     )
     condense_after: Duration | None = key(
         "`ingest maintain` drops superseded changes of batches so old; none if not given", None

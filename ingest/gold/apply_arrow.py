@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 
 from ingest import types
 from ingest.change import LaneId
-from ingest.errors import IngestError, StoreError
+from ingest.errors import IngestError, StoreError, counted
 from ingest.gold import (
     arrow_parts,
     arrow_shares,
@@ -462,7 +462,10 @@ def _reports(
             text = msgspec.json.encode(one).decode()
             yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["written"])
 
-    work = Work(STAGE, items, run, "written STRING", deal, load, pool)
+    mirrors = [one for one in items if isinstance(one, MirrorWork)]
+    last = max((lane.last for work in mirrors for lane in work.lanes), default=0)
+    about = (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", "changes of large mirrors")
+    work = Work(STAGE, items, run, "written STRING", deal, load, *about, pool)
     return (msgspec.json.decode(row["written"], type=kind) for row in lake.runner.rows(work))
 
 

@@ -126,7 +126,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     if not dry_run:
         row = (
             lake.run, lake.pipeline.name, result.batch, STAGE, result.mirror, "done", lake.now(), result.seconds,
-            result.version, "{}", "rebuilt", None, None,
+            result.version, "{}", "rebuilt", *[None] * 6,
         )  # fmt: skip
         lake.append_unguarded([row], RUNS)
     return result

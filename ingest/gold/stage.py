@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,6 @@ from ingest.gold.work import Books
 from ingest.lake import conditions, decisions, mirrors
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
-from ingest.spark.deferred import has_started, start
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
 UNREAD = "statements_not_read"  # among a mirror's counts
@@ -69,12 +68,8 @@ class _Stage:
 
     def fold(self, plans: list[Plan]) -> Iterable[Folded]:
         """Fold all mirrors: those that Arrow can first and together, then each of the others by Spark."""
-        spark, done, held = self.lake.spark, [], set[str]()
         with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-            # A session that has not started may start here, and must do so in this thread, which takes signals
-            side_by_side = pool.map if has_started(spark) else map
-            looks = side_by_side(lambda one: self._foreseen(one, held), plans)
-            foreseen = [one for one in looks if one is not None]
+            foreseen = [one for one in pool.map(self._foreseen, plans) if one is not None]
             commits = self._by_arrow(foreseen)
             if any(one.wider for one in commits.values()):
                 plans, foreseen = self._widened(plans, foreseen, commits)
@@ -87,13 +82,7 @@ class _Stage:
             def fold_one(plan: Plan) -> Folded:
                 return self._one(plan, folds.get(plan.mirror.path), commits.get(plan.mirror.path))
 
-            if not has_started(spark):  # a mirror that is folded again may start it in this thread
-                done = [fold_one(one) for one in plans if one.why_rebuilt]
-                plans = [one for one in plans if not one.why_rebuilt]
-            if any(_needs_spark(one, folds, commits) for one in plans if one.mirror.path not in held):
-                start(spark)
-            done += pool.map(fold_one, plans)
-        return done
+            return list(pool.map(fold_one, plans))
 
     def _by_arrow(self, folds: Iterable[FoldPlan]) -> dict[str, MirrorCommit]:
         """Fold the mirrors that Arrow can; the result of each by its path."""
@@ -116,7 +105,7 @@ class _Stage:
                 continue
             plan = chosen[path] = self._decided(chosen[path], commit.wider, redoes=before[path].before.exists)
             del commits[path], before[path]
-            if not plan.why_rebuilt and (fold := self._foreseen(plan, set())) is not None:
+            if not plan.why_rebuilt and (fold := self._foreseen(plan)) is not None:
                 before[path] = fold
                 commits |= self._by_arrow([fold])
         return list(chosen.values()), list(before.values())
@@ -130,18 +119,13 @@ class _Stage:
         decisions.append(self.lake, [mirrors.decision(wide, self.batch.books.last, "values seen")])
         return replace(plan, mirror=wide)
 
-    def _foreseen(self, plan: Plan, held: set[str]) -> FoldPlan | None:
-        """The plan for a mirror; None if the mirror's own fold must decide it, or must report the error.
-
-        ``held`` gets the paths of the mirrors that will only be held.
-        """
+    def _foreseen(self, plan: Plan) -> FoldPlan | None:
+        """The plan for a mirror; None if the mirror's own fold must decide it, or must report the error."""
         if plan.why_rebuilt or not (plan.mirror.keys or plan.is_keyless) or self.lake.stop():
             return None
         try:
             return fold_plan(self.lake, self.batch, plan)
-        except Exception as error:
-            if isinstance(error, HeldError):
-                held.add(plan.mirror.path)
+        except Exception:
             return None
 
     def _one(self, plan: Plan, fold: FoldPlan | None, commit: MirrorCommit | None) -> Folded:
@@ -221,13 +205,3 @@ def _take(result: Folded, commit: MirrorCommit) -> None:
     result.counts = dict(commit.counts)
     if result.began is not None:
         result.began -= dt.timedelta(seconds=commit.seconds)
-
-
-def _needs_spark(plan: Plan, folds: Mapping[str, FoldPlan], commits: Mapping[str, MirrorCommit]) -> bool:
-    """True if something is left to do for a mirror after Arrow's part."""
-    path = plan.mirror.path
-    if not (plan.mirror.keys or plan.is_keyless):
-        return False
-    if path in commits and not commits[path].refused:
-        return plan.job.rule.history and not (commits[path].held or commits[path].failed)
-    return path not in folds or bool(folds[path].work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ingest.bronze import files
 from ingest.bronze.positions import read_so_far
@@ -15,8 +15,12 @@ from ingest.lake.tables import LakeReader, Tables
 from ingest.result import Result
 
 
-def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
+def idle(
+    pipeline: Pipeline, stages: Collection[str], busy: Callable[[], None] = lambda: None
+) -> Result | None:
     """The result of a run with nothing to do; None if there is work, an alarm, or if only Spark can decide.
+
+    ``busy`` is called if messages certainly wait to be read or decoded.
 
     An `IngestError` if the lake is another pipeline's, or was restored in parts.
     """
@@ -28,12 +32,16 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
     lake = LakeReader(pipeline)
     try:
         if not lake.exists(BRONZE.name):
+            if "bronze" in stages and any(files.plan(one, 0, {}, 1).ranges for one in sources):
+                busy()
             return None
     except StoreError:  # Spark may have settings for the store that the environment lacks
         return None
     identity.check(lake, Seen())
     last = lake.progress("bronze", BRONZE.name)
     if not is_finished(lake, last, stages):
+        if "silver" in stages and lake.decoded() < last:
+            busy()
         return None
     found = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
     if "bronze" in stages:
@@ -41,6 +49,8 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
         identity.refuse_missing_sources(lake, known)
         for source in sources:
             planned = files.plan(source, 0, known.get(source.name, {}), 1)
+            if planned.ranges:
+                busy()
             if planned.ranges or planned.alarms:
                 return None
             found.warnings += [f"source {source.name}: {text}" for text in planned.warnings]

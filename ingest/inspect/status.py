@@ -26,6 +26,7 @@ from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import BRONZE, CPU
 from ingest.lake.tables import Row, Tables
 from ingest.quality.report_model import Facts
+from ingest.spark.jobs import recorded, said
 from ingest.values import shortened
 
 # what a mirror's line has of its entry as it is
@@ -376,7 +377,7 @@ def _next(lake: Tables, needing: Sequence[Problem], seen: LakeLook) -> str:
 
 
 def _last_run(lake: Tables) -> dict[str, Any] | None:
-    """When the newest run with work ended, how long it took, and whether something failed."""
+    """When the newest run with work ended, how long it took, where its stages were done, and whether something failed."""
     found = lake.ask(
         """SELECT run, max(started_at) AS moment, sum(CASE WHEN subject IS NULL THEN seconds END) AS seconds,
         max(CASE WHEN state IN ('failed', 'held', 'alarm') THEN 1 ELSE 0 END) = 1 AS stuck,
@@ -386,11 +387,18 @@ def _last_run(lake: Tables) -> dict[str, Any] | None:
     if not found:
         return None
     last = found[0]
+    stages = lake.ask(
+        f"""SELECT stage, ran, jobs, tasks, executors FROM {{runs}}
+        WHERE run = {duck.text(last["run"])} AND subject IS NULL AND ran IS NOT NULL ORDER BY started_at"""
+    )
+    places = {row["stage"]: place for row in stages if (place := recorded(row)) is not None}
     return {
         "ended": _utc(last["moment"]),
         "seconds": last["seconds"],
         "failed": last["stuck"] or last["complained"],
         "stuck": last["stuck"],  # by more than what checks have found, which they may find no longer
+        "ran": {stage: place.document() for stage, place in places.items()},
+        "where": said(places),
     }
 
 

@@ -67,7 +67,7 @@ class Lake(Tables):
     def runner(self) -> Runner:
         """Runs the work of stages, by Spark's tasks or in this process."""
         carried = partial(stores.carried, lake=self.pipeline.lake)
-        return Runner(self.spark, self.pipeline.engine, carried)
+        return Runner(self.spark, self.pipeline.name, self.pipeline.engine, carried)
 
     def path(self, name: str) -> str:
         """The absolute path of a table by its name under the lake."""

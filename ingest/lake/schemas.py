@@ -244,7 +244,11 @@ RUNS = TableSchema(
     counts STRING COMMENT 'JSON; of a mirror rewritten_bytes and, where Arrow folded it, cpu_ms: the milliseconds of the thread that did',
     message STRING COMMENT 'what went wrong or is waited for',
     complete_until TIMESTAMP COMMENT 'of stage gold, for all mirrors together: the source time before which no change is expected any more; NULL where it is not known, and in all other rows',
-    command STRING COMMENT 'of a mirror, the command that resolves what the message says; NULL where it says what to do itself'""",
+    command STRING COMMENT 'of a mirror, the command that resolves what the message says; NULL where it says what to do itself',
+    ran STRING COMMENT 'of a stage: spark if Spark jobs did its work, driver if the driver''s process did; NULL in all other rows',
+    jobs BIGINT COMMENT 'of a stage: its Spark jobs',
+    tasks BIGINT COMMENT 'of a stage: the tasks of these',
+    executors BIGINT COMMENT 'of a stage: the executors that ran these; 0 where driver and executors are one process'""",
 )
 
 DECISIONS = TableSchema(

@@ -34,6 +34,7 @@ from ingest.quality.report_model import (
     SourceFact,
     TableFact,
 )
+from ingest.spark.jobs import recorded
 
 SHOWN_DDL, SHOWN_REASONS = 20, 50
 _LANE_SQL = '"database", "schema", "table"'
@@ -146,6 +147,8 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
         elif row["subject"] is None:
             run.counts = counts
             run.seconds[row["stage"]] = row["seconds"]
+            if (place := recorded(row)) is not None:
+                run.ran[row["stage"]] = place
         elif row["subject"] in by_name:
             seconds, version, message = row["seconds"] or 0.0, row["version"], row["message"] or ""
             batch = BatchFact(row["batch"], row["state"], at, counts, seconds, version, message)

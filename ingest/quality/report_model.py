@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ingest.change import NO_TABLE, TableId
 from ingest.lake.schemas import CPU
 from ingest.quality.catalogue import ERROR, FAIL, PASS, WARN
+from ingest.spark.jobs import Ran
 
 TREND = 30  # runs that a sparkline shows
 
@@ -130,13 +131,14 @@ class SourceFact:
 
 @dataclass(slots=True)
 class RunFact:
-    """One run: its numbers, the seconds of its stages, and its alarms."""
+    """One run: its numbers, the seconds of its stages, where these were done, and its alarms."""
 
     run: str
     at: dt.datetime
     batch: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    ran: dict[str, Ran] = field(default_factory=dict)  # where stages were done
     alarms: list[str] = field(default_factory=list)
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest import formats
+from ingest.errors import counted
 from ingest.lake import duck, sealing
 from ingest.lake.envelope import Opener
 from ingest.lake.lake import Lake
@@ -62,7 +63,8 @@ def _candidates(lake: Lake, events: Sequence[Event], opener: Opener, cores: int)
     pieces = None  # Spark leaves out the days whose key was dropped
     if not opener.dropped:
         pieces = lake.pieces(BRONZE, WANTED, {"message"}, (batches[0], batches[-1]))
-    return Messages(lake, lambda: _of_topics(lake, events, opener, batches), pieces, cores)
+    about = f"rows before {counted(len(events), 'statement')}"
+    return Messages(lake, lambda: _of_topics(lake, events, opener, batches), pieces, cores, about=about)
 
 
 def _of_topics(lake: Lake, events: Sequence[Event], opener: Opener, batches: Sequence[int]) -> DataFrame:

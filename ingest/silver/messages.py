@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.errors import counted
 from ingest.lake.datafiles import FilePart
 from ingest.lake.lake import BatchSpan, Lake
 from ingest.lake.schemas import BRONZE
@@ -28,6 +29,8 @@ class Messages:
     frame: Callable[[], DataFrame]
     pieces: Sequence[FilePart] | None = None
     cores: int = 1  # tasks that run at once
+    batches: str = ""  # theirs, in words
+    about: str = ""  # what is looked for, in words
 
     def through(self, look: Callable[[Batches], Batches], ddl: str) -> list[dict[str, Any]]:
         """Apply a function to the messages, given in batches of their columns `INPUT`."""
@@ -40,7 +43,10 @@ class Messages:
             parts = [part for piece in pieces for part in piece.parts()]
             return dealt(parts, lambda part: part.rows, count)
 
-        work = Work("silver", self.pieces, lambda some: look(_read(some)), ddl, deal, load)
+        about = self.about or f"about {counted(load.rows, 'message')}"
+        work = Work(
+            "silver", self.pieces, lambda some: look(_read(some)), ddl, deal, load, self.batches, about
+        )
         return list(self.lake.runner.rows(work))
 
 
@@ -50,7 +56,9 @@ def of_batches(lake: Lake, span: BatchSpan, cores: int) -> Messages:
     def frame() -> DataFrame:
         return lake.read(BRONZE.name).where((F.col("kind") == "message") & F.col("batch").between(*span))
 
-    return Messages(lake, frame, lake.pieces(BRONZE, WANTED, {"message"}, span), cores)
+    first, last = span
+    batches = f"batch {last}" if first == last else f"batches {first} to {last}"
+    return Messages(lake, frame, lake.pieces(BRONZE, WANTED, {"message"}, span), cores, batches)
 
 
 def _read(pieces: Sequence[FilePart]) -> Batches:

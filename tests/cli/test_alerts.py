@@ -345,7 +345,7 @@ def test_bad_entries_are_refused_with_their_place(tmp_path: Path, entry: str, sa
     """An alert that goes nowhere is found out on the night when it is needed."""
     file = tmp_path / "p.yaml"
     file.write_text(
-        f"pipeline: p\nlake: ./lake\nsources: [{{name: s, path: ./x, format: dts-canal}}]\nalerts:\n  - {entry}\n",
+        f"pipeline: p\nlake: ./lake\nengine: auto\nsources: [{{name: s, path: ./x, format: dts-canal}}]\nalerts:\n  - {entry}\n",
         "utf-8",
     )
     with pytest.raises(ConfigError, match=said) as caught:
@@ -356,7 +356,7 @@ def test_bad_entries_are_refused_with_their_place(tmp_path: Path, entry: str, sa
 def test_a_sample_is_sent_on_request(hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A typing error in the address shows before the night."""
     file = tmp_path / "p.yaml"
-    text = "pipeline: p\nlake: ./lake\nsources: [{name: s, path: ./x, format: dts-canal}]\n"
+    text = "pipeline: p\nlake: ./lake\nengine: auto\nsources: [{name: s, path: ./x, format: dts-canal}]\n"
     file.write_text(text, "utf-8")
     assert 2 == CliRunner().invoke(app, ["alerts", str(file), "--test"]).exit_code
     monkeypatch.setenv("HOOK", hook.url)

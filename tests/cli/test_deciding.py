@@ -15,6 +15,7 @@ from ingest.cli.app import app
 FILE = """
 pipeline: depot
 lake: ./lake
+engine: auto
 sources:
   - {name: shop, path: ./in/*.jsonl, format: drs-json}
 tables:

@@ -206,7 +206,7 @@ def test_a_format_is_named_with_evidence_and_a_block_that_validates(file: Path, 
     assert 2 == verdict["evidence"][0]["messages"]
     assert "swap_old_data" in verdict["open"]
     pipeline = tmp_path / "p.yaml"
-    pipeline.write_text("pipeline: p\nlake: l\n" + verdict["sources"] + "\n", "utf-8")
+    pipeline.write_text("pipeline: p\nlake: l\nengine: auto\n" + verdict["sources"] + "\n", "utf-8")
     assert 0 == ran("validate", str(pipeline)).exit_code
     assert verdict["sources"] in ran("detect", str(file)).stdout
 

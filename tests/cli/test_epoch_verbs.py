@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> str:
     """A pipeline with one source, and no lake yet."""
     made = tmp_path / "depot.yaml"
     source = f"{{name: bins, kind: files, path: ./bins-*.jsonl, format: {FORMAT}}}"
-    made.write_text(f"pipeline: depot\nlake: ./lake\nsources:\n  - {source}\n", "utf-8")
+    made.write_text(f"pipeline: depot\nlake: ./lake\nengine: auto\nsources:\n  - {source}\n", "utf-8")
     return str(made)
 
 

@@ -17,6 +17,7 @@ LINES = [
 PIPELINE = """
 pipeline: depot
 lake: ./lake
+engine: auto
 sources:
   - {name: parcels, kind: files, path: ./*.jsonl, format: dts-shareplex}
 tables:

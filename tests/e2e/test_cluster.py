@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from ingest.config import load
 from ingest.lake.lake import Lake
-from ingest.spark import jars
+from ingest.spark import jars, settings
 from tests.e2e.cluster import Cluster
 from tests.lakes import ROOT, Depot, change, example, expected_shop, shop, touch
 
@@ -87,8 +88,8 @@ def test_the_workers_do_not_know_the_product(cluster: Cluster) -> None:
 
 def test_a_run_on_a_cluster(spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path) -> None:
     """What only works in the driver's process works on no cluster: here tasks write bronze and silver."""
-    settings = SMALL | {"spark.submit.pyFiles": str(archive), "spark.files": str(archive)}
-    lines = "".join(f'  {name}: "{value}"\n' for name, value in settings.items())
+    conf = SMALL | {"spark.submit.pyFiles": str(archive), "spark.files": str(archive)}
+    lines = "".join(f'  {name}: "{value}"\n' for name, value in conf.items())
     depot = Depot(tmp_path, f"engine: spark\nmaster: {cluster.master}\nspark:\n{lines}")
     rows = [{"id": str(n), "word": f"{n} " * 20} for n in range(12_000)]
     depot.feed.write_text("".join(change("INSERT", "bins", n, row) for n, row in enumerate(rows)), "utf-8")
@@ -103,19 +104,139 @@ def test_a_run_on_a_cluster(spark: SparkSession, cluster: Cluster, archive: Path
     )
 
 
+# --- what the event log says ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """The folder of Spark's event logs."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    return folder
+
+
+def logging(events: Path) -> dict[str, str]:
+    """The only settings of these runs: their event logs, as plain files."""
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+    }
+
+
+@dataclass
+class Seen:
+    """What event logs say of a stage: its jobs' descriptions, and the executor of each task."""
+
+    jobs: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+
+    @property
+    def ran(self) -> dict[str, Any]:
+        """The same as a run says it of itself."""
+        executors = set(self.tasks) - {"driver"}
+        where = "spark" if self.jobs else "driver"
+        return {"where": where, "jobs": len(self.jobs), "tasks": len(self.tasks), "executors": len(executors)}
+
+
+def seen(events: Path) -> dict[str, Seen]:
+    """What all logs in a folder say, by stage: a job's group ends with it."""
+    found: dict[str, Seen] = {}
+    for log in events.iterdir():
+        stages: dict[int, str] = {}  # the stage of the product by Spark's stage
+        for event in map(json.loads, log.read_text("utf-8").splitlines()):
+            if event["Event"] == "SparkListenerJobStart":
+                name = event["Properties"].get("spark.jobGroup.id", "/no stage").rpartition("/")[2]
+                found.setdefault(name, Seen()).jobs.append(
+                    event["Properties"].get("spark.job.description", "")
+                )
+                stages |= dict.fromkeys(event["Stage IDs"], name)
+            elif event["Event"] == "SparkListenerTaskEnd":
+                found[stages[event["Stage ID"]]].tasks.append(event["Task Info"]["Executor ID"])
+    return found
+
+
+def check(result: dict[str, Any], found: dict[str, Seen]) -> None:
+    """Each stage with work ran tasks on executors, but for the checks of a little shop, and the run says what the log says."""
+    assert [] == result["failures"]
+    for stage, said in result["ran"].items():
+        assert found.get(stage, Seen()).ran == said, stage
+        if stage != "quality":
+            assert said["executors"] > 0, (stage, said)
+            assert all(text.startswith(f"ingest {NAME} batch 1 {stage}: ") for text in found[stage].jobs)
+
+
 def test_the_jobs_submitted_to_a_cluster(
-    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path, events: Path
 ) -> None:
-    """The documented commands send the archive by --py-files: each job's tasks must find it."""
-    file = example(NAME, tmp_path, "engine: spark\n")
-    options = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
+    """The documented commands, with Spark's default settings: a job that leaves the executors idle did its work elsewhere."""
+    file = example(NAME, tmp_path, "")
+    options = [word for name, value in logging(events).items() for word in ("--conf", f"{name}={value}")]
     submit = [
         str(Path(sys.executable).with_name("spark-submit")), "--master", cluster.master, *options,
-        "--driver-memory", "1g", "--jars", ",".join(map(str, jars.require("delta"))), "--py-files", str(archive),
+        "--jars", ",".join(map(str, jars.require("delta"))), "--py-files", str(archive),
     ]  # fmt: skip
     for stage in ("bronze", "silver", "gold", "quality"):
         job = str(ROOT / f"jobs/{stage}.py")
-        assert [stage] == list(
-            _command(cluster, tmp_path, *submit, job, str(file), "--output", "json")["stages"]
-        )
+        result = _command(cluster, tmp_path, *submit, job, str(file), "--output", "json")
+        assert [stage] == list(result["stages"]) == list(result["ran"])
+        check(result, seen(events))
+        idle = [text for text in result["warnings"] if "ran no task" in text]
+        assert (stage == "quality") == bool(idle), idle
+    assert expected_shop() == shop(Lake(spark, load(file)))
+
+
+@pytest.mark.parametrize("engine", ["spark", "auto"])
+def test_a_master_of_the_pipeline_file_is_used_or_said_not_to_be(
+    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path, events: Path, engine: str
+) -> None:
+    """Whoever pays for a cluster must see it at work, or be told that it was not."""
+    conf = logging(events) | {"spark.submit.pyFiles": str(archive), "spark.files": str(archive)}
+    lines = "".join(f'  {name}: "{value}"\n' for name, value in conf.items())
+    file = example(NAME, tmp_path, f"engine: {engine}\nmaster: {cluster.master}\nspark:\n{lines}")
+    result = _command(cluster, tmp_path, sys.executable, "-m", "ingest", "run", str(file), "--output", "json")
+    idle = [text for text in result["warnings"] if "ran no task of bronze, silver, gold, quality" in text]
+    if engine == "spark":
+        check(result, seen(events))
+        assert [] == idle
+    else:
+        assert {"driver"} == {one["where"] for one in result["ran"].values()}
+        assert ["`engine: spark` in the pipeline file has it used"] == [text[-49:-1] for text in idle]
+    assert expected_shop() == shop(Lake(spark, load(file)))
+
+
+_NOTEBOOK = """
+import json, sys
+from pyspark.sql import SparkSession
+import ingest
+from ingest.cli.run_verbs import describe
+master, file, conf = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+building = SparkSession.builder.master(master).appName("notebook")
+for name, value in conf.items():
+    building = building.config(name, value)
+spark = building.getOrCreate()
+pipeline = ingest.load(file)
+with ingest.session(pipeline) as session:
+    found = describe(ingest.run_pipeline(pipeline, session))
+spark.range(1).count()  # it is still the caller's, whose jobs have no name of ours
+print(json.dumps(found, indent=1, default=str))
+spark.stop()
+"""
+
+
+def test_a_session_that_exists_on_a_cluster(
+    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path, events: Path
+) -> None:
+    """A notebook's session, as on Databricks: the stages run on its executors, and its other jobs are not counted."""
+    conf = logging(events) | settings.DELTA | {
+        "spark.jars": ",".join(map(str, jars.require("delta"))), "spark.submit.pyFiles": str(archive),
+    }  # fmt: skip
+    file = example(NAME, tmp_path, "")
+    result = _command(
+        cluster, tmp_path, sys.executable, "-c", _NOTEBOOK, cluster.master, str(file), json.dumps(conf)
+    )
+    found = seen(events)
+    check(result, found)
+    assert [""] == found["no stage"].jobs
     assert expected_shop() == shop(Lake(spark, load(file)))

@@ -42,7 +42,7 @@ def file(tmp_path, broker, topics):
     topics.make(name)
     path = tmp_path / f"{name}.yaml"
     path.write_text(
-        f"pipeline: {name}\nlake: ./lake\nsources:\n"
+        f"pipeline: {name}\nlake: ./lake\nengine: auto\nsources:\n"
         f"  - {{name: tools, format: canal, bootstrap_servers: '{broker.address}', topics: [{name}]}}\n"
     )
     return path

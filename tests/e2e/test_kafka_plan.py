@@ -23,7 +23,7 @@ def file(tmp_path, broker, topics):
     name = topics.make(f"depot-{uuid.uuid4().hex[:8]}", 2)
     path = tmp_path / "depot.yaml"
     path.write_text(
-        f"pipeline: depot\nlake: ./lake\nsources:\n"
+        f"pipeline: depot\nlake: ./lake\nengine: auto\nsources:\n"
         f"  - {{name: bins, kind: kafka, format: {FORMAT}, bootstrap_servers: '{broker.address}', topics: [{name}]}}\n"
     )
     return path

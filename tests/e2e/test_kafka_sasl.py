@@ -38,7 +38,7 @@ def written(tmp_path, broker, topics, mechanism):
         }
         path = tmp_path / f"{name}.yaml"
         path.write_text(
-            f"pipeline: {name}\nlake: ./lake\nsources:\n  - {{name: tools, kind: kafka, format: canal, "
+            f"pipeline: {name}\nlake: ./lake\nengine: auto\nsources:\n  - {{name: tools, kind: kafka, format: canal, "
             f"bootstrap_servers: '{broker.guarded}', topics: [{name}], kafka: {json.dumps(settings)}}}\n"
         )
         return path

@@ -226,7 +226,7 @@ class Source:
     def __init__(self, folder: Path) -> None:
         self.feed, self.file = folder / "bins-1.jsonl", folder / "depot.yaml"
         self.file.write_text(
-            "pipeline: depot\nlake: ./lake\nsources:\n"
+            "pipeline: depot\nlake: ./lake\nengine: auto\nsources:\n"
             "  - {name: bins, kind: files, path: ./bins-*.jsonl, format: dts-canal, settle: 1s}\n"
             "tables:\n  - {match: depot.bins, on_schema_change: freeze}\nquality:\n  - {table: depot.shelf, freshness: 1h}\n",
             "utf-8",

@@ -52,7 +52,7 @@ class Garden:
         )
         self.file = folder / "shop.yaml"
         self.file.write_text(
-            "pipeline: shop\nlake: ./lake\nsources:\n"
+            "pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n"
             f"  - {{name: shop, path: ./in/*.jsonl, format: dts-canal, database: {{url: '{where}', user: {USER}, "
             f"password: {PASSWORD}}}}}\n",
             "utf-8",

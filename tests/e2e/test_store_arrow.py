@@ -80,7 +80,7 @@ class Lake:
         access = f'{head}access.key: a-key\n{head}secret.key: {SECRET}\n{head}endpoint: "{self.url}"\n'
         self.file = self.folder / "depot.yaml"
         self.file.write_text(
-            f"pipeline: depot\nlake: {self.lake}\nsources:\n  - {{name: bins, kind: files, path: ./*.jsonl, "
+            f"pipeline: depot\nlake: {self.lake}\nengine: auto\nsources:\n  - {{name: bins, kind: files, path: ./*.jsonl, "
             f"format: dts-canal, settle: 0s}}\n{self.more}" + (f"spark:\n{access}" if self.url else "")
         )
         self.pipeline = load(self.file)

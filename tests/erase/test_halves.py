@@ -24,6 +24,7 @@ from tests.unstarted import unstarted
 TEXT = """\
 pipeline: games
 lake: ./lake
+engine: auto
 sources: [{name: s, kind: files, path: ./in-*.jsonl, format: FORMAT, settle: 1s}]
 tables: [{match: shop.games, keys: [id], columns: {id: int64, name: string}}]
 """

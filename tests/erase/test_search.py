@@ -91,7 +91,7 @@ def test_the_verb_exits_with_1_where_a_text_is_left(tmp_path: Path) -> None:
     lake(tmp_path / "lake")
     file = tmp_path / "p.yaml"
     file.write_text(
-        "pipeline: p\nlake: ./lake\nsources:\n  - {name: s, kind: files, path: ./none/*, format: canal}\n"
+        "pipeline: p\nlake: ./lake\nengine: auto\nsources:\n  - {name: s, kind: files, path: ./none/*, format: canal}\n"
     )
     found = CliRunner().invoke(app, ["erase", str(file), "--verify", "gone", "--verify", NAME])
     assert 1 == found.exit_code

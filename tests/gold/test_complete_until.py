@@ -243,7 +243,8 @@ def test_wait_ends_with_a_code_for_schedulers(
     (tmp_path / "lake").mkdir()
     file = tmp_path / "p.yaml"
     file.write_text(
-        "pipeline: p\nlake: ./lake\nsources: [{name: s, path: ./*.jsonl, format: dts-canal}]\n", "utf-8"
+        "pipeline: p\nlake: ./lake\nengine: auto\nsources: [{name: s, path: ./*.jsonl, format: dts-canal}]\n",
+        "utf-8",
     )
     monkeypatch.setattr("ingest.inspect.status.complete", lambda _lake: {"shop.orders": complete})
     words = ["wait", str(file), "--until", until, "--timeout", "0s", "--output", "json"]

@@ -44,7 +44,7 @@ class Shop:
         """What was written, by the rules as they are now."""
         file = self.folder / "x.yaml"
         file.write_text(
-            "pipeline: x\nlake: ./lake\nsources: [{name: s, path: './in-*.jsonl', format: ogg, settle: 0s}]\n"
+            "pipeline: x\nlake: ./lake\nengine: auto\nsources: [{name: s, path: './in-*.jsonl', format: ogg, settle: 0s}]\n"
             + self.rules
         )
         return Lake(self.spark, load(file))

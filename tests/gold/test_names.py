@@ -52,7 +52,9 @@ def test_hostile_names(spark: SparkSession, tmp_path: Path) -> None:
     from ingest.lake.lake import Lake
 
     source = Source("s", "files", "dts-canal", path=str(tmp_path / "in-*.jsonl"))
-    pipeline = Pipeline("names", tmp_path / "x.yaml", str(tmp_path / "deep" / "lake"), (source,))
+    pipeline = Pipeline(
+        "names", tmp_path / "x.yaml", str(tmp_path / "deep" / "lake"), (source,), engine="auto"
+    )
     row = {name: f"v{i}" for i, name in enumerate(COLUMNS)}
     first = [message(1, "wide", "INSERT", row), message(2, "wide", "INSERT", {**row, "no": "2"})]
     first += [message(3, table, "INSERT", {"no": "1", "v": table}) for table in TABLES]

@@ -80,7 +80,7 @@ def test_tables_with_other_rules_do_not_share_a_mirror(
     """The mirror would be folded again by turns, and hold a secret of one of them."""
     same: dict[str, Any] = {"into": "shop.t", "shard_column": "shard", "columns": {"a": "string"}}
     rules = (TableRule("a.t", **{**same, **rule}), TableRule("b.t", **same))
-    pipeline = Pipeline("yard", tmp_path / "x.yaml", str(tmp_path), (), rules)
+    pipeline = Pipeline("yard", tmp_path / "x.yaml", str(tmp_path), (), rules, engine="auto")
     first, second = TableId("a", None, "t"), TableId("b", None, "t")
     books = Books(1, 2, {("s", first): LaneSums(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
     [job] = jobs(pipeline, books)

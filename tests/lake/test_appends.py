@@ -28,7 +28,7 @@ MIRRORS = range(6)
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     """A lake with an empty table of rejects."""
     source = Source("s", "files", "dts-canal", path=str(tmp_path / "*.jsonl"))
-    lake = Lake(spark, Pipeline("p", tmp_path / "p.yaml", str(tmp_path / "lake"), (source,)))
+    lake = Lake(spark, Pipeline("p", tmp_path / "p.yaml", str(tmp_path / "lake"), (source,), engine="auto"))
     lake.ensure(REJECTS)
     return lake
 

@@ -47,7 +47,7 @@ def lake_in(spark: SparkSession, folder: Path) -> Lake:
     """An empty lake."""
     file = folder / "shop.yaml"
     file.write_text(
-        "pipeline: shop\nlake: ./lake\nsources: [{name: s, kind: files, path: ./x, format: dts-canal}]\n"
+        "pipeline: shop\nlake: ./lake\nengine: auto\nsources: [{name: s, kind: files, path: ./x, format: dts-canal}]\n"
     )
     return Lake(spark, load(file))
 

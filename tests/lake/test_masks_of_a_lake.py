@@ -323,6 +323,7 @@ def test_a_name_that_no_mask_fits_is_refused(tmp_path: Path, sql: str, more: Any
 HEAD = """\
 pipeline: shop
 lake: ./lake
+engine: auto
 sources:
   - {name: shop, kind: files, path: ./shop-*.jsonl, format: dts-canal, settle: 1s}
 """

@@ -77,7 +77,7 @@ def pipeline_of(feeds: Sequence[Feed], folder: Path, budget: int | None) -> Pipe
     )  # fmt: skip
     rules = tuple(rule for feed in feeds for rule in feed.capture.rules(feed.made))
     lake = str(folder / "lake")
-    return Pipeline("model", folder / "x.yaml", lake, sources, rules, rewrite_budget=budget)
+    return Pipeline("model", folder / "x.yaml", lake, sources, rules, engine="auto", rewrite_budget=budget)
 
 
 def played(

@@ -112,7 +112,9 @@ def pipeline_of(folder: Path, budget: int | None = 0) -> Pipeline:
     """A pipeline with one source, its lake in a folder; its mirrors are folded by Spark unless a budget says otherwise."""
     source = Source(SOURCE, "files", formats.names()[0], path=str(folder / "none"))
     file = folder / "none.yaml"
-    return Pipeline("histories", file, str(folder), (source,), (TableRule(),), rewrite_budget=budget)
+    return Pipeline(
+        "histories", file, str(folder), (source,), (TableRule(),), engine="auto", rewrite_budget=budget
+    )
 
 
 def lake_of(spark: SparkSession, folder: Path, budget: int | None = 0) -> Lake:

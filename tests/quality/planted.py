@@ -19,6 +19,7 @@ LONG_AGO = dt.datetime(2020, 2, 2, 12, 0, tzinfo=dt.UTC)
 PIPELINE = """
 pipeline: depot
 lake: ./lake
+engine: auto
 sources:
   - {name: desk, kind: files, path: ./desk/*.jsonl, format: dts-canal}
   - {name: gate, kind: files, path: ./gate/*.jsonl, format: dts-canal}

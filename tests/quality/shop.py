@@ -87,7 +87,9 @@ class Shop:
     ) -> Compared:
         """What is found, with the mirror's rows as given."""
         source = Source("s", "files", "dts-canal", path="x")
-        pipeline = Pipeline("p", self.folder / "p.yaml", str(self.folder / "lake"), (source,), (self.rule,))
+        pipeline = Pipeline(
+            "p", self.folder / "p.yaml", str(self.folder / "lake"), (source,), (self.rule,), engine="auto"
+        )
         lake = Lake(cast("Any", None), pipeline)
         values = [
             {"id": key, "a": a, "n": None if n is None else Decimal(n)}

@@ -24,6 +24,7 @@ from tests.written_lake import WrittenLake, commit
 
 FILE = """pipeline: yard
 lake: ./lake
+engine: auto
 sources:
   - {name: s, kind: files, format: debezium, path: './in-*.jsonl', settle: 0s}
 """

@@ -65,7 +65,7 @@ def pipeline(folder: Path, keys: tuple[str, ...] = ("id",)) -> Pipeline:
     """One table, with or without a key."""
     source = Source("s", "files", "dts-canal", path=str(folder / "in-*.jsonl"), settle=0)
     rule = TableRule("d.t", keys=keys, no_key="hold" if keys else "full_row")
-    return Pipeline("expected", folder / "x.yaml", str(folder / "lake"), (source,), (rule,))
+    return Pipeline("expected", folder / "x.yaml", str(folder / "lake"), (source,), (rule,), engine="auto")
 
 
 def filled(folder: Path, keys: tuple[str, ...] = ("id",)) -> Pipeline:

@@ -42,7 +42,7 @@ class Doubted(Shops):
         """As a pipeline file has it."""
         file = self.folder / "x.yaml"
         file.write_text(
-            f"pipeline: shops\nlake: {self.folder}/lake\nsources:\n  - {{name: s, kind: files, format: dts-canal, "
+            f"pipeline: shops\nlake: {self.folder}/lake\nengine: auto\nsources:\n  - {{name: s, kind: files, format: dts-canal, "
             f"path: '{self.folder}/in-*.jsonl', settle: 0s}}\n",
             "utf-8",
         )

@@ -33,7 +33,7 @@ class Topic(WrittenLake):
     def __init__(self, folder: Path, more: str = "", seal: Seal | None = None) -> None:
         super().__init__(folder)
         self.file.write_text(
-            "pipeline: depot\nlake: ./depot-lake\nsources:\n  - {name: bus, kind: kafka, format: debezium, "
+            "pipeline: depot\nlake: ./depot-lake\nengine: auto\nsources:\n  - {name: bus, kind: kafka, format: debezium, "
             f"bootstrap_servers: 'nowhere:9092', topics: [shop.t]{more}}}\n",
             "utf-8",
         )

@@ -237,7 +237,7 @@ def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: py
         f"  - {{name: {name}, kind: files, path: './{name}-*.jsonl', format: {part[0]}, settle: 1s}}\n"
         for name, part in PARTS.items()
     )
-    file.write_text(f"pipeline: doubts\nlake: ./lake\nsources:\n{sources}", "utf-8")
+    file.write_text(f"pipeline: doubts\nlake: ./lake\nengine: auto\nsources:\n{sources}", "utf-8")
     warm = Warm()
     for number in (1, 2):
         for name, part in PARTS.items():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 FILE = """pipeline: yard
 lake: ./lake
+engine: auto
 sources:
   - {name: s, kind: files, format: dts-canal, path: './in-*.jsonl', settle: 0s}
 tables:

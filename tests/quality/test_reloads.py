@@ -94,7 +94,7 @@ class Loads:
         """As its file has it."""
         file = self.folder / "my shop.yaml"
         file.write_text(
-            f"pipeline: shop\nlake: ./lake\nrewrite_budget: 4 MiB\nsources:\n  - {{name: s, kind: files, format: {self.dialect}, "
+            f"pipeline: shop\nlake: ./lake\nengine: auto\nrewrite_budget: 4 MiB\nsources:\n  - {{name: s, kind: files, format: {self.dialect}, "
             "path: './in-*.jsonl', settle: 0s}\ntables:\n  - {match: '*', keys: [id], columns: {id: int64, text: string}}\n",
             "utf-8",
         )

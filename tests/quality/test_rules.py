@@ -15,7 +15,7 @@ from ingest.errors import ConfigError
 from ingest.quality import judge
 from ingest.quality.catalogue import CHECKS
 
-HEAD = "pipeline: yard\nlake: ./lake\nsources:\n  - {name: y, kind: files, path: ./*.jsonl, format: canal}\nquality:\n"
+HEAD = "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - {name: y, kind: files, path: ./*.jsonl, format: canal}\nquality:\n"
 RULE = "  - table: yard.crates\n    suite: crates.json\n"
 FILLED = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}}
 

@@ -65,7 +65,7 @@ def checked(folder: Path, seal: Sealing | None, **sent: list[dict[str, Any]]) ->
     )
     rules = (TableRule("depot.parcels", keys=("id",)), TableRule("DEPOT.BOXES", keys=("ID",)))
     lake = str(folder / "lake")
-    pipeline = Pipeline("depot", folder / "x.yaml", lake, sources, rules, seal=seal)
+    pipeline = Pipeline("depot", folder / "x.yaml", lake, sources, rules, seal=seal, engine="auto")
     result = run(unstarted(), pipeline)
     assert not result.failures, result.failures
     rows = Lake(cast("Any", None), pipeline).ask(

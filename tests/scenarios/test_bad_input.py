@@ -22,7 +22,7 @@ from tests.timing import PATIENCE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GOOD = f"pipeline: yard\nlake: ./lake\nsources:\n  - {{name: rows, kind: files, path: ./*.jsonl, format: {FORMAT}}}\n"
+GOOD = f"pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - {{name: rows, kind: files, path: ./*.jsonl, format: {FORMAT}}}\n"
 STEP = re.compile(r"[0-9:]{8} yard: ")  # a step that the run has begun
 NEEDY = GOOD + "rewrite_budget: 0\n"  # all mirrors are folded by Spark
 

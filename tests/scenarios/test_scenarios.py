@@ -46,7 +46,7 @@ Rows = list[dict[str, Any]]
 class Outcome:
     """What a lake holds after all batches."""
 
-    pipeline: Pipeline | None = None
+    pipelines: list[Pipeline] = field(default_factory=list)
     rows: dict[str, Rows] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Outcome:
     rejects: dict[str, Counter[str]] = field(default_factory=dict)
 
 
-def pipeline_of(folder: Path, scenarios: Sequence[Path], *, by_spark: bool) -> Pipeline:
+def pipeline_of(folder: Path, scenarios: Sequence[Path], engine: str, *, by_spark: bool) -> Pipeline:
     """One pipeline with some scenarios' sources and rules, its files and its lake under ``folder``."""
     sources, tables = [], []
     for scenario in scenarios:
@@ -70,6 +70,7 @@ def pipeline_of(folder: Path, scenarios: Sequence[Path], *, by_spark: bool) -> P
         lake,
         tuple(sources),
         tuple(tables),
+        engine=engine,
         rewrite_budget=0 if by_spark else None,
     )
 
@@ -82,23 +83,43 @@ def play(
     apart: bool = True,
     by_spark: bool = False,
 ) -> Outcome:
-    """Run scenarios and gather what became of them; ``by_spark`` merges no mirror by Arrow."""
+    """Run scenarios and gather what became of them: in one lake those with even numbers by Spark's tasks, in another the others
+    in this process; ``by_spark`` merges no mirror by Arrow.
+    """
+    outcome = Outcome()
+    for engine, mine in (("spark", scenarios[::2]), ("auto", scenarios[1::2])):
+        pipeline = pipeline_of(folder / engine, mine, engine, by_spark=by_spark)
+        _play(spark, folder / engine, mine, pipeline, outcome, apart=apart)
+    return outcome
+
+
+def _play(
+    spark: SparkSession,
+    folder: Path,
+    scenarios: Sequence[Path],
+    pipeline: Pipeline,
+    outcome: Outcome,
+    *,
+    apart: bool,
+) -> None:
+    """Run the scenarios of one lake."""
     from ingest import run as running
 
-    pipeline, warm = pipeline_of(folder, scenarios, by_spark=by_spark), running.Warm()
-    outcome = Outcome(pipeline)
+    warm, held = running.Warm(), dict[str, str]()
+    outcome.pipelines.append(pipeline)
     parts = [part for scenario in scenarios for part in scenario.glob("part-*.jsonl")]
     numbers = sorted({int(part.stem.partition("-")[2]) for part in parts})
     for batch in [[number] for number in numbers] if apart else [numbers]:
         for part in (part for part in parts if int(part.stem.partition("-")[2]) in batch):
-            (folder / part.parent.name).mkdir(exist_ok=True)
+            (folder / part.parent.name).mkdir(parents=True, exist_ok=True)
             shutil.copy(part, folder / part.parent.name / part.name)
         result = running.run(spark, pipeline, ("bronze", "silver", "gold"), warm)
-        outcome.held = {one.mirror: one.message for one in result.mirrors if one.state == "held"}
+        held = {one.mirror: one.message for one in result.mirrors if one.state == "held"}
         outcome.failed += [f"{one.mirror}: {one.message}" for one in result.mirrors if one.state == "failed"]
         outcome.arrow += sum(one.why_spark == "" for one in result.mirrors)
+    outcome.held |= held
     begin_epochs(spark, pipeline, scenarios)
-    return gather(spark, pipeline, outcome)
+    gather(spark, pipeline, outcome)
 
 
 def begin_epochs(spark: SparkSession, pipeline: Pipeline, scenarios: Sequence[Path]) -> None:
@@ -133,7 +154,7 @@ def begin_epochs(spark: SparkSession, pipeline: Pipeline, scenarios: Sequence[Pa
     assert {"rebuilt"} == {one.state for one in gold.rebuild(lake, names, dry_run=False)}
 
 
-def gather(spark: SparkSession, pipeline: Pipeline, outcome: Outcome) -> Outcome:
+def gather(spark: SparkSession, pipeline: Pipeline, outcome: Outcome) -> None:
     """Read every mirror with its cells as text, and count the rejects; by DuckDB, as Spark needs a second for each."""
     from ingest.lake import mirrors
     from ingest.lake.lake import Lake
@@ -147,7 +168,6 @@ def gather(spark: SparkSession, pipeline: Pipeline, outcome: Outcome) -> Outcome
             ]
     for row in lake.ask("SELECT database, kind, count(*) AS n FROM {rejects} GROUP BY ALL"):
         outcome.rejects.setdefault(str(row["database"]), Counter())[row["kind"]] = row["n"]
-    return outcome
 
 
 def text(cell: object) -> str | None:
@@ -167,7 +187,7 @@ def text(cell: object) -> str | None:
 
 @pytest.fixture(scope="module")
 def batch_by_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """All scenarios as they came: by Arrow what is plain, else by Spark."""
+    """All scenarios as they came: by Arrow what is plain, in tasks or in this process, else by Spark."""
     return play(spark, tmp_path_factory.mktemp("apart"), FOLDERS)
 
 
@@ -277,9 +297,10 @@ def test_most_mirrors_need_no_spark(batch_by_batch: Outcome) -> None:
     assert batch_by_batch.arrow > len(FOLDERS)
 
 
+@pytest.mark.parametrize("engine", [0, 1], ids=["spark", "auto"])
 @pytest.mark.parametrize("batches", [0, 1], ids=["all", "the last"])
 def test_keys_are_counted_as_by_the_plain_fold(
-    spark: SparkSession, batch_by_batch: Outcome, batches: int
+    spark: SparkSession, batch_by_batch: Outcome, batches: int, engine: int
 ) -> None:
     """The keys of every mirror, in what all batches say and in what the last one does."""
     from ingest.lake.lake import Lake
@@ -288,8 +309,7 @@ def test_keys_are_counted_as_by_the_plain_fold(
     from ingest.quality.subjects import survey
     from tests.quality.plain_keys import by_duckdb, by_plain_fold
 
-    assert batch_by_batch.pipeline is not None
-    lake = Lake(spark, batch_by_batch.pipeline)
+    lake = Lake(spark, batch_by_batch.pipelines[engine])
     last = lake.decoded()
     since = last - batches if batches else 0
     chosen = survey(lake, ledgers.read(lake, since, last).lanes).subjects

@@ -54,7 +54,7 @@ def test_framed_values_in_files_are_decoded_by_the_registry(tmp_path: Path) -> N
     with Registry() as answers:
         answers.texts.update(schemas())
         (tmp_path / "yard.yaml").write_text(
-            "pipeline: yard\nlake: ./lake\nsources:\n  - name: s\n    path: ./in.bin\n"
+            "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - name: s\n    path: ./in.bin\n"
             f"    format: debezium-avro\n    registry: {answers.url}\n    settle: 0s\n"
         )
         pipeline = load(tmp_path / "yard.yaml")

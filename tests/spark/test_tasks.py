@@ -102,21 +102,21 @@ def test_the_engine_alone_says_where_work_is_done(stage: str, engine: str, over:
     """Who asked for Spark looks for the jobs in its pages; who did not would wait for a job that costs more than its work."""
     session, limit = Session(), LIMITS[stage]
     load = Load(limit.rows + over, limit.size + over)
-    runner = Runner(cast("SparkSession", session), engine, lambda run: run)
+    runner = Runner(cast("SparkSession", session), "shop", engine, lambda run: run)
     assert [1, 2, 3, 4, 5] == [row["n"] for row in runner.rows(work(stage, load))]
     assert ([2] if by_tasks else []) == session.jobs
 
 
 def test_nothing_to_do_is_no_job() -> None:
     """A run without news would start Java to do nothing."""
-    runner = Runner(unstarted(), "spark", lambda run: run)
+    runner = Runner(unstarted(), "shop", "spark", lambda run: run)
     assert [] == list(runner.rows(replace(work("gold", Load()), items=[])))
 
 
 def test_before_a_session_has_started_more_is_little() -> None:
     """The start takes longer than eight times the work that a job is worth."""
     rows = LIMITS["silver"].rows
-    waiting = Runner(unstarted(), "auto", lambda run: run)
-    running = Runner(cast("SparkSession", Session()), "auto", lambda run: run)
+    waiting = Runner(unstarted(), "shop", "auto", lambda run: run)
+    running = Runner(cast("SparkSession", Session()), "shop", "auto", lambda run: run)
     assert (False, True) == tuple(one.in_tasks("silver", Load(8 * rows)) for one in (waiting, running))
     assert waiting.in_tasks("silver", Load(8 * rows + 1))
