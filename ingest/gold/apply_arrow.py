@@ -464,7 +464,9 @@ def _reports(
 
     mirrors = [one for one in items if isinstance(one, MirrorWork)]
     last = max((lane.last for work in mirrors for lane in work.lanes), default=0)
-    about = (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", "changes of large mirrors")
+    about = (
+        (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", "changes of large mirrors")
+    )
     work = Work(STAGE, items, run, "written STRING", deal, load, *about, pool)
     return (msgspec.json.decode(row["written"], type=kind) for row in lake.runner.rows(work))
 
