@@ -184,7 +184,7 @@ class Planted:
             "row": 0,
             "database": "depot",
             "table": "tied",
-            "order_key": order_key(Order(0, 1, (1,), 0, (1, 0, 0, 0), 0)),
+            "order_key": order_key(Order(0, 1, (9,), 0, (1, 0, 0, 0), 0)),
             "statement": "ALTER TABLE tied FROBNICATE",
             "class": "unknown",
         }
