@@ -105,32 +105,38 @@ class Disk:
 
     def begin(self, path: str) -> None:
         """Make a table's folders."""
-        Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
+        _make(Path(path, "_delta_log"))
 
     def begin_checkpoint(self, path: str) -> None:
         """Drop the checksum that Hadoop's client keeps for a file it wrote: it would report another writer's as damaged."""
         Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Write a file atomically, unless there is one; what a killed process leaves has another name."""
+        """Write a file atomically, unless there is one; what a killed process leaves has another name.
+
+        Once its name is there, it outlives a crash of the machine: an empty entry of a log would hide what it names.
+        """
         place = Path(path)
         whole = place.with_name(f".{uuid.uuid4()}.tmp")
         try:
-            whole.write_bytes(data)
+            _write_through(whole, data)
             os.link(whole, place)
         except FileExistsError:
             return False
         finally:
             whole.unlink(missing_ok=True)
+        _settle(place.parent)
         return True
 
     def create(self, path: str) -> str:
         """A new file as Arrow writes to it, which `finish` ends."""
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        _make(Path(path).parent)
         return path
 
     def finish(self, path: str, _file: Any) -> int:
-        """End a new file, and return its size in bytes."""
+        """End a new file, and return its size in bytes; it outlives a crash of the machine before a commit names it."""
+        _settle(Path(path))
+        _settle(Path(path).parent)
         return self.size(path)
 
     def write(self, path: str, data: bytes) -> None:
@@ -141,11 +147,8 @@ class Disk:
         """Write a small file whole or not at all, so that it outlives a crash of the machine."""
         place = Path(path)
         made = place.with_name(f"{place.name}.{os.getpid()}.tmp")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with made.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _make(place.parent)
+        _write_through(made, data)
         made.replace(place)
         _settle(place.parent)
 
@@ -163,15 +166,32 @@ class Disk:
         """Give a file a second name in the same lake."""
         with contextlib.suppress(FileExistsError):
             os.link(path, other)
+            _settle(Path(other).parent)
 
 
 def _settle(path: Path) -> None:
-    """Let a folder's new and deleted names outlive a crash of the machine."""
-    folder = os.open(path, os.O_RDONLY)
+    """Let a file's bytes, or a folder's new and deleted names, outlive a crash of the machine."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, so that they outlive a crash of the machine."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _settle(folder.parent)
 
 
 @lru_cache
