@@ -182,16 +182,21 @@ def _wait_for_orphan(left: dict[str, Any]) -> None:
     while _runs(jvm):
         if time.monotonic() > deadline:
             raise LockedError(
-                f"Spark of a killed run (process {jvm['pid']}) is still alive: stop it and run again."
+                f"Spark of a killed run (Java, process {jvm['pid']}) is still alive: "
+                f"`kill {jvm['pid']}` ends it, then run again."
             )
         time.sleep(0.2)
 
 
 def _runs(jvm: dict[str, Any]) -> bool:
-    with contextlib.suppress(psutil.Error, ValueError, TypeError):
+    """True for a JVM of this user that is alive: whoever can write to the lake can name any process in its lock."""
+    with contextlib.suppress(psutil.Error, ValueError, TypeError, KeyError, OverflowError):
         found = psutil.Process(jvm.get("pid"))
         return bool(
-            found.status() != psutil.STATUS_ZOMBIE and abs(found.create_time() - jvm["started"]) < 1.0
+            found.status() != psutil.STATUS_ZOMBIE
+            and abs(found.create_time() - jvm["started"]) < 1.0
+            and found.name() == "java"
+            and found.uids().real == os.getuid()
         )
     return False
 

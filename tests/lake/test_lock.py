@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -152,13 +153,46 @@ def test_to_look_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [] == list(tmp_path.iterdir())
 
 
+def named_java(folder: Path) -> str:
+    """A program that only sleeps, and is called as a JVM is."""
+    file = folder / "java"
+    shutil.copy(shutil.which("sleep") or "", file)
+    return str(file)
+
+
+def test_a_lock_that_names_a_foreign_process_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who can write to the lake could make the operator stop any process, on the advice of this product."""
+    monkeypatch.setattr(lock, "ORPHAN", 0.3)
+    other = subprocess.Popen(["sleep", "30"])
+    for pid in (1, os.getppid(), os.getpid(), other.pid):
+        write(tmp_path, pid=999_999_999, jvm={"pid": pid, "started": psutil.Process(pid).create_time()})
+        with held(str(tmp_path), "next"):
+            pass
+    for jvm in (
+        {"pid": other.pid},
+        {"pid": 10**30, "started": 0},
+        {"pid": -1, "started": 0},
+        {"pid": True, "started": []},
+    ):
+        write(tmp_path, pid=999_999_999, jvm=jvm)
+        with held(str(tmp_path), "next"):
+            pass
+    other.kill()
+    other.wait()
+
+
 def test_a_dead_holders_jvm_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The JVM of a killed run may still be committing."""
     monkeypatch.setattr(lock, "ORPHAN", 0.5)
-    jvm = subprocess.Popen(["sleep", "30"])
+    jvm = subprocess.Popen([named_java(tmp_path.parent), "30"])
     started = psutil.Process(jvm.pid).create_time()
     write(tmp_path, jvm={"pid": jvm.pid, "started": started})
-    with pytest.raises(LockedError, match=f"process {jvm.pid}.*still alive"), held(str(tmp_path), "two"):
+    with (
+        pytest.raises(LockedError, match=f"process {jvm.pid}.*still alive: `kill {jvm.pid}` ends it"),
+        held(str(tmp_path), "two"),
+    ):
         pass
     monkeypatch.setattr(lock, "ORPHAN", 20)
     threading.Timer(0.4, jvm.kill).start()
