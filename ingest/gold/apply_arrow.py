@@ -203,9 +203,9 @@ def _unwritable(before: Snapshot) -> str:
     version = protocol["minWriterVersion"]
     if _PLAIN < version < _FEATURES or not all(map(_takes_any, _fields(before))):
         return "its table has constraints"
-    if settings.get("delta.enableChangeDataFeed", "false") == "true" or before.partition_by:
+    if delta.is_on(settings, "delta.enableChangeDataFeed") or before.partition_by:
         return "its table has a change feed or partitions"
-    if settings.get("delta.appendOnly", "false") == "true" or "delta.columnMapping.mode" in settings:
+    if delta.is_on(settings, "delta.appendOnly") or "delta.columnMapping.mode" in settings:
         return "its table is append-only or maps its columns"
     return ""
 

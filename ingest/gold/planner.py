@@ -18,7 +18,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, subject_of
 from ingest.gold.steps import lane_steps
 from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
-from ingest.lake import commits, condensed, mirrors
+from ingest.lake import commits, condensed, delta, mirrors
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.stamps import stamps_of
@@ -158,7 +158,7 @@ def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
 def takes_vectors(fold: FoldPlan) -> bool:
     """True if some rows of a mirror's files can be deleted while the others stay as they are."""
     before, mirror = fold.before, fold.plan.mirror
-    enabled = (before.meta.get("configuration") or {}).get("delta.enableDeletionVectors") == "true"
+    enabled = delta.is_on(before.meta.get("configuration") or {}, "delta.enableDeletionVectors")
     columns = {one.column: type_in_log(one.delta) for one in mirror.columns}
     stays = all(columns.get(name) == kind for name, kind in before.types.items())
     cleared = any(one.truncates or steps.incarnations for one, steps in fold.work)

@@ -165,7 +165,7 @@ class Staged(NamedTuple):
             and not self.state.partition_by
             and not there.partition_by
             and not any(one.vector for one in self.state.files)
-            and properties.get("delta.appendOnly", "false") != "true"
+            and not delta.is_on(properties, "delta.appendOnly")
         )
 
     def link(self, path: str) -> None:
