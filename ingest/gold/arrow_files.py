@@ -299,7 +299,11 @@ def there(work: MirrorWork) -> pa.Table:
             part = part.filter(pa.concat_arrays([kept, rest]))
         parts.append(part)
     found = pa.concat_tables(parts)
-    return pa.table([_widened(found, one.name, one.type) for one in work.schema], schema=work.schema)
+    columns = dict(zip(found.schema.names, found.columns, strict=True))
+    nothing = pa.nulls(found.num_rows, pa.null())
+    return pa.table(
+        [_widened(columns.get(one.name, nothing), one.type) for one in work.schema], schema=work.schema
+    )
 
 
 def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
@@ -389,11 +393,8 @@ def _between(keys: pa.Table) -> ds.Expression | None:
     return (ds.field(name) >= ends["min"]) & (ds.field(name) <= ends["max"])
 
 
-def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+def _widened(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
     """A column's values in its wider type, through their texts where only these are exact: FLOAT 0.1 is DOUBLE 0.1."""
-    if name not in rows.schema.names:
-        return pa.chunked_array([pa.nulls(rows.num_rows, kind)])
-    column = rows[name]
     if column.type == pa.float32() and kind == pa.float64():
         column = column.cast(pa.string())
     return column.cast(kind)

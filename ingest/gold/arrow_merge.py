@@ -107,10 +107,10 @@ def _mask(length: int, places: pa.Array) -> pa.BooleanArray:
 
 def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Table:
     """Outcomes as rows; a column that an outcome does not carry keeps the existing row's value."""
-    columns = []
+    columns, carried = [], set(source.schema.names)
     for name in there.schema.names:
         value = source[name].take(of)
-        if "%has " + name in source.schema.names:
+        if "%has " + name in carried:
             value = pc.if_else(source["%has " + name].take(of), value, there[name].take(at))
         columns.append(value)
     return pa.Table.from_arrays(columns, schema=there.schema)

@@ -135,7 +135,7 @@ def decide(
 def _rows(job: Job) -> dict[str, str]:
     """The columns of a job's rows that the pipeline file neither types nor leaves out, with their types."""
     found: dict[str, str] = reduce(merged_columns, map(job.columns_of, job.lines), {})
-    return {} if job.rule.ignores else {name: found[name] for name in found if name not in job.rule.declared}
+    return {} if job.rule.ignores else {name: found[name] for name in found if name not in job.rule.columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: De
             name
             for name, logical in line.columns.items()
             if name in subject.known
-            and name not in job.rule.declared
+            and name not in job.rule.columns
             and types.outgrows(allowed[name], logical)
         ]
         if new or wider:
@@ -250,9 +250,10 @@ def _decided(
             raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
         seen[shard] = "string"
     if from_scratch and mirror is not None:  # so the types may change freely
-        mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
+        now = seen | dict(rule.declared)
+        mirror = replace(mirror, columns=tuple(_retyped(column, now) for column in mirror.columns))
     if rule.ignores and mirror is not None and mirror.columns:
-        have = {one.name for one in mirror.columns} | rule.declared.keys() | {*rule.include}
+        have = {one.name for one in mirror.columns} | rule.columns.keys() | {*rule.include}
         left_out = (*(name for name in seen if name not in have), *left_out)
         seen = {name: "unknown" for name in seen if name in have}
     if not shard and not job.merged:
@@ -361,8 +362,8 @@ def _with_taken_over(
     return found
 
 
-def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
-    logical = job.rule.declared.get(column.name) or seen.get(column.name, "unknown")
+def _retyped(column: Column, types_now: Mapping[str, str]) -> Column:
+    logical = types_now.get(column.name, "unknown")
     return column if logical == "unknown" else replace(column, type=logical)
 
 

@@ -163,7 +163,7 @@ def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lan
         Outgrown: there are such numbers; it holds the wider mirror.
     """
     narrow = [
-        one for one in mirror.sent if types.family(one.type) == "integer" and one.name not in rule.declared
+        one for one in mirror.sent if types.family(one.type) == "integer" and one.name not in rule.columns
     ]
     if not narrow or rule.freezes or rule.ignores:
         return

@@ -31,7 +31,7 @@ def narrow(mirror: Mirror, rule: TableRule, rejects: Iterable[Reject]) -> list[s
     found = [
         one.name
         for one in mirror.sent
-        if types.family(one.type) == "integer" and one.name not in rule.declared
+        if types.family(one.type) == "integer" and one.name not in rule.columns
     ]
     named = {name for one in rejects for name in ([one.column] if one.column else mirror.keys)}
     return [] if named.isdisjoint(found) else found

@@ -439,20 +439,20 @@ def grown(
     columns = [] if reshaped else list(before.values())
     have = {one.name for one in columns}
     taken = {folded(one.column) for one in columns}
+    declared = rule.declared
     for name in dict.fromkeys((*before, *keys, *seen) if reshaped else (*keys, *seen)):
         if name not in have and (name in keys or not rule.leaves_out(name)):
-            logical = rule.declared.get(name) or seen.get(name) or "unknown"
+            logical = declared.get(name) or seen.get(name) or "unknown"
             one = before.get(name, Column(name, "", logical))
             columns.append(replace(one, column=rule.names.get(name) or column_name(name, taken)))
-    columns = [_typed(one, rule, seen) for one in columns]
+    columns = [_typed(one, declared.get(one.name), seen) for one in columns]
     path = mirror_path(table)
     known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))
     return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores, keyed_by=rule.keys)
 
 
-def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
+def _typed(column: Column, declared: str | None, seen: Mapping[str, str]) -> Column:
     """The column with a type that also holds what rows show; a type from the pipeline file is never exceeded."""
-    declared = rule.declared.get(column.name)
     if declared is not None:
         new = declared if types.widens(column.delta, types.delta(declared)) else column.type
     else:

@@ -82,7 +82,7 @@ def column_name(name: str, taken: set[str]) -> str:
     table, `folded`; the new one is added.
     """
     encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
-    if len(encoded) > 200 or folded(encoded) in taken | _RESERVED:
+    if len(encoded) > 200 or folded(encoded) in taken or folded(encoded) in _RESERVED:
         encoded = f"{encoded[:150]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     while folded(encoded) in taken:
         encoded += "_"

@@ -92,7 +92,7 @@ def _table(rule: TableRule, mirror: Mirror) -> TableFact:
     columns = []
     for one in mirror.columns:
         origin = "seen in messages, type not declared" if one.type == "unknown" else "declared by the source"
-        if one.name in rule.declared or one.made is not None:
+        if one.name in rule.columns or one.made is not None:
             origin = "declared in the pipeline file"
         columns.append(ColumnFact(one.name, one.column, one.type, one.delta, origin, one.name in mirror.keys))
     return TableFact(mirror.name, mirror.path, mirror.table, keys=mirror.keys, columns=columns)
