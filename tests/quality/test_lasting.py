@@ -176,7 +176,7 @@ def test_rows_that_newer_changes_have_written_are_right_again(tmp_path: Path) ->
     assert 1 == len(
         [one for one in mine.say(1, "UPDATE", 1, "late", at=late).batch()[1] if "found in" in one]
     )
-    assert 1 == len(mine.say(1, "DELETE", 2).batch()[1])
+    assert 1 == len(mine.say(1, "DELETE", 2, "a").batch()[1])
     assert {"ghost_rows": "fail"} == mine.states()
     assert ([], []) == mine.say(1, "UPDATE", 1, "b").batch()
     assert {} == mine.states()
