@@ -57,7 +57,7 @@ def main() -> int:
         return planted(asked.fold, asked.first, asked.histories or 20)
     if asked.fold == "plain":
         return plain(asked.first, asked.histories or 1_000_000, asked.processes)
-    return spark(asked.histories or 10_000, asked.batches, None if asked.fold == "arrow" else 0)
+    return spark(asked.histories or 10_000, asked.batches, "files" if asked.fold == "arrow" else "")
 
 
 # --- in plain Python ---
@@ -170,26 +170,32 @@ def planted(what: str, first: int, count: int) -> int:
 # --- in Spark ---
 
 
-def spark(count: int, batches: int, budget: int | None) -> int:
+def spark(count: int, batches: int, apply: str) -> int:
     """Fold ``count`` histories batch by batch, then all over again in one go."""
     from ingest.spark.session import session, stop
 
     started = session("histories", profile="batch")
     try:
         with tempfile.TemporaryDirectory(prefix="histories-") as folder:
-            return _spark(started, Path(folder), count, batches, budget)
+            return _spark(started, Path(folder), count, batches, apply)
     finally:
         stop(started)
 
 
-def _spark(session: SparkSession, folder: Path, count: int, batches: int, budget: int | None) -> int:
+def _spark(session: SparkSession, folder: Path, count: int, batches: int, apply: str) -> int:
     from tests.properties import lakes
 
     clock = time.monotonic()
-    lake, feeds = lakes.lake_of(session, folder / "lake", budget), lakes.feeds(count, batches)
+    lake, feeds = lakes.lake_of(session, folder / "lake"), lakes.feeds(count, batches)
     total = sum(len(feed.histories) for feed in feeds)
     print(f"{total:,} histories in {len(feeds)} tables, {time.monotonic() - clock:.0f} s to make", flush=True)
-    merges = lakes.batch_by_batch(lake, feeds, batches, tell=lambda text: print(text, flush=True))
+    merges = lakes.batch_by_batch(
+        lake,
+        feeds,
+        batches,
+        tell=lambda text: print(text, flush=True),
+        ways=(apply,) if apply else lakes.WAYS,
+    )
     wrong = [one for feed in feeds for one in lakes.wrong(lake, feed)]
     seconds = time.monotonic() - clock
     print(f"{total:,} histories, {merges} merges, {len(wrong):,} wrong; {seconds:.0f} s", flush=True)

@@ -83,8 +83,9 @@ SECTIONS = (
             "plain_tables": Key("true", "Readers without deletion vectors cannot open the mirrors."),
             "every": Key("5m", "`ingest serve` runs the pipeline only when it is asked to."),
             "horizon_days": Key("30", "Older versions can be deleted by `ingest maintain` after 7 days."),
+            "apply": Key("merge", "Files where they can be, else MERGE; `ingest plan` says which and why."),
             "rewrite_budget": Key(
-                "0", "4 MiB, or 4 KiB for each change if that is more, and never more than 64 MiB."
+                "64MiB", "4 MiB, or 4 KiB for each change if that is more, and never more than 64 MiB."
             ),
             "engine": Key(
                 "auto", "Spark jobs do all work, on the machine's cores or the cluster's, and Java is needed."
@@ -188,6 +189,7 @@ SECTIONS = (
             "shard_column": Key("shard", "Rows of several tables with one key hold their mirror."),
             "change_feed": Key("true", "`table_changes` has nothing to read."),
             "plain_tables": Key("true", "Readers without deletion vectors cannot open the mirror."),
+            "apply": Key("merge", "What the pipeline's `apply` says."),
             "changes_of": Key("true", "A consumer compares whole mirrors ([docs/shaping.md](shaping.md))."),
             "deletes": Key("soft", "A deleted row leaves the mirror ([docs/shaping.md](shaping.md))."),
             "history": Key("true", "Only the newest state of a row is kept."),

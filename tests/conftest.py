@@ -58,15 +58,15 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
     """Every example pipeline, run once: two of them in two batches, one of these with deletion vectors, which mirrors so
-    small would not get by themselves; one with plain tables; these two end by Spark.
+    small would not get by themselves; one with plain tables; these two end by MERGE.
     """
     from tests.lakes import PLAIN, Example
 
     found = {}
     for i, name in enumerate(sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))):
-        by_spark = i == 0 or name == PLAIN
+        by_merge = i == 0 or name == PLAIN
         folder, batches = tmp_path_factory.mktemp(name), 2 if i < 2 else 1
-        found[name] = Example(spark, folder, name, plain=name == PLAIN, batches=batches, by_spark=by_spark)
+        found[name] = Example(spark, folder, name, plain=name == PLAIN, batches=batches, by_merge=by_merge)
     return found
 
 
@@ -92,4 +92,4 @@ def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if way < 2:
         monkeypatch.setattr("ingest.gold.planner.MOST", -1)
     if way == 0:
-        monkeypatch.setattr("ingest.gold.apply_spark.REWRITTEN", 0)
+        monkeypatch.setattr("ingest.gold.apply_merge.REWRITTEN", 0)

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from ingest.cli.spark_query import query
 from ingest.config import Pipeline, load
-from ingest.gold import apply_spark, planner
+from ingest.gold import apply_merge
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import ALL
 from ingest.run import run
@@ -174,12 +175,12 @@ def example(name: str, folder: Path, more: str = ENGINE) -> Path:
 
 
 class Example:
-    """One example pipeline in a folder of its own, run to its end in one or two batches; the last one may be folded by
-    Spark, with deletion vectors in mirrors that have rows already.
+    """One example pipeline in a folder of its own, run to its end in one or two batches; the last one may be applied by
+    MERGE, with deletion vectors in mirrors that have rows already.
     """
 
     def __init__(
-        self, spark: SparkSession, folder: Path, name: str, *, plain: bool, batches: int, by_spark: bool
+        self, spark: SparkSession, folder: Path, name: str, *, plain: bool, batches: int, by_merge: bool
     ) -> None:
         self.file = example(name, folder, ENGINE + ("plain_tables: true\n" if plain else ""))
         self.plain = plain
@@ -191,10 +192,10 @@ class Example:
             for sample in later:
                 sample.with_suffix(".later").rename(sample)
         with pytest.MonkeyPatch.context() as patch:
-            if by_spark:
-                patch.setattr(apply_spark, "REWRITTEN", 0)
-                patch.setattr(planner, "MOST", -1)
-            self.result = run(spark, load(self.file))
+            if by_merge:
+                patch.setattr(apply_merge, "REWRITTEN", 0)
+            last = replace(load(self.file), apply="merge" if by_merge else "auto")
+            self.result = run(spark, last)
         self.lake = Lake(spark, load(self.file))
 
     def mirror(self, name: str) -> str:

@@ -46,6 +46,7 @@ class Shops:
     keys: tuple[str, ...] = ("id",)  # as its messages name them
     budget: int | None = None  # the pipeline's rewrite_budget
     engine: str = "auto"
+    apply: str = "auto"  # the pipeline's
 
     @property
     def pipeline(self) -> Pipeline:
@@ -61,6 +62,7 @@ class Shops:
             seal=self.seal,
             rewrite_budget=self.budget,
             engine=self.engine,
+            apply=self.apply,
         )
 
     def say(

@@ -350,6 +350,7 @@ def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
         "dropped": list(one.dropped),
         "left_out": list(one.left_out),
         "why_spark": one.why_spark,
+        "why_merge": one.why_merge,
         "deletion_vectors": one.marks,
         "bytes": one.size,
         "rewrite_budget": one.budget,

@@ -107,6 +107,8 @@ def _way(one: dict[str, Any]) -> str:
     """Who folds a mirror, and what becomes of its files."""
     if one["why_spark"]:
         return f"by Spark: {one['why_spark']}"
+    if one["why_merge"]:
+        return f"by MERGE: {one['why_merge']}"
     if not one["keys"] or one["action"] not in ("create", "change", "fold"):
         return ""
     size, most = _size(one["bytes"]), _size(one["rewrite_budget"])

@@ -18,6 +18,7 @@ from ingest.values.remembered import remembered
 
 NO_OPTIONS = Options()
 SPARK, AUTO = "spark", "auto"  # what `engine:` may be
+FILES, MERGE = "files", "merge"  # what `apply:` may be, besides `AUTO`
 MASKED_TO_TEXT = ("hmac", "tokenize", "last4")  # masks that give a text; the fourth, null, gives none
 MASKED_BY_SECRET = ("hmac", "tokenize")
 KEEP = "keep"  # instead of a mask: the values stay
@@ -92,7 +93,8 @@ class MadeColumn(NamedTuple):
 
 
 OF_MIRROR = (
-    "keys", "no_key", "on_schema_change", "shard_column", "history", "change_feed", "changes_of", "plain_tables", "cluster_by"
+    "keys", "no_key", "on_schema_change", "shard_column", "history", "change_feed", "changes_of", "plain_tables", "apply",
+    "cluster_by",
 )  # fmt: skip
 """Rules of a mirror that all its tables must have alike."""
 
@@ -118,6 +120,7 @@ class TableRule:
     change_feed: bool = False
     changes_of: bool = False
     plain_tables: bool = False
+    apply: str = ""  # as the pipeline's; empty if that holds
     history: bool = False
     # file:line:column of columns' rules
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -267,7 +270,8 @@ class Pipeline:
     plain_tables: bool = False
     every: float | None = None  # seconds between two runs by `ingest serve`; None: it runs only when asked
     horizon_days: int = 7  # how long time travel and manifests are promised
-    # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
+    apply: str = AUTO  # auto | files | merge: how a batch's outcomes are put into mirrors
+    # bytes of a mirror that a batch may rewrite; None: by the batch
     rewrite_budget: int | None = None
     engine: str = SPARK  # spark: tasks of Spark do all work; auto: this process does what is little
     condense_after: float | None = None  # seconds after which superseded changes go from silver

@@ -24,7 +24,7 @@ from pydantic import (
 
 from ingest import formats, values
 from ingest.config import conditions, patterns, scalars
-from ingest.config.model import AUTO, CELLS_CHECKED, METADATA, SPARK, TableRule
+from ingest.config.model import AUTO, CELLS_CHECKED, FILES, MERGE, METADATA, SPARK, TableRule
 from ingest.fold import DELETED, DELETED_AT
 from ingest.values.typed_values import value_of
 
@@ -439,6 +439,9 @@ class _MirrorKeys(_Keys):
     change_feed: Flag = key("turn on Delta's change data feed of the mirror", False)
     changes_of: Flag = key("keep what each batch changes in a table of its own, `<table>__changes`", False)
     plain_tables: Flag = key("the mirror without deletion vectors", False)
+    apply: Annotated[str, *choice(AUTO, FILES, MERGE)] | None = key(
+        "how a batch is put into the mirror, if not as the pipeline's apply: says", None
+    )
     deletes: Annotated[str, *choice("remove", "soft")] = key(
         "what a delete does: remove the row, or keep it (soft) and set `_deleted` and `_deleted_at`", "remove"
     )
@@ -727,12 +730,17 @@ class PipelineKeys(_Keys):
     spark: Settings = key("Spark settings, passed on as they are", {})
     master: Text | None = key("the Spark master", None)
     plain_tables: Flag = key("mirrors without deletion vectors", False)
+    apply: Annotated[str, *choice(AUTO, FILES, MERGE)] = key(
+        "how a batch is put into mirrors: files, new files and deletion vectors; merge, Delta's own MERGE by Spark; auto, "
+        "files where they can be, else merge",
+        AUTO,
+    )
     every: Annotated[Duration, AfterValidator(scalars.pause)] | None = key(
         "how often `ingest serve` runs the pipeline", None
     )
     horizon_days: Count = key("days for which time travel is promised", 7)
     rewrite_budget: SizeOrNone = key(
-        "the most bytes of a mirror that a batch rewrites; a larger one gets deletion vectors; 0 folds all by Spark",
+        "the most bytes of a mirror that a batch rewrites; a larger one gets deletion vectors, or a MERGE if it has none",
         None,
     )
     engine: Annotated[str, *choice(SPARK, AUTO)] = key(

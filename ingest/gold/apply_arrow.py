@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from ingest.gold import (
     planner,
     retyped,
     unfit,
+    ways,
 )
 from ingest.gold.arrow_files import FILES, SMALL, Written, changes_files, make, read
 from ingest.gold.arrow_parts import Dealt, Fragments, RowGroup
@@ -40,7 +41,7 @@ from ingest.gold.arrow_shares import Links, Shares
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps, lane_name
-from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, refolds
+from ingest.gold.planner import FoldPlan, refolds
 from ingest.gold.results import MirrorCommit
 from ingest.gold.unfit import COUNTED
 from ingest.lake import commits, delta, stores
@@ -50,39 +51,54 @@ from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES, CPU
-from ingest.spark.deferred import cores, has_started
+from ingest.spark.deferred import cores, start
 from ingest.spark.tasks import Load, Work, one_each
 
 Given = TypeVar("Given")
 Report = TypeVar("Report")
 Across = Callable[..., Iterable[Any]]
 """`map`, or that of a pool of threads."""
-_WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
-# writer protocol versions: those in between do not say which features a table uses
-_PLAIN, _FEATURES = (2, 7)
+MERGES = 3  # at the same time: a MERGE's cost is planning and commits (see benchmarks)
 
 
 def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorCommit]:
-    """Fold and commit mirrors, each on its own; returns the result of each by its path.
+    """Fold mirrors, and apply the outcomes of each, by files or by a MERGE; returns the result of each by its path.
 
     A refused mirror has no commit: Spark folds it.
     """
     began = time.monotonic()
     found: dict[str, MirrorCommit] = {}
+    merges: dict[str, Future[MirrorCommit]] = {}
     opened: dict[str, _Target] = {}
     by_path = {one.plan.mirror.path: one for one in plans}
+    if any(one.why_merge for one in plans):
+        start(lake.spark)  # in this thread, which takes signals
     opens = partial(_open, lake, opened=_kept_fragments())
-    with ThreadPoolExecutor(max(2, min(8, cores(lake.spark))), thread_name_prefix="arrow") as pool:
+    with (
+        ThreadPoolExecutor(max(2, min(8, cores(lake.spark))), thread_name_prefix="arrow") as pool,
+        ThreadPoolExecutor(MERGES, thread_name_prefix="merge") as merging,
+    ):
         for path, target in zip(by_path, pool.map(opens, plans), strict=True):
             if isinstance(target, str):
                 found[path] = MirrorCommit(target)
             else:
                 opened[path] = target
         works = [one.work for one in opened.values()]
+        by_spark = lake.runner.in_tasks(STAGE, Load(sum(one.changes for one in works)))
+        engine = merge_entry.engine(by_spark=by_spark)
         for path, made in _each_made(lake, works, pool):
-            fold_plan = by_path[path]
+            fold_plan, target, counts = by_path[path], opened[path], Counter[str]()
             tell(fold_plan.plan.mirror.name, "load" if fold_plan.fresh else "merge")
-            found[path] = _committed(lake, fold_plan, opened[path], made)
+            stopped = _stopped(lake, fold_plan, target.work, made, counts)
+            if stopped is not None:
+                found[path] = stopped
+            elif fold_plan.why_merge:
+                from ingest.gold import apply_merge  # Spark's, which a batch of files does without
+
+                merges[path] = merging.submit(apply_merge.commit, lake, fold_plan, target.work, made, counts)
+            else:
+                found[path] = _committed(lake, fold_plan, target, made, counts, engine)
+        found |= {path: merge.result() for path, merge in merges.items()}
     each = (time.monotonic() - began) / len(plans)
     return {path: replace(one, seconds=each) for path, one in found.items()}
 
@@ -119,15 +135,14 @@ def _open(lake: Lake, fold: FoldPlan, opened: Fragments) -> _Target | str:
         mirror.path, folder, mirror.keys, columns, lanes,
         changes=fold.changes, shared=planner.shared(mirror, fold.work), where=mirror.where, again=fold.again, appends=rule.no_key == "append",
     )  # fmt: skip
+    if fold.why_merge:
+        work = replace(work, staging=f"parts-{uuid.uuid4()}")
     if not before.exists:
         return _Target(work, _json(map(_field, mirror.columns)))
-    if why := _unwritable(before):
-        return why
-    rows, size = before.rows, before.size or 0
-    if rows is None or (rows * len(mirror.columns) > CELLS_AT_MOST and not fold.marks):
-        return f"its {size} bytes hold too many rows to hold at once"
+    size = before.size or 0
     try:
-        kept = delta.kept_rows(folder, before.version) if any(one.vector for one in before.files) else {}
+        reads = not fold.why_merge and any(one.vector for one in before.files)
+        kept = delta.kept_rows(folder, before.version) if reads else {}
         if why := _many_later(lake, [one for one in lanes if one.late_from], opened):
             return why
     except Exception as error:  # whatever one mirror meets, the others go on
@@ -193,40 +208,11 @@ def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _unwritable(before: Snapshot) -> str:
-    protocol, settings = before.protocol, before.meta.get("configuration") or {}
-    if not protocol:
-        return "only Spark can read its log"
-    features = {*(protocol.get("writerFeatures") or ()), *(protocol.get("readerFeatures") or ())}
-    if more := features - _WRITES:
-        return f"its table has the features {', '.join(sorted(more))}"
-    version = protocol["minWriterVersion"]
-    if _PLAIN < version < _FEATURES or not all(map(_takes_any, _fields(before))):
-        return "its table has constraints"
-    if delta.is_on(settings, "delta.enableChangeDataFeed") or before.partition_by:
-        return "its table has a change feed or partitions"
-    if delta.is_on(settings, "delta.appendOnly") or "delta.columnMapping.mode" in settings:
-        return "its table is append-only or maps its columns"
-    return ""
-
-
-def _fields(before: Snapshot) -> list[dict[str, Any]]:
-    """A table's columns as its log describes them."""
-    found: list[dict[str, Any]] = json.loads(before.meta["schemaString"])["fields"]
-    return found
-
-
-def _takes_any(field: Mapping[str, Any]) -> bool:
-    """True for a column that accepts every value of its type."""
-    odd = field["metadata"].keys() & {"delta.invariants", "delta.generationExpression"}
-    return field["nullable"] and not odd
-
-
 def _schema(before: Snapshot, mirror: Mirror) -> str:
     """The table's columns after the batch, if they change: those of the mirror; existing ones of the same type keep
     their metadata.
     """
-    there = {one["name"]: one for one in _fields(before)}
+    there = {one["name"]: one for one in ways.fields(before)}
     fields = {}
     for one in mirror.columns:
         new = _field(one)
@@ -474,28 +460,35 @@ def _reports(
 # --- the commits ----------------------------------------------------------------------------------
 
 
-def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Written]) -> MirrorCommit:
-    """Add a mirror's new files to its log, under the batch's identifier, unless another writer was first."""
-    for one in made:
-        if not one.is_made:
-            return MirrorCommit(one.refused, one.held, one.failed)
-    before, now, counts = fold.before, int(time.time() * 1000), Counter[str]()
-    for one in made:
-        counts.update(one.counts)
-    mirror, rule, rejects = (
-        fold.plan.mirror,
-        fold.plan.job.rule,
-        [each for one in made for each in one.rejects],
-    )
+def _stopped(
+    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str]
+) -> MirrorCommit | None:
+    """Why a mirror's outcomes are not applied; None if they are: then what does not fit is in `rejects` already.
+
+    ``counts`` gets what its tasks have counted.
+    """
+    for part in made:
+        if not part.is_made:
+            return MirrorCommit(part.refused, part.held, failed=part.failed)
+        counts.update(part.counts)
+    mirror, rejects = fold.plan.mirror, [each for part in made for each in part.rejects]
     try:
-        if narrow := outgrown.narrow(mirror, rule, rejects):
-            lanes = target.work.lanes
-            if wider := outgrown.widened(mirror, narrow, changes_files(lake, lanes), lanes):
-                return MirrorCommit(wider=wider)
+        narrow = outgrown.narrow(mirror, fold.plan.job.rule, rejects)
+        files = changes_files(lake, work.lanes) if narrow else []
+        if narrow and (wider := outgrown.widened(mirror, narrow, files, work.lanes)):
+            return MirrorCommit(wider=wider)
         if rejected := unfit.keep(lake, mirror, rejects, fold.books.last):
             counts[COUNTED] = rejected
     except StoreError as error:
         return MirrorCommit(failed=str(error))
+    return None
+
+
+def _committed(
+    lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Written], counts: Counter[str], engine: str
+) -> MirrorCommit:
+    """Add a mirror's new files to its log, under the batch's identifier, unless another writer was first."""
+    before, now = fold.before, int(time.time() * 1000)
     files = [Added(one.file, one.size, {}, one.stats, now) for one in made if one.file]
     replaces, added = any(one.replaces for one in made), sum(one.size for one in made)
     vectors = {name: vector for one in made for name, vector in one.vectors.items()}
@@ -504,7 +497,7 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Sequence[Writt
         rows = rows._replace(**_described(lake, fold))
     effort = merge_entry.total(one.effort for one in made)
     said = merge_entry.entry(target.work, before, rows, counts, effort)
-    rows = rows._replace(**said._asdict(), engine=merge_entry.engine(by_spark=has_started(lake.spark)))
+    rows = rows._replace(**said._asdict(), engine=engine)
     last, metadata = fold.books.last, lake.metadata(fold.books.last, landed=True)
     try:
         if unknown := retyped.keep(lake, fold.plan.mirror, fold.retyped, last):

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from ingest.fold import SchemaStep
 from ingest.gold import (
+    apply_merge,
     collision,
     foreign_commits,
     history,
@@ -30,26 +29,16 @@ from ingest.gold.mirror_schema import Plan
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
 from ingest.gold.shaped import judged, shaped
-from ingest.gold.spark_fold import has_name
 from ingest.gold.unfit import COUNTED
-from ingest.gold.work import Books
 from ingest.lake import conditions, histories, mirrors
-from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
-from ingest.spark.pace import SMALL, narrow, pace
-from ingest.spark.session import new_session
-from ingest.spark.settings import USER_METADATA, is_set
+from ingest.spark.pace import narrow
 
 if TYPE_CHECKING:
     from ingest.gold.batch import Batch
-
-# A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
-# The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
-REWRITTEN = 1 << 10  # bytes
-_VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 
 
 def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
@@ -59,10 +48,10 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
     result.version = before.version
     if not work:
         result.state = "skipped"
-        _finish(lake, mirror, before)
+        apply_merge.finish(lake, mirror, before)
         return
     result.why_spark = fold.why_spark
-    lake = _with_session(lake, books, work, before)
+    lake = apply_merge.with_session(lake, books, work, before)
     if mirror.keys and goes_on(work):
         narrow(lake.spark, _changes(work), extent(before))
     guard = merging.Guard(fold.writer, books.last, lake.metadata(books.last, landed=True))
@@ -71,7 +60,7 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
     if not fresh and not again:
         tell(mirror.name, "schema")
         fills = [] if plan.job.merged else [step for _, steps in work for step in steps.fills]
-        _prepare(lake, plan, before, fills)
+        apply_merge.prepare(lake, plan, before, fills)
     if open_columns := retyped.keep(lake, mirror, fold.retyped, books.last):
         result.counts[COUNTED] = open_columns
     tell(mirror.name, "load" if fresh else "merge")
@@ -81,7 +70,7 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
         result.counts.update(keyless.fold(lake, plan, work, guard, again=again))
     after = lake.snapshot(mirror.path)
     if after.version > before.version:
-        result.counts.update(_counts(lake, mirror, after.version))
+        result.counts.update(apply_merge.counts_of(lake, mirror, after.version))
     guard.take_off(lake.spark)
     if mirror.keys and mirror_table.drop_columns(lake, mirror, after.columns):
         after = lake.snapshot(mirror.path)
@@ -101,50 +90,18 @@ def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
     again = before.exists and mirror_table.is_replaced(table, before.types)
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan, applied)
-    lake = _with_session(lake, books, work, before)
+    lake = apply_merge.with_session(lake, books, work, before)
     tell(plan.mirror.name, "history")
     if again:
         mirror_table.allow_zoneless(lake, table, [one.delta for one in table.columns])
     else:
-        _prepare(lake, replace(plan, mirror=table), before, [])
+        apply_merge.prepare(lake, replace(plan, mirror=table), before, [])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
     history.fold(lake, plan.mirror, work, guard, again=again)
 
 
-def _own_session(lake: Lake) -> Lake:
-    """The lake through a session of the mirror's own: MERGE takes its identifier from the session's settings."""
-    session = new_session(lake.spark)
-    session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
-    session.conf.set(USER_METADATA, lake.metadata())  # all its commits are marked as ours
-    return replace(lake, spark=session)
-
-
-def _with_session(lake: Lake, books: Books, work: Work, before: Snapshot) -> Lake:
-    """The lake through a mirror's own session, with settings for the sizes of its batch and table."""
-    lake = _own_session(lake)
-    pace(lake.spark, books.changes, extent(before))
-    small = extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
-    if before.exists and small and not is_set(lake.spark, _VECTORS):
-        lake.spark.conf.set(_VECTORS, "false")
-    return lake
-
-
 def _changes(work: Work) -> int:
     return sum(one.changes for one, _ in work)
-
-
-def _prepare(lake: Lake, plan: Plan, before: Snapshot, steps: list[SchemaStep]) -> None:
-    """Do everything that must precede the guarded commit; all of it is safe to repeat."""
-    mirror = plan.mirror
-    if before.exists:
-        mirror_table.add_columns(lake, mirror, before.columns)
-        mirror_table.reshape(lake, mirror, before.columns, steps)
-        return
-    mirror_table.create(lake, mirror, _made(lake, plan))
-
-
-def _made(lake: Lake, plan: Plan) -> mirror_table.Made:
-    return mirror_table.Made.of(lake.pipeline, plan.job.rule)
 
 
 def _merge(lake: Lake, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool) -> dict[str, int]:
@@ -164,12 +121,14 @@ def _merge(lake: Lake, plan: Plan, work: Work, guard: merging.Guard, *, fresh: b
         existing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(lake.spark)
         if fresh:
-            mirror_table.load(lake, mirror, source, _made(lake, plan))
+            mirror_table.load(lake, mirror, source, apply_merge.made_of(lake, plan))
         else:
             if plan.job.merged:  # every row has an outcome, or nothing has changed it
                 existing = []
             news = (
-                goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
+                goes_on(work)
+                and not any(one.reads for one, _ in work)
+                and not apply_merge.made_of(lake, plan).change_feed
             )
             merging.merge(lake, mirror, source, kinds, existing, news=news)
 
@@ -207,9 +166,8 @@ def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Chan
         any(one.kinds.key_changes for one in gathered),
         any(one.clears for one in gathered),
     )
-    flags = {has_name(i): F.lit(True) for i in range(len(mirror.columns))}
     frames = [
-        one.outcomes.withColumns(flags) if kinds.partials and not one.kinds.partials else one.outcomes
+        merging.whole(one.outcomes, mirror) if kinds.partials and not one.kinds.partials else one.outcomes
         for one in gathered
     ]
     return reduce(DataFrame.unionByName, frames), kinds
@@ -224,29 +182,3 @@ def _keep_misfits(lake: Lake, mirror: Mirror, work: Work, batch: int) -> int:
         if cells is not None:
             found.append(cells)
     return misfits.keep(lake, mirror, found, batch)
-
-
-def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
-    """Finish what a run killed after its merge left undone: drop columns whose values the merge has carried to their
-    new names.
-    """
-    if mirror.keys and before.exists and mirror_table.left(mirror, before.columns):
-        lake = _own_session(lake)
-        pace(lake.spark, 0, extent(before))
-        mirror_table.drop_columns(lake, mirror, before.columns)
-
-
-def _counts(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
-    """The MERGE's counts, from its own commit."""
-    for action in lake.actions(mirror.path, version):
-        metrics = action.get("commitInfo", {}).get("operationMetrics", {})
-        if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table
-            rows, size = int(metrics.get("numOutputRows", 0)), int(metrics.get("numOutputBytes", 0))
-            return {"inserted": rows, "written": rows, mirror_table.REWRITTEN: size}
-        if metrics:
-            return {
-                mirror_table.METRICS[name]: int(value)
-                for name, value in metrics.items()
-                if name in mirror_table.METRICS
-            }
-    return {}

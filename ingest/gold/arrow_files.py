@@ -24,8 +24,10 @@ from ingest.gold import keyless_arrow, overtaken, unfit
 from ingest.gold.arrow_fold import TYPES, outcomes
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain, of_delta
-from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
+from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
 from ingest.gold.collision import CollisionError
+from ingest.gold.outcomes import MirrorOutcomes
+from ingest.gold.staged import stage
 from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.schemas import CHANGES, CPU
@@ -79,6 +81,9 @@ class Written:
     vectors: dict[str, dict[str, Any]] = field(default_factory=dict)  # of marked files
     gone: dict[str, bytes] = field(default_factory=dict)  # what the vectors say, where parts share the files
     counts: dict[str, int] = field(default_factory=dict)
+    # of outcomes for a MERGE: the tables of which only rows with one stay
+    cleared: list[Shard | None] = field(default_factory=list)
+    partial: bool = False  # some of them do not carry every column
     effort: Effort = field(default_factory=Effort)
     rejects: list[Reject] = field(default_factory=list)  # to be written before the commit
 
@@ -89,24 +94,37 @@ class Written:
 
 
 def make(work: MirrorWork, rows: Rows) -> Written:
-    """Fold one mirror's changes and write the resulting rows; commits nothing."""
+    """Fold one mirror's changes and write the resulting rows, or the outcomes for a MERGE; commits nothing."""
+    if work.staging:
+        return staged(work, lambda: outcomes(work, overtaken.without(work, rows)))
     return written(work, lambda: _merged(work, rows))
 
 
 def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
     """Write the rows that a merge results in; what it refuses is said in the result."""
-    began, started = time.thread_time(), time.monotonic()
-    try:
+
+    def write() -> Written:
+        started = time.monotonic()
         part = merged()
         known, result = time.monotonic(), part.rows
         made = _write_merged(work, result, part.gone)
-        made.counts[CPU] = round(1000 * (time.thread_time() - began))
         effort = Effort(
             result.sources, result.cleared, _copied(made.counts), result.fold_ms,
             scan_ms=max(0, round(1000 * (known - started)) - result.fold_ms),
             write_ms=round(1000 * (time.monotonic() - known)),
         )  # fmt: skip
         return replace(made, effort=effort, rejects=part.rejects)
+
+    return _told(work, write)
+
+
+def _told(work: MirrorWork, write: Callable[[], Written]) -> Written:
+    """What was written, with the processor time that it took, or why it was not."""
+    began = time.thread_time()
+    try:
+        made = write()
+        made.counts[CPU] = round(1000 * (time.thread_time() - began))
+        return made
     except NotPlain as error:
         return Written(work.path, str(error), needs_history=isinstance(error, HistoryNeeded))
     except (CollisionError, HeldError) as error:
@@ -123,6 +141,18 @@ def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
 def _copied(counts: Mapping[str, int]) -> int:
     """The rows that were written again as they were."""
     return max(0, counts.get("written", 0) - counts["inserted"] - counts["updated"])
+
+
+def staged(work: MirrorWork, folded: Callable[[], MirrorOutcomes]) -> Written:
+    """Write outcomes for a MERGE; what the fold refuses is said in the result."""
+
+    def write() -> Written:
+        made = folded()
+        rejects = [*made.rejected, *unfit.cells(made.table, work)]
+        file, cleared = stage(work, made), list(made.cleared)
+        return Written(work.path, file=file, cleared=cleared, partial=made.is_partial, rejects=rejects)
+
+    return _told(work, write)
 
 
 def _merged(work: MirrorWork, rows: Rows) -> Part:

@@ -33,8 +33,9 @@ from ingest.fold import (
 from ingest.gold import unfit
 from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain, Typed, typed_column
-from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows, Shard
 from ingest.gold.collision import CollisionError
+from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.unfit import UNFIT, Reject, Texts
 from ingest.lake import conditions
@@ -52,17 +53,7 @@ _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 # --- the outcomes ---------------------------------------------------------------------------------
 
 
-class MirrorFold(NamedTuple):
-    """What the changes make of a mirror's keys, as typed columns; the tables whose other rows are all deleted; and the
-    changes that are left out, because they have no usable key.
-    """
-
-    table: pa.Table
-    cleared: Cleared
-    rejected: list[Reject]
-
-
-def outcomes(work: MirrorWork, rows: Rows) -> MirrorFold:
+def outcomes(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """What the changes make of each key.
 
     Raises:
@@ -75,10 +66,10 @@ def outcomes(work: MirrorWork, rows: Rows) -> MirrorFold:
         keys = comparable(source.select(work.key_columns))
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
             raise NotPlain("several tables send rows of one key")
-    return MirrorFold(source, cleared, rejected)
+    return MirrorOutcomes(source, cleared, rejected)
 
 
-def _at_once(work: MirrorWork, rows: Rows) -> MirrorFold | None:
+def _at_once(work: MirrorWork, rows: Rows) -> MirrorOutcomes | None:
     """The outcomes read as columns; None if some lane's images cannot be read so."""
     found, cleared = [], list[Shard | None]()
     for lane in work.lanes:
@@ -86,10 +77,10 @@ def _at_once(work: MirrorWork, rows: Rows) -> MirrorFold | None:
             return None
         found.append(one[0].drop_columns(PLACE))
         cleared += [lane.shard] if one[1] else []
-    return MirrorFold(pa.concat_tables(found), tuple(cleared), [])
+    return MirrorOutcomes(pa.concat_tables(found), tuple(cleared), [])
 
 
-def _one_after_another(work: MirrorWork, rows: Rows) -> MirrorFold:
+def _one_after_another(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """The outcomes by a look at each change, with the mirror's own columns."""
     found, cleared, rejected = Outcomes([], [], []), list[Shard | None](), list[Reject]()
     apart = {}
@@ -102,7 +93,7 @@ def _one_after_another(work: MirrorWork, rows: Rows) -> MirrorFold:
             found += one.outcomes
             cleared += [lane.shard] if one.clears else []
     typed = typed_outcomes(_merged(apart, work) if apart else found, work)
-    return MirrorFold(unfit.placed(typed, work, rows), tuple(cleared), rejected)
+    return MirrorOutcomes(unfit.placed(typed, work, rows), tuple(cleared), rejected)
 
 
 def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:

@@ -24,11 +24,20 @@ import pyarrow.dataset as ds
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
-from ingest.gold.arrow_files import Gone, Part, Written, apart, columns_of, keyed, wanted, written
+from ingest.gold.arrow_files import (
+    Gone,
+    Part,
+    Written,
+    apart,
+    columns_of,
+    keyed,
+    staged,
+    wanted,
+    written,
+)
 from ingest.gold.arrow_fold import (
     PLACE,
     READ_AT_ONCE,
-    MirrorFold,
     Outcomes,
     fold,
     last_images,
@@ -38,6 +47,7 @@ from ingest.gold.arrow_fold import (
 from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.overtaken import refuse_parts
 from ingest.gold.unfit import Reject
 from ingest.lake import stores, vectors
@@ -265,11 +275,11 @@ def merged(work: MirrorWork, found: Sequence[Dealt], part: int, most: int) -> Wr
     def mine(rows: pa.Table) -> pa.Array:
         return pa.array(parts_by_key(rows.select(work.key_columns), parts_of(work, most)) == part)
 
-    return merged_part(work, lambda: MirrorFold(_outcomes(work, found, part), cleared, []), mine)
+    return merged_part(work, lambda: MirrorOutcomes(_outcomes(work, found, part), cleared, []), mine)
 
 
 def merged_part(
-    work: MirrorWork, made: Callable[[], MirrorFold], mine: Callable[[pa.Table], pa.Array]
+    work: MirrorWork, made: Callable[[], MirrorOutcomes], mine: Callable[[pa.Table], pa.Array]
 ) -> Written:
     """Merge what becomes of some keys into the mirror's rows of these keys, and write them; commits nothing.
 
@@ -279,6 +289,9 @@ def merged_part(
         mine: which of some rows have such keys.
     """
     gone = dict[str, bytes]()
+
+    if work.staging:
+        return staged(work, made)
 
     def merge() -> Part:
         began = time.monotonic()

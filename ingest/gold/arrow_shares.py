@@ -19,7 +19,7 @@ from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import overtaken
 from ingest.gold.arrow_files import Written, apart, no_changes
-from ingest.gold.arrow_fold import MirrorFold, outcomes
+from ingest.gold.arrow_fold import outcomes
 from ingest.gold.arrow_parts import (
     Dealer,
     Dealt,
@@ -31,6 +31,7 @@ from ingest.gold.arrow_parts import (
     pages_of,
 )
 from ingest.gold.arrow_work import LaneWork, MirrorWork
+from ingest.gold.outcomes import MirrorOutcomes
 
 EVERY = -1
 """The share of what all shares need."""
@@ -163,7 +164,7 @@ def merged(work: MirrorWork, found: Sequence[Dealt], share: int, shares: Shares)
     return merged_part(work, lambda: _made(work, found, share), mine)
 
 
-def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> MirrorFold:
+def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> MirrorOutcomes:
     batches = [*batches_of(found, EVERY), *batches_of(found, share)]
     if not batches:
         return outcomes(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})

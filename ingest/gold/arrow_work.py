@@ -99,6 +99,7 @@ class MirrorWork:
     appends: bool = False  # without a key: what is inserted is added
     # columns that get another type, with theirs; empty if no value is kept
     old: tuple[tuple[str, str], ...] = ()
+    staging: str = ""  # the folder in its own for its outcomes, if a MERGE applies them
     marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
 
     def whole(self, changes: int) -> MirrorWork:

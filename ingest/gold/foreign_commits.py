@@ -52,15 +52,38 @@ def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
             return {}
         metadata = metadata_of(actions)
         if "batch" in metadata:
+            if "after" in metadata:
+                refuse_between(lake, mirror, metadata["after"], number)
             return metadata
-        # OPTIMIZE and VACUUM move rows without changing them
-        files = (action.get(kind, {}) for action in actions for kind in ("add", "remove"))
-        if "run" not in metadata and any(one.get("dataChange", False) for one in files):
-            info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
-            what = info.get("operation", "an unknown operation")
-            raise HeldError(
-                f"version {number} of {mirror.name} was not written by this pipeline ({what}), so what "
-                "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again.",
-                command("rebuild", lake.pipeline.file, mirror.name),
-            )
+        _refuse(lake, mirror, number, actions)
     return {}
+
+
+def refuse_between(lake: Lake, mirror: Mirror, planned: int, committed: int) -> None:
+    """Check what came between a batch's plan and its commit: a MERGE takes whatever rows it meets.
+
+    Args:
+        lake: the lake.
+        mirror: the mirror.
+        planned: the version for which the batch was planned.
+        committed: the version that the batch's commit became.
+
+    Raises:
+        HeldError: a foreign commit changed its rows.
+    """
+    for number in range(planned + 1, committed):
+        _refuse(lake, mirror, number, lake.actions(mirror.path, number))
+
+
+def _refuse(lake: Lake, mirror: Mirror, version: int, actions: list[dict[str, Any]]) -> None:
+    """Refuse a commit that changed rows and is not ours: OPTIMIZE and VACUUM move rows without changing them."""
+    files = (action.get(kind, {}) for action in actions for kind in ("add", "remove"))
+    if "run" in metadata_of(actions) or not any(one.get("dataChange", False) for one in files):
+        return
+    info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+    what = info.get("operation", "an unknown operation")
+    raise HeldError(
+        f"version {version} of {mirror.name} was not written by this pipeline ({what}), so what "
+        "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again.",
+        command("rebuild", lake.pipeline.file, mirror.name),
+    )

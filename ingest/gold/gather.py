@@ -19,7 +19,8 @@ from ingest.gold.collision import MARK
 from ingest.gold.lane import ChangeKinds, Lane, Steps
 from ingest.gold.refold import Beyond, refold
 from ingest.gold.rekeyed import rebased
-from ingest.gold.spark_fold import GONE, ORDER, events, key_name, outcomes
+from ingest.gold.spark_fold import ORDER, events, key_name, outcomes
+from ingest.gold.staged import GONE
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import of_table
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps

@@ -28,7 +28,8 @@ from ingest.gold.lane import Lane, Steps
 from ingest.gold.merge import Guard
 from ingest.gold.planner import Work
 from ingest.gold.refold import ROW, Beyond, batches_of, grouped, groups, keyed_rows, of_group
-from ingest.gold.spark_fold import key_name, sent_name, value_name
+from ingest.gold.spark_fold import key_name, value_name
+from ingest.gold.staged import sent_name
 from ingest.lake.histories import CURRENT, FROM, TAKEN, TO, states_of, table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror

@@ -32,7 +32,8 @@ from ingest.gold.merge import Guard, compared
 from ingest.gold.past_keys import LaneEvent
 from ingest.gold.planner import Work
 from ingest.gold.refold import ROW, batches_of
-from ingest.gold.spark_fold import GONE, MISFIT, sent_name, value_name
+from ingest.gold.spark_fold import MISFIT, value_name
+from ingest.gold.staged import GONE, sent_name
 from ingest.lake import exact
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror

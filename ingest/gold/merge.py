@@ -19,7 +19,8 @@ from ingest.fold import SchemaStep
 from ingest.gold import mirror_table
 from ingest.gold.cast import cast, converted
 from ingest.gold.lane import ChangeKinds
-from ingest.gold.spark_fold import GONE, MISFIT, UNFIT, has_name, key_name, sent_name, value_name
+from ingest.gold.spark_fold import MISFIT, UNFIT, key_name, value_name
+from ingest.gold.staged import GONE, has_name, sent_name
 from ingest.lake.exact import FLOATING
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
@@ -103,6 +104,12 @@ def typed(outcomes: DataFrame, mirror: Mirror, kinds: ChangeKinds, tolerant: boo
     if unfit:
         columns.append(reduce(or_, unfit).alias(UNFIT))
     return outcomes.select(*columns)
+
+
+def whole(outcomes: DataFrame, mirror: Mirror) -> DataFrame:
+    """Outcomes of which each carries every column, next to others that do not."""
+    flags = {has_name(number): F.lit(True) for number in range(len(mirror.columns))}
+    return outcomes.withColumns(flags)
 
 
 def merge(

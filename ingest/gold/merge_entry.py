@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 def engine(*, by_spark: bool) -> str:
-    """Who wrote a commit: this product, and Spark if its session runs the pipeline."""
+    """Who wrote a commit: this product, and Spark if its tasks did the work."""
     from pyspark import __version__ as spark
 
     return f"{_product()} Apache-Spark/{spark}" if by_spark else _product()

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.cast import converted
-from ingest.gold.spark_fold import GONE, sent_name
+from ingest.gold.staged import GONE, sent_name
 from ingest.lake import histories
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn

@@ -21,7 +21,8 @@ from ingest.config.conditions import columns as columns_of
 from ingest.gold.cast import cast, matches
 from ingest.gold.gather import clearing, of_lane
 from ingest.gold.lane import Lane, Steps
-from ingest.gold.spark_fold import GONE, LEFT_OUT, MISFIT, key_cells, key_name, value_name
+from ingest.gold.spark_fold import LEFT_OUT, MISFIT, key_cells, key_name, value_name
+from ingest.gold.staged import GONE
 from ingest.gold.unfit import COUNTED, STAGE
 from ingest.lake import exact
 from ingest.lake.images import image

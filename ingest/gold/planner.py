@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
-from ingest.gold import forgotten
+from ingest.gold import forgotten, ways
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
@@ -54,6 +54,7 @@ class FoldPlan:
     retyped: tuple[Retyped, ...] = ()
     again: bool = False  # all rows are folded again
     why_spark: str = ""  # why Spark folds it; empty if Arrow does
+    why_merge: str = ""  # why a MERGE applies what Arrow has folded; empty if files do
     marks: bool = False  # its files stay, and deletion vectors say which of their rows are gone
 
     @property
@@ -104,7 +105,12 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         changed += retyped.unfit_defaults(mirror, work)
     found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
     _refuse_forgotten(lake, found)
-    return replace(found, why_spark=found.why_spark or commits.why_no_commits(lake.pipeline.lake))
+    no_commits = commits.why_no_commits(lake.pipeline.lake)
+    ways.refuse_files(
+        lake.pipeline, rule, mirror, ways.why_no_files(lake.pipeline, rule, before) or no_commits
+    )
+    why = found.why_spark or ("" if lake.is_local else no_commits)
+    return replace(found, why_spark=why, why_merge=found.why_merge or no_commits)
 
 
 def _refuse_forgotten(lake: Lake, fold: FoldPlan) -> None:
@@ -146,13 +152,23 @@ def refolds(lane: Lane, steps: Steps) -> bool:
 
 
 def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
-    """The plan with why Spark must fold, and whether Arrow marks rows, as far as known without reading the lake."""
+    """The plan with how the mirror is folded and how its outcomes are applied, as far as known without reading the lake."""
     plan = fold.plan
-    there = {} if fold.again else fold.before.types
+    rule, there = plan.job.rule, {} if fold.again else fold.before.types
     large = too_large(pipeline, extent(fold.before), fold.changes)
     marks = bool(large) and takes_vectors(fold)
-    why = _not_plain(pipeline, plan.job.rule, plan.mirror, there, fold.work)
-    return replace(fold, why_spark=why or ("" if marks else large), marks=marks)
+    merges = ways.why_merge(pipeline, rule, fold.before, "" if marks else large or _too_many_cells(fold))
+    why = _not_plain(rule, plan.mirror, there, fold.work) or ways.out_of_reach(pipeline)
+    if merges and not plan.mirror.keys:  # no column matches its rows
+        why = why or merges
+    return replace(fold, why_spark=why, why_merge=merges, marks=marks and not merges)
+
+
+def _too_many_cells(fold: FoldPlan) -> str:
+    rows = fold.before.rows
+    if rows is not None and rows * len(fold.plan.mirror.columns) <= CELLS_AT_MOST:
+        return ""
+    return f"its {extent(fold.before)} bytes hold too many rows to hold at once"
 
 
 def takes_vectors(fold: FoldPlan) -> bool:
@@ -186,14 +202,10 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
     )
 
 
-def _not_plain(
-    pipeline: Pipeline, rule: TableRule, mirror: Mirror, there: Mapping[str, object], work: Work
-) -> str:
+def _not_plain(rule: TableRule, mirror: Mirror, there: Mapping[str, object], work: Work) -> str:
     lanes, again = [one for one, _ in work], _refolded(mirror, work)
     stated = any(steps.new for _, steps in work)
     reasons = {
-        "rewrite_budget is 0": pipeline.rewrite_budget == 0,
-        "it has a change feed": rule.change_feed,
         "its columns change": bool(there) and not _meets(rule, mirror, there, stated=stated),
         "its history, which has no key, is long": not mirror.keys
         and any(one.changes_ever > KEYLESS_AT_MOST for one in again),
@@ -202,9 +214,7 @@ def _not_plain(
         ),
         "its changes are too many": not mirror.keys and sum(one.changes for one in lanes) > CHANGES_AT_MOST,
     }
-    if found := next((why for why, holds in reasons.items() if holds), ""):
-        return found
-    return "" if commits.within_reach(pipeline.lake) else commits.why_no_commits(pipeline.lake)
+    return next((why for why, holds in reasons.items() if holds), "")
 
 
 def _in_parts(mirror: Mirror, work: Work) -> bool:

@@ -53,6 +53,7 @@ class Foreseen:
     why_spark: str = ""  # why Spark folds it instead of Arrow
     marks: bool = False  # Arrow deletes rows of its files by deletion vectors instead of rewriting the files
     size: int = 0  # bytes of its files
+    why_merge: str = ""  # why a MERGE applies what Arrow has folded; empty if files do
     budget: int = 0  # the most bytes that these changes may rewrite without Spark
 
 
@@ -175,12 +176,14 @@ def _foreseen(
         return replace(found, action=HOLD, why=str(error))
     if plan.why_rebuilt:
         again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan, applied))
-        return replace(found, why_spark=marking(pipeline, again).why_spark)
+        way = marking(pipeline, again)
+        return replace(found, why_spark=way.why_spark, why_merge=way.why_merge)
     work = work_of(pipeline, books, ledger, plan, before, applied)
     way = marking(pipeline, FoldPlan(plan, books, before, "", work))
     return replace(
         found,
         why_spark=way.why_spark,
+        why_merge=way.why_merge,
         marks=way.marks,
         size=before.size or 0,
         budget=budget(pipeline, way.changes),

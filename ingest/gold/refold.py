@@ -22,7 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from ingest.change import Change, Image, Op
 from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, steps, texts_of_key
 from ingest.gold.cast import cast
-from ingest.gold.spark_fold import GONE, has_name, key_name, value_name
+from ingest.gold.spark_fold import key_name, value_name
+from ingest.gold.staged import GONE, has_name
 from ingest.lake.datafiles import table_of
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts

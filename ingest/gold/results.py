@@ -48,11 +48,13 @@ class MirrorCommit:
 
     refused: str = ""
     held: str = ""  # Spark could not fold it either
+    command: str = ""  # that resolves what holds it; empty if the text says what to do
     failed: str = ""  # the same, but without a decision of the operator: the next run tries again
     version: int = -1
     size: int = 0
     seconds: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
+    why_merge: str = ""  # why a MERGE has applied it; empty if files did
     wider: Mirror | None = (
         None  # with the columns that its values need: nothing is committed until they are decided
     )

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.gold.cast import cast
-from ingest.gold.spark_fold import GONE, LEFT_OUT, MISFIT, UNFIT, key_name, sent_name, value_name
+from ingest.gold.spark_fold import LEFT_OUT, MISFIT, UNFIT, key_name, value_name
+from ingest.gold.staged import GONE, sent_name
 from ingest.lake import conditions
 from ingest.lake.mirrors import Mirror
 

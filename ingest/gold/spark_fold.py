@@ -15,13 +15,14 @@ from pyspark.sql import functions as F
 
 from ingest.gold.cast import cast, key_is_exact
 from ingest.gold.lane import ChangeKinds
+from ingest.gold.staged import GONE, has_name
 from ingest.lake.images import image
 from ingest.lake.keys import cell
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
 # next to a mirror's columns, whose names cannot contain a percent sign
-GONE, HAS, UNFIT, LEFT_OUT = "%gone", "%has", "%unfit", "%left_out"
+UNFIT, LEFT_OUT = "%unfit", "%left_out"
 
 
 def key_name(index: int) -> str:
@@ -32,16 +33,6 @@ def key_name(index: int) -> str:
 def value_name(index: int) -> str:
     """The name of a column's text among events, and of its typed value in outcomes."""
     return f"_v{index}"
-
-
-def sent_name(index: int) -> str:
-    """The name of a column in the source of a MERGE; under its own, some names would clash with Delta's."""
-    return f"%{index}"
-
-
-def has_name(index: int) -> str:
-    """The name of the flag: a partial outcome carries the column."""
-    return f"{HAS}{index}"
 
 
 def events(changes: DataFrame, mirror: Mirror, kinds: ChangeKinds, tolerant: bool) -> DataFrame:

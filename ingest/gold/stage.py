@@ -198,10 +198,10 @@ class _Stage:
 def _take(result: Folded, commit: MirrorCommit) -> None:
     """Take over what Arrow has committed."""
     if commit.held:
-        raise HeldError(commit.held)
+        raise HeldError(commit.held, commit.command)
     if commit.failed:
         raise StoreError(commit.failed)
-    result.version, result.size, result.why_spark = commit.version, commit.size, ""
+    result.version, result.size, result.why_spark = commit.version, commit.size, commit.why_merge
     result.counts = dict(commit.counts)
     if result.began is not None:
         result.began -= dt.timedelta(seconds=commit.seconds)

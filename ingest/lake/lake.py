@@ -391,11 +391,19 @@ class Lake(Tables):
             )
             self._known.add(schema.name)
 
-    def metadata(self, batch: int | None = None, *, landed: bool = False) -> str:
-        """The ``userMetadata`` of this run's commits; with ``landed``, the run that landed the batch, too."""
+    def metadata(self, batch: int | None = None, *, landed: bool = False, after: int | None = None) -> str:
+        """The ``userMetadata`` of this run's commits.
+
+        Args:
+            batch: the batch that the commit completes, if it does.
+            landed: says which run landed the batch, too.
+            after: the version for which the commit was planned; only a MERGE may meet a later one.
+        """
         found: dict[str, object] = {"run": self.run} if batch is None else {"batch": batch, "run": self.run}
         if batch is not None and landed:
             found["landed"] = self.landed_by(batch)
+        if after is not None:
+            found["after"] = after
         return json.dumps(found)
 
     def landed_by(self, batch: int) -> str | None:

@@ -19,7 +19,7 @@ from ingest.run import run
 from tests.e2e.message_batches import TABLES, history
 
 BY_TASKS = (True, False, True, False, False)  # else by this process
-BUDGETS = (None, None, 0, 0, None)  # without a budget Spark merges
+WAYS = ("files", "auto", "merge", "merge", "files")
 
 
 def main(files: list[str]) -> None:
@@ -27,12 +27,12 @@ def main(files: list[str]) -> None:
     pipelines = [load(file) for file in files]
     found: dict[str, Any] = {}
     with session_for(pipelines[:1]) as spark:
-        for batch, (tasks, budget) in enumerate(zip(BY_TASKS, BUDGETS, strict=True), 1):
+        for batch, (tasks, way) in enumerate(zip(BY_TASKS, WAYS, strict=True), 1):
             for pipeline in pipelines:
                 Path(pipeline.file).with_name(f"f{batch}.jsonl").write_text(history(7, batch), "utf-8")
                 result = run(
                     spark,
-                    replace(pipeline, engine="spark" if tasks else "auto", rewrite_budget=budget),
+                    replace(pipeline, engine="spark" if tasks else "auto", apply=way),
                     ("bronze", "silver", "gold"),
                 )
                 said = [[one.mirror, one.state, bool(one.why_spark)] for one in result.mirrors]

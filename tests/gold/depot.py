@@ -29,6 +29,7 @@ class Depot:
     number: int = 0
     messages: list[str] = field(default_factory=list)
     budget: int | None = None  # the pipeline's rewrite_budget
+    apply: str = "auto"  # the pipeline's
     engine: str = "auto"
     why_spark: str | None = None  # of the last run
 
@@ -45,6 +46,7 @@ class Depot:
             (self.rule,),
             engine=self.engine,
             rewrite_budget=self.budget,
+            apply=self.apply,
         )
 
     def row(

@@ -126,12 +126,12 @@ def log_of(depot: Depot, version: int) -> dict[str, Any]:
 def test_both_ways_make_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
     """Another protocol shuts readers out, a lost property breaks a promise, other metadata breaks `status`."""
     made = []
-    for name, budget in (("arrow", BUDGET), ("spark", 0)):
-        depot = depot_of(spark, tmp_path / name, budget=budget)
+    for name, apply in (("arrow", "auto"), ("spark", "merge")):
+        depot = depot_of(spark, tmp_path / name, apply=apply)
         for row in ENDS:
             say(depot, "INSERT", row)
         assert ("done", "") == depot.run()
-        assert (depot.why_spark == "") == (budget > 0), depot.why_spark
+        assert (depot.why_spark == "") == (apply == "auto"), depot.why_spark
         found = log_of(depot, 0)
         protocol = {
             key: sorted(one) if isinstance(one, list) else one for key, one in found["protocol"].items()
@@ -168,7 +168,7 @@ def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_p
     random, depot = Random(7), depot_of(spark, tmp_path)
     truth: dict[int, int] = {}
     for turn in range(9):
-        depot.budget = (BUDGET, 0, VECTORS)[turn % 3]
+        depot.budget, depot.apply = ((BUDGET, "auto"), (BUDGET, "merge"), (VECTORS, "auto"))[turn % 3]
         for _ in range(12):
             key, n = random.randrange(30), random.randrange(1000)
             if key in truth and n < 400:
@@ -178,7 +178,7 @@ def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_p
             depot.row("UPDATE" if old else "INSERT", old, id=str(key), n=str(n))
             truth[key] = n
         assert ("done", "") == depot.run()
-        assert (depot.why_spark == "") == (depot.budget > 0), depot.why_spark
+        assert (depot.why_spark == "") == (depot.apply == "auto"), depot.why_spark
         assert truth == {row["id"]: row["n"] for row in depot.rows()}
         assert [truth] * 3 == read_by_others(depot.lake().path("mirrors/yard/depot"))
         if turn == 5:  # as either writer makes one now and then; what comes next is read through it
@@ -203,8 +203,8 @@ def test_statements_change_columns_by_both_ways(spark: SparkSession, tmp_path: P
     its old values.
     """
     made = []
-    for name, budget in (("arrow", BUDGET), ("spark", 0)):
-        depot = depot_of(spark, tmp_path / name, budget=budget)
+    for name, apply in (("arrow", "auto"), ("spark", "merge")):
+        depot = depot_of(spark, tmp_path / name, apply=apply)
         depot.rule = TableRule("yard.*", on_schema_change="evolve")
         statements = (
             "CREATE TABLE depot (id BIGINT PRIMARY KEY, n INT COMMENT 'free places', m INT)",
@@ -222,7 +222,7 @@ def test_statements_change_columns_by_both_ways(spark: SparkSession, tmp_path: P
         ]
         for i, (sql, row) in enumerate(zip(statements, rows, strict=True)):
             assert ("done", "") == depot.ddl(sql).row(id=str(i), **row).run()
-            assert (depot.why_spark == "") == (budget > 0), (sql, depot.why_spark)
+            assert (depot.why_spark == "") == (apply == "auto"), (sql, depot.why_spark)
         frame = depot.lake().read("mirrors/yard/depot")
         history = deltalake.DeltaTable(depot.lake().path("mirrors/yard/depot"))
         made.append([json.loads(frame.schema.json()), depot.rows(), history.metadata().configuration])

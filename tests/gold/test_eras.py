@@ -274,12 +274,12 @@ def test_changes_without_a_usable_key_are_left_to_the_next_one() -> None:
 @pytest.mark.spark
 @pytest.mark.e2e
 @pytest.mark.parametrize("cut", [False, True])
-@pytest.mark.parametrize("budget", [4 << 20, 0])
+@pytest.mark.parametrize("apply", ["files", "merge"])
 def test_a_row_whose_old_key_did_not_fit_its_type_stays(
-    spark: SparkSession, tmp_path: Path, budget: int, cut: bool
+    spark: SparkSession, tmp_path: Path, apply: str, cut: bool
 ) -> None:
     """It has a usable key since the key changed; the row was lost, and nothing said so."""
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", columns={"a": "int32"}), budget=budget)
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", columns={"a": "int32"}), apply=apply)
     row = {"isDdl": False, "type": "INSERT", "sql": "", "mysqlType": {"a": "varchar(9)", "b": "int"}}
     depot.say(**row, data=[{"a": "1", "b": "10"}], pkNames=["a"])
     depot.say(**row, data=[{"a": "x1", "b": "11"}], pkNames=["a"])

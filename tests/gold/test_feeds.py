@@ -143,7 +143,7 @@ def test_a_replay_gives_the_mirror_that_spark_has_folded(
 ) -> None:
     """Deletion vectors leave rows in files that both versions have."""
     monkeypatch.setattr(apply_spark, "REWRITTEN", 0)
-    shop = Shop(tmp_path, RULE + "rewrite_budget: 0\n", spark=spark)
+    shop = Shop(tmp_path, RULE + "apply: merge\n", spark=spark)
     rows = [{"ID": str(key), "key": "a", "image": "1"} for key in range(20)]
     shop.run(*(said(pos, "I", None, row) for pos, row in enumerate(rows, 1)))
     late = said(30, "U", {"ID": "4"}, {"ID": "4", "image": "4"})

@@ -29,13 +29,13 @@ def states(depot: Depot) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in rows), key=lambda row: row[:1] + row[2:3])
 
 
-@pytest.mark.parametrize("budget", [0, 4 << 20], ids=["spark", "arrow"])
-def test_states(spark: SparkSession, tmp_path: Path, budget: int) -> None:
+@pytest.mark.parametrize("apply", ["merge", "auto"])
+def test_states(spark: SparkSession, tmp_path: Path, apply: str) -> None:
     """A state that is lost, open twice or in the wrong order makes every question about the past wrong."""
     from ingest.inspect.query import query
     from ingest.run import Warm
 
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True), budget=budget)
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True), budget=4 << 20, apply=apply)
     assert ("done", "") == depot.row(id="1", n="1").row(id="2", n="5").row(
         "UPDATE", {"n": "1"}, id="1", n="2"
     ).run()
@@ -48,7 +48,7 @@ def test_states(spark: SparkSession, tmp_path: Path, budget: int) -> None:
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, 25, id="1", n="7").run()
     late = [(1, 1, 10, 25, False), (1, 7, 25, 30, False), *expected[1:]]
     assert late == states(depot)
-    assert (depot.why_spark == "") == (budget > 0), depot.why_spark
+    assert (depot.why_spark == "") == (apply == "auto"), depot.why_spark
     assert [9] == [row["id"] for row in depot.rows()]
 
     count = "SELECT count(*) AS n FROM yard.depot__history"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.apply_spark import _VECTORS
+from ingest.gold.apply_merge import _VECTORS
 from ingest.lake import commits, log
 from ingest.spark.settings import APPLIED
 from tests.gold.depot import Depot
@@ -109,17 +109,17 @@ def empty(spark: SparkSession, folder: Path) -> Depot:
     """A table of which nothing was said yet."""
     from ingest.run import Warm
 
-    return Depot(spark, folder, Warm(), TableRule("yard.*"), budget=0)
+    return Depot(spark, folder, Warm(), TableRule("yard.*"), apply="merge")
 
 
 def filled(spark: SparkSession, folder: Path) -> Depot:
     """A mirror of some rows, all of one batch and by Arrow, which takes a tenth of the time; from there on by Spark."""
     depot = empty(spark, folder)
-    depot.number, depot.budget = 100, None
+    depot.number, depot.apply = 100, "auto"
     for key in ROWS:
         depot.row(id=str(key), n="1")
     assert ("done", "") == depot.run()
-    depot.budget = 0
+    depot.apply = "merge"
     return depot
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,10 @@ ROWS = (
 VECTOR = tuple(f"numTargetDeletionVectors{what}" for what in ("Added", "Updated", "Removed"))
 
 
-def filled(spark: SparkSession, folder: Path, budget: int) -> Depot:
+def filled(spark: SparkSession, folder: Path, budget: int, apply: str = "files") -> Depot:
     """A mirror after four batches: rows, changes of some, changes of others, and a truncate with one row after it."""
-    depot = depot_of(spark, folder, budget=budget)
+    depot = depot_of(spark, folder, budget=budget, engine="spark")
+    depot.rule = replace(depot.rule, apply=apply)
     for key in range(1, 7):
         depot.row("INSERT", id=str(key), n="1")
     assert ("done", "") == depot.run()
@@ -56,7 +58,7 @@ def merges(depot: Depot) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What Delta itself writes for the batches."""
-    return merges(filled(spark, tmp_path_factory.mktemp("spark"), 0))
+    return merges(filled(spark, tmp_path_factory.mktemp("spark"), BUDGET, "merge"))
 
 
 @pytest.mark.parametrize("budget", [BUDGET, VECTORS], ids=["rewritten", "vectors"])

@@ -15,8 +15,8 @@ from ingest import ddl
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
+from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold.apply_arrow import _unwritable
 from ingest.gold.lane import ChangeKinds, Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan
@@ -31,6 +31,7 @@ from ingest.gold.planner import (
     shared,
     too_large,
 )
+from ingest.gold.ways import out_of_reach, refuse_files, unwritable, why_merge
 from ingest.gold.work import Books, Job
 from ingest.lake import delta
 from ingest.lake.delta import Snapshot
@@ -43,7 +44,6 @@ PIPELINE = Pipeline("yard", Path("yard.yaml"), "/data/a b #ä", (), rewrite_budg
 
 
 def why(
-    pipeline: Pipeline,
     rule: TableRule | None = None,
     key: str = "int64",
     lanes: Iterable[Lane] = (),
@@ -53,21 +53,67 @@ def why(
     columns = (Column("id", "id", key), Column("w", "w", "string")) if key else (Column("w", "w", "string"),)
     keys = ("id",) if key else ()
     mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", keys, columns)
-    return _not_plain(pipeline, rule or TableRule(), mirror, there, tuple((lane, Steps()) for lane in lanes))
+    return _not_plain(rule or TableRule(), mirror, there, tuple((lane, Steps()) for lane in lanes))
 
 
 @pytest.mark.parametrize("folder", ["/data/a%20b", "/data/a\\b", "s3a://bucket/lake", "/data/a\nb"])
 def test_a_folder_that_delta_rs_takes_for_another_is_left_to_spark(folder: str) -> None:
     """To delta-rs `a%20b` is `a b`: where both hold a lake, one would be written with the other's rows."""
-    assert why(replace(PIPELINE, lake=folder))
-    assert "" == why(PIPELINE)
+    assert out_of_reach(replace(PIPELINE, lake=folder))
+    assert "" == out_of_reach(PIPELINE)
 
 
-def test_keys_of_every_type_are_folded_and_change_feeds_are_left_to_spark() -> None:
-    """NaN and -0.0 are made one key before keys are compared; a change feed is more than files that come and go."""
-    assert ["", ""] == [why(PIPELINE, key=one) for one in ("float64", "boolean")]
-    assert "change feed" in why(PIPELINE, TableRule(change_feed=True))
-    assert "rewrite_budget is 0" == why(replace(PIPELINE, rewrite_budget=0))
+def test_keys_of_every_type_are_folded() -> None:
+    """NaN and -0.0 are made one key before keys are compared."""
+    assert ["", ""] == [why(key=one) for one in ("float64", "boolean")]
+
+
+NEW, THERE = (
+    Snapshot(-1, {}),
+    Snapshot(
+        5,
+        {},
+        protocol={"minReaderVersion": 1, "minWriterVersion": 2},
+        meta={"schemaString": '{"fields": []}'},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "large", "expected"),
+    [
+        (TableRule(), NEW, "", ""),
+        (TableRule(), THERE, "too large", "too large"),
+        (TableRule(apply="files"), THERE, "too large", ""),
+        (TableRule(apply="merge"), NEW, "", "apply is merge"),
+        (TableRule(change_feed=True), NEW, "", "it has a change feed"),
+        (TableRule(), replace(THERE, partition_by=("w",)), "", "its table has a change feed or partitions"),
+        (TableRule(), replace(THERE, protocol={}), "", "only Spark can read its log"),
+    ],
+)
+def test_what_only_delta_may_write_is_merged(
+    rule: TableRule, before: Snapshot, large: str, expected: str
+) -> None:
+    """A change feed is more than files that come and go, and a feature that nobody asks for is written wrong."""
+    assert expected == why_merge(PIPELINE, rule, before, large)
+    assert expected == why_merge(
+        replace(PIPELINE, apply=rule.apply or "auto"), replace(rule, apply=""), before, large
+    )
+
+
+def test_files_that_cannot_be_are_refused() -> None:
+    """Somebody who forbids a MERGE must hear that nothing else is possible, and what to write; silence would start Spark."""
+    mirror = Mirror(
+        TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),)
+    )
+    refuse_files(PIPELINE, TableRule(), mirror, "it has a change feed")
+    refuse_files(PIPELINE, TableRule(apply="files"), mirror, "")
+    with pytest.raises(HeldError) as refused:
+        refuse_files(PIPELINE, TableRule(apply="files"), mirror, "it has a change feed")
+    assert str(refused.value) == (
+        "yard.depot can only be written by Delta's MERGE, because it has a change feed: write `apply: merge` or "
+        "`apply: auto` for it instead of `apply: files`, then `ingest run yard.yaml`."
+    )
 
 
 def test_a_truncate_of_one_of_several_tables_needs_no_spark() -> None:
@@ -76,8 +122,8 @@ def test_a_truncate_of_one_of_several_tables_needs_no_spark() -> None:
         "s", TableId("yard", None, "depot_0"), 2, 2, None, "1", ChangeKinds(), ChangeKinds(), truncates=1
     )
     there = {"id": "long", "w": "string"}
-    assert "" == why(PIPELINE, lanes=[replace(lane, shard=("shard", "yard.depot_0"))], there=there)
-    assert "" == why(PIPELINE, lanes=[lane, replace(lane, truncates=0)], there=there)
+    assert "" == why(lanes=[replace(lane, shard=("shard", "yard.depot_0"))], there=there)
+    assert "" == why(lanes=[lane, replace(lane, truncates=0)], there=there)
 
 
 def test_a_long_history_is_folded_in_shares_of_its_keys() -> None:
@@ -95,16 +141,16 @@ def test_a_long_history_is_folded_in_shares_of_its_keys() -> None:
     long = replace(lane, changes_ever=50_001)
     assert 0 == shares(lane) == shares(long)
     for one in (replace(long, truncates=1), replace(long, inherits=1)):
-        assert ("", 50_001) == (why(PIPELINE, lanes=[one]), shares(one))
+        assert ("", 50_001) == (why(lanes=[one]), shares(one))
     new = replace(lane, order_low="3", changes_ever=50_001)
-    assert ("", 0) == (why(PIPELINE, lanes=[new]), shares(new))
+    assert ("", 0) == (why(lanes=[new]), shares(new))
     both = [replace(lane, merged=True, changes_ever=30_000)] * 2
-    assert ("", 60_000) == (why(PIPELINE, lanes=both), shares(*both))
+    assert ("", 60_000) == (why(lanes=both), shares(*both))
     keyless = TableRule(no_key="full_row")
-    assert "" == why(PIPELINE, keyless, key="", lanes=[replace(new, changes_ever=100_000)])
-    assert "" == why(PIPELINE, lanes=[replace(new, eras=(Era("1", ("id",)),))])
-    assert "long" in why(PIPELINE, lanes=[replace(new, eras=(Era("1", ("id",)),), folded_high=None)])
-    assert "long" in why(PIPELINE, lanes=[replace(new, changes_ever=100_001)], key="")
+    assert "" == why(keyless, key="", lanes=[replace(new, changes_ever=100_000)])
+    assert "" == why(lanes=[replace(new, eras=(Era("1", ("id",)),))])
+    assert "long" in why(lanes=[replace(new, eras=(Era("1", ("id",)),), folded_high=None)])
+    assert "long" in why(lanes=[replace(new, changes_ever=100_001)], key="")
 
 
 def test_folded_changes_show_which_late_ones_count_but_for_statements_between() -> None:
@@ -122,9 +168,9 @@ def test_folded_changes_show_which_late_ones_count_but_for_statements_between() 
 def test_columns_of_tables_without_a_key_only_come() -> None:
     """A dropped column's values may be those of a renamed one, which a new file would lose."""
     rule = TableRule(no_key="append")
-    assert "" == why(PIPELINE, rule, key="", there={})
-    assert "" == why(PIPELINE, rule, key="", there={"w": "string"})
-    assert "columns change" in why(PIPELINE, rule, key="", there={"w": "string", "gone": "string"})
+    assert "" == why(rule, key="", there={})
+    assert "" == why(rule, key="", there={"w": "string"})
+    assert "columns change" in why(rule, key="", there={"w": "string", "gone": "string"})
 
 
 @pytest.mark.parametrize(
@@ -176,11 +222,13 @@ def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, marks
     mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), columns)
     known = {"types": {"id": "long"}, "meta": {"configuration": {"delta.enableDeletionVectors": "true"}}}
     before = Snapshot(5, {}, **{**known, "size": 4 * MIB + 1, **kept})
+    before = replace(before, protocol=THERE.protocol, meta={**before.meta, **THERE.meta})
     plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
     lane = Lane("s", mirror.table, 2, 2, "3", "2", ChangeKinds(), ChangeKinds(), changes=1)
     made = marking(PIPELINE, FoldPlan(plan, Books(1, 2), before, "w", ((lane, Steps()),)))
     assert marks == made.marks
-    assert why in made.why_spark if why else made.why_spark == ""
+    assert why in made.why_merge if why else made.why_merge == ""
+    assert "" == made.why_spark
     emptied = replace(lane, truncates=1)
     assert not marking(PIPELINE, replace(made, work=((emptied, Steps()),))).marks
 
@@ -201,7 +249,7 @@ def test_tables_with_constraints_are_left_to_spark(
     table = DeltaTable.create(str(tmp_path), schema)
     if alter is not None:
         alter(table)
-    assert (nullable and alter is None) == (not _unwritable(delta.snapshot(str(tmp_path))))
+    assert (nullable and alter is None) == (not unwritable(delta.snapshot(str(tmp_path))))
 
 
 @pytest.mark.parametrize(
@@ -240,6 +288,6 @@ def test_more_changes_than_a_process_holds_are_folded_in_parts() -> None:
         (replace(lane, new=ChangeKinds(key_changes=False)), 500_001),
         (replace(lane, new=ChangeKinds(partials=False)), 500_001),
     ):
-        assert ("", count) == (why(PIPELINE, lanes=[one]), shared(mirror, ((one, Steps()),)))
+        assert ("", count) == (why(lanes=[one]), shared(mirror, ((one, Steps()),)))
     assert shared(mirror, ((replace(lane, inherits=1, changes_ever=500_001), Steps()),))
-    assert "its changes are too many" == why(PIPELINE, TableRule(no_key="append"), key="", lanes=[lane])
+    assert "its changes are too many" == why(TableRule(no_key="append"), key="", lanes=[lane])

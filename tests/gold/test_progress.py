@@ -76,7 +76,7 @@ def test_a_mirror_that_lost_batches_gets_them_back(
     from ingest.inspect import status as look
     from ingest.run import Warm
 
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"), budget=0)
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"), apply="merge")
     other(depot.row(id="1", n="1"), 0).run()
     with monkeypatch.context() as patch:
         patch.setattr(merge, "merge", lambda *_given, **_named: 1 / 0)

@@ -127,8 +127,8 @@ def test_a_generation_is_published_once(tmp_path: Path) -> None:
 def test_both_ways_publish_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """A table that lost its comments, properties or progress on one of the ways is wrong for its readers."""
     made = []
-    for name, budget in (("arrow", None), ("spark", 0)):
-        depot = depot_of(tmp_path / name, spark, budget=budget)
+    for name, apply in (("arrow", "auto"), ("spark", "merge")):
+        depot = depot_of(tmp_path / name, spark, apply=apply)
         depot.rule = TableRule("yard.*", where="n > 2 OR n IS NULL")
         depot.ddl("ALTER TABLE depot ADD COLUMN at DATETIME COMMENT 'when', ADD COLUMN word VARCHAR(9)")
         types = {"id": "int", "n": "int", "at": "datetime(6)", "word": "varchar(9)"}

@@ -189,11 +189,11 @@ def test_a_name_that_another_column_takes_holds_its_values_without_rows_of_it(
 
 
 @pytest.mark.parametrize("cut", ["none", "before", "alone"])
-@pytest.mark.parametrize("budget", [4 << 20, pytest.param(0, marks=[pytest.mark.spark, pytest.mark.e2e])])
-def test_bytes_and_a_text_exchange_their_names(request: Any, tmp_path: Path, budget: int, cut: str) -> None:
+@pytest.mark.parametrize("apply", ["auto", pytest.param("merge", marks=[pytest.mark.spark, pytest.mark.e2e])])
+def test_bytes_and_a_text_exchange_their_names(request: Any, tmp_path: Path, apply: str, cut: str) -> None:
     """Without a later row nothing said that the name of bytes has texts now, and Spark wrote bytes as text."""
-    session = unstarted() if budget else request.getfixturevalue("spark")
-    depot = Depot(session, tmp_path, Warm(), TableRule("yard.*"), budget=budget)
+    session = unstarted() if apply == "auto" else request.getfixturevalue("spark")
+    depot = Depot(session, tmp_path, Warm(), TableRule("yard.*"), budget=4 << 20, apply=apply)
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     types = {"id": "int", "v": "varchar(9)", "n": "varbinary(6)"}
     depot.say(**row, data=[{"id": "1", "v": "a", "n": "Af8="}], mysqlType=types)
@@ -342,7 +342,7 @@ def test_a_date_that_the_messages_write_as_an_instant(old: str, new: str, expect
 @pytest.mark.e2e
 def test_a_name_used_again_is_widened_by_the_values_of_its_batch(spark: SparkSession, tmp_path: Path) -> None:
     """The second try, with the wider type, found the old column under the name that the first had given it."""
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", on_schema_change="evolve"), budget=0)
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", on_schema_change="evolve"), apply="merge")
     row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
     depot.say(**row, data=[{"id": "1", "v": "5000"}], mysqlType={"id": "int", "v": "bigint"})
     assert ("done", "") == depot.run()

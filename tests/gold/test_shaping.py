@@ -151,7 +151,7 @@ def test_rows_enter_and_leave_a_filtered_mirror(spark: SparkSession, tmp_path: P
     from ingest.run import Warm
 
     depot = Depot(
-        spark, tmp_path, Warm(), TableRule("yard.*", where="a > 4", where_place="x.yaml:9:5"), budget=0
+        spark, tmp_path, Warm(), TableRule("yard.*", where="a > 4", where_place="x.yaml:9:5"), apply="merge"
     )
     depot.row(id="1", a="5", b="6").row(id="2", a="4", b="6").row(id="3", a=None, b="6").row(
         id="4", a="7", b="8"
@@ -225,10 +225,8 @@ def test_of_a_row_left_out_only_the_key_and_the_condition_are_read(tmp_path: Pat
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("budget", [0, None], ids=["spark", "arrow"])
-def test_columns_of_rules_follow_rules_and_types(
-    spark: SparkSession, tmp_path: Path, budget: int | None
-) -> None:
+@pytest.mark.parametrize("apply", ["merge", "auto"])
+def test_columns_of_rules_follow_rules_and_types(spark: SparkSession, tmp_path: Path, apply: str) -> None:
     """A value by an old rule, or by a column's old type, must not be next to one by the new."""
     from ingest.gold import rebuild
     from ingest.gold.explain import explain
@@ -237,7 +235,7 @@ def test_columns_of_rules_follow_rules_and_types(
     places = {name: f"x.yaml:{line}:5" for line, name in enumerate(("sum", "text", "in", "at"), 9)}
     made = {"sum": MadeColumn("compute", "a + b"), "in": MadeColumn("meta", "batch", "int64")}
     made |= {"at": MadeColumn("meta", "event_time", "timestamp")}
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", made=made, places=places), budget=budget)
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", made=made, places=places), apply=apply)
     depot.row(id="1", a="5", b="6").row(id="2", a=None, b="6")
     assert ("done", "") == depot.run(checked=True)
     assert [(11, 1), (None, 1)] == [(row["sum"], row["in"]) for row in depot.rows()]
@@ -300,16 +298,14 @@ def test_a_rule_that_cannot_be_followed_holds_the_mirror(spark: SparkSession, tm
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("budget", [0, None], ids=["spark", "arrow"])
-def test_deleted_rows_stay_where_the_rule_keeps_them(
-    spark: SparkSession, tmp_path: Path, budget: int | None
-) -> None:
+@pytest.mark.parametrize("apply", ["merge", "auto"])
+def test_deleted_rows_stay_where_the_rule_keeps_them(spark: SparkSession, tmp_path: Path, apply: str) -> None:
     """The line that is added must bring back what was deleted before; the line that is removed must take all of it."""
     from ingest.gold import rebuild
     from ingest.gold.explain import explain
     from ingest.run import Warm
 
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"), budget=budget)
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"), apply=apply)
     depot.row(id="1", a="5").row(id="2", a="6").row("DELETE", id="1", a="5")
     assert ("done", "") == depot.run(checked=True)
     soft = {"_deleted": "boolean", "_deleted_at": "timestamp"}

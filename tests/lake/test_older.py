@@ -41,8 +41,8 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
             )  # Python 3.11.3 and older have none
             archive.extractall(tmp_path, [one for one in archive if one.name.partition("/")[0] == name])
         file = tmp_path / name / "depot.yaml"
-        budget = "0" if with_spark else "4MiB"  # Spark merges what Arrow may not rewrite
-        text = f"{file.read_text('utf-8')}rewrite_budget: {budget}\n"
+        way = "apply: merge" if with_spark else "rewrite_budget: 4MiB"
+        text = f"{file.read_text('utf-8')}{way}\n"
         if not with_spark:  # which history and cells that do not fit need
             text = text.replace(", history: true", "")
             text = text.replace("tables:\n", f"tables:\n{LEFT_OUT}")

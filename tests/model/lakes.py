@@ -66,7 +66,7 @@ def feeds(
     return [feed for feed in found if feed.made]
 
 
-def pipeline_of(feeds: Sequence[Feed], folder: Path, budget: int | None) -> Pipeline:
+def pipeline_of(feeds: Sequence[Feed], folder: Path, apply: str, budget: int | None) -> Pipeline:
     """One pipeline with a source for each dialect."""
     sources = tuple(
         Origin(
@@ -77,17 +77,19 @@ def pipeline_of(feeds: Sequence[Feed], folder: Path, budget: int | None) -> Pipe
     )  # fmt: skip
     rules = tuple(rule for feed in feeds for rule in feed.capture.rules(feed.made))
     lake = str(folder / "lake")
-    return Pipeline("model", folder / "x.yaml", lake, sources, rules, engine="auto", rewrite_budget=budget)
+    return Pipeline(
+        "model", folder / "x.yaml", lake, sources, rules, engine="auto", apply=apply, rewrite_budget=budget
+    )
 
 
 def played(
-    spark: SparkSession, feeds: Sequence[Feed], folder: Path, budget: int | None = None
+    spark: SparkSession, feeds: Sequence[Feed], folder: Path, apply: str = "auto", budget: int | None = None
 ) -> list[Wrong]:
-    """Run all batches with that ``rewrite_budget``; the histories that end silently wrong."""
+    """Run all batches with that ``apply`` and ``rewrite_budget``; the histories that end silently wrong."""
     from ingest import run as running
     from ingest.lake.lake import Lake
 
-    pipeline, warm = pipeline_of(feeds, folder, budget), running.Warm()
+    pipeline, warm = pipeline_of(feeds, folder, apply, budget), running.Warm()
     loud: dict[str, set[str]] = {}
     for number in range(BATCHES):
         for feed in feeds:

@@ -18,13 +18,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SEED = os.environ.get("INGEST_SEED", "")
 COUNT = int(os.environ.get("INGEST_SPARK_HISTORIES", "2000"))
-BUDGETS = (None, None, None, None, None, 1, 0)
-"""The rewrite_budget of histories in turn: 0 is Spark's MERGE, 1 marks rows in files, or Spark where columns change."""
+WAYS = (("files", None), ("merge", None), ("files", None), ("auto", 1))
+"""How the outcomes of histories are applied in turn, with the bytes that may be rewritten: 1 marks rows in files."""
 
 
 @pytest.fixture
 def every_way() -> None:
-    """Nothing: the budgets choose how mirrors are merged."""
+    """Nothing: the histories' numbers choose how mirrors are merged."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -34,9 +34,10 @@ def test_no_mirror_is_silently_wrong(spark: SparkSession, tmp_path: Path, seed: 
 
     each, wrong = -(-COUNT // len(SEEDS)), []
     first = SEEDS.index(seed) * each
-    for budget in dict.fromkeys(BUDGETS):
-        numbers = [n for n in range(first, first + each) if BUDGETS[n % len(BUDGETS)] == budget]
+    for way in dict.fromkeys(WAYS):
+        numbers = [n for n in range(first, first + each) if WAYS[n % len(WAYS)] == way]
         feeds = lakes.feeds(CAPTURES, numbers, SURE, f"{SEED}{seed}")
-        (folder := tmp_path / str(budget)).mkdir()
-        wrong += lakes.played(spark, feeds, folder, budget)
+        apply, budget = way
+        (folder := tmp_path / f"{apply}-{budget}").mkdir()
+        wrong += lakes.played(spark, feeds, folder, apply, budget)
     assert "" == "\n".join(map(str, wrong[:3])), f"{len(wrong)} of {each} are wrong, INGEST_SEED={SEED}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -108,18 +108,20 @@ def feeds(count: int, batches: int) -> list[Feed]:
     ]
 
 
-def pipeline_of(folder: Path, budget: int | None = 0) -> Pipeline:
-    """A pipeline with one source, its lake in a folder; its mirrors are folded by Spark unless a budget says otherwise."""
+WAYS = ("merge", "files")
+"""How the outcomes of batches are applied, in turn: a mirror changes ways between any two."""
+
+
+def pipeline_of(folder: Path) -> Pipeline:
+    """A pipeline with one source, its lake in a folder."""
     source = Source(SOURCE, "files", formats.names()[0], path=str(folder / "none"))
     file = folder / "none.yaml"
-    return Pipeline(
-        "histories", file, str(folder), (source,), (TableRule(),), engine="auto", rewrite_budget=budget
-    )
+    return Pipeline("histories", file, str(folder), (source,), (TableRule(),), engine="auto")
 
 
-def lake_of(spark: SparkSession, folder: Path, budget: int | None = 0) -> Lake:
+def lake_of(spark: SparkSession, folder: Path) -> Lake:
     """An empty lake with one source."""
-    return Lake(spark, pipeline_of(folder, budget))
+    return Lake(spark, pipeline_of(folder))
 
 
 # --- silver ---
@@ -174,9 +176,13 @@ def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
 
 
 def batch_by_batch(
-    lake: Lake, feeds: Sequence[Feed], batches: int, tell: Callable[[str], None] = lambda _text: None
+    lake: Lake,
+    feeds: Sequence[Feed],
+    batches: int,
+    tell: Callable[[str], None] = lambda _text: None,
+    ways: Sequence[str] = WAYS,
 ) -> int:
-    """Write all batches and fold after most of them; how many merges that took."""
+    """Write all batches and fold after most of them, in these ways in turn; how many merges that took."""
     merges, complete = 0, 0
     for batch in range(1, batches + 1):
         began = time.monotonic()
@@ -184,7 +190,8 @@ def batch_by_batch(
         written = time.monotonic()
         if batch % 3 == 2 and batch < batches:
             continue  # gold may pause while silver goes on
-        done = fold_up_to(lake, complete, batch)
+        way = ways[batch % len(ways)]
+        done = fold_up_to(replace(lake, pipeline=replace(lake.pipeline, apply=way)), complete, batch)
         complete, merges = batch, merges + done
         seconds = time.monotonic() - written
         tell(f"batch {batch}: silver {written - began:.1f} s, {done} merges {seconds:.1f} s")
@@ -206,7 +213,7 @@ def rebuilt(lake: Lake, folder: Path) -> Lake:
     """Another lake with the same changes and books and no mirrors, folded in one go."""
     for name in (CHANGES.name, BOOKS.name):
         shutil.copytree(lake.path(name), folder / name)
-    again = lake_of(lake.spark, folder, lake.pipeline.rewrite_budget)
+    again = lake_of(lake.spark, folder)
     last = again.progress("silver", BOOKS.name)
     fold_up_to(again, 0, last)
     return again

@@ -54,8 +54,8 @@ def test_a_mirror_changes_ways_between_any_two_batches(
     kinds = (lakes.MIXED, lakes.CLEARED, lakes.WEAK, lakes.INHERITING)
     feeds = [lakes.together(kind, HISTORIES, BATCHES, ordered=False) for kind in kinds]
     feeds += [lakes.alone(lakes.TRUNCATED, number, BATCHES) for number in range(2)]
-    lake = lakes.lake_of(spark, tmp_path, budget=None)
-    lakes.batch_by_batch(lake, feeds, BATCHES)
+    lake = lakes.lake_of(spark, tmp_path)
+    lakes.batch_by_batch(lake, feeds, BATCHES, ways=("auto",))
     assert [] == [str(one) for feed in feeds for one in lakes.wrong(lake, feed)]
     assert min(ways[""], ways["vectors"], ways["spark"]) > len(feeds) // 2, ways
     assert [] == refused

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.gold.spark_fold import GONE
+from ingest.gold.staged import GONE
 from ingest.lake.commits import Staged
 from tests.lakes import Depot, change, statement, touch
 
@@ -164,10 +164,10 @@ def _bury(lock: Path) -> None:
 class Stores(Depot):
     """The depot, and what else a run can write: columns that come, widen and go, misfits, old states."""
 
-    def __init__(self, folder: Path, *, budget: int = 0) -> None:
+    def __init__(self, folder: Path, *, more: str = "apply: merge\n") -> None:
         rules = ("{match: depot.bins, history: true}", "{match: depot.crates, on_schema_change: evolve}")
-        more = "tables:\n" + "".join(f"  - {rule}\n" for rule in rules)
-        super().__init__(folder, more + f"rewrite_budget: {budget}\n")
+        tables = "tables:\n" + "".join(f"  - {rule}\n" for rule in rules)
+        super().__init__(folder, tables + more)
 
     def grow(self, *, broken: bool = True) -> None:
         """Append a slice: the depot's own, a column's whole life in the crates, a cask that does not fit."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GOOD = f"pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - {{name: rows, kind: files, path: ./*.jsonl, format: {FORMAT}}}\n"
 STEP = re.compile(r"[0-9:]{8} yard: ")  # a step that the run has begun
-NEEDY = GOOD + "rewrite_budget: 0\n"  # all mirrors are folded by Spark
+NEEDY = GOOD + "apply: merge\n"  # all mirrors are folded by Spark
 
 
 def ingest(*arguments: object, limit: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -132,12 +132,12 @@ def test_a_run_killed_anywhere_is_finished_by_the_next(spark: SparkSession, tmp_
     finish(spark, depot)
 
 
-@pytest.mark.parametrize("budget", [4 << 20, 1], ids=["files", "vectors"])
+@pytest.mark.parametrize("budget", ["4MiB", "1B"], ids=["files", "vectors"])
 def test_a_run_killed_at_a_commit_by_arrow_is_finished_by_the_next(
-    spark: SparkSession, tmp_path: Path, budget: int
+    spark: SparkSession, tmp_path: Path, budget: str
 ) -> None:
     """A new file that no commit names yet would be read, or its rows would be written twice."""
-    depot = Stores(tmp_path, budget=budget)
+    depot = Stores(tmp_path, more=f"rewrite_budget: {budget}\n")
     for point in points("gold", "commit", "mirror", BOTH):
         depot.grow()
         crash(spark, depot, point)

@@ -70,7 +70,7 @@ def _ticks(process: Process) -> list[dict[str, object]]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_repeated_runs_end_at_a_signal(tmp_path: Path, number: int) -> None:
     """A service that cannot be stopped cleanly leaves a lock, or a batch half folded."""
-    depot = Depot(tmp_path, "rewrite_budget: 0\n")  # else Java is not started at all
+    depot = Depot(tmp_path, "apply: merge\n")  # else Java is not started at all
     depot.grow()
     lock = tmp_path / "lake/_ingest.lock"
     with started("run", depot.file, "--every", "1s", "--output", "json") as process:
@@ -93,7 +93,7 @@ def test_repeated_runs_end_at_a_signal(tmp_path: Path, number: int) -> None:
 @pytest.mark.e2e
 def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest(tmp_path: Path) -> None:
     """Ctrl-C, what stops a service, and an impatient second Ctrl-C: no lock, no Java, no half commit, no false 0."""
-    depot, lock = Depot(tmp_path, "rewrite_budget: 0\n"), tmp_path / "lake/_ingest.lock"
+    depot, lock = Depot(tmp_path, "apply: merge\n"), tmp_path / "lake/_ingest.lock"
     for numbers, step, code in (
         ([signal.SIGINT], "bronze: reading", 1),
         ([signal.SIGTERM], "silver: decoding", 1),
@@ -124,7 +124,7 @@ def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest
     assert depot.expected()["bins"] == [(row["id"], row["word"]) for row in rows]
 
 
-@pytest.mark.parametrize("more", ["", "rewrite_budget: 0\n"], ids=["Arrow", "Spark"])
+@pytest.mark.parametrize("more", ["", "apply: merge\n"], ids=["Arrow", "Spark"])
 def test_the_umask_closes_lake_and_report(tmp_path: Path, more: str) -> None:
     """They hold rows and keys of the source: a single file that others may read would show them."""
     depot, page = Depot(tmp_path, more), tmp_path / "reports" / "depot.html"

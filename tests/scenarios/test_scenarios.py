@@ -54,7 +54,7 @@ class Outcome:
     rejects: dict[str, Counter[str]] = field(default_factory=dict)
 
 
-def pipeline_of(folder: Path, scenarios: Sequence[Path], engine: str, *, by_spark: bool) -> Pipeline:
+def pipeline_of(folder: Path, scenarios: Sequence[Path], engine: str, *, by_merge: bool) -> Pipeline:
     """One pipeline with some scenarios' sources and rules, its files and its lake under ``folder``."""
     sources, tables = [], []
     for scenario in scenarios:
@@ -71,7 +71,7 @@ def pipeline_of(folder: Path, scenarios: Sequence[Path], engine: str, *, by_spar
         tuple(sources),
         tuple(tables),
         engine=engine,
-        rewrite_budget=0 if by_spark else None,
+        apply="merge" if by_merge else "auto",
     )
 
 
@@ -81,14 +81,14 @@ def play(
     scenarios: Sequence[Path],
     *,
     apart: bool = True,
-    by_spark: bool = False,
+    by_merge: bool = False,
 ) -> Outcome:
     """Run scenarios and gather what became of them: in one lake those with even numbers by Spark's tasks, in another the others
-    in this process; ``by_spark`` merges no mirror by Arrow.
+    in this process; ``by_merge`` applies all outcomes by MERGE.
     """
     outcome = Outcome()
     for engine, mine in (("spark", scenarios[::2]), ("auto", scenarios[1::2])):
-        pipeline = pipeline_of(folder / engine, mine, engine, by_spark=by_spark)
+        pipeline = pipeline_of(folder / engine, mine, engine, by_merge=by_merge)
         _play(spark, folder / engine, mine, pipeline, outcome, apart=apart)
     return outcome
 
@@ -187,20 +187,20 @@ def text(cell: object) -> str | None:
 
 @pytest.fixture(scope="module")
 def batch_by_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """All scenarios as they came: by Arrow what is plain, in tasks or in this process, else by Spark."""
+    """All scenarios as they came, in tasks or in this process: by files where they can be, else by a MERGE."""
     return play(spark, tmp_path_factory.mktemp("apart"), FOLDERS)
 
 
 @pytest.fixture(scope="module")
-def some_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """One scenario of each kind of step, by Spark alone."""
-    return play(spark, tmp_path_factory.mktemp("some"), SAMPLE, by_spark=True)
+def some_by_merge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One scenario of each kind of step, by MERGE alone."""
+    return play(spark, tmp_path_factory.mktemp("some"), SAMPLE, by_merge=True)
 
 
 @pytest.fixture(scope="module")
-def all_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """All scenarios as they came, by Spark alone."""
-    return play(spark, tmp_path_factory.mktemp("spark"), FOLDERS, by_spark=True)
+def all_by_merge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """All scenarios as they came, by MERGE alone."""
+    return play(spark, tmp_path_factory.mktemp("spark"), FOLDERS, by_merge=True)
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +210,9 @@ def at_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ou
 
 
 @pytest.fixture(scope="module")
-def at_once_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """The same by Spark alone."""
-    return play(spark, tmp_path_factory.mktemp("once"), FOLDERS, apart=False, by_spark=True)
+def at_once_by_merge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The same by MERGE alone."""
+    return play(spark, tmp_path_factory.mktemp("once"), FOLDERS, apart=False, by_merge=True)
 
 
 def ordered(rows: Rows) -> list[str]:
@@ -265,17 +265,17 @@ def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("folder", SAMPLE, ids=names)
-def test_scenario_by_spark(folder: Path, some_by_spark: Outcome) -> None:
-    """What small mirrors leave to Spark only now and then must not break unseen."""
-    assert 0 == some_by_spark.arrow
-    check(folder, some_by_spark)
+def test_scenario_by_merge(folder: Path, some_by_merge: Outcome) -> None:
+    """What small mirrors leave to a MERGE only now and then must not break unseen."""
+    assert 0 == some_by_merge.arrow
+    check(folder, some_by_merge)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=names)
-def test_every_scenario_by_spark(folder: Path, all_by_spark: Outcome) -> None:
+def test_every_scenario_by_merge(folder: Path, all_by_merge: Outcome) -> None:
     """Both ways must give the same rows, as a mirror grows out of one into the other."""
-    check(folder, all_by_spark)
+    check(folder, all_by_merge)
 
 
 @pytest.mark.slow
@@ -287,9 +287,9 @@ def test_batches_do_not_matter(folder: Path, at_once: Outcome) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=names)
-def test_batches_do_not_matter_by_spark(folder: Path, at_once_by_spark: Outcome) -> None:
-    """The same of Spark's way."""
-    check_at_once(folder, at_once_by_spark)
+def test_batches_do_not_matter_by_merge(folder: Path, at_once_by_merge: Outcome) -> None:
+    """The same of a MERGE."""
+    check_at_once(folder, at_once_by_merge)
 
 
 def test_most_mirrors_need_no_spark(batch_by_batch: Outcome) -> None:

@@ -1,0 +1,189 @@
+"""Apply a mirror's outcomes by Delta's own MERGE: where files cannot be committed, or where the pipeline file says so.
+
+The outcomes come from the fold that files come from, too (`ingest.gold.arrow_files.make`). Columns are added and
+converted before the guarded commit, and dropped after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from ingest.errors import HeldError, StoreError
+from ingest.fold import SchemaStep
+from ingest.gold import foreign_commits, mirror_table, retyped
+from ingest.gold import merge as merging
+from ingest.gold.arrow_files import Written
+from ingest.gold.arrow_work import MirrorWork, Shard
+from ingest.gold.lane import ChangeKinds
+from ingest.gold.mirror_schema import Plan
+from ingest.gold.planner import FoldPlan, Work, extent, goes_on
+from ingest.gold.results import MirrorCommit
+from ingest.gold.staged import GONE, has_name, sent_name
+from ingest.gold.unfit import COUNTED
+from ingest.gold.work import Books
+from ingest.lake import faults, stores
+from ingest.lake.delta import Snapshot
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import literal, quoted
+from ingest.spark.pace import SMALL, narrow, pace
+from ingest.spark.session import new_session
+from ingest.spark.settings import USER_METADATA, is_set
+
+# A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
+# The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
+REWRITTEN = 1 << 10  # bytes
+_VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
+
+
+def commit(
+    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str]
+) -> MirrorCommit:
+    """Merge a mirror's outcomes into its table, under the batch's identifier; deletes their files.
+
+    Args:
+        lake: the lake.
+        fold: the mirror's part of the batch.
+        work: the same as its tasks took it.
+        made: what these wrote.
+        counts: what these counted.
+    """
+    try:
+        return replace(_merged(lake, fold, work, made, counts), why_merge=fold.why_merge)
+    except HeldError as error:
+        return MirrorCommit(held=str(error), command=error.command)
+    except Exception as error:  # a conflict, for example: the others go on
+        return MirrorCommit(failed=faults.of_mirror(error, lake, fold.plan.mirror.name, work.path))
+    finally:
+        with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
+            stores.at(work.folder).remove_folder(f"{work.folder}/{work.staging}")
+
+
+def _merged(
+    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str]
+) -> MirrorCommit:
+    plan, before, mirror, books = fold.plan, fold.before, fold.plan.mirror, fold.books
+    lake = with_session(lake, books, fold.work, before)
+    if goes_on(fold.work):
+        narrow(lake.spark, fold.changes, extent(before))
+    metadata = lake.metadata(books.last, landed=True, after=before.version)
+    guard = merging.Guard(fold.writer, books.last, metadata)
+    if fold.again:
+        mirror_table.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
+    elif not fold.fresh:
+        fills = [] if plan.job.merged else [step for _, steps in fold.work for step in steps.fills]
+        prepare(lake, plan, before, fills)
+    if unknown := retyped.keep(lake, mirror, fold.retyped, books.last):
+        counts[COUNTED] += unknown
+    source, kinds = _source(lake, mirror, work, made)
+    guard.set_on(lake.spark)
+    if fold.fresh:
+        mirror_table.load(lake, mirror, source, made_of(lake, plan))
+    else:
+        cleared = dict.fromkeys(shard for part in made for shard in part.cleared)
+        existing = [merging.Standing(clears=True, condition=_of_shard(mirror, shard)) for shard in cleared]
+        merging.merge(lake, mirror, source, kinds, existing)
+    after = lake.snapshot(mirror.path)
+    foreign_commits.refuse_between(lake, mirror, before.version, after.version)
+    counts.update(counts_of(lake, mirror, after.version))
+    guard.take_off(lake.spark)
+    if mirror_table.drop_columns(lake, mirror, after.columns):
+        after = lake.snapshot(mirror.path)
+    return MirrorCommit(version=after.version, size=after.size or 0, counts=dict(counts))
+
+
+def _of_shard(mirror: Mirror, shard: Shard | None) -> str | None:
+    """A condition that the rows of one of several tables meet; None if there is one table."""
+    if shard is None:
+        return None
+    name, value = shard
+    [column] = [one.column for one in mirror.columns if one.name == name]
+    return f"t.{quoted(column)} = {literal(value)}"
+
+
+def _source(
+    lake: Lake, mirror: Mirror, work: MirrorWork, made: Sequence[Written]
+) -> tuple[DataFrame, ChangeKinds]:
+    """The outcomes as a frame, and whether some of them are partial."""
+    partial = any(part.partial for part in made)
+    frames = []
+    for is_partial in (False, True):
+        files = [f"{work.folder}/{part.file}" for part in made if part.partial is is_partial]
+        if not files:
+            continue
+        columns = [f"`{GONE}` BOOLEAN"]
+        for number, one in enumerate(mirror.columns):
+            columns.append(f"`{sent_name(number)}` {one.delta}")
+            if is_partial:
+                columns.append(f"`{has_name(number)}` BOOLEAN")
+        frame = lake.spark.read.schema(", ".join(columns)).parquet(*files)
+        frames.append(frame if is_partial or not partial else merging.whole(frame, mirror))
+    found = frames[0].unionByName(frames[1]) if len(frames) > 1 else frames[0]
+    return found, ChangeKinds(partials=partial)
+
+
+# --- the session and the table, which a fold by Spark needs, too ----------------------------------
+
+
+def own_session(lake: Lake) -> Lake:
+    """The lake through a session of the mirror's own: MERGE takes its identifier from the session's settings."""
+    session = new_session(lake.spark)
+    session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
+    session.conf.set(USER_METADATA, lake.metadata())  # all its commits are marked as ours
+    return replace(lake, spark=session)
+
+
+def with_session(lake: Lake, books: Books, work: Work, before: Snapshot) -> Lake:
+    """The lake through a mirror's own session, with settings for the sizes of its batch and table."""
+    lake = own_session(lake)
+    pace(lake.spark, books.changes, extent(before))
+    small = extent(before) <= min(SMALL, sum(lane.changes for lane, _ in work) * REWRITTEN)
+    if before.exists and small and not is_set(lake.spark, _VECTORS):
+        lake.spark.conf.set(_VECTORS, "false")
+    return lake
+
+
+def prepare(lake: Lake, plan: Plan, before: Snapshot, steps: list[SchemaStep]) -> None:
+    """Do everything that must precede the guarded commit; all of it is safe to repeat."""
+    mirror = plan.mirror
+    if before.exists:
+        mirror_table.add_columns(lake, mirror, before.columns)
+        mirror_table.reshape(lake, mirror, before.columns, steps)
+        return
+    mirror_table.create(lake, mirror, made_of(lake, plan))
+
+
+def made_of(lake: Lake, plan: Plan) -> mirror_table.Made:
+    """How the mirror's table is created."""
+    return mirror_table.Made.of(lake.pipeline, plan.job.rule)
+
+
+def finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
+    """Finish what a run killed after its merge left undone: drop columns whose values the merge has carried to their
+    new names.
+    """
+    if mirror.keys and before.exists and mirror_table.left(mirror, before.columns):
+        lake = own_session(lake)
+        pace(lake.spark, 0, extent(before))
+        mirror_table.drop_columns(lake, mirror, before.columns)
+
+
+def counts_of(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
+    """A batch's counts, from its own commit."""
+    for action in lake.actions(mirror.path, version):
+        metrics = action.get("commitInfo", {}).get("operationMetrics", {})
+        if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table
+            rows, size = int(metrics.get("numOutputRows", 0)), int(metrics.get("numOutputBytes", 0))
+            return {"inserted": rows, "written": rows, mirror_table.REWRITTEN: size}
+        if metrics:
+            return {
+                mirror_table.METRICS[name]: int(value)
+                for name, value in metrics.items()
+                if name in mirror_table.METRICS
+            }
+    return {}
