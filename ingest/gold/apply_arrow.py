@@ -51,7 +51,7 @@ from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES, CPU
-from ingest.spark.deferred import cores, start
+from ingest.spark.deferred import cores
 from ingest.spark.tasks import Load, Work, one_each
 
 Given = TypeVar("Given")
@@ -71,8 +71,6 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
     merges: dict[str, Future[MirrorCommit]] = {}
     opened: dict[str, _Target] = {}
     by_path = {one.plan.mirror.path: one for one in plans}
-    if any(one.why_merge for one in plans):
-        start(lake.spark)  # in this thread, which takes signals
     opens = partial(_open, lake, opened=_kept_fragments())
     with (
         ThreadPoolExecutor(max(2, min(8, cores(lake.spark))), thread_name_prefix="arrow") as pool,
