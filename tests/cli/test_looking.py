@@ -101,12 +101,14 @@ def test_a_run_with_work_is_not_taken_for_an_idle_one(shops: dict[str, Example],
     newer = first.with_name(f"shop-9{first.suffix}")
     shutil.copy(first, newer)
     os.utime(newer, (first.stat().st_mtime - 3600,) * 2)  # older than what is still being written
+    busy: list[str] = []  # then Java begins to start at once
     try:
-        assert idle(pipeline, every) is None
-        assert idle(pipeline, ["silver", "gold"]) is not None
+        assert idle(pipeline, every, lambda: busy.append("to read")) is None
+        assert idle(pipeline, ["silver", "gold"], lambda: busy.append("nothing")) is not None
     finally:
         newer.unlink()
-    assert idle(pipeline, every) is not None
+    assert idle(pipeline, every, lambda: busy.append("nothing")) is not None
+    assert ["to read"] == busy
 
 
 def plain(value: Any) -> Any:
