@@ -286,7 +286,8 @@ def _without_dropped(
     # rows of later batches may have a column again that an old statement dropped
     dropped = {name for one in declared.values() for name in one.dropped & gone}
     kept = (one for one in mirror.columns if one.name not in dropped)
-    columns = (_retyped(one, job, renewed) if one.name in renewed else one for one in kept)
+    types_now = renewed | dict(job.rule.declared)
+    columns = (_retyped(one, types_now) if one.name in renewed else one for one in kept)
     return replace(mirror, columns=tuple(columns)), seen
 
 
