@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "batch replay applied twice",
         "ingest/gold/planner.py",
-        "    applied = before.transactions.get(writer, -1)\n",
+        "    applied = mirrors.folded_until(lake, mirror, before)\n",
         "    applied = -1\n",
         SPARK,
     ),
