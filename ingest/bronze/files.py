@@ -60,7 +60,7 @@ class FilePlan:
     ranges: tuple[Range, ...] = ()
     alarms: tuple[str, ...] = ()  # files that have changed unexpectedly; each says what to do
     warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what only somebody who asks what would be read wants to know
+    notes: tuple[str, ...] = ()  # for a plan, which says what would be read
 
 
 def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:

@@ -134,7 +134,7 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
         batches=f"batch {batch}",
         about=", ".join(filter(None, (counted(len(work), "file range"), "topics" if of_kafka else ""))),
     )
-    rows = [*reached, *lake.runner.rows(of_files, beside=of_kafka)]
+    rows = [*reached, *lake.runner.rows(of_files, same_job=of_kafka)]
     files = [Added.from_json(row["value"]) for row in rows if row["kind"] == "file"]
     receipts = [row for row in rows if row["kind"] == "receipt"]
     files += written_receipts(layout, receipts, batch, now)

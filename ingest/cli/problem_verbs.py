@@ -43,7 +43,7 @@ def status(
         typer.Option("--output", "-o", help="table, json, or prom for Prometheus' node exporter."),
     ] = "table",
 ) -> None:
-    """Lag and health of every mirror, what waits for the operator, and the next command; 1 if anything needs somebody."""
+    """Lag and health of every mirror, what waits for the operator, and the next command; 1 if anything needs the operator."""
     from ingest.cli import live_status
     from ingest.inspect import prom
     from ingest.inspect import status as looking
@@ -101,7 +101,7 @@ def ack(
     reason: Annotated[str, typer.Option(help="Why it may stay as it is, for the record.")],
     output_as: Output = "table",
 ) -> None:
-    """Acknowledge a problem: until it changes nobody is alerted of it, and no exit code counts it."""
+    """Acknowledge a problem: until it changes no alert is sent of it, and no exit code counts it."""
     if not reason.strip():
         raise IngestError("Say with --reason why the problem may stay as it is.")
     with locked(file, "alerts ack", deferred=True) as lake:
@@ -113,6 +113,6 @@ def ack(
 
 
 def _end(found: list[dict[str, Any]], *, exit_zero: bool) -> None:
-    """End with 1 if a problem needs somebody."""
+    """End with 1 if a problem needs the operator."""
     if not exit_zero and any(not one["acknowledged"] for one in found):
         raise typer.Exit(1)

@@ -208,7 +208,7 @@ def _may_be_this_moment(column: ColumnDefinition, scope: Scope) -> bool:
     """True of a TIMESTAMP that says neither NULL nor a DEFAULT: with ``explicit_defaults_for_timestamp=OFF`` it is NOT NULL.
 
     Existing rows get the moment of the ALTER then, or a zero.  That is how MySQL 5.7 and MariaDB before 10.10 are set
-    unless told otherwise; TiDB and OceanBase are not.
+    unless a statement says otherwise; TiDB and OceanBase are not.
     """
     bare = column.type == "timestamp" and column.nullable is None and not column.has_default
     return scope.dialect == "mysql" and not scope.own_server and bare
@@ -450,7 +450,7 @@ def _partition(word: str) -> _Clause:
 
 
 def _tablespace(word: str) -> _Clause:
-    """MySQL's DISCARD and IMPORT TABLESPACE take a table's rows away and bring others, whose messages nobody sends."""
+    """MySQL's DISCARD and IMPORT TABLESPACE take a table's rows away and bring others, for which no messages are sent."""
 
     def read(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         if cursor.word() in _PARTITIONS or cursor.word() == "TABLESPACE":

@@ -79,7 +79,7 @@ def unknown(lake: Lake, erasure: Erasure) -> list[str]:
     return found
 
 
-# what nobody can cut a text out of: it is the name of something, or a sentence that somebody wrote
+# texts that cannot be cut: names, and sentences that the operator wrote
 _ELSEWHERE = {
     "names of files or topics": "SELECT DISTINCT topic AS text FROM {bronze} WHERE topic IS NOT NULL",
     "statements in the DDL ledger": "SELECT DISTINCT statement AS text FROM {ddl} WHERE statement IS NOT NULL",

@@ -43,7 +43,7 @@ class Ledger:
         ]
 
     def states(self, path: str, statements: Iterable[Statement]) -> dict[str, str]:
-        """By which states a mirror's rows were folded, by the statements' ids: what was decided since counts anew."""
+        """By which states a mirror's rows were folded, by the statements' ids: what was decided since counts from now on."""
         found = {one.id: self.done.get((path, one.id), "") for one in statements if not one.decided}
         return {name: state for name, state in found.items() if state}
 

@@ -1,4 +1,4 @@
-"""Run one query with DuckDB over files that it is told of, and nothing else.
+"""Run one query with DuckDB over the files that it is given, and nothing else.
 
 The database has views of the tables in the query, may open only their files, and is locked before it gets the query: it
 can write nothing, read no other file and load no extension.

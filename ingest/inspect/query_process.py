@@ -171,7 +171,7 @@ def _read(channel: socket.socket, size: int, ends: float) -> bytes:
 def _serve(control: socket.socket) -> None:
     """Fork a process for each socket that comes, until the service ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for them
     _load()
     gc.freeze()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what DuckDB prints when it ends a process
@@ -197,7 +197,7 @@ def _load() -> None:
 
 
 def _run(channel: socket.socket) -> None:
-    """Answer one question, in bounds and behind walls."""
+    """Answer one question, within limits and walls."""
     question = _received(channel, Question, 1 << 30)
     bounds = question.bounds
     confinement.limit(bounds.seconds, bounds.memory)

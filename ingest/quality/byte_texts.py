@@ -74,7 +74,7 @@ def _texts(one: OrderedLane, name: str, batches: str) -> list[str]:
 def _bits(texts: Iterable[str]) -> int:
     """How unlikely it is that these texts are base64: each digit is one of 16 among 64 signs, ``0x`` two certain signs.
 
-    The sign ``A`` proves nothing, for it stands for zeros, of which bytes are full.
+    The sign ``A`` proves nothing, for it means zeros, of which bytes are full.
     """
     bits = 0
     for text in texts:

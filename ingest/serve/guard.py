@@ -135,7 +135,7 @@ class AccessGuard:
         return found
 
     def opened(self, user: str, headers: Mapping[str, str]) -> str:
-        """A new session, as the value of a ``Set-Cookie`` header; behind TLS it is sent over nothing else."""
+        """A new session, as the value of a ``Set-Cookie`` header; with TLS it is sent over nothing else."""
         name = secrets.token_urlsafe(32)
         self._sessions[name] = user, time.monotonic() + SESSION
         while len(self._sessions) > SESSIONS:

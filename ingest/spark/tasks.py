@@ -106,20 +106,20 @@ class Runner:
     engine: str
     carried: Callable[[InArrow], InArrow]
 
-    def rows(self, work: Work[Any], beside: Sequence[DataFrame] = ()) -> Iterator[dict[str, Any]]:
-        """What the work reports, row by row; ``beside`` are frames of the same columns, read in the same Spark job."""
-        if not beside and not work.items:
+    def rows(self, work: Work[Any], same_job: Sequence[DataFrame] = ()) -> Iterator[dict[str, Any]]:
+        """What the work reports, row by row; ``same_job`` are frames of the same columns, read in the same Spark job."""
+        if not same_job and not work.items:
             return
-        if beside or self.in_tasks(work.stage, work.load):
-            yield from self._by_tasks(work, beside)
+        if same_job or self.in_tasks(work.stage, work.load):
+            yield from self._by_tasks(work, same_job)
         else:
             run = work.run if work.pool is None else partial(work.run, across=work.pool.map)
             yield from (row for page in run(work.items) for row in page.to_pylist())
 
-    def _by_tasks(self, work: Work[Any], beside: Sequence[DataFrame]) -> list[dict[str, Any]]:
+    def _by_tasks(self, work: Work[Any], same_job: Sequence[DataFrame]) -> list[dict[str, Any]]:
         with named(self.spark, work.description(self.pipeline)):
-            frames = [*beside, *([self.frame(work)] if work.items else [])]
-            with paced(self.spark, work.load.rows) if beside else nullcontext():
+            frames = [*same_job, *([self.frame(work)] if work.items else [])]
+            with paced(self.spark, work.load.rows) if same_job else nullcontext():
                 return [row.asDict() for row in reduce(_union, frames).collect()]
 
     def in_tasks(self, stage: str, load: Load) -> bool:
