@@ -16,7 +16,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REWRITTEN = "ingest.gold.apply_spark.REWRITTEN"
+REWRITTEN = "ingest.gold.apply_merge.REWRITTEN"
 ROWS = range(1, 9)
 
 
