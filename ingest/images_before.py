@@ -41,10 +41,13 @@ class ImagesBefore(NamedTuple):
     Args:
         hides_large: a large value that the source does not know is NULL.
         changed_only: an update's image has the columns that changed, maybe more; the others are those of the image after.
+        key_deletes: where a table's updates have no image, that of a delete has its key alone: other columns are NULL, zero
+            or their default (Debezium documentation, PostgreSQL connector, replica identity).
     """
 
     hides_large: bool = False
     changed_only: bool = False
+    key_deletes: bool = False
 
     def of(self, change: Change) -> Image:
         """What a change says of its row before it, as far as it does."""
@@ -94,6 +97,7 @@ class Chain:
     _applied: set[tuple[object, ...]] = field(default_factory=set)  # what changes said
     _loaded: set[Key] = field(default_factory=set)  # keys whose rows were read at no place among the changes
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
+    _tells: bool = False  # the last update had an image before
 
     def steps(
         self, events: Iterable[Placed | SchemaStep]
@@ -124,6 +128,8 @@ class Chain:
     def _differences(self, change: Change, row: Row | None) -> Iterator[Mismatch]:
         if row is None:
             yield Mismatch("", None, None)
+            return
+        if self.images.key_deletes and change.op is Op.DELETE and not self._tells:
             return
         for column, said in self.images.of(change).items():
             if column not in row.values and not (row.complete and said is not None):
@@ -156,6 +162,8 @@ class Chain:
 
     def _take(self, event: Placed, done: Iterable[Step]) -> None:
         order, change = event
+        if change.op is Op.UPDATE:
+            self._tells = change.before is not None
         loads = (change.op is Op.READ or (change.op is Op.INSERT and not order.phase)) and _has_no_place(
             order
         )

@@ -325,7 +325,9 @@ class Pipeline:
         """How a source writes what rows were before."""
         known = [formats.load(one.format).ABOUT.before for one in self.sources if one.name == source]
         return ImagesBefore(
-            any(each.hides_large for each in known), bool(known) and all(each.changed_only for each in known)
+            any(each.hides_large for each in known),
+            bool(known) and all(each.changed_only for each in known),
+            any(each.key_deletes for each in known),
         )
 
     def rule(self, table: TableId) -> TableRule:

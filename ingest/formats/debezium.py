@@ -35,6 +35,7 @@ from ingest.decoding.declared_values import Reading
 from ingest.decoding.rows import binlog, named_table, noted, present
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values import base64_text
 
 ABOUT = About(
@@ -73,6 +74,7 @@ ABOUT = About(
         "order_by": "sequence",
     },
     bytes_as="base64",
+    before=ImagesBefore(key_deletes=True),
 )
 
 MESSAGE = "m"  # written into PostgreSQL's log by pg_logical_emit_message; of no table

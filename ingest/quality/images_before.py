@@ -128,8 +128,9 @@ def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: Imag
     follows = np.ones(len(asked), bool)
     follows[starts] = False
     later = np.flatnonzero(asked & follows)
-    _neighbours(found, changes, _Pairs(entries, later, images), sorted(truncates))
-    firsts = starts[asked[starts]][:FIRSTS]
+    alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
+    _neighbours(found, changes, _Pairs(entries, later, images, alone), sorted(truncates))
+    firsts = starts[asked[starts] & ~alone[entries.row[starts]]][:FIRSTS]
     found.firsts = changes.take(pa.array(entries.row[firsts])).to_pylist()
     found.hashes = entries.hashes[firsts].tolist()
     return found
@@ -140,6 +141,14 @@ def _in_order(changes: pa.Table) -> pa.Table:
     if len(keys) > 1 and not pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py():
         return changes.take(pc.sort_indices(keys))
     return changes
+
+
+def _keys_alone(changes: pa.Table) -> npt.NDArray[np.bool_]:
+    """The deletes of a table whose updates have no image before."""
+    updates = pc.equal(changes["op"], "update")
+    if pc.any(pc.and_(updates, pc.is_valid(changes["before"]))).as_py():
+        return np.zeros(len(changes), bool)
+    return np.array(pc.equal(changes["op"], "delete"), bool)
 
 
 def _entries(changes: pa.Table, says: npt.NDArray[np.bool_]) -> _Entries:
@@ -158,6 +167,7 @@ class _Pairs(NamedTuple):
     entries: _Entries
     later: Numbers
     images: ImagesBefore
+    alone: npt.NDArray[np.bool_]  # changes whose images before may have only the key
 
 
 def _neighbours(found: Screened, changes: pa.Table, pairs: _Pairs, truncates: Sequence[str]) -> None:
@@ -180,11 +190,21 @@ def _neighbours(found: Screened, changes: pa.Table, pairs: _Pairs, truncates: Se
     updates = pc.equal(changes["op"].combine_chunks().take(now), "update")
     filled = np.array(updates, bool) & pairs.images.changed_only
     hashes = entries.hashes[later].tolist()
+    alone = pairs.alone[entries.row[later]]
     found.compared += len(hashes)
-    for hashed, said, new, row, is_filled, is_gone, is_part in zip(
-        hashes, before, after, rows, filled.tolist(), gone.tolist(), parts.tolist(), strict=True
+    for hashed, said, new, row, is_filled, is_gone, is_part, is_alone in zip(
+        hashes,
+        before,
+        after,
+        rows,
+        filled.tolist(),
+        gone.tolist(),
+        parts.tolist(),
+        alone.tolist(),
+        strict=True,
     ):
-        if not is_gone and row is not None and _is_in(said, new if is_filled else None, row, is_part=is_part):
+        there = not is_gone and row is not None
+        if there and (is_alone or _is_in(said, new if is_filled else None, row, is_part=is_part)):
             found.proven += 1
         else:
             found.suspects.add(hashed)

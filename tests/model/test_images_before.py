@@ -117,6 +117,21 @@ def test_a_large_value_that_is_not_sent_is_no_difference() -> None:
     assert any(link.is_broken for link in links(*other, images=ImagesBefore(hides_large=True)))
 
 
+def test_the_delete_of_a_table_whose_updates_tell_nothing_has_only_its_key() -> None:
+    """Else each delete of a PostgreSQL table without REPLICA IDENTITY FULL would be a false alarm."""
+    images = ImagesBefore(key_deletes=True)
+    silent = placed(Op.UPDATE, 2, after="b")
+    delete = placed(Op.DELETE, 4)._replace(change=Change(op=Op.DELETE, before={"id": "1", "v": None}))
+    first = placed(Op.INSERT, 1, after="a")
+    assert [False] == [link.is_broken for link in links(first, silent, delete, images=images)]
+    assert [False] == [link.is_broken for link in links(first, delete, images=images)]
+    assert [True] == [link.is_broken for link in links(first, silent, delete)]
+    telling = placed(Op.UPDATE, 2, "a", "b")
+    assert [False, True] == [link.is_broken for link in links(first, telling, delete, images=images)]
+    again = placed(Op.DELETE, 6, before="x")
+    assert [False, True] == [link.is_broken for link in links(first, delete, again, images=images)]
+
+
 def test_another_epoch_is_an_excuse() -> None:
     """What a failover lost was decided when the epoch was."""
     found = links(placed(Op.INSERT, 9, after="a"), placed(Op.UPDATE, 2, "b", "c", epoch=1))
