@@ -35,7 +35,8 @@ class Excuse(StrEnum):
     MOVED = "another message of the same place has taken the row away"
 
 
-class ImagesBefore(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ImagesBefore:
     """How a dialect writes what rows were before.
 
     Args:

@@ -350,7 +350,7 @@ def test_bad_entries_are_refused_with_their_place(tmp_path: Path, entry: str, sa
     )
     with pytest.raises(ConfigError, match=said) as caught:
         load(file)
-    assert f"{file}:5:" in str(caught.value)
+    assert f"{file}:6:" in str(caught.value)
 
 
 def test_a_sample_is_sent_on_request(hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
