@@ -73,7 +73,8 @@ def test_a_transaction_that_comes_again(mine: Compressed) -> None:
     lines = [changed(*one) for one in (*START, *UPDATES)]
     later = changed(2, "y", "z", 950, 0)
     assert {"1": "x", "2": "z"} == mine.end(*lines, later)[0]
-    assert ({"1": "x", "2": "z"}, []) == mine.end(*lines, later)
+    latest = changed(2, "z", "w", 990, 0)  # a second file of the same bytes would be warned of
+    assert ({"1": "x", "2": "w"}, []) == mine.end(*lines, later, latest)
 
 
 def test_a_key_that_changes_keeps_one_number(mine: Compressed) -> None:
