@@ -86,6 +86,9 @@ class Page:
     light: str
     tiles: Sequence[tuple[str, str, str, Sequence[float]]]  # label, value, remark and trend
     full: bool
+    common: frozenset[
+        str
+    ]  # what every table passes without a finding, by title: said once where tables are many
 
 
 def render(made: Page) -> str:
@@ -110,7 +113,19 @@ def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
     unread = sum(one.count for one in facts.rejects if one.kind == "message")  # each may belong to any table
     headline, verdict = _headline(counts, len(rows), unread), _verdict(facts, problems)
     full = len(rows) <= FULL_DETAIL
-    return Page(facts, rows, sources, problems, counts, headline, verdict, light, _tiles(facts), full)
+    return Page(
+        facts, rows, sources, problems, counts, headline, verdict, light, _tiles(facts), full, _common(rows)
+    )
+
+
+def _common(rows: Sequence[ReportRow]) -> frozenset[str]:
+    """The titles of the checks that every checked table passes, and that find nothing in any."""
+    passed = [
+        {title(one) for one in row.checks if one.state == PASS and not one.observed}
+        for row in rows
+        if row.checks
+    ]
+    return frozenset.intersection(*map(frozenset, passed)) if passed else frozenset()
 
 
 def _row(table: TableFact, anchor: str) -> ReportRow:

@@ -7,9 +7,10 @@ import time
 from html.parser import HTMLParser
 
 import pytest
+from markupsafe import escape
 
 from ingest.quality import report_model as f
-from ingest.quality.report import page, render, spark, state_word
+from ingest.quality.report import page, render, spark, state_word, title
 
 EVIL = "<script>alert('x')</script>\"&`"
 VOID = {"meta", "br", "link", "img", "input", "hr", "circle", "polyline", "rect", "path", "use"}
@@ -202,6 +203,20 @@ def test_five_hundred_tables_stay_small(made):
     text = render(page(facts))
     assert 3_000_000 > len(text.encode())
     assert 20 > time.process_time() - began  # seconds of the processor
+
+
+def test_what_every_table_passes_is_said_once(made):
+    """A reader of a table must find each check that it passed, with its number, or the list that names it."""
+    facts = made(200)
+    text = render(page(facts))
+    said, tables = text.split("Every table that was checked passes: ")[1].split(".</p>", 1)
+    common = said.split("; ")
+    for check in facts.tables[7].checks:
+        claim = str(escape(title(check)))
+        everywhere = check.check not in ("missing_rows", "cell_rejects", "ddl_pending") and not check.observed
+        assert everywhere == (claim in common), claim
+        assert everywhere or tables.count(claim) >= 196
+    assert [] == Reader(text).open
 
 
 @pytest.mark.parametrize("values", [(), (1.0,), (3.0, 3.0, 3.0)])
