@@ -11,6 +11,7 @@ import contextlib
 import gc
 import importlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -56,7 +57,7 @@ class Nursery:
     def start(self) -> socket.socket:
         """Start it unless it runs; the socket that takes requests."""
         with self._lock:
-            if self._control is not None and self._running is not None and self._running.poll() is None:
+            if self._control is not None and not _has_hung_up(self._control):
                 return self._control
             self._end()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -81,15 +82,39 @@ class Nursery:
             self._running.wait()
         self._control = self._running = None
 
-    def child(self) -> socket.socket:
-        """A new process, by the socket to it."""
+    def child(self) -> _Child:
+        """A new process."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
+            control = self.start()
             try:
-                socket.send_fds(self.start(), [b"."], [theirs.fileno()])
+                socket.send_fds(control, [b"."], [theirs.fileno()])
             except OSError:  # it was ended meanwhile
-                socket.send_fds(self.start(), [b"."], [theirs.fileno()])
-        return ours
+                control = self.start()
+                socket.send_fds(control, [b"."], [theirs.fileno()])
+        return _Child(ours, control)
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A process for one query, by the socket to it, and by its nursery's."""
+
+    channel: socket.socket
+    control: socket.socket
+
+    def may_be_unborn(self) -> bool:
+        """Whether its nursery has ended, perhaps before it made the process."""
+        return _has_hung_up(self.control, wait=0.1)
+
+
+def _has_hung_up(control: socket.socket, wait: float = 0) -> bool:
+    """Whether no process holds the other end, or ``wait`` seconds later; the system closes it before the process is gone."""
+    try:
+        poll = select.poll()
+        poll.register(control, 0)
+        return bool(poll.poll(wait * 1000))
+    except ValueError:  # it is closed: another query has noticed
+        return True
 
 
 def _environment() -> dict[str, str]:
@@ -108,13 +133,25 @@ def answer(question: Question, scans_of: Callable[[list[str]], Scans]) -> QueryR
         IngestError: as there; it took too long, or ended its process.
     """
     assert question.bounds is not None
+    ends = time.monotonic() + question.bounds.seconds + GRACE
+    reply = _reply(question, scans_of, ends) or _reply(question, scans_of, ends)
+    if reply is None:
+        raise IngestError("The process that makes one for each query has ended twice: ask again.")
+    if reply.error:
+        raise IngestError(reply.error)
+    return QueryResult(reply.columns, [[_cell(cell) for cell in row] for row in reply.rows])
+
+
+def _reply(question: Question, scans_of: Callable[[list[str]], Scans], ends: float) -> _Reply | None:
+    """What a new process says; None if it may never have lived, as its nursery has ended."""
+    assert question.bounds is not None
     bounds = question.bounds
-    with NURSERY.child() as channel:
-        ends = time.monotonic() + bounds.seconds + GRACE
+    child = NURSERY.child()
+    with child.channel as channel:
         most = _EXPANDED * bounds.size
         try:
             _send(channel, question)
-            reply = _received(channel, _Reply, most, ends)
+            reply: _Reply = _received(channel, _Reply, most, ends)
             if reply.used is not None:
                 _send(channel, scans_of(reply.used))
                 reply = _received(channel, _Reply, most, ends)
@@ -123,13 +160,13 @@ def answer(question: Question, scans_of: Callable[[list[str]], Scans]) -> QueryR
                 raise IngestError(
                     f"The query was stopped after {bounds.seconds:.0f} seconds: ask for less, or with `ingest sql`."
                 ) from None
+            if child.may_be_unborn():
+                return None
             raise IngestError(
                 f"The query ended its process: DuckDB failed on it, or it needs more than {bounds.memory >> 20} MB of memory. "
                 "Ask in another way, or with `ingest sql`."
             ) from None
-    if reply.error:
-        raise IngestError(reply.error)
-    return QueryResult(reply.columns, [[_cell(cell) for cell in row] for row in reply.rows])
+    return reply
 
 
 def _cell(cell: msgspec.Raw) -> Any:
