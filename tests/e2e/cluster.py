@@ -100,7 +100,7 @@ class Cluster:
 
     def _wait(self) -> None:
         """Until the master listens; the workers come when they come, and a job waits for them."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1.0).close()
