@@ -18,6 +18,7 @@ from tests.unstarted import unstarted
 
 FILE = """pipeline: shop
 lake: ./lake
+engine: auto
 sources:
   - {name: s, kind: files, format: dts-canal, path: './in-*.jsonl', settle: 0s}
 tables:

@@ -22,7 +22,7 @@ def made(folder: Path) -> Path:
     """A pipeline file whose lake has a batch."""
     file = folder / "x.yaml"
     file.write_text(
-        "pipeline: shop\nlake: ./lake\nsources:\n  - {name: s, kind: files, format: dts-canal, path: './in-*.jsonl', settle: 0s}\n",
+        "pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n  - {name: s, kind: files, format: dts-canal, path: './in-*.jsonl', settle: 0s}\n",
         "utf-8",
     )
     row = {
