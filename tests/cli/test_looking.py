@@ -47,6 +47,7 @@ VERBS = {
     "explain": ["explain", "{file}", "shop.orders", "5000"],
     "validate": ["validate", "{file}"],
 }
+CODES = {"status": 1}  # two messages of each shop cannot be decoded, which needs somebody
 SCRIPT = """
 import sys
 from ingest.cli.app import app
@@ -83,7 +84,7 @@ def test_no_question_starts_java(verb: str, shops: dict[str, Example], tmp_path:
     file = next(iter(shops.values())).file
     words = [word.format(file=file, folder=tmp_path) for word in VERBS[verb]]
     done, seconds = asked(tmp_path, words)
-    assert 0 == done.returncode, done.stderr
+    assert CODES.get(verb, 0) == done.returncode, done.stdout + done.stderr
     assert "HEAVY []" in done.stderr
     assert not (tmp_path / "java-was-started").exists()
     assert seconds < SECONDS
