@@ -371,15 +371,17 @@ def _events(cells: str, one: Side) -> str:
         FROM ({cells}) WHERE {_fits(one)}"""
 
 
+# Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
 _STATES = """CREATE TEMP TABLE states AS
 WITH halves AS (
     SELECT m, h, order_key || '1' || CAST(gone AS INTEGER) AS last, whole, place, message, content FROM events
     UNION ALL SELECT m, was, order_key || '01', whole, place, message, content FROM events WHERE was <> h),
 places AS (SELECT m, h, max(last) AS last, min(last) FILTER (whole) AS whole, min(message) <> max(message) AS again,
-    min(content) = max(content) AS same FROM halves GROUP BY m, h, place)
+    min(content) = max(content) AS same, bool_or(right(last, 1) = '0') AS stays FROM halves GROUP BY m, h, place)
 SELECT m, h, right(max(last), 1) = '0' AS alive, min(whole) AS whole,
-    count(*) FILTER (again AND NOT same) AS ties, count(*) FILTER (again AND same) AS repeats FROM places GROUP BY m, h"""
+    count(*) FILTER (again AND NOT same AND stays) AS ties, count(*) FILTER (again AND same) AS repeats
+FROM places GROUP BY m, h"""
 # A row that a partial update gives another key is as whole as it was under the old one.
 _MOVED = """UPDATE states SET whole = moved.place FROM (
     SELECT e.m, e.h, min(e.order_key) AS place FROM events AS e JOIN states AS s ON s.m = e.m AND s.h = e.was

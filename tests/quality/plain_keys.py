@@ -38,7 +38,7 @@ class KeyState:
 
     last: tuple[str, int, bool] = ("", 0, True)  # order key, half of the change, whether the row is deleted
     whole: bool = False  # some change set all columns
-    places: dict[str, list[tuple[object, object]]] = field(default_factory=dict)
+    places: dict[str, list[tuple[object, object, bool]]] = field(default_factory=dict)
 
     def take(self, row: Mapping[str, Any], half: int, *, gone: bool) -> None:
         """Add one change; with `half` 0 the row leaves this key for another."""
@@ -47,12 +47,15 @@ class KeyState:
         place = row["order_key"] if is_weak(row["order_key"]) else same_place(row["order_key"])
         message = tuple(row[name] for name in ("batch", "topic", "partition", "offset"))
         content = tuple(row[name] for name in ("op", "before", "after"))
-        self.places.setdefault(place, []).append((message, content))
+        self.places.setdefault(place, []).append((message, content, gone))
 
     def again(self) -> list[bool]:
-        """For each place with several messages, whether they say the same."""
-        some = [each for each in self.places.values() if len({message for message, _ in each}) > 1]
-        return [len({content for _, content in each}) == 1 for each in some]
+        """For each place with several messages, whether they say the same; without those whose order decides nothing."""
+        some = [each for each in self.places.values() if len({message for message, _, _ in each}) > 1]
+        told = [
+            (len({content for _, content, _ in each}) == 1, all(gone for *_, gone in each)) for each in some
+        ]
+        return [same for same, all_gone in told if same or not all_gone]
 
 
 def by_plain_fold(lake: Lake, one: Side) -> Numbers:
