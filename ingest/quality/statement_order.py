@@ -5,7 +5,7 @@ A statement may have a second and no counter, or come through another partition 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,16 @@ class Arrived:
     text: str = ""  # of an event: its statement
 
 
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """One delivery of a statement: its text, when the source ran it, its order key, and its batch and offset."""
+
+    text: str
+    time: object
+    order: str
+    at: tuple[int, int]
+
+
 def unsure_statements(one: OrderedLane) -> Iterator[Metric]:
     """Statements whose rows before them are not known."""
     table = one.lane.table
@@ -42,6 +52,13 @@ def unsure_statements(one: OrderedLane) -> Iterator[Metric]:
             "one partition for all messages of a table prevents it"
         )
         yield one.metric("event_order", unsure, detail)
+    if again := cleared_again(one):
+        detail = (
+            f"{again} rows of {table} were sent again together with a TRUNCATE or DDL statement that has no position, "
+            "and that counts as executed after them: compare with the source, or load the table again "
+            f"({one.epoch()})"
+        )
+        yield one.metric("event_order", again, detail)
     if late := late_by_clock(one):
         detail = (
             f"{late} rows of {table} arrived after a TRUNCATE or DDL statement that no row preceded in its file or partition, and "
@@ -99,6 +116,38 @@ def late_by_clock(one: OrderedLane) -> int:
         )
         total += int(found["n"])
     return total
+
+
+def cleared_again(one: OrderedLane) -> int:
+    """The number of rows between two places of one statement that was delivered twice, and that came again after it."""
+    total = 0
+    for earlier, later in sent_again(
+        Delivered(row["statement"] or "", row["event_time"], row["order_key"], (row["batch"], row["offset"]))
+        for row in one.statements
+    ):
+        if _second(earlier.order) == _second(later.order):
+            continue  # `unsure` counts them
+        batch, offset = later.at
+        [found] = one.lake.ask(
+            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}
+            AND order_key > {duck.text(earlier.order)} AND order_key <= {duck.text(later.order)}
+            AND (batch > {batch} OR (batch = {batch} AND "offset" > {offset}))"""
+        )
+        total += int(found["n"])
+    return total
+
+
+def sent_again(statements: Iterable[Delivered]) -> list[tuple[Delivered, Delivered]]:
+    """Deliveries of one statement, known by its text and time, that were placed after different rows: first and later."""
+    firsts: dict[tuple[str, object], Delivered] = {}
+    pairs: list[tuple[Delivered, Delivered]] = []
+    for each in sorted(statements, key=lambda one: one.at):
+        if order_of(each.order).half != AFTER_ITS_ROW:
+            continue
+        first = firsts.setdefault((each.text, each.time), each)
+        if order_of(first.order).sequence < order_of(each.order).sequence:
+            pairs.append((first, each))
+    return pairs
 
 
 def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:

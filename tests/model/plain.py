@@ -29,7 +29,7 @@ from ingest.lake.resolve import SentColumn, resolved
 from ingest.lake.stamps import change_of
 from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
-from ingest.quality.statement_order import Arrived, unsure
+from ingest.quality.statement_order import Arrived, Delivered, sent_again, unsure
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Lifting, SourceDecoder, Spot
 from ingest.types import delta
@@ -107,12 +107,12 @@ _COLUMNS = [
 
 
 def bronze(batch: int, messages: Sequence[Message]) -> pa.RecordBatch:
-    """Messages of one file as bronze holds them."""
+    """Messages as bronze holds them: each topic is a stream of its own."""
     count = len(messages)
     columns = {
         "batch": pa.array([batch] * count, pa.int64()),
         "source": pa.array([SOURCE] * count),
-        "topic": pa.array(["messages"] * count),
+        "topic": pa.array([one.topic or "messages" for one in messages]),
         "partition": pa.array([0] * count, pa.int32()),
         "offset": pa.array(range(count), pa.int64()),
         "key": pa.array([one.key for one in messages], pa.binary()),
@@ -300,7 +300,7 @@ def _open(
 
 
 def _unsure(changes: Sequence[dict[str, Any]], mine: Sequence[Statement]) -> set[str]:
-    """Seconds in which arrival does not say which rows came before a table event, as `ingest.quality` finds them."""
+    """Where arrival does not say which rows came before a table event, as `ingest.quality` finds it."""
 
     def by_second(found: Iterable[tuple[str, str]]) -> dict[tuple[int, ...], list[Arrived]]:
         seconds: dict[tuple[int, ...], list[Arrived]] = {}
@@ -312,7 +312,19 @@ def _unsure(changes: Sequence[dict[str, Any]], mine: Sequence[Statement]) -> set
 
     events = by_second((one.order, one.text) for one in mine if order_of(one.order).half == AFTER_ITS_ROW)
     rows = by_second((row["order_key"], "") for row in changes if row["op"] != "truncate")
-    return {f"order in second {at}" for at, some in events.items() if unsure(some, rows.get(at, []))}
+    found = {f"order in second {at}" for at, some in events.items() if unsure(some, rows.get(at, []))}
+    arrived = [
+        (row["order_key"], (row["batch"], row["offset"])) for row in changes if row["op"] != "truncate"
+    ]
+    said = [Delivered(one.text, one.event_time, one.order, (one.batch, _offset(one.order))) for one in mine]
+    for earlier, later in sent_again(said):
+        if any(earlier.order < place <= later.order and at > later.at for place, at in arrived):
+            found.add(f"sent again: {later.text}")
+    return found
+
+
+def _offset(order_key: str) -> int:
+    return order_of(order_key).arrival[-1]
 
 
 def _refuse(mirror: Mirror, keys: tuple[str, ...], types: dict[str, str], base: Sequence[Placed]) -> None:

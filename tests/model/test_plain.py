@@ -21,7 +21,8 @@ MANY = 20_000
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda one: one.name)
 def test_no_mirror_is_silently_wrong(capture: Capture) -> None:
     """A mirror that silently differs from its source is the worst failure."""
-    wrong = checked(range(-(-COUNT // len(CAPTURES))), capture, sure(capture), SEED)
+    numbers = range(-(-COUNT // len(CAPTURES)))
+    wrong = checked(numbers, capture, sure(capture), SEED, ordered=capture.name in BY_SECOND)
     assert "" == "\n".join(map(str, wrong[:3]))
 
 

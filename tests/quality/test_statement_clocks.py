@@ -85,3 +85,20 @@ def test_a_truncate_that_no_row_precedes_is_a_doubt(tmp_path: Path) -> None:
     mine.row(2, SECOND + 120)
     _, complaints = mine.left()
     assert any("`timezone:`" in one for one in complaints)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_truncate_that_is_sent_again_with_the_rows_after_it(tmp_path: Path, whole: bool) -> None:
+    """A capture that starts again at the statement cleared the rows that came after it, unless the row before comes, too."""
+    mine = Emptied(tmp_path, RULE, dialect="oms-default", stages=STAGES, budget=4 << 20)
+    mine.row(1, SECOND)
+    for first in (True, False):
+        if not first and whole:
+            mine.row(1, SECOND)
+        mine.truncate()
+        mine.row(2, SECOND + 120)
+    mine.row(3, SECOND + 180)
+    left, complaints = mine.left()
+    assert ({2, 3} if whole else {3}) == left
+    assert whole != any("were sent again together with" in one for one in complaints)
+    assert not whole or not complaints
