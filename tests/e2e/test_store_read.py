@@ -46,6 +46,8 @@ QUESTIONS = {
     "validate": ["validate", "{file}"],
     "alerts": ["alerts", "{file}", "--output", "json"],
 }
+NEED_SOMEBODY = ("status", "alerts")
+"""What ends with 1 as long as something of the lake needs somebody."""
 PAGES = ("/", "/pipeline?pipeline=depot", "/table?pipeline=depot&table=depot.bins", "/rejects?pipeline=depot", "/ddl?pipeline=depot",
          "/row?pipeline=depot&table=depot.bins&key=2", "/sql?pipeline=depot&q=SELECT+*+FROM+depot.bins")  # fmt: skip
 
@@ -119,7 +121,7 @@ def asked(question: str, file: Path, lake: str) -> str:
     """What a question answers, without what names the file and the lake, and without ages."""
     words = [word.replace("{file}", str(file)) for word in QUESTIONS[question]]
     done = CliRunner().invoke(app, words)
-    assert 0 == done.exit_code, done.output
+    assert (1 if question in NEED_SOMEBODY else 0) == done.exit_code, done.output
     assert "Spark" not in done.output
     text = done.stdout.replace(str(file), "FILE").replace(lake, "LAKE")
     return "\n".join(line for line in text.splitlines() if "lag" not in line)
