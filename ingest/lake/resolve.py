@@ -594,3 +594,8 @@ class Presence:
 
 def _onto(table: TableId, effect: Effect) -> Effect:
     return replace(effect, table=table)
+
+
+def leaves_values(effect: Effect, table: TableId) -> bool:
+    """True if a statement gave a column of a table's rows values that no message contains."""
+    return effect.action in ("add_column", "modify_column") and leaves_open(effect, table)

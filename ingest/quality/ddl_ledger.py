@@ -12,9 +12,8 @@ from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, touched
 from ingest.lake.names import mirror_path
-from ingest.lake.resolve import Lanes, Presence, is_pinned, leaves_open, renamed_into, resolved
+from ingest.lake.resolve import Lanes, Presence, is_pinned, leaves_open, leaves_values, renamed_into, resolved
 from ingest.lake.tables import Tables
-from ingest.quality.unknown_values import leaves_values
 
 
 def read(lake: Tables) -> list[Statement]:

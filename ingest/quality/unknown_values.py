@@ -12,19 +12,17 @@ from dataclasses import dataclass
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.ddl import UNREAD, Effect
+from ingest.ddl import UNREAD
 from ingest.errors import command, counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import VALUES_NOT_KNOWN, open_sql
-from ingest.lake.resolve import leaves_open
+from ingest.lake.resolve import leaves_values
 from ingest.order import is_weak, order_of
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
-
-_OF_VALUES = ("add_column", "modify_column")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,6 @@ def is_unread(statement: Statement, table: TableId) -> bool:
     if statement.kind == "unknown" and not statement.effects:
         return table in statement.tables
     return any(one.action == "unread" and one.table == table for one in statement.effects)
-
-
-def leaves_values(effect: Effect, table: TableId) -> bool:
-    """True if a statement gave a column of a table's rows values that no message contains."""
-    return effect.action in _OF_VALUES and leaves_open(effect, table)
 
 
 _Retyped = set[tuple[str, TableId, str]]
