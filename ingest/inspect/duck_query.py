@@ -18,7 +18,7 @@ import msgspec
 
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake import duck
+from ingest.lake import duck, stores
 from ingest.lake.query import TABLE_FUNCTIONS, rewrite
 from ingest.values import shortened
 
@@ -89,6 +89,7 @@ def answer(question: Question, scans_of: Callable[[list[str]], Scans]) -> QueryR
     base = duck.opened()
     try:
         scans = scans_of(sorted(query.used))
+        stores.register(base)  # a process for one query has learnt of them just now
         _close_up(base, scans, question.bounds)
         return _result(base, query.text, question)
     except RecursionError:

@@ -360,8 +360,8 @@ def know(root: str, options: Mapping[str, str]) -> None:
 
 
 def register(base: DuckDBPyConnection) -> None:
-    """Let a database open the files of stores, if this process uses any."""
-    if not _stores:
+    """Let a database open the files of stores, if this process uses any; once is enough."""
+    if not _stores or base.list_filesystems():
         return
     import fsspec
 
