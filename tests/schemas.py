@@ -67,7 +67,9 @@ class Schemas:
         """Over the folder's files."""
         path = str(self.folder / "in-*.jsonl")
         source = Source("s", "files", "dataworks", path=path, settle=0)
-        return Pipeline("x", self.folder / "x.yaml", str(self.folder / "lake"), (source,), self.rules)
+        return Pipeline(
+            "x", self.folder / "x.yaml", str(self.folder / "lake"), (source,), self.rules, engine="auto"
+        )
 
     def run(self, *stages: str) -> dict[str, str]:
         """Land what was said as one batch; the mirrors' states by table."""

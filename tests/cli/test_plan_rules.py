@@ -47,7 +47,7 @@ def test_columns_are_named_as_they_would_be(folder):
     assert [("id", "id"), ("word", "text")] == [(one["source"], one["name"]) for one in table["columns"]]
     assert ["tall"] == table["left_out"]
     taken = _why_held(folder, rules.replace("text", "id"))
-    assert f"{folder}/depot.yaml:7:15 renames word to id" in taken
+    assert f"{folder}/depot.yaml:8:15 renames word to id" in taken
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_columns_are_named_as_they_would_be(folder):
 def test_conditions_that_cannot_be_asked_hold(folder, where, why):
     """A mirror that is empty for a typing error looks like one of a table without rows."""
     rules = f'tables:\n  - match: depot.bins\n    where: "{where}"\n'
-    assert _why_held(folder, rules).startswith(f"{folder}/depot.yaml:7:5 {why}")
+    assert _why_held(folder, rules).startswith(f"{folder}/depot.yaml:8:5 {why}")
     good = planned(folder, FILES, rules.replace(where, "word = 'a'"))
     assert [] == [one for one in good["tables"] if one["action"] == "hold"]
 
@@ -88,7 +88,7 @@ def test_conditions_that_cannot_be_asked_hold(folder, where, why):
 def test_columns_that_cannot_be_computed_hold(folder, rule, why):
     """A column that is NULL for a typing error looks like one of a source without values."""
     rules = f"tables:\n  - match: depot.bins\n    columns: {{own: {rule}}}\n"
-    assert _why_held(folder, rules).startswith(f"{folder}/depot.yaml:7:15 {why}")
+    assert _why_held(folder, rules).startswith(f"{folder}/depot.yaml:8:15 {why}")
 
 
 def test_columns_of_rules_are_named_with_their_types(folder):
@@ -111,7 +111,7 @@ def test_a_column_of_a_rule_is_not_confused_with_one_of_the_source(folder, name)
     rules = f"tables:\n  - match: depot.bins\n    columns: {{{name}: {{meta: batch}}}}\n"
     (held,) = [one for one in planned(folder, FILES, rules, code=1)["tables"] if one["action"] == "hold"]
     assert held["why"] == (
-        f"{folder}/depot.yaml:7:15 columns: makes a column {name}, and depot.bins has a column {name.lower()} of its own: "
+        f"{folder}/depot.yaml:8:15 columns: makes a column {name}, and depot.bins has a column {name.lower()} of its own: "
         "give the rule another name."
     )
 
@@ -140,7 +140,7 @@ def test_columns_that_no_row_has_shown_are_reported(folder):
     rules = "tables:\n  - match: depot.bins\n    columns: {wrod: exclude, 'w*': exclude, word: include}\n"
     (warning,) = planned(folder, FILES, rules)["warnings"]
     assert (
-        f"{folder}/depot.yaml:7:15 no row of depot.bins has shown a column wrod yet; did you mean word?"
+        f"{folder}/depot.yaml:8:15 no row of depot.bins has shown a column wrod yet; did you mean word?"
         == warning
     )
 

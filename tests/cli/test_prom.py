@@ -27,6 +27,7 @@ FOUND = {
         },
     ],
     "open_rejects": {"message": 2, "late": 1},
+    "causes": [],
     "pending_statements": 3,
     "last_run": {"ended": "2024-05-01T00:00:00.5Z", "seconds": 1.25, "failed": True},
 }

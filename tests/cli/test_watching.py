@@ -16,6 +16,7 @@ from ingest.cli.live_status import Watched, watch
 
 FOUND = {
     "headline": "shop: 1 of 1 mirrors are up to date with batch 3.",
+    "last_run": None,
     "tables": [dict.fromkeys(live_status.COLUMNS, "x") | {"table": "shop.<b>orders[red]"}],
     "complete_until": None,
     "complete_reason": "nothing has a [time]",
