@@ -33,10 +33,12 @@ KEY_BYTES = 32  # of a master key
 
 CHECKS = (
     "rows readable key_unique key_not_null missing_rows rows_left_out columns_left_out columns_masked "
-    "changes_erased ghost_rows wrong_cells insert_of_a_live_key rows_read_again cells_checked row_count "
-    "reconcile up_to_date schema freshness ambiguities cell_rejects refused_changes ddl_pending order_strength event_order unplaced_changes re_reads_ignored "
-    "unknown_values changes_proven images_before rows_not_loaded "
-    "old_positions positions_started_again repeated_moves rows_set_back bytes_misread nulls_left_out partial_rows vanished_columns mixed_topics lost_deletes incomplete_rows duplicates books_balance gaps losses missing_parts reject_rate"
+    "changes_erased ghost_rows wrong_cells images_before changes_proven insert_of_a_live_key "
+    "rows_read_again rows_not_loaded cells_checked row_count reconcile up_to_date schema freshness "
+    "ambiguities cell_rejects bytes_misread nulls_left_out refused_changes unknown_values ddl_pending "
+    "order_strength event_order unplaced_changes re_reads_ignored old_positions positions_started_again "
+    "repeated_moves rows_set_back partial_rows vanished_columns mixed_topics lost_deletes incomplete_rows "
+    "duplicates books_balance gaps losses missing_parts reject_rate"
 ).split()
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -63,7 +63,7 @@ def test_a_bad_suite_is_a_fault_of_its_line(tmp_path: Path, suite: object, messa
         rules(tmp_path, RULE, suite)
     (problem,) = caught.value.problems
     assert message in problem
-    assert problem.startswith(f"{tmp_path / 'yard.yaml'}:7:")
+    assert problem.startswith(f"{tmp_path / 'yard.yaml'}:8:")
 
 
 def test_counts_and_rows_to_look_at(tmp_path: Path) -> None:
