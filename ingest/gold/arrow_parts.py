@@ -116,16 +116,20 @@ def deal(works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, mos
         folder: the name of a folder in each mirror's folder, for the outcomes.
         most: the changes of a part.
     """
-    dealers = [Dealer(work, folder, parts_of(work, most)) for work in works]
-    lanes = [lane for work in works for lane in work.lanes]
+    return dealt_by([Dealer(work, folder, parts_of(work, most)) for work in works], some)
+
+
+def dealt_by(dealers: Sequence[Dealer], some: Sequence[RowGroup]) -> list[Dealt]:
+    """What dealers have distributed of the changes in some pieces; all have failed if the store does not answer."""
+    lanes = [lane for dealer in dealers for lane in dealer.work.lanes]
     try:
         for page in pages_of(some, lanes):
             rows = dict(apart(page, lanes))
-            for one in dealers:
-                one.add(rows)
+            for dealer in dealers:
+                dealer.add(rows)
     except StoreError as error:
-        return [Dealt(work.path, failed=str(error)) for work in works]
-    return [one.finished() for one in dealers]
+        return [Dealt(dealer.work.path, failed=str(error)) for dealer in dealers]
+    return [dealer.finished() for dealer in dealers]
 
 
 def pages_of(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:

@@ -26,6 +26,7 @@ from ingest.gold.arrow_parts import (
     Numbers,
     RowGroup,
     batches_of,
+    dealt_by,
     hashes,
     merged_part,
     pages_of,
@@ -143,16 +144,7 @@ def deal(
         folder: the name of a folder in each mirror's folder, for the changes.
         shares: by the path of each mirror, its shares.
     """
-    dealers = [_Dealer(work, folder, 0, shares=shares[work.path]) for work in works]
-    lanes = [lane for work in works for lane in work.lanes]
-    try:
-        for page in pages_of(some, lanes):
-            rows = dict(apart(page, lanes))
-            for one in dealers:
-                one.add(rows)
-    except StoreError as error:
-        return [Dealt(work.path, failed=str(error)) for work in works]
-    return [one.finished() for one in dealers]
+    return dealt_by([_Dealer(work, folder, 0, shares=shares[work.path]) for work in works], some)
 
 
 def merged(work: MirrorWork, found: Sequence[Dealt], share: int, shares: Shares) -> Written:
