@@ -31,10 +31,10 @@ ENGINE = "engine: auto\n"  # of tests that are about something else
 
 
 def change(kind: str, table: str, serial: int, row: dict[str, str | None], **given: Any) -> str:
-    """One row change as a line."""
+    """One row change as a line; an update says nothing of the row before unless ``old`` is given."""
     message = {
         "data": [row], "database": "depot", "es": 1_700_000_000_000 + serial, "id": serial, "isDdl": False,
-        "mysqlType": TYPES, "old": [{"word": "?"}] if kind == "UPDATE" else None, "pkNames": ["id"], "sql": "",
+        "mysqlType": TYPES, "old": None, "pkNames": ["id"], "sql": "",
         "table": table, "ts": 1_700_000_000_000 + serial, "type": kind,
     }  # fmt: skip
     return json.dumps(message | given) + "\n"
@@ -90,7 +90,8 @@ class Depot:
         if broken:
             lines.append('{"broken": \n')
         if n:
-            lines.append(change("UPDATE", "bins", serial + 6, {"id": str(n - 1), "word": f"old {n}"}))
+            row, was = {"id": str(n - 1), "word": f"old {n}"}, {"word": f"new {n - 1}"}
+            lines.append(change("UPDATE", "bins", serial + 6, row, old=[was]))
         with self.feed.open("a", encoding="utf-8") as file:
             file.writelines(lines)
         touch(self.feed, 3600 - n)

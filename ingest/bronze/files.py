@@ -108,6 +108,14 @@ def _leads_away(pattern: str) -> Callable[[str], bool]:
     return leads_away
 
 
+def _place_of(path: str) -> str:
+    """Where a path leads, in words; it may be exchanged for something else while that is looked up."""
+    try:
+        return shown(os.path.realpath(path))
+    except OSError:
+        return "another place"
+
+
 def _remote(source: Source) -> list[Found]:
     import fsspec  # takes as long as all else that a plan of local files needs
 
@@ -156,7 +164,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     work: list[Range] = []
     waiting = ""  # the file that could not be read, if arrival orders the source
     alarms = [
-        f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
+        f"{shown(path)} leads to {_place_of(path)}, out of the source's folder: "
         "none of it was read; move the file here, or name its own folder in `path:`."
         for path in sorted(away)
     ]

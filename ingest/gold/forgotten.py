@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ingest.errors import HeldError, command
 from ingest.fold import may_change_key
 from ingest.gold.lane import Lane
 from ingest.lake import condensed, duck
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 
 def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:

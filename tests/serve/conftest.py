@@ -37,7 +37,8 @@ def slice_of(n: int, *, broken: bool = True) -> list[str]:
         statement("bins", at + 5, "ALTER TABLE bins COMMENT 'counted'"),
     ]
     if n:
-        lines.append(change("UPDATE", "bins", at + 7, {"id": str(n - 1), "word": f"old {n}"}))
+        row, was = {"id": str(n - 1), "word": f"old {n}"}, {"word": f"new {n - 1}"}
+        lines.append(change("UPDATE", "bins", at + 7, row, old=[was]))
     return [*lines, *(['{"broken": \n'] if broken else [])]
 
 
