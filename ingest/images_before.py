@@ -279,7 +279,7 @@ def _unknown(text: str) -> object:
         return text
 
 
-_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,3})?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _DIGITS = 400
 _BY_KIND = {
     "json": _json,

@@ -23,7 +23,7 @@ MADE_OF_OTHERS = {
     "f'^(?:{pattern})\\\\z'": "types.PATTERNS, tried below",
     "PATTERNS[kind]": "the same",
     "types.PATTERNS[name]": "the same",
-    "'|'.join(sorted(parts, key=len, reverse=True)) or '(?!)'": "escaped texts, each found as it is",
+    "'|'.join(sorted({*parts}, key=len, reverse=True)) or '(?!)'": "escaped texts, each found as it is",
 }
 BY_STEPS = {"ingest/ddl/tokens.py": "a statement is read from token to token, tried below"}
 

@@ -50,8 +50,9 @@ def keeps(cast: str, declared: str) -> bool:
 def _parts(declared: str) -> tuple[str, list[int]]:
     """A type's short name and the numbers in its brackets: ``character varying(3)`` is varchar and 3."""
     lowered = " ".join(declared.lower().replace('"', "").split())
-    sizes = [int(one) for one in re.findall(r"-?[0-9]+", "".join(re.findall(r"\(([^)]*)\)", lowered)))]
-    bare = " ".join(re.sub(r"\([^)]*\)", " ", lowered).split()).removeprefix("pg_catalog.")
+    in_brackets = "".join(re.findall(r"\(([^()]*)\)", lowered))
+    sizes = [int(digits) for digits in re.findall(r"-?[0-9]+", in_brackets)]
+    bare = " ".join(re.sub(r"\([^()]*\)", " ", lowered).split()).removeprefix("pg_catalog.")
     return _SHORT.get(bare, bare), sizes
 
 
@@ -177,10 +178,11 @@ def _range(text: str, _sizes: list[int]) -> str:
 
 def _array(text: str, of: str) -> str:
     """Empty, or of whole numbers or plain words: other elements may need quotes, or another form."""
-    inside = re.fullmatch(r"\s*\{\s*(.*?)\s*\}\s*", text)
-    if inside is None:
+    braced = text.strip()
+    if not (braced[:1] == "{" and braced[1:].endswith("}")):
         raise ValueError("no array")
-    parts = [one.strip() for one in inside[1].split(",")] if inside[1] else []
+    inside = braced[1:-1].strip()
+    parts = [part.strip() for part in inside.split(",")] if inside else []
     element = _ELEMENTS.get(of)
     if parts and (
         element is None or not all(element.fullmatch(one) and one.lower() != "null" for one in parts)

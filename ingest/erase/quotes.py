@@ -20,7 +20,7 @@ _CUT = 2_000  # characters of which a text at its limit may end within a value
 _SHOWN = 200  # characters of a value that is cut, at most
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_HALF_ESCAPE = re.compile(r"\\+(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?\Z")
+_HALF_ESCAPE = re.compile(r"(?<!\\)\\++(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?\Z")
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _IN_SHELL = ("'\"'\"'", "'")
@@ -153,7 +153,7 @@ def _as_cell(text: str) -> str:
 
 
 def _any_of(parts: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(sorted(set(parts), key=len, reverse=True)) or r"(?!)")
+    return re.compile("|".join(sorted({*parts}, key=len, reverse=True)) or r"(?!)")
 
 
 def _number(text: str) -> Decimal | None:

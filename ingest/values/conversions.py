@@ -193,8 +193,8 @@ def _type_within(old: str) -> str:
 
 
 def _length_within(old: str) -> str:
-    size = re.fullmatch(r"(?:string|json)\((?:[a-z ]*\()?(\d+).*\)", old)
-    return f"({size[1]})" if size else ""
+    size = re.match(r"(?:string|json)\((?:[a-z ]*\()?(\d+)", old)
+    return f"({size[1]})" if size and old.endswith(")") else ""
 
 
 def _printed_otherwise(old: str, new: str) -> Conversion:

