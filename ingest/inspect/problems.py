@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -19,7 +18,16 @@ from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
 from ingest.lake.tables import Tables
-from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, PASS, RECONCILED, duration
+from ingest.quality.catalogue import (
+    CHECKS,
+    FOLD_FAILED,
+    HELD,
+    LAST_RUN,
+    PASS,
+    RECONCILED,
+    duration,
+    key_cells,
+)
 from ingest.quality.report_model import STATEMENT, Facts, TableFact
 
 if TYPE_CHECKING:
@@ -243,10 +251,10 @@ def _typed(one: report.Complaint, mirror: str, facts: Facts) -> str:
         return command("rebuild", facts.file, mirror)
     checks = next((table.checks for table in facts.tables if table.name == mirror), [])
     failing = next((check.failing for check in checks if check.check == one.check and check.failing), ())
-    if failing:
-        cells = json.loads(failing[0], parse_int=str, parse_float=str)
-        if isinstance(cells, dict) and all(isinstance(cell, str) for cell in cells.values()):
-            return command("explain", facts.file, mirror, *cells.values())
+    cells = list(key_cells(failing[0]).values()) if failing else []
+    texts = [cell for cell in cells if cell is not None]
+    if cells and texts == cells:  # `explain` takes no NULL
+        return command("explain", facts.file, mirror, *texts)
     return command("report", facts.file)
 
 

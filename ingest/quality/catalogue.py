@@ -225,6 +225,20 @@ def key_json(names: Iterable[str], cells: Iterable[object]) -> str:
     return json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=False, separators=(",", ":"))
 
 
+def key_cells(text: str) -> dict[str, str | None]:
+    """The cells of a key that a check names as JSON, as texts by column; empty if the text is not such a key."""
+    try:
+        cells = json.loads(text, parse_int=str, parse_float=str)
+    except ValueError:
+        return {}
+    if not isinstance(cells, dict):
+        return {}
+    return {
+        name: cell if cell is None or isinstance(cell, str) else json.dumps(cell)
+        for name, cell in cells.items()
+    }
+
+
 def explained(check: str, observed: float, limit: float | None) -> str:
     """A number in the words of its check: ``Rows with a NULL in a key column: 2 (at most 0)``."""
     known = CHECKS.get(check)

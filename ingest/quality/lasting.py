@@ -34,6 +34,7 @@ from ingest.quality.catalogue import (
     CheckResult,
     Metric,
     explained,
+    key_cells,
 )
 from ingest.quality.subjects import CheckedMirror
 
@@ -105,7 +106,7 @@ def _left(
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes
     for lane in (one for one in subject.lanes if keys and one.changes):
-        texts = [[str(cell) for cell in json.loads(key).values()] for key in keys]
+        texts = [[str(cell) for cell in key_cells(key).values()] for key in keys]
         names = [one.name for one in subject.mirror.key_columns]
         listed = ", ".join(f"[{', '.join(map(duck.text, each))}]" for each in texts)
         whole = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""

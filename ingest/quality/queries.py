@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from ingest.change import TableId
 from ingest.lake.names import literal, of_table, quoted
+from ingest.quality.catalogue import key_cells
 
 
 def reproduces(
@@ -70,7 +70,7 @@ def history(table: TableId, keys: Sequence[str], example: str = "") -> str:
     """A query for one row's history; ``example`` is a key as JSON, whose values are inserted."""
     if not keys:
         return ""
-    values = json.loads(example) if example else {}
+    values = key_cells(example)
     cells = " AND ".join(
         f"{_key_in_changes([name])} = {literal(str(values.get(name, '…')))}" for name in keys
     )

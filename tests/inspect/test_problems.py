@@ -193,13 +193,12 @@ def test_a_report_made_while_a_batch_is_under_way_is_of_the_batch_before(
     assert ((), ()) == (tiles["Rejects"][1], tiles["Schema changes"][1]), "a line of another quantity"
 
 
-def complained(folder: Path, check: str, severity: str = "warn") -> WrittenLake:
+def complained(folder: Path, check: str, severity: str = "warn", key: str = '{"id":1}') -> WrittenLake:
     """A lake of one mirror of which a check complains."""
     made = WrittenLake(folder)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "a"})])
-    made.product(
-        "checks", [made.check("depot.bins", check, 2.0, severity, "2 rows") | {"failing": '["{\\"id\\":1}"]'}]
-    )
+    row = made.check("depot.bins", check, 2.0, severity, "2 rows")
+    made.product("checks", [row | {"failing": json.dumps([key])}])
     return made
 
 
@@ -226,6 +225,23 @@ def test_a_mirror_has_the_state_of_its_worst_problem(
     assert problem["since"].startswith("2026-03-14T09:")
     assert [problem["sentence"]] == found["problems"]
     assert problem["command"] == found["next"]
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ('{"id":1}', "explain {file} depot.bins 1"),
+        ('{"id":1.10,"no":"x y"}', "explain {file} depot.bins 1.10 'x y'"),
+        ('{"id":null}', "report {file}"),  # `explain` takes no NULL
+        ("[1]", "report {file}"),
+        ("<b>", "report {file}"),
+    ],
+)
+def test_a_key_that_a_check_names_is_explained(tmp_path: Path, key: str, words: str) -> None:
+    """One row of `checks` whose key is not JSON made `status` and every page of the service fail."""
+    made = complained(tmp_path, "rows_set_back", key=key)
+    [problem] = status.status(made.reader)["causes"]
+    assert f"ingest {words.format(file=made.file)}" == problem["command"]
 
 
 def test_the_metrics_have_every_problem(tmp_path: Path) -> None:

@@ -106,13 +106,13 @@ def test_a_lake_that_is_half_copied_is_said_and_comes_back(own: Path) -> None:
                 assert "Traceback" not in answer.text
     client.service.fleet.forget("depot")
     assert {200} == {client.get(page).code for page in pages}
-    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json]
+    assert ["1 held, 1 suspect"] == [one["state"] for one in client.get("/api/status").json]
 
 
 def test_a_lake_that_is_replaced_is_not_taken_for_the_one_before(own: Path, tmp_path: Path) -> None:
     """Another pipeline's lake in its place would be shown under its name; an older copy is shown as it is."""
     client, lake = client_of(own), own.parent / "depot-lake"
-    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json]
+    assert ["1 held, 1 suspect"] == [one["state"] for one in client.get("/api/status").json]
     other = WrittenLake(tmp_path, "other")
     other.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     mine = lake.rename(lake.with_name("mine"))
@@ -124,7 +124,7 @@ def test_a_lake_that_is_replaced_is_not_taken_for_the_one_before(own: Path, tmp_
     shutil.rmtree(lake)
     mine.rename(lake)
     client.service.fleet.forget("depot")
-    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json]
+    assert ["1 held, 1 suspect"] == [one["state"] for one in client.get("/api/status").json]
 
 
 def test_a_damaged_table_hides_no_other(own: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_damaged_table_hides_no_other(own: Path) -> None:
     for log in (lake / "mirrors/depot/shelf0/_delta_log").iterdir():
         log.write_text("{", "utf-8")
     client = client_of(own)
-    assert "1 held" in client.get("/").text
+    assert "1 held, 1 suspect" in client.get("/").text
     assert "damaged" in client.get("/pipeline?pipeline=depot").text
     assert 200 == client.get("/table?pipeline=depot&table=depot.bins").code
 
