@@ -37,9 +37,10 @@ from ingest.gold import (
 )
 from ingest.gold.arrow_files import FILES, SMALL, Written, changes_files, make, read
 from ingest.gold.arrow_parts import Dealt, Fragments, RowGroup
-from ingest.gold.arrow_shares import Links, Shares
+from ingest.gold.arrow_shares import Links
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.completed import STAGE
+from ingest.gold.key_shares import Shares
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.planner import FoldPlan, refolds
 from ingest.gold.results import MirrorCommit

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +46,7 @@ from ingest.gold.arrow_fold import (
 from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold.key_shares import Numbers, parts_by_key
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.overtaken import refuse_parts
 from ingest.gold.unfit import Reject
@@ -55,7 +55,6 @@ from ingest.lake import stores, vectors
 # outcomes of one mirror that a task holds before it writes them
 WAITING_ROWS, WAITING_BYTES = 100_000, 64 << 20
 PART_BYTES = 256 << 20  # of a part's outcomes in memory
-_SPREAD = 0x9E3779B97F4A7C15  # consecutive numbers, multiplied by it, fall into different parts
 _LANE = "%lane"
 
 
@@ -83,7 +82,6 @@ class Dealt:
     rejected: list[Reject] = field(default_factory=list)  # changes without a usable key
 
 
-Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 Fragments = Callable[[str], ds.ParquetFileFragment]
 
 
@@ -237,34 +235,6 @@ class Dealer:
             self.work.path, self.refused, self.needs_history, self.failed, self.path, self.parts, self.cleared, cpu,
             self.rejected,
         )  # fmt: skip
-
-
-def parts_by_key(keys: pa.Table, count: int) -> Numbers:
-    """The part of each key: equal keys have the same one in every process."""
-    found: Numbers = np.mod(hashes(keys), count)
-    return found
-
-
-def hashes(keys: pa.Table) -> Numbers:
-    """A number for each key; equal keys have the same one in every process, and so have keys with a NULL."""
-    keys = comparable(keys)
-    if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
-        whole = pc.fill_null(keys.column(0).cast(pa.int64()), 0)
-        numbers = whole.to_numpy().view(np.uint64) * np.uint64(_SPREAD)
-        high: Numbers = (numbers >> np.uint64(33)).astype(np.int64)
-        return high
-    columns = [_texts(column) for column in keys.columns]
-    texts = columns[0] if len(columns) == 1 else map("\0".join, zip(*columns, strict=True))
-    return np.array([crc32(text.encode()) for text in texts], np.int64)
-
-
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    if pa.types.is_binary(column.type):
-        return [(one or b"").hex() for one in column.to_pylist()]
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    found: list[str] = pc.fill_null(column.cast(pa.string()), "").to_pylist()
-    return found
 
 
 # --- the parts ------------------------------------------------------------------------------------

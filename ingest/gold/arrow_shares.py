@@ -7,7 +7,7 @@ Keys that a change links are in one share, because a row that moves takes values
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,21 +23,19 @@ from ingest.gold.arrow_fold import outcomes
 from ingest.gold.arrow_parts import (
     Dealer,
     Dealt,
-    Numbers,
     RowGroup,
     batches_of,
     dealt_by,
-    hashes,
     merged_part,
     pages_of,
 )
 from ingest.gold.arrow_work import LaneWork, MirrorWork
+from ingest.gold.key_shares import Numbers, Shares, hashes, keys_of
 from ingest.gold.outcomes import MirrorOutcomes
 
 EVERY = -1
 """The share of what all shares need."""
 _LANE, _SHARE = "%lane", "%share"
-_NOTHING: Numbers = np.array([], np.int64)
 
 
 class Links(NamedTuple):
@@ -46,54 +44,6 @@ class Links(NamedTuple):
     path: str
     pairs: list[tuple[int, int]]
     failed: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """How a mirror's keys are distributed: by the hashes of keys, except linked ones by that of the first of these."""
-
-    count: int
-    linked: Numbers = field(default_factory=lambda: _NOTHING)  # in ascending order
-    first: Numbers = field(default_factory=lambda: _NOTHING)
-
-    @classmethod
-    def of(cls, count: int, pairs: Iterable[tuple[int, int]]) -> Shares:
-        """So many shares, with the keys of each pair in one."""
-        first = dict[int, int]()
-
-        def root(one: int) -> int:
-            while first.setdefault(one, one) != one:
-                first[one] = one = first[first[one]]
-            return one
-
-        for left, right in pairs:
-            first[root(left)] = root(right)
-        linked = sorted(first)
-        return cls(count, np.array(linked, np.int64), np.array([root(one) for one in linked], np.int64))
-
-    def shares(self, keys: pa.Table) -> Numbers:
-        """The share of each key."""
-        found = hashes(keys)
-        if len(self.linked):
-            at = np.minimum(np.searchsorted(self.linked, found), len(self.linked) - 1)
-            found = np.where(self.linked[at] == found, self.first[at], found)
-        share: Numbers = np.mod(found, self.count)
-        return share
-
-
-class _Keys(NamedTuple):
-    """The keys that changes concern: of each its own, then those that some of them leave, with the numbers of these."""
-
-    every: pa.Table
-    leaving: Numbers
-
-
-def _keys_of(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Keys:
-    found = overtaken.keys_concerned(rows, lane, work)
-    if lane.shard is not None:
-        [name] = [one.column for one in work.columns if one.name == lane.shard[0]]
-        found = found.append_column(name, pa.array([lane.shard[1]] * found.num_rows, pa.string()))
-    return _Keys(found.select(work.key_columns), found[overtaken.ROW].to_numpy()[rows.num_rows :])
 
 
 def links(works: Sequence[MirrorWork], some: Sequence[RowGroup]) -> Iterator[Links]:
@@ -106,7 +56,7 @@ def links(works: Sequence[MirrorWork], some: Sequence[RowGroup]) -> Iterator[Lin
             for work in works:
                 for lane in work.lanes:
                     if lane.moves and rows[lane.id].num_rows:
-                        every, leaving = _keys_of(rows[lane.id], lane, work)
+                        every, leaving = keys_of(rows[lane.id], lane, work)
                         numbers = hashes(every)
                         left, own = numbers[rows[lane.id].num_rows :], numbers[leaving]
                         found[work.path].update(zip(left.tolist(), own.tolist(), strict=True))
@@ -123,7 +73,7 @@ class _Dealer(Dealer):
 
     def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
         """Distribute some changes of a lane."""
-        own = self.shares.shares(_keys_of(rows, lane, self.work).every)[: rows.num_rows]
+        own = self.shares.shares(keys_of(rows, lane, self.work).every)[: rows.num_rows]
         clears = pc.equal(rows["op"], str(Op.TRUNCATE)).to_numpy()
         rows = rows.append_column(_LANE, pa.array([number] * rows.num_rows, pa.int32()))
         self.waiting.append(rows.append_column(_SHARE, pa.array(np.where(clears, EVERY, own), pa.int64())))

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_parts, arrow_shares
-from ingest.gold.arrow_shares import Shares
+from ingest.gold import arrow_parts, arrow_shares, key_shares
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.key_shares import Shares
 from ingest.gold.overtaken import keys_concerned
 from tests.properties import lakes
 from tests.properties.kinds import Kind
@@ -84,12 +84,12 @@ def test_no_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
 def test_linked_keys_are_in_one_share() -> None:
     """A row may move on and on, whichever of the moves is read first."""
     keys = pa.table({"id": pa.array(range(100), pa.int64())})
-    numbers = arrow_parts.hashes(keys).tolist()
+    numbers = key_shares.hashes(keys).tolist()
     pairs = [(numbers[at], numbers[at + 2]) for at in [*range(0, 40, 4), *range(2, 38, 4)]]
     shares = Shares.of(7, pairs).shares(keys).tolist()
     assert 1 == len({shares[at] for at in range(0, 40, 2)})
     assert set(range(7)) == set(shares)
-    assert shares[43:] == arrow_parts.parts_by_key(keys, 7).tolist()[43:]
+    assert shares[43:] == key_shares.parts_by_key(keys, 7).tolist()[43:]
 
 
 @pytest.mark.parametrize("text", ["a\ud800", "b"])

@@ -1,0 +1,96 @@
+"""How keys are distributed over the parts and shares of a large mirror's work: by a hash that is the same in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.gold import overtaken
+from ingest.gold.arrow_merge import comparable
+from ingest.gold.arrow_work import LaneWork, MirrorWork
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
+_SPREAD = 0x9E3779B97F4A7C15  # consecutive numbers, multiplied by it, fall into different parts
+_NOTHING: Numbers = np.array([], np.int64)
+
+
+def parts_by_key(keys: pa.Table, count: int) -> Numbers:
+    """The part of each key: equal keys have the same one in every process."""
+    found: Numbers = np.mod(hashes(keys), count)
+    return found
+
+
+def hashes(keys: pa.Table) -> Numbers:
+    """A number for each key; equal keys have the same one in every process, and so have keys with a NULL."""
+    keys = comparable(keys)
+    if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
+        whole = pc.fill_null(keys.column(0).cast(pa.int64()), 0)
+        numbers = whole.to_numpy().view(np.uint64) * np.uint64(_SPREAD)
+        high: Numbers = (numbers >> np.uint64(33)).astype(np.int64)
+        return high
+    columns = [_texts(column) for column in keys.columns]
+    texts = columns[0] if len(columns) == 1 else map("\0".join, zip(*columns, strict=True))
+    return np.array([crc32(text.encode()) for text in texts], np.int64)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    if pa.types.is_binary(column.type):
+        return [(one or b"").hex() for one in column.to_pylist()]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    found: list[str] = pc.fill_null(column.cast(pa.string()), "").to_pylist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How a mirror's keys are distributed: by the hashes of keys, except linked ones by that of the first of these."""
+
+    count: int
+    linked: Numbers = field(default_factory=lambda: _NOTHING)  # in ascending order
+    first: Numbers = field(default_factory=lambda: _NOTHING)
+
+    @classmethod
+    def of(cls, count: int, pairs: Iterable[tuple[int, int]]) -> Shares:
+        """So many shares, with the keys of each pair in one."""
+        first = dict[int, int]()
+
+        def root(one: int) -> int:
+            while first.setdefault(one, one) != one:
+                first[one] = one = first[first[one]]
+            return one
+
+        for left, right in pairs:
+            first[root(left)] = root(right)
+        linked = sorted(first)
+        return cls(count, np.array(linked, np.int64), np.array([root(one) for one in linked], np.int64))
+
+    def shares(self, keys: pa.Table) -> Numbers:
+        """The share of each key."""
+        found = hashes(keys)
+        if len(self.linked):
+            at = np.minimum(np.searchsorted(self.linked, found), len(self.linked) - 1)
+            found = np.where(self.linked[at] == found, self.first[at], found)
+        share: Numbers = np.mod(found, self.count)
+        return share
+
+
+class Keys(NamedTuple):
+    """The keys that changes concern: of each its own, then those that some of them leave, with the numbers of these."""
+
+    every: pa.Table
+    leaving: Numbers
+
+
+def keys_of(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> Keys:
+    found = overtaken.keys_concerned(rows, lane, work)
+    if lane.shard is not None:
+        [name] = [one.column for one in work.columns if one.name == lane.shard[0]]
+        found = found.append_column(name, pa.array([lane.shard[1]] * found.num_rows, pa.string()))
+    return Keys(found.select(work.key_columns), found[overtaken.ROW].to_numpy()[rows.num_rows :])
