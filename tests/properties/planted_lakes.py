@@ -124,7 +124,8 @@ class PlantedLake:
         if self.mask:
             entry["mask"] = self.mask
         text: dict[str, Any] = {
-            "pipeline": "depot", "lake": "./lake", "mask_secret": SECRET, "sources": [source], "tables": [entry],
+            "pipeline": "depot", "lake": "./lake", "engine": "spark" if self.spark else "auto", "mask_secret": SECRET,
+            "sources": [source], "tables": [entry],
         }  # fmt: skip
         if self.sealed:
             text["bronze"] = {"seal": {"master_key": SEAL}}
