@@ -77,8 +77,7 @@ class Feed:
             return self._put("INSERT", name, key, f"new {self.serial}")
         if dice < 0.90:
             return self._put("UPDATE", name, key, f"changed {self.serial}")
-        del rows[key]
-        return self._message("DELETE", name, key, "gone")
+        return self._message("DELETE", name, key, rows.pop(key))
 
     def _put(self, kind: str, name: str, key: int, word: str) -> Sent:
         self.rows[name][key] = word if len(word) < LONG else hashlib.sha256(word.encode()).hexdigest()
