@@ -21,7 +21,16 @@ from ingest.lake import mirrors
 from ingest.lake.names import mirror_path
 from ingest.quality.arrow_rows import read
 from ingest.result import STAGES
-from tests.model.checks import BATCHES, Capture, Wrong, binlog, delivered, differences, policy_of
+from tests.model.checks import (
+    BATCHES,
+    BY_SECOND,
+    Capture,
+    Wrong,
+    binlog,
+    delivered,
+    differences,
+    policy_of,
+)
 from tests.model.histories import history
 from tests.model.plain import Mirror
 from tests.model.rows import History
@@ -61,8 +70,9 @@ def feeds(
         made = history(number, feed.capture.life(steps), seed)
         feed.made.append(made)
         messages = feed.capture.dialect.write(made)  # type: ignore[arg-type]
-        for batch, part in enumerate(delivered(messages, number, feed.capture.loss)):
-            feed.batches[batch] += part
+        ordered = feed.capture.name in BY_SECOND
+        for batch, part in enumerate(delivered(messages, number, feed.capture.loss, ordered=ordered)):
+            feed.batches[batch] += [message._replace(topic=f"h{number}") for message in part]
     return [feed for feed in found if feed.made]
 
 
@@ -71,7 +81,7 @@ def pipeline_of(feeds: Sequence[Feed], folder: Path, apply: str, budget: int | N
     sources = tuple(
         Origin(
             feed.name, "files", feed.capture.dialect.format, feed.capture.dialect.hints.options,
-            path=str(folder / feed.name / "part-*.jsonl"),
+            path=str(folder / feed.name / "*.jsonl"),
         )
         for feed in feeds
     )  # fmt: skip
@@ -80,6 +90,15 @@ def pipeline_of(feeds: Sequence[Feed], folder: Path, apply: str, budget: int | N
     return Pipeline(
         "model", folder / "x.yaml", lake, sources, rules, engine="auto", apply=apply, rewrite_budget=budget
     )
+
+
+def arrive(messages: Iterable[Message], folder: Path) -> None:
+    """Write messages at the ends of their histories' files: each is a stream of its own, and grows."""
+    folder.mkdir(exist_ok=True)
+    for message in messages:
+        if message.value is not None:
+            with (folder / f"{message.topic}.jsonl").open("ab") as stream:
+                stream.write(message.value + b"\n")
 
 
 def played(
@@ -93,10 +112,7 @@ def played(
     loud: dict[str, set[str]] = {}
     for number in range(BATCHES):
         for feed in feeds:
-            values = [one.value for one in feed.batches[number] if one.value is not None]
-            if values:
-                (folder / feed.name).mkdir(exist_ok=True)
-                (folder / feed.name / f"part-{number}.jsonl").write_bytes(b"\n".join(values) + b"\n")
+            arrive(feed.batches[number], folder / feed.name)
         stages = STAGES if number == BATCHES - 1 else STAGES[:3]
         result = running.run(spark, pipeline, stages, warm)
         for one in result.mirrors:
