@@ -470,7 +470,10 @@ def _stopped(
         if not part.is_made:
             return MirrorCommit(part.refused, part.held, failed=part.failed)
         counts.update(part.counts)
-    mirror, rejects = fold.plan.mirror, [each for part in made for each in part.rejects]
+    mirror, told = fold.plan.mirror, retyped.told(fold.retyped)
+    rejects = [
+        each for part in made for each in part.rejects if each.place or (each.column, each.raw) not in told
+    ]
     try:
         narrow = outgrown.narrow(mirror, fold.plan.job.rule, rejects)
         files = changes_files(lake, work.lanes) if narrow else []

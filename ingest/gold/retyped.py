@@ -187,6 +187,15 @@ def unfit_defaults(mirror: Mirror, work: Iterable[tuple[Lane, Steps]]) -> list[R
     return found
 
 
+def told(retyped: Iterable[Retyped]) -> set[tuple[str, str]]:
+    """The columns, each with the text, of which one reject says that existing rows have it by a default."""
+    return {
+        (one.step.column, one.step.default)
+        for one in retyped
+        if one.step.action != ACTION and one.step.default is not None
+    }
+
+
 def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> int:
     """Write what cannot be known to `rejects`, guarded; returns the number of columns."""
     texts = _texts(mirror)

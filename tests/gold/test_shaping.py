@@ -127,7 +127,7 @@ def test_a_changed_rule_folds_the_mirror_again(spark: SparkSession, tmp_path: Pa
     assert ("done", "") == depot.run(checked=True), "nothing new has come, and the rule is another"
     assert [{"id": number, "b": 5, "a": 6} for number in (1, 2)] == depot.rows()
     assert ("idle", "") == depot.run()
-    depot.row("UPDATE", {"b": "6"}, id="2", a="5", b="8", note="9").row(
+    depot.row("UPDATE", {"b": "6", "note": "7"}, id="2", a="5", b="8", note="9").row(
         "DELETE", id="1", a="5", b="6", note="7"
     )
     assert ("done", "") == depot.run(checked=True)

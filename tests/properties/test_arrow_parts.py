@@ -122,9 +122,9 @@ def _page(*rows: tuple[str, str, str]) -> pa.Table:
             {
                 "source": "s", "database": "yard", "schema": None, "table": table, "batch": 1, "order_key": place,
                 "op": "truncate" if not row else "delete" if '"v"' not in row else "insert", "partial": False,
-                "before": row or None, "after": row or None,
+                "before": row or None, "after": row or None, "topic": "t", "partition": 0, "offset": offset, "row": 0,
             }
-            for table, place, row in rows
+            for offset, (table, place, row) in enumerate(rows)
         ]
     )  # fmt: skip
 
@@ -175,12 +175,24 @@ def test_a_key_is_one_however_it_is_written(tmp_path: Path, key: str, texts: tup
     assert ["1"] == [row["v"] for row in arrow_files.there(work).to_pylist()]
 
 
-def test_what_does_not_fit_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value of another type, and more rows than memory: both are refused before a commit, with a sentence."""
+def test_what_does_not_fit_is_rejected_in_its_own_task(tmp_path: Path) -> None:
+    """A change whose key is no value of its type would be lost without a word."""
     files = _written(tmp_path, _page(("a", "1", '{"id":"x","v":"x"}'), ("a", "2", '{"id":"1","v":"y"}')))
     work = replace(_mirror(tmp_path, "a"), changes=2)
     [dealt] = arrow_parts.deal([work], arrow_parts.pieces(files, work.lanes), "parts", 1)
-    assert "id" in dealt.refused or "fit" in dealt.refused
+    [rejected] = dealt.rejected
+    assert ("", "key-does-not-fit", '{"id":"x"}', 0) == (
+        dealt.refused,
+        rejected.reason,
+        rejected.key,
+        rejected.place and rejected.place.offset,
+    )
+    assert [1] == [row["id"] for row in arrow_files.there(_in_parts(work, files, 1)[0]).to_pylist()]
+
+
+def test_more_rows_than_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is killed for its memory takes the whole batch with it."""
     monkeypatch.setattr(arrow_parts, "PART_BYTES", 10)
-    _, made = _in_parts(work, _written(tmp_path, _page(("a", "2", '{"id":"1","v":"y"}'))), 1)
+    files = _written(tmp_path, _page(("a", "2", '{"id":"1","v":"y"}')))
+    _, made = _in_parts(_mirror(tmp_path, "a"), files, 1)
     assert "memory" in made[0].refused
