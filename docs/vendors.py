@@ -24,7 +24,7 @@ FAMILIES = {
     "alibaba-dataworks": "dataworks",
     "huawei-drs": "drs-*",
     "debezium": "debezium*",
-    "canal-and-ticdc": "*canal",
+    "canal-and-ticdc": "*canal canal-protobuf",
     "maxwell-goldengate-dms": "maxwell ogg dms",
     "from-the-source": "ingest-snapshot",
 }

@@ -121,9 +121,12 @@ def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Chang
     if message.value is None:
         return [Change(op=Op.CONTROL, table=hints.table_of(message.topic) or NO_TABLE, note="tombstone")]
     found, note = flat_messages.read(message.value, bare=dialect.bare_rows is not None)
-    kind = found.type or ""
-    head = _head(found, message.topic, hints, dialect, note)
-    op = _operation(found)
+    return changes_of(found, head_of(found, message.topic, hints, dialect, note), hints, dialect)
+
+
+def changes_of(found: Found, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
+    """What an envelope means, however it was written; ``head`` is what its changes share."""
+    kind, op = found.type or "", _operation(found)
     if op and (
         type(found.data) is list or not (flat_messages.absent(found.data) and flat_messages.absent(found.old))
     ):
@@ -164,7 +167,7 @@ def _kind(found: Found, hints: Hints, dialect: CanalDialect) -> str | None:
     return hints.options.database_kind or (database_kinds.named(found.db_type) if found.db_type else None)
 
 
-def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Change:
+def head_of(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Change:
     """What all changes of one message share; each has an operation of its own."""
     place = dialect.position(found)
     if found.table:

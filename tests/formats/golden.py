@@ -2,7 +2,7 @@
 
 - An empty case file stands for a null value. One newline at the end of the file is not the message's.
 - ``<case>.hints.json`` may give ``options``, ``keys``, ``columns``, ``topic``, ``key`` and ``headers``.
-- For a binary format the case describes the message, and ``avro_cases.encode`` makes its bytes.
+- For a binary format the case describes the message; ``avro_cases.encode`` or ``protobuf_cases.encode`` makes its bytes.
 """
 
 from __future__ import annotations
@@ -77,9 +77,11 @@ def _message(case: Path, given: dict[str, Any]) -> tuple[Message, Registry]:
     headers = tuple((name, value.encode()) for name, value in given.get("headers", []))
     if not formats.load(case.parent.name).ABOUT.binary:
         return Message(raw or None, key, topic, headers), None
-    from tests.formats import avro_cases
+    from tests.formats import avro_cases, protobuf_cases
 
     described = json.loads(raw)
+    if case.parent.name in protobuf_cases.ROOTS:
+        return Message(protobuf_cases.encode(case.parent.name, described), key, topic, headers), None
     value = avro_cases.encode(case.parent.name, described)
     return Message(value, avro_cases.encode_key(described), topic, headers), avro_cases.lookup(described)
 
