@@ -23,6 +23,7 @@ FAMILIES = {
     "alibaba-dts": "dts-*",
     "alibaba-dataworks": "dataworks",
     "huawei-drs": "drs-*",
+    "tencent-dts": "tencent-*",
     "debezium": "debezium*",
     "canal-and-ticdc": "*canal canal-protobuf",
     "maxwell-goldengate-dms": "maxwell ogg dms",

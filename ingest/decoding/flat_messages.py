@@ -257,6 +257,8 @@ class Glimpse(NamedTuple):
     moments: bool  # TIMESTAMP values such as "2021-06-25 17:51:53"
     column_type: bool  # types under another name than MySQL's
     is_ddl: bool  # the message has the member, be it false
+    sql_type_empty: bool  # the message has the member for JDBC types, without any
+    lengths: bool  # types with a length: varchar(20)
 
 
 def glimpse(sample: bytes) -> Glimpse | None:
@@ -287,6 +289,8 @@ def glimpse(sample: bytes) -> Glimpse | None:
         moments=any(value[4:5] == "-" for value in moments),
         column_type=found.column_type is not UNSET,
         is_ddl=found.is_ddl is not UNSET,
+        sql_type_empty=found.sql_type is not UNSET and content(found.sql_type) in (b"", b"{}"),
+        lengths=any("(" in name for name in declared.values()),
     )
 
 

@@ -19,7 +19,7 @@ from ingest.decoding import database_kinds
 from ingest.decoding.converters import bytes_in, instant, truth, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
 from ingest.formats import About, SharedEvidence
-from ingest.formats.canal import changes, changes_as_columns
+from ingest.formats.canal import ROW_TYPES, changes, changes_as_columns
 from ingest.images_before import ImagesBefore
 
 ABOUT = About(
@@ -36,7 +36,7 @@ ABOUT = About(
     options={
         "swap_old_data": "true for updates of instances created before 2022-03-20 (default false)",
         "timezone": "the zone of TIMESTAMP texts (default UTC)",
-        "binary": "the encoding of bytes (default base64; Tencent's mode that is not fully compatible sends hex)",
+        "binary": "the encoding of bytes (default base64)",
         "database_kind": "the database whose type names are sent, if no name shows it",
     },
     bytes_as="base64",
@@ -61,6 +61,8 @@ def recognise(sample: bytes) -> str | None:
     seen = glimpse(sample)
     if seen is None or not seen.id or seen.tidb or seen.epochs or seen.int_lists or seen.column_type:
         return None
+    if seen.sql_type_empty and seen.gtid and seen.type in ROW_TYPES:
+        return None  # another vendor's service of the same name
     if seen.type in ("DDL", "INIT"):
         return SharedEvidence(f"perhaps Canal message with an id and the type {seen.type}")
     if seen.base_names and not seen.old_is_full and not seen.upper_case:
