@@ -45,6 +45,7 @@ _TRIES = 4
 _RESTARTS = 3
 _AGAIN = "It is read again from its beginning."
 _WAIT_SECONDS = 600.0
+_LOOK_SECONDS = 0.25  # InnoDB lists open transactions anew only if nobody has asked for a tenth of a second
 _PLAN, _DONE = "plan.json", "done"
 
 
@@ -298,7 +299,7 @@ def is_settled(dialect: SourceDialect, connection: Any, seconds: float) -> bool:
     """Wait until all that a stream may have delivered is seen by a SELECT; False if it is not in time."""
     mark, until = dialect.settled(connection, ""), time.monotonic() + seconds
     while mark and time.monotonic() <= until:
-        time.sleep(0.05)
+        time.sleep(_LOOK_SECONDS)
         mark = dialect.settled(connection, mark)
     return not mark
 
