@@ -239,7 +239,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         result.batch = decoded.batches[-1]
     if result.rejected:
         said = "1 message was" if result.rejected == 1 else f"{result.rejected} messages were"
-        result.warnings.append(f"{said} rejected: see `ingest rejects`.")
+        result.warnings.append(f"{said} rejected: see `{command('rejects', lake.pipeline.file)}`.")
     return bool(decoded.batches)
 
 
@@ -264,11 +264,12 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
             result.warnings.append(f"{one.mirror} is paused: {one.message}")
         if unfit := one.counts.get(COUNTED):
             result.warnings.append(
-                f"{one.mirror}: {counted(unfit, 'value')} {'does' if unfit == 1 else 'do'} not fit: see `ingest rejects`."
+                f"{one.mirror}: {counted(unfit, 'value')} {'does' if unfit == 1 else 'do'} not fit: "
+                f"see `{command('rejects', lake.pipeline.file)}`."
             )
         if unread := one.counts.get(UNREAD):
             said = f"{counted(unread, 'statement')} could not be read, or the table's rows are elsewhere"
-            result.warnings.append(f"{one.mirror}: {said}: see `ingest ddl`.")
+            result.warnings.append(f"{one.mirror}: {said}: see `{command('ddl', lake.pipeline.file)}`.")
     result.stopped = "gold" if lake.stop() else ""
     result.incomplete = bool(lake.select or result.stopped)
     unfinished = frozenset(one.path for one in result.mirrors if one.state in UNFINISHED)
@@ -363,7 +364,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         result.failures.append(f"nothing was checked, because {error}")
         return False
     result.checks = checked.counts()
-    failures, warnings = quality.complaints(checked, set(_reported(result)))
+    failures, warnings = quality.complaints(lake.pipeline.file, checked, set(_reported(result)))
     result.failures.extend(failures)
     result.failed_checks.extend(failures)
     result.warnings.extend(warnings)

@@ -166,7 +166,8 @@ def test_getting_started_runs_to_its_end(shop):
                 [sys.executable, "-m", "ingest", *words],
                 capture_output=True, text=True, env=environment, check=False,
             )  # fmt: skip
-            assert 0 == done.returncode, (words, done.stderr)
+            wanted = int(words[0] == "status")  # two of the sample's messages are broken
+            assert wanted == done.returncode, (words, done.stderr)
             if words[0] == "sql":
                 assert "paid" in done.stdout
 

@@ -71,7 +71,7 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             continue
         if source.kind == "kafka":
             look = kafka.look(lake, source, positions.places.get(source.name, {}))
-            landed.alarms.extend((source.name, text) for text in look.alarms())
+            landed.alarms.extend((source.name, text) for text in look.alarms(lake.pipeline.file))
             landed.warnings.extend(f"source {source.name}: {text}" for text in look.plan.warnings)
             looks.append(look)
         for one in files.parts(lake.pipeline, source):

@@ -12,12 +12,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ingest.bronze.kafka_settings import BrokerError
 from ingest.config import Source
+from ingest.errors import command
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, Decision
 from ingest.lake.tables import Tables
@@ -124,10 +126,7 @@ class Gap:
     @property
     def text(self) -> str:
         """The alarm."""
-        return (
-            f"{self.place} {self.loss}: none of it was read; "
-            "type `ingest accept-gap` to go on with what is there."
-        )
+        return f"{self.place} {self.loss}: none of it was read; to go on with what is there, accept that it is lost"
 
     @property
     def value(self) -> dict[str, Any]:
@@ -317,12 +316,13 @@ class Look:
     topics: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""  # why the cluster could not be queried
 
-    def alarms(self) -> Iterator[str]:
-        """The sentences that make the run fail."""
+    def alarms(self, file: Path) -> Iterator[str]:
+        """The sentences that make the run of a pipeline file fail."""
         if self.trouble:
             yield self.trouble
         for gap in self.plan.gaps:
-            yield gap.text
+            typed = command("accept-gap", file, self.source.name, gap.place)
+            yield f"{gap.text}: `{typed}`."
 
 
 def look(

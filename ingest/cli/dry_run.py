@@ -223,7 +223,7 @@ def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: 
             found.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
-            looked = [_topics(lake, with_spark, source, known.places.get(source.name, {}), count)]
+            looked = [_topics(pipeline, lake, with_spark, source, known.places.get(source.name, {}), count)]
         else:
             looked = []
         for part in files.parts(pipeline, source):
@@ -266,7 +266,12 @@ def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
 
 
 def _topics(
-    lake: Tables | None, with_spark: Lake | None, source: Source, known: dict[Place, Position], count: int
+    pipeline: Pipeline,
+    lake: Tables | None,
+    with_spark: Lake | None,
+    source: Source,
+    known: dict[Place, Position],
+    count: int,
 ) -> tuple[dict[str, Any], unread.Sample]:
     if fault := unreachable(source.bootstrap_servers):
         return _source_described(source, [], [fault], ()), unread.Sample()
@@ -281,7 +286,7 @@ def _topics(
         }
         for one in look.plan.spans
     ]
-    found = _source_described(source, reads, list(look.alarms()), look.plan.warnings)
+    found = _source_described(source, reads, list(look.alarms(pipeline.file)), look.plan.warnings)
     found["due"] = look.plan.due
     found["messages"] = sum(one["messages"] for one in reads)
     return found, unread.of_topics(with_spark, look, count) if count else unread.Sample()

@@ -125,7 +125,9 @@ def _check_again(lake: Lake, names: set[str], tell: Tell) -> None:
     if not names or not lake.exists(CHECKS.name):
         return
     paths = {one.path for one in mirrors.known(lake).values() if one.name in names}
-    failures, warnings = complaints(check(lake, tell=tell, steps=steps_of(lake), only=paths))
+    failures, warnings = complaints(
+        lake.pipeline.file, check(lake, tell=tell, steps=steps_of(lake), only=paths)
+    )
     for text in failures:
         output.error(text)
     for text in warnings:
@@ -317,13 +319,13 @@ def _say_accepted(file: Path, source: Source, gaps: list[Gap]) -> None:
     wrong = "the rows that the lost messages changed are wrong until they are read again"
     if source.database is None:
         output.note(
-            f"{wrong}: add `database:` to source {source.name}, and after the run compare its tables with `ingest reconcile`, "
-            "or let the source send them once more"
+            f"{wrong}: add `database:` to source {source.name}, and after the run compare its tables with "
+            f"`{command('reconcile', file)}`, or let the source send them once more"
         )
         return
     output.note(
         f"{wrong}: after the run, `{command('reconcile', file, '--repair')}` finds and reads them, and "
-        f"`{command('snapshot', file)} TABLE...` reads whole tables; the next run lands them"
+        "the run after it lands them"
     )
 
 

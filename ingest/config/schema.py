@@ -634,7 +634,7 @@ class QualityKeys(_Keys):
     )
     cells_checked: Natural = key(
         "how many of the keys that a batch touches are compared cell by cell with the fold of all "
-        "their changes; 0 compares none, `ingest quality --deep` all",
+        "their changes; 0 compares none, `ingest quality FILE --deep '*'` all",
         CELLS_CHECKED,
     )
     freshness: Duration | None = key("how old the newest change may be", None)

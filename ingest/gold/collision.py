@@ -34,5 +34,5 @@ def refuse(error: str, mirror: TableId, rule: TableRule) -> None:
         f"{mirror} merges tables by their key alone, and {' and '.join(sorted(tables))} both have a row with {row}: if it "
         "moves from one to the other, its delete is still on its way, and the run that reads it continues by itself. If "
         "not, delete one of the two rows at the source, or tell the tables' rows apart: write `shard_column: shard` (or "
-        f"another name) into the entry `match: {rule.match}`, then `ingest run`."
+        f"another name) into the entry `match: {rule.match}`, then run again."
     ) from None

@@ -82,8 +82,9 @@ def _refuse(lake: Lake, mirror: Mirror, version: int, actions: list[dict[str, An
         return
     info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     what = info.get("operation", "an unknown operation")
+    typed = command("rebuild", lake.pipeline.file, mirror.name)
     raise HeldError(
         f"version {version} of {mirror.name} was not written by this pipeline ({what}), so what "
-        "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again.",
-        command("rebuild", lake.pipeline.file, mirror.name),
+        f"it holds is no longer the fold of its changes: `{typed}` makes it so again.",
+        typed,
     )

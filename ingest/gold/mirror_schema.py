@@ -183,18 +183,18 @@ def _holds(
             late = did == APPLIED  # before late rows have shown otherwise
             if verdict.state == HELD and (one.batch > applied or late):
                 typed = command("ddl", pipeline.file)
-                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict), typed)
+                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict, typed), typed)
         if job.rule.freezes:
             yield from _unannounced(job, subject, job.lines[name], declared_by(statements, subject))
 
 
-def _explained(job: Job, statement: Statement, verdict: Verdict) -> str:
+def _explained(job: Job, statement: Statement, verdict: Verdict, typed: str) -> str:
     text = " ".join(statement.text.split())
     shown = text if len(text) <= 200 else text[:199] + "…"
     verbs = "approve or dismiss" if verdict.approvable else "dismiss"
     way = ", and let the source send the table's rows again" if verdict.reload else ""
     return (
-        f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `ingest ddl`, "
+        f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `{typed}`, "
         f"then {verbs} it{way}; the changes of {job.table} from that batch on wait in silver."
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from ingest.config import TableRule, target
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.gold import mirror_table
 from ingest.gold.batch import Backlog
 from ingest.gold.completed import STAGE
@@ -69,7 +69,8 @@ def rebuild(
     last = lake.decoded()
     if not last:
         raise IngestError(
-            "Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first."
+            "Nothing has been decoded yet, so that there is nothing to fold: "
+            f"`{command('run', lake.pipeline.file)}` first."
         )
     books = open_books(lake, 0, last)
     if not names:  # silver gets no more of an excluded table

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from ingest.errors import HeldError, StoreError, counted
+from ingest.errors import HeldError, StoreError, command, counted
 from ingest.gold import apply_spark, collision, keyless, misfits
 from ingest.gold.batch import NO_BACKLOG, Backlog, Batch, plan_batch
 from ingest.gold.mirror_schema import RETYPED, Plan, is_recomputed, recomputed
@@ -187,7 +187,10 @@ class _Stage:
         """
         path = plan.mirror.path
         if self.rebuild is None:
-            raise HeldError(f"{plan.why_rebuilt}, so that it must be folded again: `ingest run` does that.")
+            typed = command("run", self.lake.pipeline.file)
+            raise HeldError(
+                f"{plan.why_rebuilt}, so that it must be folded again: `{typed}` does that.", typed
+            )
         last = self.batch.until(plan).last
         found, self.decided[path] = self.rebuild(self.lake, self.decided[path], last, self.tell)
         result.state, result.message, result.command = found.state, found.message, found.command

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 
-PAUSED = "it waits for `ingest resume`."
+PAUSED = "it waits until it is resumed."
 
 
 def paused(lake: Tables) -> frozenset[str]:

@@ -415,7 +415,7 @@ def _needed(lake: Lake) -> dict[str, str]:
     )
     found = {
         str(row["day"]): "open rejects point at its messages, which "
-        f"`{command('replay', file)}` decodes or `{command('rejects', 'dismiss', file)}` closes"
+        f"`{command('replay', file)}` decodes again; `{command('rejects', file)}` lists them, and how each is closed"
         for row in rejected
     }
     waiting = lake.ask(f"SELECT DISTINCT day FROM {{bronze.message}} WHERE batch > {decoded}")

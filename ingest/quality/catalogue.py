@@ -10,6 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ingest.errors import command
 
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
 STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
@@ -37,7 +40,7 @@ class Check:
         limit: the highest accepted value; None never complains.
         unit: ``count``, ``ratio`` or ``seconds``.
         subject: ``mirror`` or ``source``.
-        advice: what to do about a complaint.
+        advice: what to do about a complaint, with the names of commands in braces (`advice`).
     """
 
     name: str
@@ -73,21 +76,21 @@ CHECKS = {
         Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
               advice=_HISTORY, lasting=True, ends_with=WHOLE_ROW),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
-              advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`.", lasting=True, ends_with=WHOLE_ROW),
+              advice="See the row's life with the command that is given, then fold the mirror again: `{rebuild}`.", lasting=True, ends_with=WHOLE_ROW),
         Check("images_before", "Each change finds the row that it describes", "Changes do not find the row that they describe", "keys whose rows were not as a change says that they were before it", "error", 0,
               advice="A message was lost or came in the wrong order, or a statement changed rows otherwise than was understood: look at the history of a failing key, then compare the mirror with the source.", lasting=True, ends_with=WHOLE_ROW),
         Check("changes_proven", "Changes proven by the next one", "Changes proven by the next one", "changes whose image before is the row that it describes", "warn", None),
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
-              advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else name the key's new column under keys: of this table, then fold the mirror again: `ingest rebuild FILE TABLE`.", lasting=True),
+              advice="If the table was loaded again, the command for an epoch in the message removes rows that the load lacks; else name the key's new column under keys: of this table, then fold the mirror again: `{rebuild}`.", lasting=True),
         Check("rows_read_again", "No row was read again with other values", "Rows were read again with other values", "keys read again with other values, without a change in between", "warn", 0,
-              advice="If the table was loaded again, the `ingest epoch` command of the message removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
+              advice="If the table was loaded again, the command for an epoch in the message removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
         Check("rows_not_loaded", "A load had every row", "A load lacked rows of the mirror", "rows that a later load of the table did not contain", "warn", 0,
-              advice="If the load was of the whole table, the `ingest epoch` command of the message removes them; else compare the table with the source.", lasting=True),
+              advice="If the load was of the whole table, the command for an epoch in the message removes them; else compare the table with the source.", lasting=True),
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),
         Check(RECONCILED, "Rows are as in the source", "Rows differ from the source", "rows that differed from the source when they were last compared", "error", 0,
-              advice="`ingest reconcile` shows both values of each; with --repair it reads these rows again."),
+              advice="`{reconcile}` shows both values of each; with --repair it reads these rows again."),
         Check("up_to_date", "Every batch is applied", "Batches wait to be applied", "decoded batches that the mirror has not folded", "error", 0,
               advice="Read the message of the last batch below, correct its cause and run again; nothing is lost meanwhile."),
         Check("schema", "Columns are as decided", "Columns are not as decided", "columns whose name or type differs from the decision", "error", 0,
@@ -99,27 +102,27 @@ CHECKS = {
         Check("cell_rejects", "Every cell fits its type", "Cells did not fit their type", "cells whose text did not fit, kept in rejects", "warn", 0,
               advice="Declare a type that holds them under columns:, or correct them at the source."),
         Check("bytes_misread", "Bytes are read as they are written", "Bytes are read in another encoding", "columns of bytes whose texts are all hexadecimal, and are read as base64", "error", 0,
-              advice="Write `binary: hex` under the source's options, then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
+              advice="Write `binary: hex` under the source's options, then decode its batches again: `{backfill}`.", lasting=True),
         Check("nulls_left_out", "It is known what a missing column means", "Columns are missing where NULLs may be left out", "rows that lack columns, from a source that never sends a NULL", "error", 0,
-              advice="Write `left_out: null` or `left_out: unchanged` under the source's options, then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
+              advice="Write `left_out: null` or `left_out: unchanged` under the source's options, then decode its batches again: `{backfill}`.", lasting=True),
         Check("refused_changes", "Every change has its key", "Changes were not applied", "changes without a usable key, kept in rejects", "error", 0,
               advice="The mirror lacks them: name columns that every row has as `keys:` of this table; if its key is right, correct the rows at the source, load the table again and dismiss these rejects.", lasting=True),
         Check(UNKNOWN_VALUES, "Every value was sent", "Values are not known", "rows whose values a statement changed by rules that only the source knows, and that have not come again", "error", 0,
-              advice="Load these rows again (`ingest snapshot`, where the source has `database:`), or accept them as they are with the `ingest ddl approve` command of the message."),
+              advice="Load these rows again, or accept them as they are with the command for that in the message."),
         Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that may have moved rows, and that no one has decided on", "warn", 0,
-              advice="Read the statements under schema changes below, then see `ingest ddl`."),
+              advice="Read the statements under schema changes below, then decide: `{ddl}` lists them with their ids."),
         Check("order_strength", "Arrival order is enough", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
               advice="Send each key's messages to one partition, or choose a dialect that carries positions."),
         Check("event_order", "TRUNCATE and DDL have their place", "The place of TRUNCATE or DDL is not sure", "rows or events whose order cannot be known", "error", 0,
               advice="Compare the table with the source; send all messages of a table to one partition.", lasting=True),
         Check("unplaced_changes", "All changes have positions, or none", "Changes without a position come before others", "changes without a position after changes with one", "error", 0,
-              advice="Write `order_by: arrival` under the source's options, then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
+              advice="Write `order_by: arrival` under the source's options, then decode its batches again: `{backfill}`.", lasting=True),
         Check("re_reads_ignored", "Rows that were read again count", "Rows that were read again were ignored", "rows of a load that lost against changes or statements before it", "warn", 0,
-              advice="`ingest epoch SOURCE --from ... --resnapshot TABLE` lets them win.", lasting=True),
+              advice="The command for an epoch in the message lets them win.", lasting=True),
         Check("old_positions", "New changes are newer", "All changes come before older ones", "changes of a batch that all come before what the mirror has", "warn", 0,
-              advice="If the source's positions started again, `ingest epoch` says from where on."),
+              advice="If the source's positions started again, the command for an epoch in the message says from where on."),
         Check("positions_started_again", "The source's positions go on", "The source's positions started again", "changes newer than all before that lost against older ones by their positions", "error", 0,
-              advice="`ingest epoch SOURCE --from ...` places what came since after everything before; then compare the table with the source.", lasting=True),
+              advice="The command for an epoch in the message places what came since after everything before; then compare the table with the source.", lasting=True),
         Check("repeated_moves", "No key change came again without all its columns", "Key changes came again without all their columns", "repeated key changes that took columns from another row", "error", 0,
               advice="Compare these rows with the source; a dialect that carries positions has no such doubt.", lasting=True),
         Check("rows_set_back", "No old change came after newer ones", "Old changes came after newer ones", "rows whose last change is an old one that came again or late", "warn", 0,
@@ -129,9 +132,9 @@ CHECKS = {
         Check("vanished_columns", "Every column still comes", "Columns came no more", "columns that rows lack now, and that no statement has dropped", "warn", 0,
               advice="If the source has dropped the column, exclude it under columns:; else let it send whole rows (MySQL: binlog_row_image=FULL), and load the table again."),
         Check("mixed_topics", "One topic feeds the table", "Several topics feed a table without a database", "topics of a table whose name holds no database", "error", 1,
-              advice="Give each topic its table under options.table, then decode its batches again: `ingest backfill FILE --last N`."),
+              advice="Give each topic its table under options.table, then decode its batches again: `{backfill}`."),
         Check("lost_deletes", "Null values delete their rows", "Null values deleted no row", "null values whose row came before them and was not deleted", "error", 0, subject="source",
-              advice="If the topic was compacted, load the table again. If its rows are flattened, name its table under options.table and send the key's columns as the Kafka key, or keep deletes as rows (`__deleted`); then decode its batches again: `ingest backfill FILE --last N`.", lasting=True),
+              advice="If the topic was compacted, load the table again. If its rows are flattened, name its table under options.table and send the key's columns as the Kafka key, or keep deletes as rows (`__deleted`); then decode its batches again: `{backfill}`.", lasting=True),
         Check("incomplete_rows", "Every row began whole", "Rows began incomplete", "live rows of which only partial updates came", "warn", 0,
               advice="Their other columns are unknown: load these rows once in full."),
         Check("duplicates", "Messages came once", "Messages came again", "changes that came again, and were applied once", "warn", None),
@@ -144,9 +147,27 @@ CHECKS = {
         Check("missing_parts", "Every transaction came whole", "Transactions lack parts", "transactions of which fewer changes came than they say", "warn", 0,
               subject="source", advice="See whether a table of these transactions is not sent; then set a limit under thresholds:."),
         Check("reject_rate", "Every message could be decoded", "Messages could not be decoded", "share of messages that were rejected and still wait", "warn", 0, "ratio",
-              subject="source", advice="`ingest rejects` lists each reason with an example; the bytes are kept."),
+              subject="source", advice="`{rejects}` lists each reason with an example; the bytes are kept."),
     )
 }  # fmt: skip
+
+
+def advice(check: str, file: str | Path, mirror: str, batch: int | None) -> str:
+    """What to do about a complaint of a check, with whole commands; empty if nothing is known about it.
+
+    Args:
+        check: the check's name.
+        file: the pipeline file.
+        mirror: the mirror of which it complains, empty if that is a source.
+        batch: the last batch; None before the first.
+    """
+    if check not in CHECKS:
+        return ""
+    return CHECKS[check].advice.format(
+        backfill=command("backfill", file, "--last", batch or 1),
+        rebuild=command("rebuild", file, *filter(None, [mirror])),
+        **{verb: command(verb, file) for verb in ("ddl", "reconcile", "rejects")},
+    )
 
 
 @dataclass(frozen=True, slots=True)

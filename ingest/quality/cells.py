@@ -197,7 +197,7 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
         detail = (
             f"{counted(len(keys), 'key')}, such as {min(keys)}, {'was' if len(keys) == 1 else 'were'} inserted again with other "
             "values and without a delete in between. If the source sends inserts for updates, write `inserts: upsert` under its "
-            f"options, then `{command('backfill', lake.pipeline.file)}`. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
+            f"options, then `{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
             f"column: write `keys: [...]` into its tables: entry of {lake.pipeline.file}, then "
             f"`{command('rebuild', lake.pipeline.file, subject.name)}`"
         )
@@ -495,6 +495,10 @@ class _Check:
         """True if a key that one lane has deleted may be another one's."""
         return self.subject.merges(self.lake.pipeline)
 
+    def _deeply(self) -> str:
+        """The command that compares all rows."""
+        return f"`{command('quality', self.lake.pipeline.file, '--deep', self.mirror.name)}`"
+
     def plan(self) -> list[_Reading]:
         """How each lane's changes are read."""
         self.lanes = [
@@ -505,13 +509,11 @@ class _Check:
         changes = sum(lane.changes_ever for lane in self.subject.lanes)
         if self.merged and not self.deep and changes > REACH:
             self.found.left_out.append(
-                "rows of several tables without a shard_column are compared by `ingest quality --deep`"
+                f"rows of several tables without a shard_column are compared by {self._deeply()}"
             )
             self.lanes = []
         elif not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
-            self.found.left_out.append(
-                "without a key, its rows are compared by `ingest quality` (many: `--deep`)"
-            )
+            self.found.left_out.append(f"without a key, its rows are compared by {self._deeply()}")
             self.lanes = []
         return self.lanes
 
@@ -541,7 +543,7 @@ class _Check:
         bounded = self.subject.keyed and not (self.deep or self.merged)
         sample = KeySample(hashes, lane.folded_high, limit, every, bounded)
         if mirror.soft and not whole:
-            self.found.left_out.append("deleted rows that are kept are compared by `ingest quality --deep`")
+            self.found.left_out.append(f"deleted rows that are kept are compared by {self._deeply()}")
         changes = lane.changes_ever if whole else lane.changes
         if not self.deep and changes > HELD:
             sample.space = _SPACE * HELD // changes
@@ -568,7 +570,7 @@ class _Check:
             self.found.touched += touched
             if one.above and one.above == one.lane.folded_high:
                 self.found.left_out.append(
-                    "of keys whose changes came late, only newer ones: `ingest quality --deep` compares all"
+                    f"of keys whose changes came late, only newer ones: {self._deeply()} compares all"
                 )
             mine = expected(
                 one.history(changes, linked=hashes is None), self.mirror, among(one.sample.hashes, hashes)

@@ -209,6 +209,7 @@ def accept(lake: Lake, subject: str, why: str) -> list[str]:
             found.append(row["detail"] or explained(row["check"], row["observed"], None))
             row |= {"state": PASS, "detail": f"{why}: {found[-1]}"[:MAX_DETAIL]}
     if not found:
-        raise IngestError(f"Nothing that stays was found wrong in {subject}: see `ingest quality --last`.")
+        listed_by = command("quality", lake.pipeline.file, "--last")
+        raise IngestError(f"Nothing that stays was found wrong in {subject}: see `{listed_by}`.")
     lake.append_unguarded([tuple(row[name] for name in names) for row in look], TABLE)
     return found

@@ -42,7 +42,7 @@ def not_deleted(lake: Lake, booked: Mapping[str, Booked], since: int, last: int)
 def _sentence(n: int, topics: Iterable[str]) -> str:
     return (
         f"{counted(n, 'null value')} in {', '.join(sorted(topics))} deleted no row, though the message before it has the row of "
-        "its key: compare with the source and load these rows again (`ingest reconcile`, or a new snapshot)"
+        "its key: compare these rows with the source, or load the tables again"
     )
 
 

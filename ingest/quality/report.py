@@ -24,6 +24,7 @@ from ingest.quality.catalogue import (
     LAST_RUN,
     PASS,
     WARN,
+    advice,
     duration,
     explained,
     number,
@@ -167,17 +168,18 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
         for check in row.checks:
             if check.state == PASS or (check.check == "up_to_date" and row.word in ("Held", "Failed")):
                 continue
-            found.append(_problem(row, kind + row.fact.name, check))
+            found.append(_problem(facts, row, kind + row.fact.name, check))
     for alarm in facts.runs[0].alarms if facts.runs else ():
         if not any(alarm.startswith(one.subject) for one in found):
             found.append(Complaint("bad", LAST_RUN, "runs", "The last run raised an alarm", alarm))
     return sorted(found, key=lambda one: _WORST.index(one.light))
 
 
-def _problem(row: ReportRow, subject: str, check: CheckFact) -> Complaint:
-    light, advice = _check_light(check), CHECKS[check.check].advice if check.check in CHECKS else ""
-    name = check.check
-    return Complaint(light, subject, row.anchor, title(check), words(check), advice, check.bad_since, name)
+def _problem(facts: Facts, row: ReportRow, subject: str, check: CheckFact) -> Complaint:
+    mirror = row.fact.name if isinstance(row.fact, TableFact) else ""
+    way_out = advice(check.check, facts.file, mirror, facts.batch)
+    light, name = _check_light(check), check.check
+    return Complaint(light, subject, row.anchor, title(check), words(check), way_out, check.bad_since, name)
 
 
 def title(check: CheckFact) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingest import formats
-from ingest.errors import counted
+from ingest.errors import command, counted
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
 
@@ -33,9 +33,11 @@ def turned_rows(one: OrderedLane) -> Iterator[Metric]:
             AND (o.batch, o.topic, o."offset") < (t.batch, t.topic, t."offset"))"""
     )
     if found["n"]:
+        compare = command("reconcile", one.lake.pipeline.file, one.lane.table)
+        way = f" (`{compare}`)" if one.source.database else ""
         detail = (
             f"{counted(found['n'], 'row')} of {one.lane.table} arrived after rows of the same position, such as {found['place']}, "
             "and are ordered before them: the source compresses its transactions, and this one was cut between two batches. "
-            "Compare these rows with the source (`ingest reconcile`), or load the table again"
+            f"Compare these rows with the source{way}, or load the table again"
         )
         yield one.metric("event_order", found["n"], detail)

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.config.model import CELLS_CHECKED
+from ingest.errors import command
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
@@ -121,9 +123,9 @@ def last_checked(lake: Lake) -> int:
 
 
 def complaints(
-    checked: Checked, reported: Collection[tuple[str, str | None]] = ()
+    file: Path, checked: Checked, reported: Collection[tuple[str, str | None]] = ()
 ) -> tuple[list[str], list[str]]:
-    """Failures and warnings as sentences.
+    """Failures and warnings of a pipeline file's checks, as sentences.
 
     ``reported`` are the checks, with mirror or source, that were reported already: as a failure for ``up_to_date``, else
     as a warning, so that a failure caused by a limit is still reported.
@@ -136,11 +138,11 @@ def complaints(
         if spoken and (not serious or one.metric.check == "up_to_date"):
             continue
         (failures if serious else warnings).append(one.sentence())
-    return _bounded(failures), _bounded(warnings)
+    return _bounded(failures, file), _bounded(warnings, file)
 
 
-def _bounded(sentences: list[str]) -> list[str]:
-    more = [f"{len(sentences) - _SAID} more checks complain: see `ingest quality`."]
+def _bounded(sentences: list[str], file: Path) -> list[str]:
+    more = [f"{len(sentences) - _SAID} more checks complain: see `{command('quality', file, '--last')}`."]
     return sentences[:_SAID] + (more if len(sentences) > _SAID else [])
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.lake import condensed, decisions, decoded_with, mirrors, sealing
 from ingest.lake.compare import Difference, as_sets, groups
 from ingest.lake.lake import Lake, Tell
@@ -102,7 +102,8 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     """An `IngestError` if bronze lacks messages after ``since``, cannot open them, or changes are condensed."""
     if since >= last:
         raise IngestError(
-            "Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first."
+            "Nothing has been decoded yet, so that there is nothing to rebuild: "
+            f"`{command('run', lake.pipeline.file)}` first."
         )
     condensed.refuse(lake, since)
     sealing.refuse_unreadable(lake, sealing.opener(lake), (since + 1, last))

@@ -24,7 +24,7 @@ import orjson
 
 from ingest.change import TableId
 from ingest.config import Pipeline, Source, target
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.formats import ingest_snapshot
 from ingest.lake import duck, lanes, mirrors, targets
 from ingest.lake.mirrors import Mirror
@@ -110,16 +110,19 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
     name = target(rule, table)
     found = next((one for one in mirrors.known(lake).values() if one.table == name), None)
     if found is None or not lake.exists(found.path):
-        raise IngestError(f"There is no mirror of {table} yet: run the pipeline, then `ingest snapshot` it.")
+        file = lake.pipeline.file
+        raise IngestError(
+            f"There is no mirror of {table} yet: `{command('run', file)}`, then `{command('snapshot', file, table)}` reads it."
+        )
     if found.where:
         raise IngestError(
-            f"{name} holds the rows that meet {found.where} alone, so it cannot be compared with {table}: `ingest quality "
-            "--deep` compares it with all changes."
+            f"{name} holds the rows that meet {found.where} alone, so it cannot be compared with {table}: "
+            f"`{command('quality', lake.pipeline.file, '--deep', name)}` compares it with all changes."
         )
     if found.soft:
         raise IngestError(
-            f"{name} keeps rows that {table} has deleted, so it cannot be compared with it: `ingest quality --deep` "
-            "compares it with all changes."
+            f"{name} keeps rows that {table} has deleted, so it cannot be compared with it: "
+            f"`{command('quality', lake.pipeline.file, '--deep', name)}` compares it with all changes."
         )
     others = [
         f"{of.table} of {by}"

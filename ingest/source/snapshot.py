@@ -23,7 +23,7 @@ import orjson
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, Source, TableRule
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
@@ -141,7 +141,7 @@ def snapshot(
     if not alone and not known(pipeline, source.name, table).streamed:
         raise IngestError(
             f"Nothing of source {source.name} has been decoded yet, so changes that happen from now on might be lost: "
-            f"start its stream and type `ingest run {pipeline.file}` first, or give --alone if there is no stream."
+            f"start its stream and type `{command('run', pipeline.file)}` first, or give --alone if there is no stream."
         )
     progress = SnapshotProgress(text)
     for _ in range(_RESTARTS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -173,11 +174,13 @@ def test_each_fault_is_said_in_words(checked):
 
 def test_failures_and_warnings_part(checked):
     """Only what makes a mirror wrong may end a run with exit code 1."""
-    failures, warnings = stage.complaints(checked, {("up_to_date", "depot.late")})
+    failures, warnings = stage.complaints(Path("x.yaml"), checked, {("up_to_date", "depot.late")})
     assert not any("not applied yet" in text for text in failures)
     assert any("depot.broken" in text for text in failures)
-    again = stage.complaints(checked, {("cell_rejects", "depot.tied"), ("gaps", "source gate")})
-    spoken = [text for text in stage.complaints(checked)[1] if text not in again[1]]
+    again = stage.complaints(
+        Path("x.yaml"), checked, {("cell_rejects", "depot.tied"), ("gaps", "source gate")}
+    )
+    spoken = [text for text in stage.complaints(Path("x.yaml"), checked)[1] if text not in again[1]]
     assert len(spoken) == 1
     assert "depot.tied" in spoken[0]
     assert any("source gate" in text for text in again[0])  # a failure is said, whoever spoke of it

@@ -73,7 +73,8 @@ def test_a_table_that_could_not_be_compared_has_an_exit_code_of_its_own(bins: Bi
     bins.mirror()
     done = bins.type("shop.bins", "shop.nope", "--settled")
     assert 2 == done.exit_code
-    assert 1 == " ".join(done.stderr.split()).count("shop.nope")
+    assert 1 == done.stderr.count("There is no mirror of shop.nope")
+    assert f"`ingest snapshot {bins.file} shop.nope`" in done.stderr
     assert "different: shop.bins id=4" in done.stdout
     assert 2 == bins.type("shop.nope", "shop.bins", "--settled").exit_code
 

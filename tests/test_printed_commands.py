@@ -1,0 +1,133 @@
+"""Every command that a message names can be typed as it is: all arguments are there, and the verb takes them.
+
+`ingest.errors.command` writes each of them; the calls are read from the code, with a word in place of what is only known
+while it runs. A verb that a sentence only names, such as "as `ingest tables` prints it", is listed here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ingest.cli.app import app
+from ingest.quality.catalogue import CHECKS, advice
+
+ROOT = Path(__file__).resolve().parent.parent / "ingest"
+_TEXT = re.compile(r"`ingest ([^`]*)`")
+_VALUES = {"--last": "1"}  # what an option wants that is not any text
+_OF_THEIR_OWN = {"formats", "doctor", "jars fetch"}  # verbs that need no pipeline file
+NAMED = {  # verbs that a sentence names, as a part of the product
+    "cli/erase_verb.py": {"erase --verify", "maintain"},
+    "cli/live_status.py": {"tables"},
+    "cli/run_verbs.py": {"run"},
+    "cli/serve_verb.py": {"serve"},
+    "cli/starter.py": {"serve"},
+    "erase/plan.py": {"erase"},
+    "formats/canal.py": {"reconcile"},
+    "gold/past_keys.py": {
+        "epoch FILE {0} --from-batch BATCH --resnapshot {1} --complete"
+    },  # of a load that is to come
+    "gold/policy.py": {"backfill", "reconcile"},  # kept in the lake, which may move
+    "inspect/duck_query.py": {"sql"},
+    "inspect/query.py": {"erase --now", "maintain", "sql"},
+    "inspect/query_process.py": {"sql"},
+    "lake/epochs.py": {"explain", "rejects"},
+    "lake/query.py": {"tables FILE --output json"},
+    "lake/schemas.py": {"erase", "rejects"},
+    "lake/sealing.py": {"maintain"},
+    "serve/fleet.py": {"serve"},
+    "serve/guard.py": {"serve"},
+    "source/database.py": {"tables"},
+    "source/range_search.py": {"snapshot"},
+}
+
+
+def parsed(words: list[str]) -> None:
+    """Parse a command line as the program does, and run nothing."""
+    verb: Any = typer.main.get_command(app)
+    context = typer.Context(verb)
+    while hasattr(verb, "get_command") and words and words[0] in verb.list_commands(context):
+        verb, words = verb.get_command(context, words[0]), words[1:]
+    verb.make_context(words[0] if words else "", list(words))
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Each module's path and tree."""
+    for path in sorted(ROOT.rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def calls() -> list[Any]:
+    """The arguments of each call of `command`, with where it is."""
+    found = []
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command":
+                found.append(pytest.param(node.args, id=f"{path}:{node.lineno}"))
+    return found
+
+
+def lines(arguments: list[ast.expr]) -> list[list[str]]:
+    """The command lines that a call may write: a part with a star may be empty or a word."""
+    found: list[list[str]] = [[]]
+    for one in arguments:
+        before = found[0][-1] if found[0] else ""
+        word = str(one.value) if isinstance(one, ast.Constant) else _VALUES.get(before, "word")
+        longer = [[*words, word] for words in found]
+        found = [*found, *longer] if isinstance(one, ast.Starred) else longer
+    return found
+
+
+@pytest.mark.parametrize("arguments", calls())
+def test_a_command_of_the_code_has_all_its_arguments(arguments: list[ast.expr]) -> None:
+    """An operator who types it at night is told that an option is missing, and that nothing was done."""
+    if not isinstance(arguments[0], ast.Constant):
+        return None  # the verb is another call's
+    refused = []
+    for words in lines(arguments):
+        try:
+            return parsed(words)
+        except Exception as error:
+            refused.append(f"{shlex.join(words)}: {error}")
+    pytest.fail("; ".join(refused))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_advice_of_a_check_has_whole_commands(check: str) -> None:
+    """`ingest backfill FILE --last N` is not a command: whoever reads the page has to find out what N is."""
+    for mirror in ("shop.orders", ""):
+        text = advice(check, "/srv/my shop.yaml", mirror, 17)
+        assert not re.search(r"[{}]|\b(FILE|TABLE|SOURCE|N)\b", text), text
+        for typed in _TEXT.findall(text):
+            parsed(shlex.split(typed))
+            assert "'/srv/my shop.yaml'" in typed
+
+
+def _sentences(tree: ast.Module) -> Iterator[str]:
+    """The texts of a module that are neither docstrings nor help."""
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            left_out.add(id(node.value))
+        for keyword in getattr(node, "keywords", ()):
+            if keyword.arg in ("help", "description"):
+                left_out |= {id(part) for part in ast.walk(keyword.value)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+            yield node.value
+
+
+def test_a_sentence_has_its_commands_from_one_function() -> None:
+    """A command that is part of a text lacks the pipeline file, or does not quote its path."""
+    for path, tree in modules():
+        if path == "config/schema.py":
+            continue  # the reference of the pipeline file: verbs, as parts of the product
+        named = {typed for text in _sentences(tree) for typed in _TEXT.findall(text)} - _OF_THEIR_OWN
+        assert NAMED.get(path, set()) == named - {"validate {file}"}, path
