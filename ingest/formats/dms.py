@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import rows
+from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values.remembered import remembered
@@ -69,8 +70,6 @@ OPS = {
 }  # fmt: skip
 BEFORE_IMAGE = "before-image"
 BEFORE_PREFIX = "BI_"
-HEX = "hex"  # how bytes are written unless the options say otherwise
-UNCONVERTED = {"base64": "binary", "hex": "hex", "base16": "hex"}
 """By the encoding of bytes, the type of a column that no row's message declares; texts in others are kept as texts."""
 
 _POSTGRES = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})(?:\.([0-9]{1,18}))?(?:\.|\Z)", re.ASCII)
@@ -178,36 +177,10 @@ def _structure(control: bytes, kind: str, encoding: str) -> str | None:
         if definition is None and action != "DROP":
             return None
         columns = {
-            str(name): _logical(column, encoding)
+            str(name): logical(column, encoding)
             for name, column in (definition or {}).get("columns", {}).items()
         }
         keys = [str(name) for name in (definition or {}).get("primary-key") or ()]
     except (TypeError, AttributeError):
         return None
     return encode({"type": action, "keys": keys, "columns": columns}).decode()
-
-
-def _logical(column: Mapping[str, object], encoding: str) -> str:
-    kind = str(column.get("type", "")).upper()
-    if kind == "NUMERIC":
-        precision, scale = (values.integer(str(column.get(name))) for name in ("precision", "scale"))
-        fits = precision is not None and scale is not None and 0 <= scale <= precision
-        return f"decimal({precision},{scale})" if fits else "decimal"
-    if kind in ("BYTES", "BLOB"):
-        return UNCONVERTED.get(encoding, "unknown")
-    return _TYPES.get(kind, "unknown")
-
-
-_TYPES = {
-    "BOOLEAN": "boolean",
-    **{f"INT{size}": f"int{size * 8}" for size in (1, 2, 4, 8)},
-    **{f"INT{size}": f"int{size}" for size in (16, 32, 64)},
-    **{f"UINT{size}": f"uint{size * 8}" for size in (1, 2, 4)},
-    **{f"UINT{size}": f"uint{size}" for size in (16, 32, 64)},
-    "REAL4": "float32",
-    "REAL8": "float64",
-    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), "string"),
-    "DATE": "date",
-    "TIME": "time",
-    **dict.fromkeys(("DATETIME", "TIMESTAMP"), "datetime"),
-}

@@ -1,0 +1,225 @@
+"""Qlik Replicate (formerly Attunity) to Kafka and its kin, JSON ("The Replicate envelope", "Metadata and data messages").
+
+An envelope ``{"magic": "atMSG", "type": "DT", "message": {...}}`` holds a data message: ``data``, ``beforeData`` and ``headers``.
+Where the endpoint leaves out the envelope, the data message comes alone. Quirks:
+
+- ``headers.changeSequence`` orders all changes of a task: sixteen digits of a clock that never goes back, then a counter.
+- The rows of a full load (REFRESH) have none: they come before all changes.
+- By default neither schema nor table is in a data message; the option ``table`` then names the table of a topic.
+- ``columnMask`` says in hexadecimal, the lowest byte first, which of the row's columns the message carries: a column
+  without its bit is absent, though it is written as null.
+- A deleted row is in ``beforeData``, or in ``data`` where the source gives no image before.
+- A message of type MD describes a table. It is no statement: what became of the rows, it does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from msgspec import Raw
+from msgspec.json import encode
+
+from ingest import values
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.decoding import rows
+from ingest.decoding.replicate_types import HEX, logical
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.values.remembered import remembered
+
+ABOUT = About(
+    title="Qlik Replicate JSON",
+    document="Qlik Replicate, Using Kafka as a target: envelope, metadata and data messages",
+    operations=("insert", "update", "delete", "read", "ddl"),
+    order="headers.changeSequence",
+    strength="strong",
+    keys="none with rows: `keys:` of the pipeline file, or a metadata message",
+    types="none with rows: `columns:` of the pipeline file, or a metadata message",
+    images="full (updates may be partial, which columnMask shows)",
+    ddl="none; metadata messages describe a table",
+    losses=(
+        "Statements are not sent, TRUNCATE neither: a metadata message describes a table after a change of its structure.",
+        "Schema and table are not sent unless the endpoint includes them.",
+        "Values are as Replicate converted them to its own types.",
+    ),
+    options={
+        "table": "the table of messages that name none, which is the default of the endpoint",
+        "timezone": "zone of times that name none, default UTC",
+        "binary": "encoding of bytes, default hex, with or without 0x",
+        "time_units": "unit of whole-number times; without it they stay as they are",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+    bytes_as="hex",
+)
+
+OPS = {
+    "INSERT": Op.INSERT,
+    "UPDATE": Op.UPDATE,
+    "DELETE": Op.DELETE,
+    "REFRESH": Op.READ,
+}
+MAGIC = "atMSG"
+DATA, METADATA = "DT", "MD"
+COUNTER = 19  # digits at the end of a changeSequence
+NAMES = {"database": ("schema", "schemaName"), "table": ("table", "tableName")}
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message, with or without the envelope."""
+    if message.value is None:
+        return rows.TOMBSTONE
+    if message.value.startswith(MAGIC.encode()):
+        raise Undecodable("avro-envelope", "the envelope is Avro: set the endpoint's message format to JSON")
+    envelope, note = values.opened(message.value)
+    kind, content = _opened(envelope)
+    if kind == METADATA:
+        return (_description(content, hints, note),)
+    if kind != DATA:
+        raise Undecodable("unknown-operation", f"the message type {kind[:40]!r} is not documented")
+    headers = values.members(content["headers"]) if "headers" in content else {}
+    if "operation" not in headers:
+        raise Undecodable("not-this-format", "headers.operation is missing")
+    place = _place(headers, content, note)
+    return (_row(place, headers, content, hints, message.topic),)
+
+
+def recognise(sample: bytes) -> str | None:
+    """The envelope's constant, or a data message alone by its headers."""
+    seen = values.peeked(sample)
+    with suppress(Undecodable):
+        if values.member_text(seen, "magic") == MAGIC and "message" in seen:
+            return "the envelope atMSG"
+        if {"data", "headers"} <= seen.keys() and {"operation", "changeSequence"} <= values.bare_image(
+            seen["headers"]
+        ).keys():
+            return "data and headers.changeSequence"
+    return None
+
+
+def _opened(envelope: Mapping[str, Raw]) -> tuple[str, Mapping[str, Raw]]:
+    """What kind of message it is, and the message inside the envelope."""
+    if "magic" not in envelope:
+        return (METADATA if "tableStructure" in envelope else DATA), envelope
+    inside = envelope.get("message")
+    if inside is not None and bytes(inside)[:1] == b'"':
+        raise Undecodable(
+            "avro-envelope", "the envelope's message is no JSON: set the endpoint's message format to JSON"
+        )
+    if values.member_text(envelope, "magic") != MAGIC or inside is None or bytes(inside)[:1] != b"{":
+        raise Undecodable("not-this-format", f"an envelope without the constant {MAGIC} or without a message")
+    return values.member_text(envelope, "type") or "", values.members(inside)
+
+
+def _place(headers: Mapping[str, Raw], content: Mapping[str, Raw], note: str | None) -> Change:
+    op = rows.operation(OPS, values.member_text(headers, "operation") or "", "headers.operation")
+    position = values.member_text(headers, "changeSequence") or None
+    sequence = change_sequence(position)
+    return Change(
+        op=op,
+        table=_table(headers, content),
+        sequence=sequence,
+        position=position,
+        phase=0 if op is Op.READ and not sequence else 1,
+        event_time=rows.moment(values.member_text(headers, "timestamp"), "UTC"),
+        transaction=values.member_text(headers, "transactionId") or None,
+        note=rows.noted(note, "the position is unreadable" if position and not sequence else None),
+    )
+
+
+@remembered(1024)
+def change_sequence(text: str | None) -> tuple[int, ...]:
+    """A clock and a counter of ``20240610061320250000000000000000042``, else nothing."""
+    if not text or not text.isascii() or not text.isdigit() or len(text) > 2 * COUNTER:
+        return ()
+    return int(text[:-COUNTER] or 0), int(text[-COUNTER:])
+
+
+def _table(*places: Mapping[str, Raw]) -> TableId:
+    """The table that a message names in its headers or next to its images, as the endpoint was set."""
+    found = {
+        part: next(
+            (values.member_text(place, name) for place in places for name in names if name in place), None
+        )
+        for part, names in NAMES.items()
+    }
+    table = found["table"] or None
+    return TableId(found["database"] or None, None, table) if table else NO_TABLE
+
+
+def _row(
+    place: Change, headers: Mapping[str, Raw], content: Mapping[str, Raw], hints: Hints, topic: str
+) -> Change:
+    new, old = content.get("data"), content.get("beforeData")
+    after, before = values.optional_image(new), values.optional_image(old)
+    mask = values.member_text(headers, "columnMask")
+    table = rows.named_table(place.table, hints, topic)
+    declared = hints.tables(table)
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, binary=HEX)
+    if place.op is Op.DELETE:
+        _without_absent(before if after is None else after, mask)
+        kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+        before, after = {**(after or {}), **(before or {})} or None, None
+        rows.require_image(before, place.op)
+        return rows.finish(place, table, declared.keys, before, None, plan, kept)
+    rows.require_image(after, place.op)
+    whole = _without_absent(after, mask)
+    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+    partial = place.op is Op.UPDATE and not whole
+    before = before if place.op is Op.UPDATE else None
+    return rows.finish(place, table, declared.keys, before, after, plan, kept, partial=partial)
+
+
+def _without_absent(image: Image | None, mask: str | None) -> bool:
+    """Take the columns out whose bit is not set and that are written as null; True if the row is whole.
+
+    A bit belongs to a column by its place in the table. Where the row has fewer columns than the mask has bits, the writer
+    left out the absent ones itself.
+    """
+    if not image or not mask:
+        return False
+    try:
+        bits = int.from_bytes(bytes.fromhex(mask), "little")
+    except ValueError:
+        return False
+    if bits.bit_length() > len(image):
+        return False
+    absent = [
+        name for place, (name, value) in enumerate(image.items()) if value is None and not bits >> place & 1
+    ]
+    for name in absent:
+        del image[name]
+    return not absent
+
+
+def _description(content: Mapping[str, Raw], hints: Hints, note: str | None) -> Change:
+    """A table's structure, which changes no rows: silver keeps it as a connector's own description."""
+    if not {"lineage", "tableStructure"} <= content.keys():
+        raise Undecodable("bad-message", "a metadata message lacks lineage or tableStructure")
+    lineage = values.members(content["lineage"])
+    table = _table(lineage)
+    structure = _structure(bytes(content["tableStructure"]), hints.options.binary or HEX)
+    if table is NO_TABLE or structure is None:
+        raise Undecodable("bad-message", "a metadata message names no table, or its columns cannot be read")
+    return Change(
+        op=Op.DDL,
+        table=table,
+        phase=0,
+        event_time=rows.moment(values.member_text(lineage, "timestamp"), "UTC"),
+        structure=structure,
+        note=rows.noted(note, "snapshot of the table's structure"),
+    )
+
+
+@remembered(256)
+def _structure(described: bytes, encoding: str) -> str | None:
+    """A table's structure as `Change.structure` wants it; bytes are in ``encoding``."""
+    found = values.strict(described)
+    try:
+        columns = sorted(found["tableColumns"].items(), key=lambda column: int(column[1]["ordinal"]))
+        places = {name: int(column.get("primaryKeyPosition") or 0) for name, column in columns}
+        types = {name: logical(column, encoding) for name, column in columns}
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return None
+    keys = sorted((name for name, place in places.items() if place > 0), key=places.__getitem__)
+    return encode({"type": "CREATE", "keys": keys, "columns": types}).decode()
