@@ -313,15 +313,38 @@ _CUTS: dict[str, Callable[[bytes, int, bool], Iterator[Record]]] = {
 def sniffed(stream: BinaryIO, binary: bool) -> tuple[str, Iterator[Record]]:
     """The framing of a plain stream, detected from its content, and the messages.
 
-    An Avro container is recognised by its first bytes; any other ``binary`` file is one datum. A text file that parses
-    as a whole is one document; otherwise each line is a message (and is yielded at once).
+    An Avro container is recognised by its first bytes; another ``binary`` file has lengths if they lead from record to
+    record through it, else it is one datum. A text file that parses as a whole is one document; otherwise each line is a
+    message (and is yielded at once).
     """
     source = _peekable(stream)
     if source.peek(4)[:4] == CONTAINER:
         return "avro-container", records(source.read(), "avro-container")
     if binary:
-        return "raw", records(source.read(), "raw")
+        data = source.read()
+        name = "length" if has_lengths(data) else "raw"
+        return name, records(data, name)
     return _text(source)
+
+
+_CHAIN = 3  # whole records before a cut one that make a file one of lengths
+
+
+def has_lengths(data: bytes) -> bool:
+    """True for records with their lengths before them, up to the last byte or to a record that the file's end cuts off.
+
+    No record is empty: a datum that begins with zeros, as one in Confluent's frame does, would pass for a row of such.
+    """
+    offset = count = 0
+    while offset < len(data):
+        size = int.from_bytes(data[offset : offset + 4], "big")
+        end = offset + 4 + size
+        if not size:
+            return False
+        if end > len(data):
+            return count >= _CHAIN
+        offset, count = end, count + 1
+    return count > 0
 
 
 def _text(stream: BinaryIO) -> tuple[str, Iterator[Record]]:

@@ -119,6 +119,33 @@ def test_half_a_document_waits() -> None:
 # --- lengths ------------------------------------------------------------------------------------
 
 
+def lengthened(parts: list[bytes]) -> bytes:
+    """Records with their lengths before them."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), min_size=1))
+def test_lengths_are_detected(parts: list[bytes]) -> None:
+    """The default framing of bare Avro was taken for one framed datum with an odd schema id."""
+    assert ("length", parts) == detected(lengthened(parts), binary=True)
+
+
+def test_a_cut_file_of_lengths_is_one_still() -> None:
+    """A copy that broke off would be called a file of another format."""
+    stream = io.BytesIO(lengthened([b"a", b"bc", b"d", b"efgh"])[:-2])
+    name, found = sniffed(stream, True)
+    assert ("length", [b"a", b"bc", b"d"]) == (name, [next(found).value for _ in range(3)])
+    with pytest.raises(Undecodable, match="longer than the file"):
+        next(found)
+
+
+@pytest.mark.parametrize("number", [1, 7, 1000, 65_536])
+def test_a_framed_datum_is_no_file_of_lengths(number: int) -> None:
+    """Confluent's frame begins with zeros, too, and its schema id is not a length."""
+    datum = b"\0" + number.to_bytes(4, "big") + b"\x02\x04ab" * 9
+    assert ("raw", [datum]) == detected(datum, binary=True)
+
+
 @given(st.lists(st.binary(max_size=300)))
 def test_length_prefixed_records_round_trip(parts: list[bytes]) -> None:
     """No record may be lost, joined or split."""

@@ -8,6 +8,8 @@ import pytest
 
 from ingest import formats
 from ingest.cli import detection
+from tests.formats.one_history.history import history
+from tests.formats.one_history.test_one_history import DIALECTS
 from tests.lakes import FORMAT, change
 
 ROOT = Path(__file__).parents[2]
@@ -62,3 +64,14 @@ def test_a_statement_of_another_type_is_of_the_same_file():
         verdict = detection.judge("x", "lines", [row, row, one.encode()], None)
         assert (FORMAT, {}) == (verdict["format"], verdict["odd"])
         assert detection.is_one_source(verdict)
+
+
+@pytest.mark.parametrize("name", ["dts-avro", "obcloud-avro", "canal-protobuf"])
+def test_bare_records_with_lengths_are_detected_without_being_told(name, tmp_path):
+    """Every record shorter than 16 MB begins with a zero byte, and was taken for one in Confluent's frame."""
+    sent = [message.value or b"" for message in DIALECTS[name].write(history(3))]
+    file = tmp_path / "messages.bin"
+    file.write_bytes(b"".join(len(value).to_bytes(4, "big") + value for value in sent))
+    verdict = detection.judge(str(file), *detection.sample(str(file), None, 200))
+    assert (name, "length", {}) == (verdict["format"], verdict["framing"], verdict["odd"])
+    assert "framing:" not in verdict["sources"]  # it is what the format uses anyway
