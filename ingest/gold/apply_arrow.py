@@ -27,6 +27,7 @@ from ingest.errors import IngestError, StoreError, counted
 from ingest.gold import (
     arrow_parts,
     arrow_shares,
+    history,
     merge_entry,
     mirror_table,
     outgrown,
@@ -40,12 +41,12 @@ from ingest.gold.arrow_parts import Dealt, Fragments, RowGroup
 from ingest.gold.arrow_shares import Links
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.completed import STAGE
-from ingest.gold.key_shares import Shares
+from ingest.gold.key_shares import KeysOfChanges, Shares
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.planner import FoldPlan, refolds
 from ingest.gold.results import MirrorCommit
 from ingest.gold.unfit import COUNTED
-from ingest.lake import commits, delta, stores
+from ingest.lake import commits, delta, histories, stores
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
@@ -65,7 +66,7 @@ MERGES = 3  # at the same time: a MERGE's cost is planning and commits (see benc
 def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorCommit]:
     """Fold mirrors, and apply the outcomes of each, by files or by a MERGE; returns the result of each by its path.
 
-    A refused mirror has no commit: Spark folds it.
+    A refused mirror has no commit: Spark folds it. One of a lake that only Spark reads is folded in this process.
     """
     began = time.monotonic()
     found: dict[str, MirrorCommit] = {}
@@ -82,7 +83,12 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
                 found[path] = MirrorCommit(target)
             else:
                 opened[path] = target
-        works = [one.work for one in opened.values()]
+        works = [target.work for path, target in opened.items() if not by_path[path].why_spark]
+        for path, target in opened.items():
+            if by_path[path].why_spark:
+                from ingest.gold import apply_merge
+
+                merges[path] = merging.submit(apply_merge.fold_far, lake, by_path[path], target.work)
         by_spark = lake.runner.in_tasks(STAGE, Load(sum(one.changes for one in works)))
         engine = merge_entry.engine(by_spark=by_spark)
         for path, made in _each_made(lake, works, pool):
@@ -129,14 +135,21 @@ def _open(lake: Lake, fold: FoldPlan, opened: Fragments) -> _Target | str:
     mirror, before, rule = fold.plan.mirror, fold.before, fold.plan.job.rule
     folder = lake.path(mirror.path)
     lanes = tuple(_lane(mirror, *one, fold.plan.job.lanes) for one in fold.work)
+    shared, is_history = planner.shared(mirror, fold.work), histories.is_history(mirror)
+    if is_history:
+        lanes, ever = (
+            history.with_history(lake, lanes, fold.work),
+            sum(one.changes_ever for one, _ in fold.work),
+        )
+        shared = ever if ever > planner.HISTORY_AT_MOST else 0
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
     work = MirrorWork(
         mirror.path, folder, mirror.keys, columns, lanes,
-        changes=fold.changes, shared=planner.shared(mirror, fold.work), where=mirror.where, again=fold.again, appends=rule.no_key == "append",
+        changes=fold.changes, shared=shared, where=mirror.where, again=fold.again, appends=rule.no_key == "append", states=is_history,
     )  # fmt: skip
     if fold.why_merge:
         work = replace(work, staging=f"parts-{uuid.uuid4()}")
-    if not before.exists:
+    if not before.exists or fold.why_spark:
         return _Target(work, _json(map(_field, mirror.columns)))
     size = before.size or 0
     try:
@@ -303,26 +316,33 @@ def _in_parts(
 def _in_shares(lake: Lake, works: Sequence[MirrorWork]) -> Iterator[tuple[str, list[Written]]]:
     """The results of mirrors with many changes that belong together, or of which only now is known that all do."""
     works = [work if work.shared else work.whole(_history(lake, work)) for work in works]
-    files = changes_files(lake, [lane for work in works for lane in work.lanes])
-    pieces = arrow_parts.pieces(files, [lane for work in works for lane in work.lanes])
     load = Load(sum(work.shared for work in works))
-    pairs: dict[str, set[tuple[int, int]]] = {work.path: set() for work in works}
+    keys = {work.path: KeysOfChanges(set(), set()) for work in works}
     failed = dict[str, str]()
-    moving = [work for work in works if any(lane.moves for lane in work.lanes)]
-    if moving:
-        links = partial(arrow_shares.links, moving)
-        for one in _reports(lake, links, pieces, Links, partial(_by_tasks, lake), load):
+    if asked := [one for one in map(arrow_shares.looked_through, works) if one is not None]:
+        links = partial(arrow_shares.links, asked)
+        for one in _reports(lake, links, _pieces(lake, asked), Links, partial(_by_tasks, lake), load):
             if one.failed:
                 failed[one.path] = one.failed
-            pairs[one.path].update(one.pairs)
+            keys[one.path].links.update(one.pairs)
+            keys[one.path].touched.update(one.touched)
     yield from ((path, [Written(path, failed=why)]) for path, why in failed.items())
     works = [work for work in works if work.path not in failed]
-    counts = {work.path: max(1, -(-work.shared // planner.HISTORY_AT_MOST)) for work in works}
-    shares = {work.path: Shares.of(counts[work.path], pairs[work.path]) for work in works}
+    shares = {
+        work.path: arrow_shares.shares_of(work, keys[work.path], planner.HISTORY_AT_MOST) for work in works
+    }
+    counts = {path: one.count for path, one in shares.items()}
+    pieces = _pieces(lake, works)
     dealing = _Dealing(
         partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares), counts, load
     )
     yield from dealing.made(lake, works, pieces)
+
+
+def _pieces(lake: Lake, works: Sequence[MirrorWork]) -> list[RowGroup]:
+    """The pieces of ``changes`` that the folds of some mirrors read."""
+    lanes = [lane for work in works for lane in work.lanes]
+    return arrow_parts.pieces(changes_files(lake, lanes), lanes)
 
 
 def _history(lake: Lake, work: MirrorWork) -> int:
@@ -521,7 +541,7 @@ def _described(lake: Lake, fold: FoldPlan) -> dict[str, Any]:
     """
     given = mirror_table.Made.of(lake.pipeline, fold.plan.job.rule)
     meta = {
-        "description": f"mirror of {fold.plan.mirror.name}",
+        "description": mirror_table.description(fold.plan.mirror),
         "format": {"provider": "parquet", "options": {}},
         "partitionColumns": [],
         "configuration": given.properties(lake.pipeline.horizon_days),

@@ -11,26 +11,32 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from ingest.errors import HeldError, StoreError
 from ingest.fold import SchemaStep
 from ingest.gold import foreign_commits, mirror_table, retyped
 from ingest.gold import merge as merging
-from ingest.gold.arrow_files import Written
-from ingest.gold.arrow_work import MirrorWork, Shard
+from ingest.gold.arrow_files import Written, apart, columns_of, outcomes_of
+from ingest.gold.arrow_values import NotPlain
+from ingest.gold.arrow_work import MirrorWork, Rows, Shard
+from ingest.gold.collision import CollisionError
 from ingest.gold.lane import ChangeKinds
 from ingest.gold.mirror_schema import Plan
+from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on
 from ingest.gold.results import MirrorCommit
-from ingest.gold.staged import GONE, has_name, sent_name
+from ingest.gold.staged import GONE, has_name, renamed, sent_name
 from ingest.gold.unfit import COUNTED
 from ingest.gold.work import Books
-from ingest.lake import faults, stores
+from ingest.lake import conditions, faults, stores
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
+from ingest.lake.schemas import CHANGES
 from ingest.spark.pace import SMALL, narrow, pace
 from ingest.spark.session import new_session
 from ingest.spark.settings import USER_METADATA, is_set
@@ -38,19 +44,18 @@ from ingest.spark.settings import USER_METADATA, is_set
 # A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
 # The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
 REWRITTEN = 1 << 10  # bytes
+Given = Sequence[Written] | MirrorOutcomes
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 
 
-def commit(
-    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str]
-) -> MirrorCommit:
+def commit(lake: Lake, fold: FoldPlan, work: MirrorWork, made: Given, counts: Counter[str]) -> MirrorCommit:
     """Merge a mirror's outcomes into its table, under the batch's identifier; deletes their files.
 
     Args:
         lake: the lake.
         fold: the mirror's part of the batch.
         work: the same as its tasks took it.
-        made: what these wrote.
+        made: what these wrote, or the outcomes themselves.
         counts: what these counted.
     """
     try:
@@ -64,9 +69,7 @@ def commit(
             stores.at(work.folder).remove_folder(f"{work.folder}/{work.staging}")
 
 
-def _merged(
-    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str]
-) -> MirrorCommit:
+def _merged(lake: Lake, fold: FoldPlan, work: MirrorWork, made: Given, counts: Counter[str]) -> MirrorCommit:
     plan, before, mirror, books = fold.plan, fold.before, fold.plan.mirror, fold.books
     lake = with_session(lake, books, fold.work, before)
     if goes_on(fold.work):
@@ -84,8 +87,11 @@ def _merged(
     guard.set_on(lake.spark)
     if fold.fresh:
         mirror_table.load(lake, mirror, source, made_of(lake, plan))
+    elif work.states:
+        _replace_states(lake, mirror, source)
     else:
-        cleared = dict.fromkeys(shard for part in made for shard in part.cleared)
+        parts = [made] if isinstance(made, MirrorOutcomes) else made
+        cleared = dict.fromkeys(shard for part in parts for shard in part.cleared)
         existing = [merging.Standing(clears=True, condition=_of_shard(mirror, shard)) for shard in cleared]
         merging.merge(lake, mirror, source, kinds, existing)
     after = lake.snapshot(mirror.path)
@@ -97,6 +103,20 @@ def _merged(
     return MirrorCommit(version=after.version, size=after.size or 0, counts=dict(counts))
 
 
+def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
+    """Replace the states of some keys in a table of old states."""
+    sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
+    on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in table.key_columns)
+    (
+        DeltaTable.forPath(lake.spark, lake.path(table.path))
+        .alias("t")
+        .merge(source.alias("s"), f"s.{quoted(GONE)} AND {on}")
+        .whenMatchedDelete()
+        .whenNotMatchedInsert(f"NOT s.{quoted(GONE)}", {quoted(name): value for name, value in sent.items()})
+        .execute()
+    )
+
+
 def _of_shard(mirror: Mirror, shard: Shard | None) -> str | None:
     """A condition that the rows of one of several tables meet; None if there is one table."""
     if shard is None:
@@ -106,25 +126,58 @@ def _of_shard(mirror: Mirror, shard: Shard | None) -> str | None:
     return f"t.{quoted(column)} = {literal(value)}"
 
 
-def _source(
-    lake: Lake, mirror: Mirror, work: MirrorWork, made: Sequence[Written]
-) -> tuple[DataFrame, ChangeKinds]:
+def fold_far(lake: Lake, fold: FoldPlan, work: MirrorWork) -> MirrorCommit:
+    """Fold and merge a mirror of a lake that only Spark reads: this process gets its changes from Spark.
+
+    Args:
+        lake: the lake.
+        fold: the mirror's part of the batch.
+        work: the same as a task would take it.
+    """
+    try:
+        made = outcomes_of(work, _changes(lake, work))
+    except (NotPlain, CollisionError, conditions.ConditionError) as error:
+        return MirrorCommit(held=str(error))
+    except Exception as error:
+        return MirrorCommit(failed=faults.of_mirror(error, lake, fold.plan.mirror.name, work.path))
+    return commit(lake, fold, work, made, Counter())
+
+
+def _changes(lake: Lake, work: MirrorWork) -> Rows:
+    """The changes of a mirror's lanes."""
+    lanes, changes = work.lanes, lake.read(CHANGES.name)
+    asked = (F.col("kind") == "change") & F.col("table").isin([lane.table.table or "" for lane in lanes])
+    asked &= F.col("batch") >= min(lane.from_batch for lane in lanes)
+    found = changes.where(asked).select(*columns_of(lanes)).toArrow()
+    return dict(apart(found, lanes))
+
+
+def _source(lake: Lake, mirror: Mirror, work: MirrorWork, made: Given) -> tuple[DataFrame, ChangeKinds]:
     """The outcomes as a frame, and whether some of them are partial."""
+    if isinstance(made, MirrorOutcomes):
+        columns = _columns(mirror, is_partial=made.is_partial)
+        frame = lake.spark.createDataFrame(renamed(work, made), columns)
+        return frame, ChangeKinds(partials=made.is_partial)
     partial = any(part.partial for part in made)
     frames = []
     for is_partial in (False, True):
         files = [f"{work.folder}/{part.file}" for part in made if part.partial is is_partial]
         if not files:
             continue
-        columns = [f"`{GONE}` BOOLEAN"]
-        for number, one in enumerate(mirror.columns):
-            columns.append(f"`{sent_name(number)}` {one.delta}")
-            if is_partial:
-                columns.append(f"`{has_name(number)}` BOOLEAN")
-        frame = lake.spark.read.schema(", ".join(columns)).parquet(*files)
+        frame = lake.spark.read.schema(_columns(mirror, is_partial=is_partial)).parquet(*files)
         frames.append(frame if is_partial or not partial else merging.whole(frame, mirror))
     found = frames[0].unionByName(frames[1]) if len(frames) > 1 else frames[0]
     return found, ChangeKinds(partials=partial)
+
+
+def _columns(mirror: Mirror, *, is_partial: bool) -> str:
+    """The columns of staged outcomes, as Spark's DDL."""
+    columns = [f"`{GONE}` BOOLEAN"]
+    for number, one in enumerate(mirror.columns):
+        columns.append(f"`{sent_name(number)}` {one.delta}")
+        if is_partial:
+            columns.append(f"`{has_name(number)}` BOOLEAN")
+    return ", ".join(columns)
 
 
 # --- the session and the table, which a fold by Spark needs, too ----------------------------------

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -14,31 +12,25 @@ from pyspark.sql import DataFrame
 from ingest.gold import (
     apply_merge,
     collision,
-    foreign_commits,
-    history,
     keyless,
     mirror_table,
     misfits,
     retyped,
 )
 from ingest.gold import merge as merging
-from ingest.gold.completed import STAGE
 from ingest.gold.gather import Gathered, gather, gather_merged, one_of
 from ingest.gold.lane import ChangeKinds, Lane, Steps, lane_name
 from ingest.gold.mirror_schema import Plan
-from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
+from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged
 from ingest.gold.results import Folded
 from ingest.gold.shaped import judged, shaped
 from ingest.gold.unfit import COUNTED
-from ingest.lake import conditions, histories, mirrors
+from ingest.lake import conditions
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
 from ingest.spark.pace import narrow
-
-if TYPE_CHECKING:
-    from ingest.gold.batch import Batch
 
 
 def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
@@ -75,29 +67,6 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
     if mirror.keys and mirror_table.drop_columns(lake, mirror, after.columns):
         after = lake.snapshot(mirror.path)
     result.version, result.size = after.version, after.size or 0
-
-
-def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
-    """Bring the history table up to date; its progress is in its own log."""
-    books, ledger = batch.until(plan), batch.ledger
-    table = histories.table_of(plan.mirror)
-    before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
-    applied = mirrors.folded_until(lake, table, before)
-    foreign_commits.refuse_past(lake, table, before.version, applied, books.last)
-    work = work_of(lake.pipeline, books, ledger, plan, before, applied)
-    if not work:
-        return
-    again = before.exists and mirror_table.is_replaced(table, before.types)
-    if again:
-        work = whole_of(lake.pipeline, books, ledger, plan, applied)
-    lake = apply_merge.with_session(lake, books, work, before)
-    tell(plan.mirror.name, "history")
-    if again:
-        mirror_table.allow_zoneless(lake, table, [one.delta for one in table.columns])
-    else:
-        apply_merge.prepare(lake, replace(plan, mirror=table), before, [])
-    guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
-    history.fold(lake, plan.mirror, work, guard, again=again)
 
 
 def _changes(work: Work) -> int:

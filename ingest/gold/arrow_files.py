@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from ingest.change import LaneId
 from ingest.errors import HeldError, StoreError
-from ingest.gold import keyless_arrow, overtaken, unfit
+from ingest.gold import arrow_states, keyless_arrow, overtaken, unfit
 from ingest.gold.arrow_fold import TYPES, outcomes
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain, of_delta
@@ -31,7 +31,7 @@ from ingest.gold.staged import stage
 from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.schemas import CHANGES, CPU
-from ingest.lake.stamps import TIME, columns_for, stamped
+from ingest.lake.stamps import TIME, stamped
 
 if TYPE_CHECKING:
     from ingest.lake.tables import Tables  # which the workers do without
@@ -96,8 +96,15 @@ class Written:
 def make(work: MirrorWork, rows: Rows) -> Written:
     """Fold one mirror's changes and write the resulting rows, or the outcomes for a MERGE; commits nothing."""
     if work.staging:
-        return staged(work, lambda: outcomes(work, overtaken.without(work, rows)))
+        return staged(work, lambda: outcomes_of(work, rows))
     return written(work, lambda: _merged(work, rows))
+
+
+def outcomes_of(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
+    """What some changes make of each key: its row, or in a table of old states all of its states."""
+    if work.states:
+        return arrow_states.states(work, rows)
+    return outcomes(work, overtaken.without(work, rows))
 
 
 def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
@@ -160,7 +167,7 @@ def _merged(work: MirrorWork, rows: Rows) -> Part:
         merged, rejects = keyless_arrow.merged(work, rows, _present(work))
         return Part(merged, {}, rejects)
     began = time.monotonic()
-    made = outcomes(work, overtaken.without(work, rows))
+    made = outcomes_of(work, rows)
     folded = round(1000 * (time.monotonic() - began))
     merged, gone = keyed(work, made.table, made.cleared)
     return Part(replace(merged, fold_ms=folded), gone, [*made.rejected, *unfit.cells(made.table, work)])
@@ -197,12 +204,13 @@ def keyed(
 
     ``mine`` says which rows of other files may have the outcomes' keys; only these are taken.
     """
+    merged = arrow_states.replaced if work.states else merge
     if not work.marked:
-        return merge(mine(_present(work)), source, work, cleared), {}
+        return merged(mine(_present(work)), source, work, cleared), {}
     if cleared:
         raise NotPlain("all rows of a large mirror are deleted")
     others = tuple(one for one in work.files if one[0] not in work.marked)
-    parts, gone = [there(replace(work, files=others))], {}
+    parts, gone = [mine(there(replace(work, files=others)))], {}
     for name, kept in work.files:
         if name in work.marked:
             most = ROWS_AT_MOST - sum(one.nbytes for one in parts)
@@ -210,7 +218,7 @@ def keyed(
             parts.append(found)
             if found.num_rows:
                 gone[name] = numbers
-    return merge(pa.concat_tables(parts), source, work, ()), gone
+    return merged(pa.concat_tables(parts), source, work, ()), gone
 
 
 # --- changes in -----------------------------------------------------------------------------------
@@ -275,7 +283,7 @@ def pages(
 def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
     """The columns of ``changes`` that the folds of some lanes need."""
     needed = (*_COLUMNS, TYPES) if any(lane.whole for lane in lanes) else _COLUMNS
-    return columns_for((lane.stamps for lane in lanes), needed)
+    return (*needed, TIME) if any(lane.timed for lane in lanes) else needed
 
 
 def wanted(lanes: Sequence[LaneWork]) -> ds.Expression:

@@ -377,7 +377,7 @@ def _key(keys: tuple[str, ...], texts: Texts, key_types: Mapping[str, str]) -> K
 
 
 @dataclass(slots=True)
-class _Events:
+class Events:
     """Changes as `ingest.fold` takes them, with the keys that they concern."""
 
     keys: tuple[str, ...]
@@ -409,7 +409,7 @@ def _folded(
     """`ingest.fold` of the new rows, and the numbers of those without a usable key: a row that is only updated in part
     keeps the mirror's other values.
     """
-    table, events, whole = Table(keys, key_types), _Events(keys, key_types), dict[Key, bool]()
+    table, events, whole = Table(keys, key_types), Events(keys, key_types), dict[Key, bool]()
     unusable: list[int] = []
     for number, (place, change) in enumerate(
         zip(rows["order_key"].to_pylist(), _changes(rows, lane), strict=True)
@@ -435,7 +435,7 @@ def _refolded(
     A mirror that keeps deleted rows is not cleared: its rows become deleted ones.
     """
     table = Table(keys, key_types, soft=lane.stamps.soft)
-    events = _Events(keys, key_types, [one.decoded() for one in lane.own_steps])
+    events = Events(keys, key_types, [one.decoded() for one in lane.own_steps])
     clearings = lane.created
     touched: set[Key] = set()
     links: dict[Key, list[Key]] = {}

@@ -8,7 +8,7 @@ Keys that a change links are in one share, because a row that moves takes values
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 
 from ingest.change import Op
 from ingest.errors import StoreError
-from ingest.gold import overtaken
-from ingest.gold.arrow_files import Written, apart, no_changes
-from ingest.gold.arrow_fold import outcomes
+from ingest.gold.arrow_files import Written, apart, no_changes, outcomes_of
 from ingest.gold.arrow_parts import (
     Dealer,
     Dealt,
@@ -30,39 +28,67 @@ from ingest.gold.arrow_parts import (
     pages_of,
 )
 from ingest.gold.arrow_work import LaneWork, MirrorWork
-from ingest.gold.key_shares import Numbers, Shares, hashes, keys_of
+from ingest.gold.key_shares import KeysOfChanges, Numbers, Shares, concerned, keys_of
 from ingest.gold.outcomes import MirrorOutcomes
 
+EACH = 100  # changes of a key, of which more may be
 EVERY = -1
 """The share of what all shares need."""
 _LANE, _SHARE = "%lane", "%share"
 
 
 class Links(NamedTuple):
-    """The keys that changes of a mirror link, as pairs of their hashes; or why they are not known."""
+    """The keys that changes of a mirror link, as pairs of their hashes, and of a table of old states the hashes of those that
+    new changes concern; or why they are not known.
+    """
 
     path: str
     pairs: list[tuple[int, int]]
     failed: str = ""
+    touched: tuple[int, ...] = ()
 
 
 def links(works: Sequence[MirrorWork], some: Sequence[RowGroup]) -> Iterator[Links]:
-    """The keys that the changes in some pieces link."""
+    """The keys that the changes in some pieces link, and of tables of old states those that new changes concern."""
     lanes = [lane for work in works for lane in work.lanes]
-    found: dict[str, set[tuple[int, int]]] = {work.path: set() for work in works}
+    found = {work.path: KeysOfChanges(set(), set()) for work in works}
     try:
         for page in pages_of(some, lanes):
             rows = dict(apart(page, lanes))
             for work in works:
                 for lane in work.lanes:
-                    if lane.moves and rows[lane.id].num_rows:
-                        every, leaving = keys_of(rows[lane.id], lane, work)
-                        numbers = hashes(every)
-                        left, own = numbers[rows[lane.id].num_rows :], numbers[leaving]
-                        found[work.path].update(zip(left.tolist(), own.tolist(), strict=True))
+                    if rows[lane.id].num_rows and (lane.moves or work.states):
+                        keys = concerned(rows[lane.id], lane, work)
+                        found[work.path].links.update(keys.links)
+                        found[work.path].touched.update(keys.touched if work.states else ())
     except StoreError as error:
         return (Links(work.path, [], str(error)) for work in works)
-    return (Links(path, sorted(pairs)) for path, pairs in found.items())
+    return (
+        Links(path, sorted(keys.links), touched=tuple(sorted(keys.touched))) for path, keys in found.items()
+    )
+
+
+def shares_of(work: MirrorWork, keys: KeysOfChanges, most: int) -> Shares:
+    """How a mirror's changes are dealt to shares of at most so many.
+
+    Of a table of old states those of the touched keys are, about which only a guess says how many there are.
+    """
+    changes, states = work.shared, work.states and not any(lane.everything for lane in work.lanes)
+    if states:
+        changes = min(changes, EACH * len(keys.touched))
+    found = Shares.of(max(1, -(-changes // most)), keys.links)
+    return found.only(keys.touched) if states else found
+
+
+def looked_through(work: MirrorWork) -> MirrorWork | None:
+    """The mirror with the lanes whose keys `links` looks at: all changes of one in which rows move, and of a table of old
+    states the new ones; None if there are none.
+    """
+    states = work.states and not any(lane.everything for lane in work.lanes)
+    lanes = [
+        replace(lane, whole=lane.moves) if states else lane for lane in work.lanes if states or lane.moves
+    ]
+    return replace(work, lanes=tuple(lanes)) if lanes else None
 
 
 @dataclass(slots=True)
@@ -73,8 +99,11 @@ class _Dealer(Dealer):
 
     def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
         """Distribute some changes of a lane."""
-        own = self.shares.shares(keys_of(rows, lane, self.work).every)[: rows.num_rows]
-        clears = pc.equal(rows["op"], str(Op.TRUNCATE)).to_numpy()
+        keys = keys_of(rows, lane, self.work).every.slice(0, rows.num_rows)
+        clears, own = pc.equal(rows["op"], str(Op.TRUNCATE)).to_numpy(), self.shares.shares(keys)
+        if self.shares.wanted is not None:
+            dealt = clears | self.shares.wants(keys)
+            rows, clears, own = rows.filter(pa.array(dealt)), clears[dealt], own[dealt]
         rows = rows.append_column(_LANE, pa.array([number] * rows.num_rows, pa.int32()))
         self.waiting.append(rows.append_column(_SHARE, pa.array(np.where(clears, EVERY, own), pa.int64())))
 
@@ -109,10 +138,10 @@ def merged(work: MirrorWork, found: Sequence[Dealt], share: int, shares: Shares)
 def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> MirrorOutcomes:
     batches = [*batches_of(found, EVERY), *batches_of(found, share)]
     if not batches:
-        return outcomes(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
+        return outcomes_of(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
     changes = pa.Table.from_batches(batches)
     rows = {}
     for number, lane in enumerate(work.lanes):
         own = changes.filter(pc.equal(changes[_LANE], number)).drop_columns(_LANE)
         rows[lane.id] = own.take(pc.sort_indices(own["order_key"]))
-    return outcomes(work, overtaken.without(work, rows))
+    return outcomes_of(work, rows)

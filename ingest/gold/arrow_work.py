@@ -45,11 +45,19 @@ class LaneWork:
     shared_reads: bool = False  # rows of its snapshots share a position: `ingest.fold.identity`
     moves: bool = False  # some change may leave its key
     late_from: str = ""  # the place from which folded changes are read, too: they tell which late ones count
+    # of a table of old states: whether all its keys are folded, and by place when its statements were, in microseconds
+    everything: bool = False
+    moments: tuple[tuple[str, int | None], ...] | None = None
 
     @property
     def id(self) -> LaneId:
         """Source and table."""
         return self.source, self.table
+
+    @property
+    def timed(self) -> bool:
+        """True if the event times of its changes are needed."""
+        return self.stamps.timed or self.moments is not None
 
     @property
     def own_steps(self) -> tuple[SchemaStep, ...]:
@@ -101,6 +109,7 @@ class MirrorWork:
     old: tuple[tuple[str, str], ...] = ()
     staging: str = ""  # the folder in its own for its outcomes, if a MERGE applies them
     marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
+    states: bool = False  # it is a table of old states, whose rows are those of a key
 
     def whole(self, changes: int) -> MirrorWork:
         """The same, folded from its whole history of so many changes."""

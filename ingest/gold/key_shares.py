@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from zlib import crc32
 
@@ -55,6 +55,7 @@ class Shares:
     count: int
     linked: Numbers = field(default_factory=lambda: _NOTHING)  # in ascending order
     first: Numbers = field(default_factory=lambda: _NOTHING)
+    wanted: Numbers | None = None  # of these keys and those linked with them, if not all are dealt
 
     @classmethod
     def of(cls, count: int, pairs: Iterable[tuple[int, int]]) -> Shares:
@@ -73,12 +74,25 @@ class Shares:
 
     def shares(self, keys: pa.Table) -> Numbers:
         """The share of each key."""
-        found = hashes(keys)
-        if len(self.linked):
-            at = np.minimum(np.searchsorted(self.linked, found), len(self.linked) - 1)
-            found = np.where(self.linked[at] == found, self.first[at], found)
-        share: Numbers = np.mod(found, self.count)
+        share: Numbers = np.mod(self._first_of(hashes(keys)), self.count)
         return share
+
+    def only(self, numbers: Iterable[int]) -> Shares:
+        """The same, of which only keys with some hashes, and those linked with them, are dealt."""
+        asked = np.array(sorted(set(numbers)), np.int64)
+        return replace(self, wanted=np.unique(self._first_of(asked)))
+
+    def wants(self, keys: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which of some keys are dealt."""
+        if self.wanted is None:
+            return np.ones(keys.num_rows, np.bool_)
+        return np.isin(self._first_of(hashes(keys)), self.wanted)
+
+    def _first_of(self, numbers: Numbers) -> Numbers:
+        if not len(self.linked):
+            return numbers
+        at = np.minimum(np.searchsorted(self.linked, numbers), len(self.linked) - 1)
+        return np.where(self.linked[at] == numbers, self.first[at], numbers)
 
 
 class Keys(NamedTuple):
@@ -94,3 +108,20 @@ def keys_of(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> Keys:
         [name] = [one.column for one in work.columns if one.name == lane.shard[0]]
         found = found.append_column(name, pa.array([lane.shard[1]] * found.num_rows, pa.string()))
     return Keys(found.select(work.key_columns), found[overtaken.ROW].to_numpy()[rows.num_rows :])
+
+
+class KeysOfChanges(NamedTuple):
+    """Keys of some changes, by their hashes: pairs of those that a change links, and those that new changes concern."""
+
+    links: set[tuple[int, int]]
+    touched: set[int]
+
+
+def concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> KeysOfChanges:
+    """Which keys some changes of a lane link, and which its new ones concern."""
+    every, leaving = keys_of(rows, lane, work)
+    numbers = hashes(every)
+    reached, left = numbers[: rows.num_rows], numbers[rows.num_rows :]
+    new = pc.greater_equal(rows["batch"], lane.first).to_numpy()
+    links = set(zip(left.tolist(), reached[leaving].tolist(), strict=True)) if lane.moves else set()
+    return KeysOfChanges(links, {*reached[new].tolist(), *left[new[leaving]].tolist()})

@@ -75,6 +75,13 @@ def _clauses(work: MirrorWork, effort: Effort) -> dict[str, str | None]:
     """A MERGE's parameters; rows without an outcome are deleted where a truncate cleared the table."""
     keys = [quoted(name) for name in work.key_columns]
     on = " AND ".join(f"(t.{name} = s.{name})" for name in keys)
+    if work.states:  # the states of a key are replaced
+        return {
+            "predicate": _json([f"(({_GONE}) AND {on})"]),
+            "matchedPredicates": _json([{"actionType": "delete"}]),
+            "notMatchedPredicates": _json([_action("insert", f"NOT {_GONE}")]),
+            "notMatchedBySourcePredicates": "[]",
+        }
     rest = [quoted(one.column) for one in work.columns if one.column not in work.key_columns]
     differs = " OR ".join(f"(NOT (t.{name} <=> s.{name}))" for name in rest)
     matched = [_action("delete", _GONE)] + ([_action("update", differs)] if rest else [])

@@ -99,9 +99,14 @@ def _defined(column: MirrorColumn) -> str:
 def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
     given = made.properties(lake.pipeline.horizon_days).items()
     properties = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in given)
-    what = "history of" if histories.is_history(mirror) else "mirror of"
-    name = mirror.name.removesuffix(histories.SUFFIX) if histories.is_history(mirror) else mirror.name
-    return f"USING delta COMMENT {literal(f'{what} {name}')} TBLPROPERTIES ({properties})"
+    return f"USING delta COMMENT {literal(description(mirror))} TBLPROPERTIES ({properties})"
+
+
+def description(mirror: Mirror) -> str:
+    """What a mirror's table says of itself."""
+    if histories.is_history(mirror):
+        return f"history of {mirror.name.removesuffix(histories.SUFFIX)}"
+    return f"mirror of {mirror.name}"
 
 
 def add_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:

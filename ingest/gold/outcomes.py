@@ -12,6 +12,9 @@ rows. An outcome is a row of an Arrow table:
 
 No key is there twice, and none is NULL. An outcome that does not build on the mirror's row (one after a truncate, an
 insert, or a history folded again) sets every column.
+
+In a table of old states (`ingest.gold.arrow_states`) a row of the outcomes is a state of a key. For each key there is one more,
+with ``%gone``: it stands for all states that the table has of it.
 """
 
 from __future__ import annotations

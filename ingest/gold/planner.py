@@ -18,7 +18,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, subject_of
 from ingest.gold.steps import lane_steps
 from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
-from ingest.lake import commits, condensed, delta, mirrors
+from ingest.lake import commits, condensed, delta, histories, mirrors
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.stamps import stamps_of
@@ -105,12 +105,20 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         changed += retyped.unfit_defaults(mirror, work)
     found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
     _refuse_forgotten(lake, found)
-    no_commits = commits.why_no_commits(lake.pipeline.lake)
-    ways.refuse_files(
-        lake.pipeline, rule, mirror, ways.why_no_files(lake.pipeline, rule, before) or no_commits
-    )
-    why = found.why_spark or ("" if lake.is_local else no_commits)
-    return replace(found, why_spark=why, why_merge=found.why_merge or no_commits)
+    return in_its_way(lake, found)
+
+
+def in_its_way(lake: Lake, fold: FoldPlan) -> FoldPlan:
+    """The plan with what the lake's store allows.
+
+    Raises:
+        HeldError: the pipeline file says ``apply: files``, and files cannot be committed.
+    """
+    plan, no_commits = fold.plan, commits.why_no_commits(lake.pipeline.lake)
+    why_no_files = ways.why_no_files(lake.pipeline, plan.job.rule, fold.before) or no_commits
+    ways.refuse_files(lake.pipeline, plan.job.rule, plan.mirror, why_no_files)
+    why = fold.why_spark or ("" if lake.is_local else no_commits)
+    return replace(fold, why_spark=why, why_merge=fold.why_merge or no_commits)
 
 
 def _refuse_forgotten(lake: Lake, fold: FoldPlan) -> None:
@@ -177,7 +185,10 @@ def takes_vectors(fold: FoldPlan) -> bool:
     enabled = delta.is_on(before.meta.get("configuration") or {}, "delta.enableDeletionVectors")
     columns = {one.column: type_in_log(one.delta) for one in mirror.columns}
     stays = all(columns.get(name) == kind for name, kind in before.types.items())
-    cleared = any(one.truncates or steps.incarnations for one, steps in fold.work)
+    # a truncate ends states, and deletes none
+    cleared = not histories.is_history(mirror) and any(
+        one.truncates or steps.incarnations for one, steps in fold.work
+    )
     return enabled and stays and bool(mirror.keys) and not fold.again and not cleared
 
 

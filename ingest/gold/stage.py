@@ -10,10 +10,10 @@ import datetime as dt
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ingest.errors import HeldError, StoreError, command, counted
-from ingest.gold import apply_spark, collision, keyless, misfits
+from ingest.gold import apply_spark, collision, history, keyless, misfits
 from ingest.gold.batch import NO_BACKLOG, Backlog, Batch, plan_batch
 from ingest.gold.mirror_schema import RETYPED, Plan, is_recomputed, recomputed
 from ingest.gold.planner import FoldPlan, fold_plan
@@ -65,6 +65,7 @@ class _Stage:
     decided: dict[str, Mirror]  # by path; mirrors that come or change are put in
     tell: Tell
     rebuild: Rebuild | None
+    followed: dict[str, Plan] = field(default_factory=dict)  # mirrors whose history tables come next, by path
 
     def fold(self, plans: list[Plan]) -> Iterable[Folded]:
         """Fold all mirrors: those that Arrow can first and together, then each of the others by Spark."""
@@ -82,7 +83,9 @@ class _Stage:
             def fold_one(plan: Plan) -> Folded:
                 return self._one(plan, folds.get(plan.mirror.path), commits.get(plan.mirror.path))
 
-            return list(pool.map(fold_one, plans))
+            done = list(pool.map(fold_one, plans))
+        self._fold_histories(done)
+        return done
 
     def _by_arrow(self, folds: Iterable[FoldPlan]) -> dict[str, MirrorCommit]:
         """Fold the mirrors that Arrow can; the result of each by its path."""
@@ -149,7 +152,7 @@ class _Stage:
                 else:
                     plan = self._by_spark(plan, fold, commit, result)
                 if plan.job.rule.history and plan.mirror.keys:
-                    apply_spark.fold_history(self.lake, self.batch, plan, self.tell)
+                    self.followed[plan.mirror.path] = plan
             else:
                 result.state = "skipped"
             if plan.hold is not None and result.state in ("done", "skipped"):
@@ -181,6 +184,34 @@ class _Stage:
                 apply_spark.fold(self.lake, fold_plan(self.lake, self.batch, plan), result, self.tell)
         return plan
 
+    def _fold_histories(self, results: Iterable[Folded]) -> None:
+        """Bring history tables up to date, all together; a failure is that of the mirror."""
+        by_path, folds = {one.path: one for one in results}, dict[str, FoldPlan]()
+        for path, plan in self.followed.items():
+            try:
+                if fold := history.states_plan(self.lake, self.batch, plan):
+                    self.tell(by_path[path].mirror, "history")
+                    folds[path] = fold
+            except Exception as error:
+                by_path[path].stop(self.lake, error)
+        if not folds:
+            return
+        from ingest.gold.apply_arrow import fold as fold_all
+
+        commits = fold_all(self.lake, list(folds.values()), self.tell)
+        for path, fold in folds.items():
+            commit, result = commits[fold.plan.mirror.path], by_path[path]
+            result.seconds += commit.seconds
+            try:
+                if commit.refused and not fold.why_merge:  # what files cannot be made of, a MERGE may take
+                    again = history.states_plan(self.lake, self.batch, self.followed[path]) or fold
+                    [commit] = fold_all(
+                        self.lake, [replace(again, why_merge=commit.refused)], self.tell
+                    ).values()
+                _refuse_stopped(replace(commit, held=commit.held or commit.refused))
+            except Exception as error:
+                result.stop(self.lake, error)
+
     def _rebuild(self, plan: Plan, result: Folded) -> None:
         """Fold a mirror again from its first change, after its key or rules have changed, and publish it in one
         commit.
@@ -198,12 +229,17 @@ class _Stage:
         result.why_spark, result.rebuilt = found.why_spark, True
 
 
-def _take(result: Folded, commit: MirrorCommit) -> None:
-    """Take over what Arrow has committed."""
+def _refuse_stopped(commit: MirrorCommit) -> None:
+    """Raise what kept outcomes from being committed, if something did."""
     if commit.held:
         raise HeldError(commit.held, commit.command)
     if commit.failed:
         raise StoreError(commit.failed)
+
+
+def _take(result: Folded, commit: MirrorCommit) -> None:
+    """Take over what Arrow has committed."""
+    _refuse_stopped(commit)
     result.version, result.size, result.why_spark = commit.version, commit.size, commit.why_merge
     result.counts = dict(commit.counts)
     if result.began is not None:

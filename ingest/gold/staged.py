@@ -11,7 +11,7 @@ from ingest.gold.arrow_work import MirrorWork
 from ingest.gold.outcomes import GONE, MirrorOutcomes, sets
 from ingest.lake import stores
 
-__all__ = ["GONE", "has_name", "sent_name", "stage"]
+__all__ = ["GONE", "has_name", "renamed", "sent_name", "stage"]
 
 
 def sent_name(index: int) -> str:
@@ -24,17 +24,21 @@ def has_name(index: int) -> str:
     return f"%has{index}"
 
 
+def renamed(work: MirrorWork, outcomes: MirrorOutcomes) -> pa.Table:
+    """Outcomes under the names that they have in the source of a MERGE."""
+    columns = {GONE: outcomes.table[GONE]}
+    for number, one in enumerate(work.columns):
+        columns[sent_name(number)] = outcomes.table[one.column]
+        if outcomes.is_partial:
+            columns[has_name(number)] = outcomes.table[sets(one.column)]
+    return pa.table(columns)
+
+
 def stage(work: MirrorWork, outcomes: MirrorOutcomes) -> str:
     """Write a mirror's outcomes to a new file in its staging folder; returns the file's path under the mirror's folder."""
-    table = outcomes.table
-    columns = {GONE: table[GONE]}
-    for number, one in enumerate(work.columns):
-        columns[sent_name(number)] = table[one.column]
-        if outcomes.is_partial:
-            columns[has_name(number)] = table[sets(one.column)]
     file = f"{work.staging}/{uuid.uuid4()}.parquet"
     store, path = stores.at(work.folder), f"{work.folder}/{file}"
     out = store.create(path)
-    pq.write_table(pa.table(columns), out, compression="zstd", store_decimal_as_integer=True)
+    pq.write_table(renamed(work, outcomes), out, compression="zstd", store_decimal_as_integer=True)
     store.finish(path, out)
     return file

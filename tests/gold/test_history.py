@@ -4,38 +4,55 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.inspect import query, status
+from ingest.lake import commits
+from ingest.run import Warm
 from tests.gold.depot import Depot
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+from tests.unstarted import unstarted
 
 START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 
 
 def states(depot: Depot) -> list[tuple[Any, ...]]:
     """Id, value, begin and end in seconds since the start, and whether the state is current; in order."""
-    from pyspark.sql import functions as F
+    moments = ", ".join(
+        f"epoch({name})::BIGINT - {int(START.timestamp())}" for name in ("valid_from", "valid_to")
+    )
+    asked = f"SELECT id, n, {moments}, is_current FROM {{mirror}}"
+    rows = depot.lake().ask_mirror("histories/yard/depot", asked)
+    return sorted((tuple(row.values()) for row in rows), key=lambda row: row[:1] + row[2:3])
 
-    frame = depot.lake().read("histories/yard/depot")
-    began, ended = (F.unix_seconds(name) - int(START.timestamp()) for name in ("valid_from", "valid_to"))
-    rows = frame.select("id", "n", began.alias("began"), ended.alias("ended"), "is_current").collect()
-    return sorted((tuple(row) for row in rows), key=lambda row: row[:1] + row[2:3])
+
+def cells(depot: Depot, asked: str, table: str = "depot") -> list[tuple[Any, ...]]:
+    """What is asked of a mirror, by the first cell."""
+    rows = depot.lake().ask_mirror(f"mirrors/yard/{table}", f"SELECT {asked} FROM {{mirror}} ORDER BY 1")
+    return [tuple(row.values()) for row in rows]
 
 
-@pytest.mark.parametrize("apply", ["merge", "auto"])
-def test_states(spark: SparkSession, tmp_path: Path, apply: str) -> None:
+@pytest.mark.parametrize(
+    "way",
+    [
+        "auto",
+        pytest.param("merge", marks=[pytest.mark.spark, pytest.mark.slow]),
+        pytest.param("tasks", marks=[pytest.mark.spark, pytest.mark.slow]),
+        pytest.param("far", marks=[pytest.mark.spark, pytest.mark.slow]),
+    ],
+)
+def test_states(
+    request: pytest.FixtureRequest, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A state that is lost, open twice or in the wrong order makes every question about the past wrong."""
-    from ingest.inspect.query import query
-    from ingest.run import Warm
-
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True), budget=4 << 20, apply=apply)
+    spark = unstarted() if way == "auto" else request.getfixturevalue("spark")
+    if way == "far":  # as where only Hadoop reads the log
+        monkeypatch.setattr(commits, "within_reach", lambda _path: False)
+    apply, engine = "merge" if way == "merge" else "auto", "spark" if way == "tasks" else "auto"
+    rule = TableRule("yard.*", history=True)
+    depot = Depot(spark, tmp_path, Warm(), rule, budget=4 << 20, apply=apply, engine=engine)
     assert ("done", "") == depot.row(id="1", n="1").row(id="2", n="5").row(
         "UPDATE", {"n": "1"}, id="1", n="2"
     ).run()
@@ -48,26 +65,23 @@ def test_states(spark: SparkSession, tmp_path: Path, apply: str) -> None:
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, 25, id="1", n="7").run()
     late = [(1, 1, 10, 25, False), (1, 7, 25, 30, False), *expected[1:]]
     assert late == states(depot)
-    assert (depot.why_spark == "") == (apply == "auto"), depot.why_spark
-    assert [9] == [row["id"] for row in depot.rows()]
+    assert (depot.why_spark == "") == (way in ("auto", "tasks")), depot.why_spark
+    assert [(9,)] == cells(depot, "id")
 
     count = "SELECT count(*) AS n FROM yard.depot__history"
-    found = [query(depot.lake(), count, 0, batch)[1:] for batch in (1, 2, 3)]
+    found = [query.query(depot.lake(), count, 0, batch)[1:] for batch in (1, 2, 3)]
     assert [([[3]], []), ([[4]], []), ([[5]], [])] == found
 
 
-def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_table_of_that_name(tmp_path: Path) -> None:
     """A source may have a table ``depot__history``: rows of two tables in one path ruin both."""
-    from ingest.inspect import query, status
-    from ingest.run import Warm
-
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", history=True))
     depot.row(id="1", n="1")
     own = {"data": [{"id": "7", "n": "7"}], "mysqlType": {"id": "int", "n": "int"}, "pkNames": ["id"]}
     depot.say(table="depot__history", isDdl=False, type="INSERT", old=None, sql="", **own)
     depot.run()
-    assert [1] == [row["id"] for row in depot.rows()]
-    assert [7] == [row["id"] for row in depot.rows("depot__history")]
+    assert [(1,)] == cells(depot, "id")
+    assert [(7,)] == cells(depot, "id", "depot__history")
     assert [(1, 1, 10, None, True)] == states(depot)
     names = [one["table"] for one in status.tables(depot.lake())]
     assert [
@@ -82,11 +96,9 @@ def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> Non
     )[:2]
 
 
-def test_a_source_column_named_like_one_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_column_named_like_one_of_its_own(tmp_path: Path) -> None:
     """The source's values would overwrite the moments of every current state."""
-    from ingest.run import Warm
-
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", history=True))
     depot.row(id="1", n="1").run()
     named = {"mysqlType": {"id": "int", "n": "int", "Valid_From": "date"}}
     for number, day in ((2, "2023-11-14"), (3, None)):
@@ -96,12 +108,11 @@ def test_a_source_column_named_like_one_of_its_own(spark: SparkSession, tmp_path
         )
         assert ("done", "") == depot.run()
     assert [(1, 1, 10, None, True), (2, 1, 20, None, True), (3, 1, 30, None, True)] == states(depot)
-    [taken] = [name for name in depot.lake().read("histories/yard/depot").columns if "Valid_From" in name]
-    kept = {row["id"]: row[taken] for row in depot.lake().read("histories/yard/depot").collect()}
-    assert {1: None, 2: dt.date(2023, 11, 14), 3: None} == kept
-    assert {1: None, 2: dt.date(2023, 11, 14), 3: None} == {
-        row["id"]: row["Valid_From"] for row in depot.rows()
-    }
+    lake = depot.lake()
+    [taken] = [name for name in lake.snapshot("histories/yard/depot").columns if "Valid_From" in name]
+    kept = lake.ask_mirror("histories/yard/depot", f'SELECT id, "{taken}" AS day FROM {{mirror}} ORDER BY 1')
+    expected = [(1, None), (2, dt.date(2023, 11, 14)), (3, None)]
+    assert expected == [tuple(row.values()) for row in kept] == cells(depot, 'id, "Valid_From"')
 
 
 @pytest.mark.parametrize(
@@ -112,12 +123,10 @@ def test_a_source_column_named_like_one_of_its_own(spark: SparkSession, tmp_path
     ],
 )
 def test_older_states_keep_values_that_the_mirror_has_no_column_for(
-    spark: SparkSession, tmp_path: Path, policy: str, lost: tuple[str, str], ended: int
+    tmp_path: Path, policy: str, lost: tuple[str, str], ended: int
 ) -> None:
     """A column that is dropped, or made again with another type, would be NULL in all states from before."""
-    from ingest.run import Warm
-
-    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True, on_schema_change=policy))
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", history=True, on_schema_change=policy))
     named = {"table": "depot", "isDdl": False, "type": "INSERT", "old": None, "sql": "", "pkNames": ["id"]}
     types = {"id": "int", "n": "varchar(9)", "m": "int"}
     for number, text in ((1, "abc"), (2, "7.50")):
@@ -131,4 +140,4 @@ def test_older_states_keep_values_that_the_mirror_has_no_column_for(
     assert expected == [one for one in states(depot) if one[0] == 1 and one[2] != 30]
     assert (2, "7.50", 20, ended, False) in states(depot)
     # a table that is dropped keeps its columns unless the policy drops them
-    assert ["5" if policy == "lenient" else 5] == [row["n"] for row in depot.rows() if row["id"] == 1]
+    assert ["5" if policy == "lenient" else 5] == [n for id_, n in cells(depot, "id, n") if id_ == 1]

@@ -43,9 +43,8 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
         file = tmp_path / name / "depot.yaml"
         way = "apply: merge" if with_spark else "rewrite_budget: 4MiB"
         text = f"{file.read_text('utf-8')}{way}\n"
-        if not with_spark:  # which history and cells that do not fit need
+        if not with_spark:  # which statements that were judged otherwise need
             text += "engine: auto\n"
-            text = text.replace(", history: true", "")
             text = text.replace("tables:\n", f"tables:\n{LEFT_OUT}")
         file.write_text(text, "utf-8")
         monkeypatch.chdir(file.parent)
