@@ -11,8 +11,6 @@ the metadata. Quirks:
 - ``table`` is ``OWNER.TABLE`` or ``CATALOG.SCHEMA.TABLE``.
 - A date and time is written ``1994-09-30:15:33:00`` unless the ISO form is switched on.
 - ``flatten`` gives columns as ``before.NAME`` and ``after.NAME``; the images' names are settings of the handler.
-- Confluent's Oracle connector writes nearly the same: its metadata (``scn``, ``row_id``, ``username``) is next to the columns,
-  and a row of its snapshot is R.
 """
 
 from __future__ import annotations
@@ -63,15 +61,14 @@ OPS = {
     **dict.fromkeys(("U", "UPDATE"), Op.UPDATE),
     **dict.fromkeys(("D", "DELETE"), Op.DELETE),
     **dict.fromkeys(("T", "TRUNCATE"), Op.TRUNCATE),
-    "R": Op.READ,
 }
 KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
 ALWAYS = frozenset({"table", "op_type"})
 TEXTS = frozenset("op_ts current_ts pos csn xid rowid".split())  # metadata that is text, if it is sent
 MISSING = "_isMissing"
 BEFORE, AFTER = "before", "after"
-CONFLUENT = frozenset("table op_type scn op_ts current_ts row_id username".split())
-"""The metadata of Confluent's Oracle connector, in any place among the columns."""
+OTHERS = frozenset({"scn", "row_id"})
+"""Metadata of another vendor's connector for Oracle, whose messages are nearly the same."""
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -88,8 +85,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 
 def recognise(sample: bytes) -> str | None:
-    """``op_type`` and ``table``."""
-    return "op_type and table" if {"op_type", "table"} <= values.peeked(sample).keys() else None
+    """``op_type`` and ``table``, without the marks of another connector that has both."""
+    seen = values.peeked(sample).keys()
+    return "op_type and table" if seen >= ALWAYS and not seen >= OTHERS else None
 
 
 def _usual(envelope: Mapping[str, Raw], options: Options) -> Mapping[str, Raw]:
@@ -165,8 +163,6 @@ def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[
     """
     if BEFORE in envelope or AFTER in envelope:
         return envelope
-    if {"scn", "row_id"} <= envelope.keys():
-        return {name: raw for name, raw in envelope.items() if name in CONFLUENT}
     table = _table(values.member_text(envelope, "table"))
     declared = hints.tables(table if table.table else hints.table_of(topic) or table)
     columns = {*declared.columns, *declared.keys, *_keys(envelope)}
@@ -194,7 +190,7 @@ def _row(
     else:  # a row-modelled message has one image, next to its metadata
         row = Raw(encode({name: raw for name, raw in envelope.items() if name not in meta}))
         old, new = (row, None) if place.op is Op.DELETE else (None, row)
-    before = None if place.op in (Op.INSERT, Op.READ) else _image(old)
+    before = None if place.op is Op.INSERT else _image(old)
     after = None if place.op is Op.DELETE else _image(new)
     rows.require_image(before if place.op is Op.DELETE else after, place.op)
     table = rows.named_table(place.table, hints, topic)

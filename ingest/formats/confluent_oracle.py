@@ -1,0 +1,163 @@
+"""Confluent's Oracle CDC source connector, JSON (its documentation, "Configuration Reference", the ``output.*`` properties).
+
+A message is the row, with metadata next to its columns: ``table``, ``op_type``, ``scn``, ``op_ts``, ``current_ts``, ``row_id``
+and ``username``. Quirks:
+
+- ``scn`` is that of the change, not of its commit. For one row it never goes back, because the row is locked until the commit;
+  several changes may share one, and then arrival decides.
+- A row of the snapshot is R; it has no ``row_id``, ``op_ts`` and ``username``, but an ``scn``.
+- The row before a change is sent only where ``output.before.state.field`` names a member for it; without it a changed key
+  leaves its old row. ``output.data.value.field`` may put the row into a member of its own.
+- The record's key names the columns of a composite key; that of one column is its value alone.
+- Connect's converter writes with its schema around the row unless ``schemas.enable`` is off.
+- Connect's decimals are bytes in base64 unless the connector maps numbers otherwise (``numeric.mapping``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Raw
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from ingest import values
+from ingest.change import NO_TABLE, Change, Hints, Message, Op, TableId
+from ingest.decoding import rows
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.values.remembered import remembered
+
+ABOUT = About(
+    title="Confluent Oracle CDC source connector, JSON",
+    document="Confluent, Oracle CDC Source Connector: Configuration Reference",
+    operations=("insert", "update", "delete", "read", "truncate"),
+    order="scn; arrival among the changes of one scn",
+    strength="weak",
+    keys="the record's key, if it has several columns; else `keys:` of the pipeline file",
+    types="none in the message: only `columns:` of the pipeline file",
+    images="full (supplemental logging of all columns)",
+    ddl="none",
+    losses=(
+        "DDL is not sent.",
+        "Without `output.before.state.field` the key before a change is not sent, so that the old row stays.",
+        "Several changes may share one scn: a table must stay in one partition.",
+    ),
+    options={
+        "before_image": "the member that holds the row before, default before",
+        "after_image": "the member that holds the row, if it is not next to the metadata",
+        "table": "the table of messages that name none",
+        "timezone": "zone of times that name none, default UTC",
+        "binary": "encoding of bytes, default base64",
+        "time_units": "unit of whole-number times, default millis, as Connect counts",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+    bytes_as="base64",
+    shared_reads=True,
+)
+
+OPS = {"R": Op.READ, "I": Op.INSERT, "U": Op.UPDATE, "D": Op.DELETE, "T": Op.TRUNCATE}
+METADATA = frozenset("table op_type scn op_ts current_ts row_id username redo undo".split())
+ALWAYS = frozenset({"op_type", "scn"})
+MARKS = frozenset({"op_type", "table", "scn", "row_id"})
+MILLIS = 1000
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message."""
+    if message.value is None:
+        return rows.TOMBSTONE
+    opened, note = values.opened(message.value)
+    envelope = _payload(opened)
+    if not envelope.keys() >= ALWAYS:
+        raise Undecodable("not-this-format", "op_type or scn is missing")
+    place = _place(envelope, note)
+    if place.op is Op.TRUNCATE:
+        return (replace(place, table=rows.named_table(place.table, hints, message.topic)),)
+    return (_row(place, envelope, message, hints),)
+
+
+def recognise(sample: bytes) -> str | None:
+    """The metadata's names, with or without Connect's schema around the row."""
+    seen = values.peeked(sample)
+    try:
+        found = _payload(seen).keys() >= MARKS
+    except Undecodable:
+        return None
+    return "op_type, table, scn and row_id" if found else None
+
+
+def _payload(envelope: Mapping[str, Raw]) -> Mapping[str, Raw]:
+    """The row and its metadata, out of Connect's schema if it is around them."""
+    if envelope.keys() == {"schema", "payload"} and bytes(envelope["payload"])[:1] == b"{":
+        return values.members(envelope["payload"])
+    return envelope
+
+
+def _place(envelope: Mapping[str, Raw], note: str | None) -> Change:
+    position = values.member_text(envelope, "scn") or None
+    number = values.integer(position)
+    readable = number is not None and number >= 0
+    clock = values.integer(values.member_text(envelope, "op_ts"))
+    return Change(
+        op=rows.operation(OPS, values.member_text(envelope, "op_type") or "", "op_type"),
+        table=_table(values.member_text(envelope, "table")),
+        sequence=(number,) if number is not None and readable else (),
+        position=position,
+        event_time=values.micros_of(clock, MILLIS) if clock and clock > 0 else None,
+        note=note if readable else rows.noted(note, "the scn is missing or unreadable, arrival decides"),
+        dialect="oracle",
+    )
+
+
+@remembered(4096)
+def _table(name: str | None) -> TableId:
+    """``ORCL.ADMIN.USERS`` is a database, a schema and a table."""
+    parts = [part or None for part in (name or "").split(".")]
+    if len(parts) == 3:
+        return TableId(*parts)
+    if len(parts) == 2:
+        return TableId(parts[0], None, parts[1])
+    return TableId(None, None, parts[0]) if parts[0] else NO_TABLE
+
+
+def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hints) -> Change:
+    old, row = _images(envelope, hints.options.extra)
+    before, image = values.optional_image(old), values.optional_image(row)
+    table = rows.named_table(place.table, hints, message.topic)
+    declared = hints.tables(table)
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, whole=MILLIS)
+    kept = [*rows.convert(before, plan, old), *rows.convert(image, plan, row)]
+    keys = declared.keys or _keys(message.key, image or before or {})
+    if place.op is Op.DELETE:
+        gone = {**(image or {}), **(before or {})} or None
+        rows.require_image(gone, place.op)
+        return rows.finish(place, table, keys, gone, None, plan, kept)
+    rows.require_image(image, place.op)
+    return rows.finish(place, table, keys, before if place.op is Op.UPDATE else None, image, plan, kept)
+
+
+def _images(envelope: Mapping[str, Raw], names: Mapping[str, str]) -> tuple[Raw | None, Raw | None]:
+    """The row before, and the row, which is next to the metadata or in a member of its own."""
+    before, after = names.get("before_image", "before"), names.get("after_image")
+    old = envelope.get(before)
+    is_image = old is not None and bytes(old)[:1] in (b"{", b"n")
+    if after is not None:
+        return (old if is_image else None), envelope.get(after)
+    columns = {
+        name: raw
+        for name, raw in envelope.items()
+        if name not in METADATA and not (name == before and is_image)
+    }
+    return (old if is_image else None), Raw(encode(columns)) if columns else None
+
+
+def _keys(key: bytes | None, image: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The key's columns from the record's key, if it is an object of columns of the row."""
+    if not key or key[:1] != b"{":
+        return ()
+    try:
+        names = tuple(_payload(values.members(Raw(key))))
+    except Undecodable:
+        return ()
+    return names if names and image.keys() >= {*names} else ()
