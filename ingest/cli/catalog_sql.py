@@ -119,11 +119,17 @@ def plain(name: str) -> str:
     return found or "_x"
 
 
+NAMES: dict[str, Callable[[str], str]] = {
+    "spark": plain,
+    "duckdb": lambda name: name,
+    "trino": lambda name: plain(name).lower(),
+}
+"""What each engine's catalog makes of a source's name."""
+
+
 def sql(dialect: str, mirrors: Iterable[Registered]) -> str:
     """The statements for all mirrors; those without a table are named in comments."""
-    names = Names(
-        {"duckdb": lambda name: name, "spark": plain}.get(dialect, lambda name: plain(name).lower())
-    )
+    names = Names(NAMES[dialect])
     lines = list(_HEADS[dialect])
     schemas: set[str] = set()
     for one in mirrors:

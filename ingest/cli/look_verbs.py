@@ -28,27 +28,36 @@ NOT_YET = 3  # the exit code of `wait` that means: try again later
 def tables(
     file: PipelineFile,
     output_as: Annotated[
-        Literal["table", "json", "sql"],
+        Literal["table", "json", "sql", "dbt"],
         typer.Option(
-            "--output", "-o", help="table, json, or SQL that registers the mirrors in another engine."
+            "--output",
+            "-o",
+            help="table, json, SQL that registers the mirrors in another engine, or a sources.yml for dbt.",
         ),
     ] = "table",
     dialect: Annotated[
-        Literal["spark", "duckdb", "trino"], typer.Option(help="Whose SQL, with --output sql.")
+        Literal["spark", "duckdb", "trino"],
+        typer.Option(help="Whose SQL and names, with --output sql or dbt."),
     ] = "spark",
     table: Annotated[
         str, typer.Option(help="Only this one, with what became of the cells sent for each column.")
     ] = "",
 ) -> None:
     """Every mirror, history table and change feed: its name, path, keys, columns, rows, batch and state."""
-    from ingest.cli import catalog_sql
+    from ingest.cli import catalog_dbt, catalog_sql
     from ingest.inspect import status as looking
 
-    if table and output_as == "sql":
-        raise ConfigError(["--table cannot be used with --output sql: a catalog wants every mirror"])
+    if table and output_as in ("sql", "dbt"):
+        raise ConfigError([f"--table cannot be used with --output {output_as}: a catalog wants every mirror"])
     with looked_at(file) as lake:
         if output_as == "sql":
             output.text(catalog_sql.sql(dialect, catalog_sql.registered(lake)))
+            return
+        if output_as == "dbt":
+            listed = catalog_sql.registered(lake)
+            for text in catalog_dbt.missing(listed):
+                output.line(text)
+            output.yaml(catalog_dbt.document(lake, dialect, listed))
             return
         rows = sorted([*looking.tables(lake), *looking.feeds_of(lake)], key=lambda one: str(one["table"]))
     if table:
