@@ -22,7 +22,7 @@ help:
 	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
 	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, about four hours'
-	@echo 'make dist       build the wheel for a cluster'
+	@echo 'make dist       build the wheel and the source archive, the same bytes each time'
 	@echo 'make lint       style, types and layers'
 	@echo 'make lock       write the lock files (UPGRADE=--upgrade: of the newest versions) and the bill of materials'
 	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'
@@ -70,7 +70,7 @@ bench-full: $(VENV)/.ready-bench
 	$(BIN)/python -m benchmarks --full
 
 dist: $(VENV)/.ready
-	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir dist .
+	@$(BIN)/python -m hatchling build --directory dist >/dev/null
 	@cp dist/ingest-*.whl dist/ingest.zip && ls dist/*
 
 lock:
@@ -84,6 +84,7 @@ lock:
 	    --output-format JSON -o sbom.json 2>/dev/null
 	@.venv-lock/bin/python -c "import json, re; bom = json.load(open('sbom.json')); bom['metadata'].pop('tools', None); \
 	    open('sbom.json', 'w').write(re.sub('\"https?://[^\"]*/simple/', '\"/', json.dumps(bom, indent=1)))"
+	@$(BIN)/python -m docs.bill
 
 jars: $(VENV)/.ready
 	@$(INGEST) jars fetch

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+from docs import bill
+from ingest.cli.app import app
+from ingest.spark import jars
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -110,13 +117,54 @@ def test_the_bill_of_materials_is_of_the_lock() -> None:
     text = (ROOT / "sbom.json").read_text("utf-8")
     bill = json.loads(text)
     assert "CycloneDX" == bill["bomFormat"]
-    listed = {normal(each["name"]): each["version"] for each in bill["components"]}
+    required = [each for each in bill["components"] if each.get("scope") != "optional"]
+    listed = {normal(each["name"]): each["version"] for each in required}
     locked = {
         normal(name): str(one.specifier).removeprefix("==")
         for name, (one, _) in pins("requirements.lock").items()
     }
     assert locked == listed
     assert "pypi.org" not in text
+
+
+def test_the_bill_of_materials_is_of_all_that_may_be_installed() -> None:
+    """Whoever may not use a licence, or looks for a broken version, would not find what an extra or a jar brings."""
+    written = json.loads((ROOT / "sbom.json").read_text("utf-8"))
+    assert bill.completed(written) == written, "run `python -m docs.bill`"
+    assert [] == [each["name"] for each in written["components"] if not each.get("licenses")]
+    listed = {normal(each["name"]): each for each in written["components"]}
+    direct = {
+        normal(Requirement(text).name)
+        for extra in ("jre", "s3", "databases", "kafka", "serve", "seal", "lineage")
+        for text in PROJECT["project"]["optional-dependencies"][extra]
+    }
+    assert direct <= listed.keys()
+    assert "MIT" == bill.licence("pluggy")
+    for jar in jars.PINNED:
+        [found] = [each for each in written["components"] if jar.artifact == each["name"]]
+        assert [{"alg": "SHA-256", "content": jar.sha256}] == found["hashes"]
+
+
+def test_two_builds_are_the_same_bytes(tmp_path: Path) -> None:
+    """Whoever builds the published version again could not tell whether it is of this source."""
+    names = ("first", "second")
+    for name in names:
+        words = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path / name)]
+        subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    first, second = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in names)
+    version = PROJECT["project"]["version"]
+    assert {f"ingest-{version}.tar.gz", f"ingest-{version}-py3-none-any.whl"} == first.keys()
+    assert first == second
+
+
+def test_the_program_says_with_which_spark_it_was_tested() -> None:
+    """A cluster's Spark may be another one: a report of a fault must say which is expected."""
+    said = CliRunner().invoke(app, ["--version"]).stdout.splitlines()
+    pinned = {
+        name: str(one.specifier).removeprefix("==") for name, (one, _) in pins("requirements.lock").items()
+    }
+    assert f"ingest {PROJECT['project']['version']}" == said[0]
+    assert f"tested with Spark {pinned['pyspark']} and Delta Lake {pinned['delta-spark']}" == said[1]
 
 
 def test_there_is_a_licence() -> None:

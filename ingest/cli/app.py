@@ -134,10 +134,13 @@ def _version(wanted: bool) -> None:
         from importlib.metadata import PackageNotFoundError
         from importlib.metadata import version as installed
 
+        from ingest.spark.jars import DELTA, SPARK
+
         try:
             output.line(f"ingest {installed('ingest')}")
         except PackageNotFoundError:
             output.line("ingest, not installed as a package")
+        output.line(f"tested with Spark {SPARK} and Delta Lake {DELTA}")
         raise typer.Exit
 
 

@@ -48,12 +48,14 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
 
+SPARK, DELTA = "4.2.0", "4.4.0"
+"""The versions that the tests run with, which the package requires."""
 PINNED = (
-    Jar("delta", "io.delta", "delta-spark_4.2_2.13", "4.4.0", 9_515_916,
+    Jar("delta", "io.delta", "delta-spark_4.2_2.13", DELTA, 9_515_916,
         "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"),
-    Jar("delta", "io.delta", "delta-storage", "4.4.0", 113_863,
+    Jar("delta", "io.delta", "delta-storage", DELTA, 113_863,
         "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
-    Jar("kafka", "org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", 494_879,
+    Jar("kafka", "org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK, 494_879,
         "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"),
     # its own 4.2.0 is not available everywhere; this one works with the 4.2.0 source above
     Jar("kafka", "org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", 64_975,

@@ -110,7 +110,7 @@ def test_pipx_installs_the_command(index: str, tmp_path: Path) -> None:
         assert 0 == done.returncode, done.stderr
         return done.stdout
 
-    assert "ingest 0.1.0" == ingest("--version").strip()
+    assert "ingest 0.1.0" == ingest("--version").splitlines()[0]
     ingest("init", "shop.yaml", "--source", "bins-*.jsonl")
     assert f"format: {FORMAT}" in (tmp_path / "shop.yaml").read_text("utf-8")
     ingest("validate", "shop.yaml")
