@@ -2,7 +2,8 @@
 
 Sister dialects share most of their messages, so that one message may carry the marks of a sister: a
 message speaks for a format if the format recognises it, or reads it exactly as the one that does.
-The format for which most messages speak wins; messages that do not speak for it are named by number.
+The format for which most messages speak wins; messages that do not speak for it are named by number. A format of
+which no message has a mark of its own is in doubt: others that read the messages too are named, with what they read otherwise.
 """
 
 from __future__ import annotations
@@ -56,13 +57,16 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
     for i, (fits, evidence) in enumerate(zip(spoken[best[0]], seen, strict=True) if best else (), 1):
         if not fits:
             odd.setdefault(" or ".join(evidence) or _UNKNOWN, []).append(i)
+    is_certain = winner is not None and any(_marks(winner, seen)[:1])
     verdict: dict[str, Any] = {
         "file": file,
         "framing": framing,
         "messages": len(sampled),
         "damage": damage,
         "format": winner,
+        "certain": is_certain,
         "candidates": best,
+        "rivals": [] if is_certain or not best else _rivals(best[0], sampled),
         "evidence": [
             {"format": name, "evidence": text, "messages": number}
             for (name, text), number in Counter(
@@ -72,7 +76,9 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
         "odd": odd,
         "open": dict(formats.load(winner).ABOUT.options) if winner else {},
     }
-    return verdict | {"sources": block(file, winner, framing) if winner and is_one_source(verdict) else None}
+    is_source = winner is not None and is_one_source(verdict)
+    text = block(file, winner, framing, doubt=doubt(verdict)) if winner and is_source else None
+    return verdict | {"sources": text}
 
 
 def is_one_source(verdict: dict[str, Any]) -> bool:
@@ -121,6 +127,56 @@ def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
     )
 
 
+def _rivals(winner: str, sampled: list[bytes]) -> list[dict[str, str]]:
+    """The other formats that read every message, each with the first thing that it reads otherwise."""
+    messages = sampled[:_COMPARED]
+    readings = [_reading(winner, message) for message in messages]
+    found = []
+    for name in formats.names():
+        if name == winner or formats.load(name).ABOUT.binary != formats.load(winner).ABOUT.binary:
+            continue
+        others = [_reading(name, message) for message in messages]
+        if all(others):
+            pairs = zip(readings, others, strict=True)
+            differences = (_difference(one, other, i) for i, (one, other) in enumerate(pairs, 1))
+            found.append({"format": name, "differs": next(filter(None, differences), "")})
+    return found
+
+
+_COMPARED = 20  # messages that rivals read
+_ALIKE = "alike while `columns:` declares no type"
+
+
+def _difference(one: list[Change] | None, other: list[Change] | None, number: int) -> str | None:
+    """What two readings of a message do not agree in, in words; None if they agree."""
+    if one == other:
+        return None
+    if one is None or other is None or [each.op for each in one] != [each.op for each in other]:
+        return f"what message {number} does"
+    for mine, theirs in zip(one, other, strict=True):
+        if mine.table != theirs.table:
+            return f"the table of message {number}"
+        if (mine.phase, mine.sequence) != (theirs.phase, theirs.sequence):
+            return f"the place of message {number} in the order"
+        for before, after in ((mine.after, theirs.after), (mine.before, theirs.before)):
+            cells = (before or {}).items() ^ (after or {}).items()
+            if cells:
+                return f"the column {min(name for name, _ in cells)} of message {number}"
+    return f"types, keys or the time of message {number}"
+
+
+def doubt(verdict: Mapping[str, Any]) -> str | None:
+    """Why a detected format may be another one, in one sentence; None if a message shows it."""
+    if verdict["certain"] or not verdict["format"]:
+        return None
+    rivals = [
+        f"{rival['format']} ({'reads otherwise: ' + rival['differs'] if rival['differs'] else f'reads them {_ALIKE}'})"
+        for rival in verdict["rivals"]
+    ]
+    others = f"; so does {listed(rivals)}" if rivals else ""
+    return f"in doubt: {verdict['format']} reads these messages, but none has a mark of it alone{others}"
+
+
 def _done(reading: list[Change]) -> list[object]:
     """What changes do, without their places in history."""
     return [(one.op, one.table, one.ddl) for one in reading]
@@ -135,13 +191,20 @@ def _reading(name: str, message: bytes) -> list[Change] | None:
 
 
 def block(
-    file: str, name: str, framing: str, named: str | None = None, given: Mapping[str, str] | None = None
+    file: str,
+    name: str,
+    framing: str,
+    named: str | None = None,
+    given: Mapping[str, str] | None = None,
+    doubt: str | None = None,
 ) -> str:
     """A ``sources:`` block to paste; the options that may matter are comments in it, unless they are given."""
     about = formats.load(name).ABOUT
     path = "messages.jsonl" if file == "-" else file
     lines = ["sources:", f"  - name: {named or plain_name(Path(path).name.split('.')[0])}", "    kind: files"]
     lines += [f"    path: {quoted(path)}", f"    format: {name}"]
+    if doubt:
+        lines.insert(1, f"  # {doubt}")
     if framing not in ("avro-container", about.framing):  # a container is recognised anyway
         lines.append(f"    framing: {framing}")
     if given:
@@ -166,11 +229,18 @@ def in_words(verdict: dict[str, Any]) -> str:
     if not verdict["candidates"]:
         return f"{file}: none of its {count} messages is of a known format; `ingest formats` lists them"
     if not verdict["format"]:
-        return "\n".join(
-            [f"{file}: {listed(verdict['candidates'])}; the messages do not show which", *_why(verdict)]
-        )
+        first, *others = verdict["candidates"]
+        apart = [
+            f"  {first} and {rival['format']} read them {'differently: ' + rival['differs'] if rival['differs'] else _ALIKE}"
+            for rival in verdict["rivals"]
+            if rival["format"] in others
+        ]
+        head = f"{file}: {listed(verdict['candidates'])}; the messages do not show which"
+        return "\n".join([head, *_why(verdict), *apart])
     about = formats.load(verdict["format"]).ABOUT
     lines = [f"{file}: {verdict['format']} ({about.title})", *_why(verdict)]
+    if uncertain := doubt(verdict):
+        lines.append(f"  {uncertain}")
     for name, numbers in verdict["odd"].items():
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
         lines.append(f"  does not fit: {len(numbers)} of {count} messages are {name}: number {shown}")

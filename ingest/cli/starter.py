@@ -61,6 +61,7 @@ class FoundSource:
     path: str
     format: str
     framing: str
+    doubt: str | None = None  # why it may be another format
 
     @property
     def has_zone(self) -> bool:
@@ -71,11 +72,11 @@ class FoundSource:
 def found(source: str, format_name: str | None) -> FoundSource:
     """The format and framing of a source, as given or found from its files; a `ConfigError` if they are not known."""
     sample = _first(source)
-    name, framing = (format_name, None) if format_name else _detected(source, sample)
-    about = formats.load(name).ABOUT
-    if framing is None:
-        framing = detection.sample(sample, None, 1)[0] if sample else about.framing
-    return FoundSource(source, name, framing)
+    if not format_name:
+        return _detected(source, sample)
+    about = formats.load(format_name).ABOUT
+    framing = detection.sample(sample, None, 1)[0] if sample else about.framing
+    return FoundSource(source, format_name, framing)
 
 
 def text(
@@ -93,7 +94,12 @@ def text(
         lake=detection.quoted(lake),
         plain=_PLAIN[plain_tables],
         sources=detection.block(
-            path, read.format, read.framing, named=name, given={"timezone": zone} if zone else {}
+            path,
+            read.format,
+            read.framing,
+            named=name,
+            given={"timezone": zone} if zone else {},
+            doubt=read.doubt,
         ),
     )
 
@@ -107,7 +113,7 @@ def _first(source: str) -> str | None:
     return str(max(files, key=lambda path: path.stat().st_mtime)) if files else None
 
 
-def _detected(source: str, sample: str | None) -> tuple[str, str]:
+def _detected(source: str, sample: str | None) -> FoundSource:
     if sample is None:
         raise ConfigError([f"{source} matches no file here, so its format is not known; give --format"])
     verdict = detection.judge(sample, *detection.sample(sample, None, 200))
@@ -117,4 +123,4 @@ def _detected(source: str, sample: str | None) -> tuple[str, str]:
         rivals = verdict["candidates"]
         which = f"it may be {listed(rivals)}" if rivals else "it is like no known one"
         raise ConfigError([f"the format of {sample} cannot be detected ({which}); give --format"])
-    return verdict["format"], verdict["framing"]
+    return FoundSource(source, verdict["format"], verdict["framing"], detection.doubt(verdict))

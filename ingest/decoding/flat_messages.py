@@ -246,6 +246,7 @@ class Glimpse(NamedTuple):
     type: str
     id: bool  # the message has one
     gtid: bool  # the message has the member, be it empty
+    transaction: bool  # its gtid is not empty
     tidb: bool  # the message has TiDB's extension
     sql_type: bool  # the message has JDBC types
     base_names: bool  # types without the length that MySQL's declarations have: varchar
@@ -278,6 +279,7 @@ def glimpse(sample: bytes) -> Glimpse | None:
         type=found.type,
         id=found.id is not UNSET,
         gtid=isinstance(found.gtid, str),
+        transaction=isinstance(found.gtid, str) and bool(found.gtid),
         tidb=found.tidb is not UNSET,
         sql_type=found.sql_type is not UNSET,
         base_names=any(_NEEDS_LENGTH.fullmatch(name) for name in declared.values()),

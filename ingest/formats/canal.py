@@ -108,7 +108,7 @@ def recognise(sample: bytes) -> str | None:
         return SharedEvidence("perhaps a sink's Canal message, without isDdl and id") if sink else None
     if seen.upper_case and not seen.gtid:
         return None
-    if seen.sql_type_empty and seen.gtid and seen.type in ROW_TYPES and not seen.lengths:
+    if seen.sql_type_empty and seen.transaction and seen.type in ROW_TYPES and not seen.lengths:
         return None  # Tencent's service, whose types have no length
     if seen.epochs or seen.int_lists or seen.type in ("DDL", "INIT", "INIT_DDL"):
         return None

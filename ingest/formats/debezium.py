@@ -34,7 +34,7 @@ from ingest.decoding.connect import ConnectPlan, Field, meanings
 from ingest.decoding.declared_values import Reading
 from ingest.decoding.rows import binlog, named_table, noted, present
 from ingest.errors import Undecodable
-from ingest.formats import About
+from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
 from ingest.values import base64_text
 
@@ -406,7 +406,10 @@ def recognise(sample: bytes) -> str | None:
         op, source = json_values.text(found["op"]), json_values.texts(found.get("source"))
         if op not in OPS or source.get("name") == "OMS":
             return None
-        return f"op {op!r}" + (f" from connector {source['connector']!r}" if "connector" in source else "")
+        connector = source.get("connector") or "that is not named"
+        if connector.lower() not in CONNECTORS:
+            return SharedEvidence(f"perhaps op {op!r}, from a connector {connector}")
+        return f"op {op!r} from connector {connector!r}"
     if kind == "flat":
         marks = [name for name in ("__deleted", "__op") if name in found]
         return f"a flat row with {marks[0]}" if marks else None

@@ -16,7 +16,7 @@ from ingest import types
 from ingest.decoding import database_kinds
 from ingest.decoding.converters import instant, listed_or_hex, truth, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
-from ingest.formats import About
+from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
 
 ABOUT = About(
@@ -58,7 +58,9 @@ def recognise(sample: bytes) -> str | None:
     if seen.column_type:
         return "Canal message with an id and columnType"
     if seen.epochs:
-        return "Canal message with an id and TIMESTAMP as seconds"
+        text = "Canal message with an id and TIMESTAMP as seconds"
+        return SharedEvidence(f"perhaps {text}") if seen.gtid else text
     if seen.int_lists and not seen.moments:
         return "Canal message with an id and bytes as lists of numbers"
-    return "Canal message with the type INIT_DDL" if seen.type == "INIT_DDL" else None
+    is_init = seen.type == "INIT_DDL"
+    return SharedEvidence("perhaps Canal message with the type INIT_DDL") if is_init else None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from ingest.decoding.flat_messages import glimpse
-from ingest.formats import drs_json
+from ingest.formats import SharedEvidence, drs_json
 from ingest.formats.canal import changes, changes_as_columns
 
 ABOUT = replace(
@@ -39,5 +39,5 @@ def recognise(sample: bytes) -> str | None:
     if seen.int_lists:
         return "Canal message with an id, bytes as lists of numbers and TIMESTAMP as text"
     if seen.old_is_full and seen.base_names:
-        return "Canal message with an id, whole rows in old and TIMESTAMP as text"
+        return SharedEvidence("perhaps Canal message with an id, whole rows in old and TIMESTAMP as text")
     return None

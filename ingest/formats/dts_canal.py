@@ -61,7 +61,7 @@ def recognise(sample: bytes) -> str | None:
     seen = glimpse(sample)
     if seen is None or not seen.id or seen.tidb or seen.epochs or seen.int_lists or seen.column_type:
         return None
-    if seen.sql_type_empty and seen.gtid and seen.type in ROW_TYPES:
+    if seen.sql_type_empty and seen.transaction and seen.type in ROW_TYPES:
         return None  # another vendor's service of the same name
     if seen.type in ("DDL", "INIT"):
         return SharedEvidence(f"perhaps Canal message with an id and the type {seen.type}")

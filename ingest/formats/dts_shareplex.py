@@ -17,7 +17,7 @@ from functools import partial
 
 from ingest import values
 from ingest.change import Image, Op, Options
-from ingest.formats import oms_shareplex
+from ingest.formats import SharedEvidence, oms_shareplex
 from ingest.formats.oms_shareplex import SharePlexDialect, known, meta_of, read
 
 ABOUT = replace(
@@ -49,7 +49,9 @@ def recognise(sample: bytes) -> str | None:
     meta = meta_of(sample)
     if meta is None or oms_shareplex.recognise(sample):
         return None
-    return "meta.op with one of data, key and sql"
+    if not meta.get("rowid"):
+        return SharedEvidence("perhaps meta.op with one of data, key and sql")
+    return "meta.op with one of data, key and sql, and a rowid of Oracle"
 
 
 def _order(meta: Image, _op: Op, _options: Options) -> tuple[int, ...]:

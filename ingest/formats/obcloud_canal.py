@@ -16,7 +16,7 @@ from ingest import types
 from ingest.decoding import database_kinds
 from ingest.decoding.converters import bytes_in, instant, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides, mysql_types
-from ingest.formats import About
+from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.formats.oms_canal import oracle_tenant
 from ingest.images_before import ImagesBefore
@@ -69,4 +69,6 @@ def recognise(sample: bytes) -> str | None:
     seen = glimpse(sample)
     if seen is None or not seen.id or not seen.upper_case or seen.gtid or seen.column_type:
         return None
-    return "Canal message with an id, without gtid, and type names in upper case"
+    if not seen.lengths:  # other sources than MySQL have such names in other vendors' messages
+        return SharedEvidence("perhaps Canal message with an id, without gtid, and type names in upper case")
+    return "Canal message with an id, without gtid, and type names with lengths in upper case"

@@ -24,7 +24,7 @@ from ingest.change import Image
 from ingest.decoding import database_kinds, json_values
 from ingest.decoding.converters import bytes_in, instant
 from ingest.decoding.flat_messages import CanalDialect, CanalPlan, Rows, glimpse, raw_rows
-from ingest.formats import About
+from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.images_before import ImagesBefore
 
@@ -142,4 +142,4 @@ def recognise(sample: bytes) -> str | None:
         return None
     if seen.bare_numbers or seen.epochs:
         return "Canal message without an id, with bare numbers or TIMESTAMP as seconds"
-    return "Canal message without an id"
+    return SharedEvidence("perhaps Canal message without an id")

@@ -24,11 +24,11 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from ingest import types, values
-from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
+from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, Options, TableId
 from ingest.ddl import dialect_of
 from ingest.decoding import rows
 from ingest.errors import Undecodable
-from ingest.formats import About
+from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
@@ -94,7 +94,14 @@ def recognise(sample: bytes) -> str | None:
     """``allMetaData`` and ``recordType``, and no column types in an image."""
     if not looks_like(sample) or b'"__light_type"' in sample:
         return None
+    if not _has_row(sample):
+        return SharedEvidence("perhaps allMetaData and recordType: a message without a row")
     return "allMetaData and recordType, no __light_type"
+
+
+def _has_row(sample: bytes) -> bool:
+    """True for a message of a row, in which the extended serializer would write its types."""
+    return OPS.get(values.member_text(values.peeked(sample), "recordType") or "") in ROW_OPS
 
 
 def looks_like(sample: bytes) -> bool:

@@ -17,7 +17,7 @@ from functools import partial
 from ingest import types
 from ingest.decoding.converters import bytes_in, instant, truth, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
-from ingest.formats import About
+from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import ROW_TYPES, changes, changes_as_columns
 from ingest.images_before import ImagesBefore
 
@@ -62,4 +62,6 @@ def recognise(sample: bytes) -> str | None:
         return None
     if seen.type not in ROW_TYPES or seen.upper_case or seen.lengths:
         return None
-    return "Canal message with an id, gtid and an empty sqlType"
+    if not seen.transaction:
+        return SharedEvidence("perhaps Canal message with an id and an empty sqlType")
+    return "Canal message with an id, the gtid of a transaction and an empty sqlType"
