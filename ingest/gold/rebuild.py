@@ -23,7 +23,7 @@ from ingest.gold.stage import apply
 from ingest.gold.work import Books, open_books
 from ingest.lake import decisions, duck, faults, histories, mirrors, rejects, targets
 from ingest.lake.commits import Staged
-from ingest.lake.compare import Difference, as_sets, by_key
+from ingest.lake.compare import Difference, TableState, as_sets, by_key
 from ingest.lake.datafiles import table_of
 from ingest.lake.decisions import REBUILT, Decision
 from ingest.lake.lake import Lake, Tell
@@ -181,15 +181,15 @@ def _rule(lake: Lake, mirror: Mirror) -> TableRule:
 
 
 def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Difference:
-    rebuilt = shadow.read(mirror.path)
     if not exists:
-        rows = rebuilt.count()
+        rows = shadow.count(mirror.path)
         return Difference(rows, missing=rows)
-    present = lake.read(mirror.path)
+    present, rebuilt = TableState.of(lake, mirror.path), TableState.of(shadow, mirror.path)
     keys = [one.column for one in mirror.key_columns]
     if keys and not _rule(lake, mirror).history:
         return by_key(present, rebuilt, keys)
-    return as_sets(present, rebuilt, [name for name in rebuilt.columns if name in set(present.columns)])
+    have = {*lake.snapshot(mirror.path).columns}
+    return as_sets(present, rebuilt, [name for name in shadow.snapshot(mirror.path).columns if name in have])
 
 
 def _next(lake: Lake, mirror: Mirror) -> Mirror:

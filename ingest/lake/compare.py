@@ -1,22 +1,27 @@
-"""Compare two states of one table: missing rows, surplus rows, cells that differ, and a sample of each."""
+"""Compare two states of one table by DuckDB: missing rows, surplus rows, cells that differ, and a sample of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import and_, or_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from ingest.lake import commits, delta, duck
+from ingest.lake.tables import scan
 
-from ingest.lake.exact import FLOATING
-from ingest.lake.names import quoted
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+    from ingest.lake.lake import Lake
 
 SAMPLE = 10
 _BEFORE, _AFTER = "before", "after"
-_NUMBER, _THERE = "%n", "%there"  # no column name of a mirror contains a percent sign
+_NUMBER, _THERE = '"%n"', '"%there"'  # no column name of a table contains a percent sign
+_FLOATING = frozenset({"FLOAT", "DOUBLE"})
+_NUMBERS = _FLOATING | {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DECIMAL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,103 +45,149 @@ class Difference:
         return not (self.missing or self.surplus or self.differing)
 
 
-def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Difference:
-    """Compare the table as it is with the rebuilt one row by row under a key, which is unique in both."""
-    names = list(dict.fromkeys([*rebuilt.columns, *present.columns]))
-    rest = [name for name in names if name not in keys]
-    equal = {name: F.col(f"b.{quoted(name)}").eqNullSafe(F.col(f"a.{quoted(name)}")) for name in names}
-    sides = []
-    for frame in _exact(present, rebuilt):
-        absent = {name: F.lit(None) for name in names if name not in frame.columns}
-        sides.append(frame.withColumns({**absent, _THERE: F.lit(1)}).select(*map(quoted, [*names, _THERE])))
-    left, right = sides
-    same = reduce(and_, (equal[key] for key in keys))
-    joined = left.alias("b").join(right.alias("a"), same, "full_outer")
-    missing, surplus = F.col(f"b.{_THERE}").isNull(), F.col(f"a.{_THERE}").isNull()
-    differs = {name: ~missing & ~surplus & ~equal[name] for name in rest}
-    any_cell = reduce(or_, differs.values(), F.lit(False))
-    totals = joined.agg(
-        F.count(f"a.{_THERE}").alias("rows"),
-        F.count_if(missing).alias("missing"),
-        F.count_if(surplus).alias("surplus"),
-        F.count_if(any_cell).alias("differing"),
-        *[F.count_if(flag).alias(f"c{i}") for i, flag in enumerate(differs.values())],
-    ).collect()[0]
-    cells = {name: totals[f"c{i}"] for i, name in enumerate(differs) if totals[f"c{i}"]}
-    found = Difference(totals["rows"], totals["missing"], totals["surplus"], totals["differing"], cells)
-    if found.none:
-        return found
-    sample = _sample(joined.where(missing | surplus | any_cell), names, keys)
-    return replace(found, sample=sample)
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A state of a table: its rows as a relation of DuckDB's SQL, with instants in UTC without a zone.
 
-
-def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
-    """Compare rows without a key, as multisets."""
-    totals = _unequal(present, rebuilt, columns)
-    found = totals.agg(
-        F.sum(F.when(F.col(_NUMBER) > 0, F.col(_NUMBER))).alias("missing"),
-        F.sum(F.when(F.col(_NUMBER) < 0, -F.col(_NUMBER))).alias("surplus"),
-    ).collect()[0]
-    rows = rebuilt.count()
-    if not (found["missing"] or found["surplus"]):
-        return Difference(rows)
-    sample = [
-        {
-            (_AFTER if row[_NUMBER] > 0 else _BEFORE): {
-                name: row[name] for name in columns if row[name] is not None
-            }
-        }
-        for row in totals.select(*[F.col(quoted(name)).cast("string") for name in columns], _NUMBER)
-        .limit(SAMPLE)
-        .collect()
-    ]
-    return Difference(rows, found["missing"] or 0, found["surplus"] or 0, sample=tuple(sample))
-
-
-def groups(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str], by: Sequence[str]) -> list[Any]:
-    """The values of some columns in the rows that `as_sets` would find missing or surplus."""
-    return _unequal(present, rebuilt, columns).select(*map(quoted, by)).distinct().collect()
-
-
-def _unequal(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Rows that one side has more often than the other, with the difference."""
-    mine, theirs = (one.select(*map(quoted, columns)) for one in _exact(present, rebuilt))
-    both = mine.withColumn(_NUMBER, F.lit(-1)).unionByName(theirs.withColumn(_NUMBER, F.lit(1)))
-    sums = both.groupBy(*map(quoted, columns)).agg(F.sum(_NUMBER).alias(_NUMBER))
-    return sums.where(F.col(_NUMBER) != 0)
-
-
-def _exact(*frames: DataFrame) -> list[DataFrame]:
-    """Compare as text: floating-point columns (SQL treats 0.0 and -0.0 as equal), and columns that are text on one side
-    only.
+    ``loaded`` are rows that only Spark reads: ``{loaded}`` in the relation is a name for them.
     """
-    kinds = [{one.name: one.dataType.simpleString().upper() for one in frame.schema} for frame in frames]
-    texts = {
-        name: F.col(quoted(name)).cast("string")
-        for name in set.intersection(*map(set, kinds))
-        if (found := {kind[name] for kind in kinds}) <= set(FLOATING)
-        or (len(found) > 1 and "STRING" in found)
-    }
-    return [frame.withColumns(texts) for frame in frames]
+
+    rows: str
+    loaded: pa.Table | None = None
+
+    @classmethod
+    def of(cls, lake: Lake, name: str) -> TableState:
+        """A mirror's table as it is now."""
+        folder = lake.path(name)
+        if commits.within_reach(lake.pipeline.lake):
+            return cls(scan(folder, delta.snapshot(folder)))
+        return cls("(SELECT * FROM {loaded})", lake.read(name).toArrow())
 
 
-def _sample(rows: DataFrame, names: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    cells: list[Column] = [F.col(f"b.{_THERE}").alias("was"), F.col(f"a.{_THERE}").alias("is")]
-    for i, name in enumerate(names):
-        cells.append(F.col(f"b.{quoted(name)}").cast("string").alias(f"b{i}"))
-        cells.append(F.col(f"a.{quoted(name)}").cast("string").alias(f"a{i}"))
-    found = []
-    for row in rows.select(*cells).limit(SAMPLE).collect():
-        side = "a" if row["is"] else "b"
-        key = {name: row[f"{side}{i}"] for i, name in enumerate(names) if name in keys}
-        rest = [
-            (i, name) for i, name in enumerate(names) if name not in keys and row[f"a{i}"] != row[f"b{i}"]
-        ]
-        found.append(
-            {
-                "key": key,
-                _BEFORE: {name: row[f"b{i}"] for i, name in rest} if row["was"] else None,
-                _AFTER: {name: row[f"a{i}"] for i, name in rest} if row["is"] else None,
-            }
+def by_key(present: TableState, rebuilt: TableState, keys: Sequence[str]) -> Difference:
+    """Compare the table as it is with the rebuilt one row by row under a key, which is unique in both."""
+    with _opened(present, rebuilt) as sides:
+        names = list(dict.fromkeys([*sides.rebuilt, *sides.present]))
+        rest = [number for number, name in enumerate(names) if name not in keys]
+        on = " AND ".join(f"b.c{at} IS NOT DISTINCT FROM a.c{at}" for at in map(names.index, keys))
+        joined = f"({sides.before(names)}) AS b FULL JOIN ({sides.after(names)}) AS a ON {on}"
+        missing, surplus = f"b.{_THERE} IS NULL", f"a.{_THERE} IS NULL"
+        both = f"NOT ({missing}) AND NOT ({surplus})"
+        differs = {number: f"({both} AND b.c{number} IS DISTINCT FROM a.c{number})" for number in rest}
+        any_cell = " OR ".join(differs.values()) or "false"
+        counts = [f"a.{_THERE} IS NOT NULL", missing, surplus, any_cell, *differs.values()]
+        asked = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in counts)
+        [totals] = sides.ask(f"SELECT {asked} FROM {joined}")
+        cells = {names[number]: cells for number, cells in zip(rest, totals[4:], strict=True) if cells}
+        count, absent, extra, differing = totals[:4]
+        found = Difference(count, absent, extra, differing, cells)
+        if found.none:
+            return found
+        texts = ", ".join(
+            f"CAST({side}.c{number} AS VARCHAR)" for number in range(len(names)) for side in ("b", "a")
         )
-    return tuple(found)
+        rows = sides.ask(
+            f"SELECT NOT ({missing}), NOT ({surplus}), {texts} FROM {joined} "
+            f"WHERE {missing} OR {surplus} OR {any_cell} LIMIT {SAMPLE}"
+        )
+        return replace(found, sample=tuple(_sampled(row, names, keys) for row in rows))
+
+
+def as_sets(present: TableState, rebuilt: TableState, columns: Sequence[str]) -> Difference:
+    """Compare rows without a key, as multisets."""
+    with _opened(present, rebuilt) as sides:
+        unequal = sides.unequal(columns)
+        [(missing, surplus)] = sides.ask(
+            f"SELECT coalesce(sum({_NUMBER}) FILTER (WHERE {_NUMBER} > 0), 0)::BIGINT, "
+            f"coalesce(-sum({_NUMBER}) FILTER (WHERE {_NUMBER} < 0), 0)::BIGINT FROM ({unequal})"
+        )
+        [(rows,)] = sides.ask(f"SELECT count(*) FROM ({sides.after(columns)})")
+        if not (missing or surplus):
+            return Difference(rows)
+        texts = ", ".join(f"CAST(c{number} AS VARCHAR)" for number in range(len(columns)))
+        sample = [
+            {
+                (_AFTER if number > 0 else _BEFORE): {
+                    name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None
+                }
+            }
+            for number, *cells in sides.ask(f"SELECT {_NUMBER}, {texts} FROM ({unequal}) LIMIT {SAMPLE}")
+        ]
+        return Difference(rows, missing, surplus, sample=tuple(sample))
+
+
+def groups(
+    present: TableState, rebuilt: TableState, columns: Sequence[str], by: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """The values of some columns in the rows that `as_sets` would find missing or surplus."""
+    with _opened(present, rebuilt) as sides:
+        names = ", ".join(f"c{columns.index(name)}" for name in by)
+        return sides.ask(f"SELECT DISTINCT {names} FROM ({sides.unequal(columns)})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Two states of a table in a database, with the types of their columns."""
+
+    base: DuckDBPyConnection
+    relations: tuple[str, str]
+    present: Mapping[str, str]
+    rebuilt: Mapping[str, str]
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        return self.base.execute(query).fetchall()
+
+    def before(self, names: Sequence[str]) -> str:
+        """Some columns of the table as it is, numbered, as they are compared."""
+        return self._numbered(self.relations[0], self.present, names)
+
+    def after(self, names: Sequence[str]) -> str:
+        """The same of the rebuilt one."""
+        return self._numbered(self.relations[1], self.rebuilt, names)
+
+    def unequal(self, names: Sequence[str]) -> str:
+        """Rows that one side has more often than the other, with the difference."""
+        columns = ", ".join(f"c{number}" for number in range(len(names)))
+        both = f"SELECT *, -1 AS {_NUMBER} FROM ({self.before(names)}) UNION ALL SELECT *, 1 FROM ({self.after(names)})"
+        return f"SELECT {columns}, sum({_NUMBER}) AS {_NUMBER} FROM ({both}) GROUP BY {columns} HAVING sum({_NUMBER}) <> 0"
+
+    def _numbered(self, relation: str, there: Mapping[str, str], names: Sequence[str]) -> str:
+        cells = [f"{self._cell(name, there)} AS c{number}" for number, name in enumerate(names)]
+        return f"SELECT {', '.join([*cells, f'true AS {_THERE}'])} FROM {relation}"
+
+    def _cell(self, name: str, there: Mapping[str, str]) -> str:
+        """A column as it is compared: by its text if it has a floating point (SQL takes 0.0 and -0.0 for equal), or another
+        kind of type on the other side.
+        """
+        kinds = {types[name].partition("(")[0] for types in (self.present, self.rebuilt) if name in types}
+        as_text = kinds <= _FLOATING or (len(kinds) > 1 and not kinds <= _NUMBERS)
+        cell = duck.name(name) if name in there else "NULL"
+        return f"CAST({cell} AS VARCHAR)" if as_text else cell
+
+
+@contextmanager
+def _opened(present: TableState, rebuilt: TableState) -> Iterator[_Sides]:
+    """A database of its own, which may use the disk for what does not fit into memory."""
+    with tempfile.TemporaryDirectory() as folder, closing(duck.opened()) as base:
+        base.execute(f"SET temp_directory = {duck.text(folder)}")
+        base.execute("SET preserve_insertion_order = false")
+        relations, types = [], []
+        for label, state in (("present", present), ("rebuilt", rebuilt)):
+            if state.loaded is not None:
+                base.register(f"{label}_loaded", state.loaded)
+            relations.append(state.rows.replace("{loaded}", f"{label}_loaded"))
+            described = base.execute(f"DESCRIBE SELECT * FROM {relations[-1]}").fetchall()
+            types.append({row[0]: row[1] for row in described})
+        yield _Sides(base, (relations[0], relations[1]), *types)
+
+
+def _sampled(row: Sequence[Any], names: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
+    was, is_, *cells = row
+    before, after = (dict(zip(names, cells[side::2], strict=True)) for side in (0, 1))
+    rest = [name for name in names if name not in keys and before[name] != after[name]]
+    return {
+        "key": {name: (after if is_ else before)[name] for name in keys},
+        _BEFORE: {name: before[name] for name in rest} if was else None,
+        _AFTER: {name: after[name] for name in rest} if is_ else None,
+    }

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command
-from ingest.lake import condensed, decisions, decoded_with, mirrors, sealing
-from ingest.lake.compare import Difference, as_sets, groups
+from ingest.lake import condensed, decisions, decoded_with, duck, mirrors, sealing
+from ingest.lake.compare import Difference, TableState, as_sets, groups
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
@@ -23,7 +22,7 @@ from ingest.lake.staging import shadow_of
 from ingest.silver.decode import STAGE, decode, landed_with
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
-_REJECT = "reason STRING, detail STRING, decoder STRING"  # JSON from several writers, with different spacing
+_REJECT = ("reason", "detail", "decoder")  # JSON from several writers, with different spacing
 _UNORDERED = ("keys", "columns")  # of books: in the order in which tasks first saw them
 
 
@@ -78,14 +77,14 @@ def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapp
     if differences[CHANGES.name].none:
         return
     present, rebuilt = _rows(lake, CHANGES, since), _rows(shadow, CHANGES, since)
-    rows = groups(present, rebuilt, rebuilt.columns, ("kind", "database", "schema", "table"))
+    rows = groups(present, rebuilt, _columns(CHANGES), ("kind", "database", "schema", "table"))
     known = mirrors.known(lake)
     # a statement may concern other tables than its own
-    everything = any(row["kind"] == "ddl" for row in rows)
+    everything = any(kind == "ddl" for kind, *_ in rows)
     paths = set(known) if everything else set()
-    for row in rows:
-        table = TableId(*row[1:])
-        if row["kind"] == "change" and not lake.pipeline.rule(table).exclude:
+    for kind, *names in rows:
+        table = TableId(*names)
+        if kind == "change" and not lake.pipeline.rule(table).exclude:
             paths.update(map(mirror_path, mirrors.names(lake.pipeline, table)))
     if paths:
         decisions.append(lake, [mirrors.announced(paths, known, last)])
@@ -135,22 +134,24 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
 
 def _difference(lake: Lake, shadow: Lake, schema: TableSchema, since: int) -> Difference:
     present, rebuilt = _rows(lake, schema, since), _rows(shadow, schema, since)
+    return as_sets(present, rebuilt, _columns(schema))
+
+
+def _columns(schema: TableSchema) -> list[str]:
+    """The columns in which a table is compared."""
     left_out = _UNORDERED if schema is BOOKS else ()
-    return as_sets(present, rebuilt, [name for name in rebuilt.columns if name not in left_out])
+    return [one["name"] for one in schema.fields if one["name"] not in left_out]
 
 
-def _rows(lake: Lake, schema: TableSchema, since: int) -> DataFrame:
+def _rows(lake: Lake, schema: TableSchema, since: int) -> TableState:
     """A table's rows of this stage; for ``changes`` without book lines, which are in the books, merged."""
-    if not lake.exists(schema.name):
-        return lake.spark.createDataFrame([], schema.columns)
-    lake.ensure(schema)
-    rows = lake.read(schema.name).where(_only(schema, since) or "true")
-    if schema is CHANGES:
-        payload = F.when(F.col("kind") == "reject", F.to_json(F.from_json("payload", _REJECT))).otherwise(
-            F.col("payload")
-        )
-        return rows.where(F.col("kind") != "book").withColumn("payload", payload)
-    return rows
+    where = _only(schema, since) or "true"
+    if schema is not CHANGES:
+        return TableState(lake.sql(f"(SELECT o.* FROM {{{schema.name}}} AS o WHERE {where})"))
+    members = ", ".join(f"{duck.text(one)}, {duck.member('payload', one)}" for one in _REJECT)
+    payload = f"CASE WHEN kind = 'reject' THEN CAST(json_object({members}) AS VARCHAR) ELSE payload END"
+    rows = f"SELECT o.* REPLACE ({payload} AS payload) FROM {{changes}} AS o WHERE kind <> 'book' AND {where}"
+    return TableState(lake.sql(f"({rows})"))
 
 
 def _publish(lake: Lake, shadow: Lake, schema: TableSchema, since: int, batch: int) -> None:
