@@ -99,8 +99,8 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
 
 def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
     """True if the changes of a line may require earlier ones: without a key, for values that a changed key, a deleted
-    row or an expression needs, and for a column of another type or spelling; or if they name no key, which an earlier
-    statement may have dropped.
+    row or an expression needs, for old states, and for a column of another type or spelling; or if they name no key,
+    which an earlier statement may have dropped.
     """
     keys = set(mirror.keys) - {job.rule.shard_column}
     known = {one.name: one.type for one in mirror.columns}
@@ -109,6 +109,7 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
     return (
         not keys
         or mirror.soft
+        or job.rule.history
         or bool(line.changes and not line.keys and not job.rule.keys)
         or bool(mirror.expressions or line.inherits)
         or bool(line.partials and rekeys)

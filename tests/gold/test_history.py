@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold.rebuild import rebuild
 from ingest.inspect import query, status
 from ingest.lake import commits
 from ingest.run import Warm
@@ -141,3 +142,29 @@ def test_older_states_keep_values_that_the_mirror_has_no_column_for(
     assert (2, "7.50", 20, ended, False) in states(depot)
     # a table that is dropped keeps its columns unless the policy drops them
     assert ["5" if policy == "lenient" else 5] == [n for id_, n in cells(depot, "id, n") if id_ == 1]
+
+
+def test_rebuilt_as_it_was(tmp_path: Path) -> None:
+    """A rebuild publishes both tables, and starts no Java to fold and compare them."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", history=True))
+    depot.row(id="1", n="1").row(id="2", n="5").row("UPDATE", {"n": "1"}, id="1", n="2").run()
+    depot.row("DELETE", id="2", n="5").ddl("ALTER TABLE depot ADD COLUMN m INT DEFAULT 3").run()
+    depot.row(id="3", n="1", m="4").run()
+    before = states(depot)
+    for dry_run in (True, False):
+        [found] = rebuild(depot.lake(), [], dry_run=dry_run)
+        assert ("compared" if dry_run else "rebuilt", "") == (found.state, found.message)
+        assert found.difference is not None
+        assert (2, True) == (found.difference.rows, found.difference.none)
+    assert before == states(depot)
+    assert ("done", "") == depot.row("UPDATE", {"n": "2"}, id="1", n="8", m="3").run()
+    expected = [(1, 1, 10, 30, False), (1, 2, 30, 50, False), (1, 2, 50, 70, False), (1, 8, 70, None, True)]
+    assert [*expected, *before[3:]] == states(depot)
+
+
+def test_states_that_a_statement_made_stay(tmp_path: Path) -> None:
+    """A later batch without a statement would fold a key's history without those before: its states would be others."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", history=True))
+    depot.row(id="1", n="1").ddl("ALTER TABLE depot ADD COLUMN m INT DEFAULT 3").run()
+    depot.row("UPDATE", {"n": "1"}, id="1", n="2", m="3").run()
+    assert [(1, 1, 10, 20, False), (1, 1, 20, 30, False), (1, 2, 30, None, True)] == states(depot)
