@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ from ingest.cli.spark import (
     opened,
     source_named,
 )
-from ingest.errors import IngestError, command
+from ingest.errors import IngestError, command, counted
 
 if TYPE_CHECKING:
     from ingest.bronze.offsets import Gap
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.lake.mirrors import Mirror
 
 app = typer.Typer()
-_ROW = 160  # characters of a row in a sentence; --output json has it whole
+_ROW = 60  # characters of a row or cell in a table; --output json has it whole
 _PANEL = "Repair"
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")]
@@ -167,11 +168,17 @@ def printed(rows: list[dict[str, Any]], output_as: str) -> None:
 
     def show() -> None:
         output.listing(rows, columns)
-        for row in rows:
-            for column, count in sorted(row["cells"].items()):
-                output.line(f"{row['table']}: {count} cells of {column} differed")
-            for one in row["sample"]:
-                output.line(f"{row['table']} {_shown(one)}")
+        if cells := [
+            (row["table"], column, f"{count:,}")
+            for row in rows
+            for column, count in sorted(row["cells"].items())
+        ]:
+            output.table(("table", "column", "cells that differed"), cells)
+        if examples := [
+            (row["table"], *line) for row in rows for one in row["sample"] for line in _lines(one)
+        ]:
+            output.table(("table", "row", "column", "before", "after"), examples)
+        output.line(_total(rows))
 
     output.answer(output_as, rows, show)
 
@@ -182,14 +189,39 @@ def fail_unless_done(rows: list[dict[str, Any]]) -> None:
         raise typer.Exit(1)
 
 
-def _shown(one: dict[str, Any]) -> str:
-    key = ", ".join(f"{name} = {value}" for name, value in one.get("key", {}).items())
-    before, after = (output.short(str(one.get(name)), _ROW) for name in ("before", "after"))
-    if one.get("before") is None:
-        return f"{key} was missing: {after}".strip()
-    if one.get("after") is None:
-        return f"{key} should not be there: {before}".strip()
-    return f"{key} was {before}, is {after}"
+def _lines(example: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """A row that differed, cell by cell: its key, the column, and its text before and after."""
+    key = _cells(example.get("key") or {})
+    before, after = example.get("before"), example.get("after")
+    if before is None:
+        return [(key, "", "missing", output.short(_cells(after or {}), _ROW))]
+    if after is None:
+        return [(key, "", output.short(_cells(before), _ROW), "removed")]
+    return [
+        (key, column, *(_text(cells.get(column)) for cells in (before, after)))
+        for column in dict.fromkeys((*before, *after))
+    ]
+
+
+def _cells(cells: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} = {_text(value)}" for name, value in cells.items())
+
+
+def _text(value: object) -> str:
+    return "NULL" if value is None else output.short(str(value), _ROW)
+
+
+def _total(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What was changed in all, or would be."""
+    changed = [row for row in rows if row["missing"] or row["surplus"] or row["differing"]]
+    if not changed:
+        return "nothing differed"
+    added, removed, differing = (
+        counted(sum(row[name] for row in changed), "row") for name in ("missing", "surplus", "differing")
+    )
+    cells = counted(sum(sum(row["cells"].values()) for row in changed), "cell")
+    would = "a rebuild would have: " if all(row["state"] == "compared" for row in changed) else ""
+    return f"{would}{added} added, {removed} removed, {cells} changed in {differing}"
 
 
 @app.command(rich_help_panel=_PANEL)

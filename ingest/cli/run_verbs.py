@@ -185,6 +185,7 @@ class Ticks:
     output_as: str
     engine: str = ""  # instead of the pipeline files'
     code: int = 0
+    any_ran: bool = False
     warm: dict[Path, Warm] = field(default_factory=dict)
     _alerts: AlertSender = field(default_factory=_alert_sender)
     _printed: dict[str, list[str]] = field(default_factory=dict)  # by pipeline
@@ -197,6 +198,7 @@ class Ticks:
             found = [self._run_one(place, again=again) for place in range(len(self.pipelines))]
             results = [one for one in found if one is not None]
             self.code = max([self.code, *(one.exit_code for one in results)])
+            self.any_ran |= bool(results)
             if self.pause is None and any(one.stopped for one in results):
                 self.code = max(self.code, 1)
             _show(results, self.output_as, repeated=self.pause is not None)
@@ -204,7 +206,7 @@ class Ticks:
             if self.pause is not None and not self.stop.is_set():
                 self.stop.wait(max(0.0, self.pause - (time.monotonic() - started)))
             if self.pause is None or self.stop.is_set():
-                return self.code
+                return min(self.code, 1) if self.any_ran else self.code  # 2: nothing could start
             again = True
 
     def _run_one(self, place: int, *, again: bool) -> Result | None:

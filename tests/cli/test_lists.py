@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from ingest.change import TableId
@@ -101,17 +103,33 @@ def test_the_queries_next_to_checks_can_be_typed(tmp_path: Path) -> None:
     assert [] == query(made.reader, lost)[1]
 
 
-def test_rows_that_a_rebuild_found_are_one_line_each() -> None:
-    """A row of `changes` has seven hundred characters, and sixteen of them hide what they are about."""
-    row = {"after": "x" * 700, "batch": 3}
-    for found, word in (
-        ({"key": {"id": 7}, "before": None, "after": row}, "id = 7 was missing: "),
-        ({"key": {}, "before": row, "after": None}, "should not be there: "),
-        ({"key": {"id": 7}, "before": "15:45", "after": "07:45"}, "id = 7 was 15:45, is 07:45"),
-    ):
-        said = repair_verbs._shown(found)
-        assert said.startswith(word)
-        assert len(said) < 200
+def test_rows_that_a_rebuild_changed_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row of `changes` has seven hundred characters: thirty cut off dictionaries hide what was changed."""
+    sample: list[dict[str, Any]] = [
+        {"key": {"id": "7"}, "before": None, "after": {"word": "x" * 700, "batch": "3"}},
+        {"before": {"word": "y"}},
+        {"key": {"id": "9"}, "before": {"at": "15:45", "no": None}, "after": {"at": "07:45", "no": "1"}},
+    ]
+    row = {
+        "table": "s.t", "state": "rebuilt", "batch": 3, "rows": 9, "missing": 1, "surplus": 1, "differing": 1,
+        "cells": {"at": 1, "no": 1}, "sample": sample, "message": "",
+    }  # fmt: skip
+    repair_verbs.printed([row], "table")
+    said = capsys.readouterr().out
+    assert "{" not in said
+    assert [("", "", "word = y", "removed")] == repair_verbs._lines(sample[1])
+    assert [("id = 9", "at", "15:45", "07:45"), ("id = 9", "no", "NULL", "1")] == repair_verbs._lines(
+        sample[2]
+    )
+    assert "missing" in next(line for line in said.splitlines() if "id = 7" in line)
+    assert said.rstrip().endswith("1 row added, 1 row removed, 2 cells changed in 1 row")
+    assert max(map(len, said.splitlines())) <= 200
+    repair_verbs.printed(
+        [row | {"missing": 0, "surplus": 0, "differing": 0, "cells": {}, "sample": []}], "table"
+    )
+    assert capsys.readouterr().out.rstrip().endswith("nothing differed")
+    repair_verbs.printed([row | {"state": "compared"}], "table")
+    assert "a rebuild would have: 1 row added" in capsys.readouterr().out
 
 
 def test_batches_that_are_accepted_as_they_are_give_an_answer(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from ingest.cli import run_verbs
 from ingest.config import Pipeline, load
+from ingest.errors import SetupError
 from ingest.result import Result
 from tests.lakes import ROOT
 from tests.timing import PATIENCE
@@ -130,6 +131,28 @@ def test_a_run_that_was_stopped_is_not_done(
     assert '"state": "stopped"' in found.out or '"state":"stopped"' in found.out
     assert len(said) == found.err.count("warning: ")
     assert all(text in found.err for text in said)
+
+
+@pytest.mark.parametrize(("failing", "code"), [({"shed"}, 1), ({"depot", "shed"}, 2)])
+def test_the_exit_code_says_whether_anything_has_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: set[str], code: int
+) -> None:
+    """Code 2 says that nothing was done: a scheduler that starts all again would not look at what did run."""
+    pipelines = []
+    for name in ("depot", "shed"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(PIPELINE.replace("depot", name).replace("./lake", f"./{name}"), "utf-8")
+        pipelines.append(load(file))
+
+    def tick(_ticks: Any, pipeline: Pipeline) -> Result:
+        if pipeline.name in failing:
+            raise SetupError("Java is missing.")
+        return Result(pipeline.name, "run", batch=7)
+
+    monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
+    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
+    stop = threading.Event()
+    assert code == run_verbs.Ticks(None, pipelines, [], "", None, stop, "table").run()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("pause", [None, 0.1])
