@@ -68,7 +68,11 @@ def tables(
 
     def show() -> None:
         columns = ("table", "state", "rows", "batch", "version", "keys", "path")
-        output.listing([row | {"keys": ", ".join(row["keys"])} for row in rows], columns)
+        shown = lake.pipeline.shown
+        listed = [
+            row | {"keys": ", ".join(row["keys"]), "path": shown(str(row["path"] or ""))} for row in rows
+        ]
+        output.listing(listed, columns)
         for row in rows if table else ():
             cells = row["fidelity"]
             output.table(tuple(cells[0]) if cells else ("column",), [tuple(one.values()) for one in cells])

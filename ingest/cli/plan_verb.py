@@ -46,7 +46,7 @@ def plan(
 def _show(plans: list[dict[str, Any]], sample: int) -> None:
     for found in plans:
         output.line(_headline(found))
-        rows = [row for source in found["sources"] for row in _reads(source)]
+        rows = [row for source in found["sources"] for row in _reads(source, Path(found["file"]))]
         if rows:
             output.table(("source", "reads", "from", "to", "size"), rows)
         if found["tables"]:
@@ -82,7 +82,9 @@ def _headline(found: dict[str, Any]) -> str:
     return said
 
 
-def _reads(source: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+def _reads(source: dict[str, Any], file: Path) -> Iterator[tuple[object, ...]]:
+    from ingest.config.model import shown_from
+
     name, reads = source["source"], source["reads"]
     if source["kind"] == "kafka":
         for one in reads:
@@ -91,7 +93,7 @@ def _reads(source: dict[str, Any]) -> Iterator[tuple[object, ...]]:
         return
     for one in reads[:_SHOWN]:
         end = "its end" if one["end"] is None else one["end"]
-        yield name, _plain(one["file"]), one["start"], end, _size(one["bytes"])
+        yield name, _plain(shown_from(file, one["file"])), one["start"], end, _size(one["bytes"])
     if rest := reads[_SHOWN:]:
         yield name, f"and {len(rest)} more files", "", "", _size(sum(one["bytes"] for one in rest))
 

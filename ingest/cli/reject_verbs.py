@@ -40,14 +40,20 @@ def listing(
     from ingest.lake import rejects
 
     with looked_at(file) as lake:
-        rows = rejects.listed(lake, every=every)
+        rows, shown = rejects.listed(lake, every=every), lake.pipeline.shown
     rows = rows[:limit] if limit else rows
 
     def show() -> None:
         output.table(
             ("kind", "reason", "table", "column", "count", "for example", "where", "number"),
             [
-                (*group, len(found), _example(found[0]), rejects.place_of(found[0]), found[0]["number"])
+                (
+                    *group,
+                    len(found),
+                    _example(found[0]),
+                    shown(rejects.place_of(found[0])),
+                    found[0]["number"],
+                )
                 for group, found in rejects.grouped(rows).items()
             ],
         )
@@ -72,7 +78,7 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
     from ingest.lake.raw import raw
 
     with looked_at(file) as lake:
-        row = rejects.chosen(rejects.listed(lake), which, file)
+        row = rejects.chosen(rejects.listed(lake), which, lake.pipeline)
         bytes_of = list(raw(lake, [row], TableId.of(row)).values())
     found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
     said = [f"{name:<10} {found[name]}" for name in rejects.COLUMNS if found[name] is not None]
@@ -96,7 +102,7 @@ def dismiss(
     with locked(file, "rejects dismiss", deferred=True) as lake:
         from ingest.lake import decisions, rejects
 
-        row = rejects.chosen(rejects.listed(lake), which, file)
+        row = rejects.chosen(rejects.listed(lake), which, lake.pipeline)
         if not row["open"]:
             raise IngestError(f"Reject {which} is closed already: it was dismissed or replayed.")
         rejects.dismiss(lake, [row], reason, decisions.user())

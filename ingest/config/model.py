@@ -254,6 +254,12 @@ class Sealing:
 MASK_SECRET, SEAL = "mask_secret", "bronze.seal"  # in `Pipeline.unresolved`
 
 
+def shown_from(file: Path, place: str) -> str:
+    """A path, or a place in it, for display: from a pipeline file's folder on if it is below."""
+    folder = f"{file.parent}/"
+    return f"./{place.removeprefix(folder)}" if place.startswith(folder) else place
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """One pipeline file, checked: names, absolute paths, sources and rules."""
@@ -329,6 +335,10 @@ class Pipeline:
             bool(known) and all(each.changed_only for each in known),
             any(each.key_deletes for each in known),
         )
+
+    def shown(self, place: str) -> str:
+        """A path, or a place in it, for display: from the pipeline file's folder on if it is below."""
+        return shown_from(self.file, place)
 
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""

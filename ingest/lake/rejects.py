@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest import types
@@ -20,6 +19,7 @@ from ingest.lake.tables import Row, Tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from ingest.config import Pipeline
     from ingest.lake.lake import Lake
 
 VALUES_NOT_KNOWN = "values-not-known"  # the reason of a column whose conversion no message shows
@@ -150,15 +150,20 @@ def grouped(rows: Iterable[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
     return dict(sorted(groups.items()))
 
 
-def chosen(rows: Iterable[Row], which: str, file: Path) -> Row:
-    """The reject of a number in the list, or at a place; ``file`` is the pipeline's.
+def chosen(rows: Iterable[Row], which: str, pipeline: Pipeline) -> Row:
+    """The reject of a number in the list, or at a place as it is listed or in full.
 
     Raises:
         IngestError: there is none.
     """
-    found = next((row for row in rows if which in (str(row["number"]), place_of(row))), None)
+    found = next(
+        (row for row in rows if which in (str(row["number"]), place_of(row), pipeline.shown(place_of(row)))),
+        None,
+    )
     if found is None:
-        raise IngestError(f"There is no reject {which}: `{command('rejects', file, '--all')}` numbers them.")
+        raise IngestError(
+            f"There is no reject {which}: `{command('rejects', pipeline.file, '--all')}` numbers them."
+        )
     return found
 
 

@@ -177,6 +177,21 @@ def test_a_history_table_is_made_known_as_one(tmp_path: Path) -> None:
         assert "%" not in text
 
 
+def test_paths_are_shown_from_the_folder_of_the_pipeline_file(tmp_path: Path) -> None:
+    """Absolute paths of sixty characters break every other column of a table."""
+    made = WrittenLake(tmp_path / ("a" * 30))
+    landing = made.file.parent / "depot-1.jsonl"
+    made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"})])
+    place = {"source": "bins", "topic": str(landing), "partition": 0, "offset": 5, "batch": 1}
+    made.product(REJECTS.name, [{**place, "kind": "message", "reason": "bad-json", "stage": "silver"}])
+    assert "./depot-1.jsonl/0/5" in asked(made, "rejects")
+    assert str(made.file.parent) not in asked(made, "rejects")
+    assert " ./depot-lake/mirrors/depot/box " in asked(made, "tables")
+    for typed in ("./depot-1.jsonl/0/5", f"{landing}/0/5"):
+        done = CliRunner().invoke(app, ["rejects", "show", str(made.file), typed])
+        assert (0, True) == (done.exit_code, "bad-json" in done.output), done.output
+
+
 def test_the_way_to_a_rejects_number_can_be_typed(tmp_path: Path) -> None:
     """A sentence with FILE in it is another thing to look up at night."""
     made = WrittenLake(tmp_path)
