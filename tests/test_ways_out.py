@@ -1,0 +1,310 @@
+"""Every command on the screen, typed in the state that shows it: it runs, it ends as promised, and no row is lost.
+
+Each state is a small lake that a run has left. The commands are those of the list of problems, of the last run's words,
+of the plan and of the report; each is typed in a copy of the lake.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.inspect import problems
+from ingest.lake.tables import LakeReader
+from ingest.quality import report
+from ingest.run import Warm, run
+from tests.lakes import FORMAT, Depot, change, statement, touch
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # what decodes or folds again starts it
+
+_TYPED = re.compile(r"`(ingest [^`]*)`")
+_LOOKS = {"status", "alerts"}  # end with 1 as long as anything is wrong
+_RUNS = {"run", "retry", "rebuild", "backfill", "quality"}  # end with 1 if the state has not changed
+
+
+@dataclass
+class State:
+    """A lake in which something is wrong: its pipeline file, what the run said, and the verbs that must be named."""
+
+    depot: Depot
+    verbs: set[str]
+    said: list[str] = field(default_factory=list)
+    removed: Mapping[str, set[str]] = field(
+        default_factory=dict
+    )  # the keys that a command takes away on purpose
+
+    @property
+    def file(self) -> Path:
+        """The pipeline file."""
+        return self.depot.file
+
+
+def send(depot: Depot, *lines: str) -> None:
+    """Append messages to the feed."""
+    with depot.feed.open("a", encoding="utf-8") as feed:
+        feed.writelines(lines)
+    depot.slices += 1
+    touch(depot.feed, 3600 - depot.slices)
+
+
+def tick(spark: SparkSession, state: State) -> None:
+    """A run, whose words are kept."""
+    result = run(spark, load(state.file), warm=Warm())
+    state.said += [*result.failures, *result.warnings]
+
+
+def rows(*numbers: int, word: str = "a", table: str = "bins", base: int = 0, **given: Any) -> list[str]:
+    """Inserts of rows."""
+    return [
+        change("INSERT", table, base + number, {"id": str(number), "word": word}, **given)
+        for number in numbers
+    ]
+
+
+def rewritten(depot: Depot, old: str, new: str) -> None:
+    """Change the pipeline file."""
+    text = depot.file.read_text("utf-8")
+    assert old in text
+    depot.file.write_text(text.replace(old, new), "utf-8")
+
+
+# --- the states -----------------------------------------------------------------------------------
+
+
+def held(spark: SparkSession, folder: Path) -> State:
+    """A table without a key."""
+    state = State(Depot(folder), {"retry"})
+    send(state.depot, *rows(1, 2), *rows(3, table="box", pkNames=None, base=10))
+    tick(spark, state)
+    return state
+
+
+def rejected(spark: SparkSession, folder: Path) -> State:
+    """A message that is not JSON, and a cell that does not fit."""
+    state = State(Depot(folder, "tables:\n  - {match: '*', columns: {word: int64}}\n"), {"rejects"})
+    send(state.depot, *rows(1, 2, word="7"), '{"broken": \n', *rows(3, word="seven"))
+    tick(spark, state)
+    return state
+
+
+def pending(spark: SparkSession, folder: Path) -> State:
+    """A statement that waits."""
+    freeze = "tables:\n  - {match: depot.bins, on_schema_change: freeze}\n"
+    state = State(Depot(folder, freeze), {"ddl"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    send(state.depot, statement("bins", 100, "ALTER TABLE bins ADD COLUMN more INT"), *rows(3, base=200))
+    tick(spark, state)
+    return state
+
+
+def unknown(spark: SparkSession, folder: Path) -> State:
+    """A default that only the source knows."""
+    state = State(Depot(folder), {"ddl"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    text = "ALTER TABLE bins ADD COLUMN at DATETIME DEFAULT CURRENT_TIMESTAMP"
+    send(state.depot, statement("bins", 100, text), *rows(3, base=200))
+    tick(spark, state)
+    return state
+
+
+def paused(spark: SparkSession, folder: Path) -> State:
+    """A mirror that the operator has paused, and a change that waits."""
+    state = State(Depot(folder), {"resume"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    assert 0 == typed(["pause", str(state.file), "depot.bins", "--reason", "a release"])[0]
+    send(state.depot, *rows(3, base=100))
+    tick(spark, state)
+    return state
+
+
+def gone(spark: SparkSession, folder: Path) -> State:
+    """A mirror whose folder was deleted."""
+    state = State(Depot(folder), {"retry"})
+    send(state.depot, *rows(1, 2), *rows(3, table="box", base=10))
+    tick(spark, state)
+    shutil.rmtree(folder / "lake/mirrors/depot/box")
+    tick(spark, state)
+    return state
+
+
+def damaged(spark: SparkSession, folder: Path) -> State:
+    """A mirror whose log is damaged."""
+    state = State(Depot(folder), {"rebuild"})
+    send(state.depot, *rows(1, 2), *rows(3, table="box", base=10))
+    tick(spark, state)
+    for log in (folder / "lake/mirrors/depot/box/_delta_log").glob("*.json"):
+        log.write_text("{", "utf-8")
+    tick(spark, state)
+    return state
+
+
+def foreign(spark: SparkSession, folder: Path) -> State:
+    """Another program has written to a mirror."""
+    state = State(Depot(folder), {"rebuild"}, removed={"bins": {"9"}})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    row = "SELECT CAST(9 AS BIGINT) AS id, 'theirs' AS word"
+    spark.sql(row).write.format("delta").mode("append").save(str(folder / "lake/mirrors/depot/bins"))
+    send(state.depot, *rows(3, base=100))
+    tick(spark, state)
+    return state
+
+
+def excluded(spark: SparkSession, folder: Path) -> State:
+    """A table that was mirrored, and is to be no more."""
+    state = State(Depot(folder, "tables:\n  - {match: depot.box}\n"), {"drop"}, removed={"box": {"3"}})
+    send(state.depot, *rows(1, 2), *rows(3, table="box", base=10))
+    tick(spark, state)
+    rewritten(state.depot, "match: depot.box", "match: depot.box, exclude: true")
+    tick(spark, state)
+    return state
+
+
+def set_back(spark: SparkSession, folder: Path) -> State:
+    """A file that comes late, in the order of arrival."""
+    state = State(Depot(folder), {"epoch", "report"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    new = change("UPDATE", "bins", 300, {"id": "1", "word": "new"}, old=[{"word": "a"}])
+    late = change("UPDATE", "bins", 200, {"id": "1", "word": "late"}, old=[{"word": "a"}])
+    send(state.depot, new)
+    tick(spark, state)
+    (folder / "bins-late.jsonl").write_text(late, "utf-8")
+    touch(folder / "bins-late.jsonl")
+    tick(spark, state)
+    return state
+
+
+def inserted_twice(spark: SparkSession, folder: Path) -> State:
+    """A table that was loaded again, without a row that was deleted meanwhile."""
+    state = State(Depot(folder), {"epoch", "backfill", "rebuild"}, removed={"bins": {"3"}})
+    send(state.depot, *rows(1, 2, 3))
+    tick(spark, state)
+    send(state.depot, *rows(1, 2, word="b", base=500))
+    tick(spark, state)
+    return state
+
+
+def misread(spark: SparkSession, folder: Path) -> State:
+    """Bytes that are sent as hexadecimal digits."""
+    state = State(Depot(folder), {"backfill"})
+    kinds = {"id": "bigint", "word": "varbinary"}
+    send(state.depot, *rows(1, 2, word="48656C6C6F21", mysqlType=kinds))
+    tick(spark, state)
+    return state
+
+
+def reconfigured(spark: SparkSession, folder: Path) -> State:
+    """An option of the source that changed after messages were decoded."""
+    state = State(Depot(folder), {"backfill"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    rewritten(state.depot, f"format: {FORMAT}", f"format: {FORMAT}, options: {{timezone: Asia/Shanghai}}")
+    send(state.depot, *rows(3, base=100))
+    tick(spark, state)
+    return state
+
+
+def without_silver(spark: SparkSession, folder: Path) -> State:
+    """A lake that was restored without its changes."""
+    state = State(Depot(folder), {"rebuild"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    shutil.rmtree(folder / "lake/changes")
+    return state
+
+
+STATES = (
+    held, rejected, pending, unknown, paused, gone, damaged, foreign, excluded, set_back, inserted_twice, misread,
+    reconfigured, without_silver,
+)  # fmt: skip
+
+
+# --- what is shown, and what typing it does -------------------------------------------------------
+
+
+def typed(words: list[str]) -> tuple[int, str]:
+    """The exit code and the output of a command."""
+    done = CliRunner().invoke(app, words)
+    return done.exit_code, done.output
+
+
+def shown(state: State) -> dict[str, None]:
+    """Every command that the product shows in this state."""
+    texts = [*state.said]
+    for verb in ("status", "plan"):
+        code, out = typed([verb, str(state.file), "-o", "json"])
+        assert code in (0, 1, 2), out  # 2: the lake is not whole, which the text says
+        texts.append(out)
+    reader = LakeReader(load(state.file))
+    if (state.file.parent / "lake/changes").exists():
+        facts = problems.gathered(reader)
+        texts += [f"{one.text} {one.advice}" for one in report.page(facts).problems]
+    commands = [line for text in texts for line in _TYPED.findall(text.replace('\\"', '"'))]
+    if code != 2:
+        found = json.loads(typed(["status", str(state.file), "-o", "json"])[1])
+        commands += [one["command"] for one in found["causes"] if one["command"]]
+    return dict.fromkeys(line.partition(" (")[0] for line in commands)
+
+
+def keys(spark: SparkSession, file: Path) -> dict[str, set[str]]:
+    """The keys of each mirror that can be read."""
+    found = {}
+    for path in (file.parent / "lake/mirrors/depot").glob("*"):
+        try:
+            listed = spark.read.format("delta").load(str(path)).select("id").collect()
+        except (PySparkException, Py4JJavaError):  # it is the damaged one
+            listed = []
+        found[path.name] = {str(row.id) for row in listed}
+    return found
+
+
+def promised(words: list[str]) -> set[int]:
+    """The exit codes that a verb may end with while the state lasts."""
+    return {0, 1} if words[0] in _LOOKS | _RUNS else {0}
+
+
+def allowed(state: State, before: dict[str, set[str]], after: dict[str, set[str]]) -> Iterable[str]:
+    """The mirrors that have lost rows without being told to."""
+    for name, ids in before.items():
+        if ids - after.get(name, set()) - state.removed.get(name, set()):
+            yield name
+
+
+@pytest.mark.parametrize("made", STATES, ids=lambda made: made.__name__)
+def test_what_is_shown_can_be_typed(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[SparkSession, Path], State],
+) -> None:
+    """At three in the morning a command is copied from the screen: one that fails, or loses rows, makes it worse."""
+    state = made(spark, tmp_path / "as it was")
+    commands = shown(state)
+    assert state.verbs <= {shlex.split(line)[1] for line in commands}, (commands, state.said)
+    before = keys(spark, state.file)
+    for number, line in enumerate(commands):
+        copy = tmp_path / f"copy {number}"
+        shutil.copytree(state.file.parent, copy)
+        monkeypatch.chdir(copy)  # where a report is written
+        words = [word.replace(str(state.file.parent), str(copy)) for word in shlex.split(line)[1:]]
+        code, out = typed(words)
+        assert code in promised(words), (line, out)
+        assert [] == list(allowed(state, before, keys(spark, copy / state.file.name))), line
