@@ -42,7 +42,14 @@ def quality(
         str, typer.Option(help="Accept the faults that stay of this mirror or source; nothing is checked.")
     ] = "",
     reason: Reason = "",
-    output_as: Output = "table",
+    output_as: Annotated[
+        Literal["table", "json", "gx"],
+        typer.Option(
+            "--output",
+            "-o",
+            help="table, json, or gx: the built-in checks as Great Expectations' suites and results.",
+        ),
+    ] = "table",
 ) -> None:
     """Check every mirror now, against everything that its changes say, and keep the results."""
     if sum(map(bool, (last, deep, accept))) > 1:
@@ -52,6 +59,8 @@ def quality(
             ]
         )
     if accept:
+        if output_as == "gx":
+            raise ConfigError(["--output gx shows checks, and --accept makes none"])
         with locked(file, f"acceptance of {accept}", deferred=True) as lake:
             from ingest.lake.decisions import user
             from ingest.quality import lasting
@@ -63,7 +72,13 @@ def quality(
     checked = _kept(file) if last else _checked(file, deep)
     wrong = {one.metric.severity for one in checked.of("error", "fail", "warn")}
     found = {"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]}
-    output.answer(output_as, found, lambda: _print(checked, every))
+    if output_as == "gx":
+        from ingest.config import load
+        from ingest.quality import gx_json
+
+        output.json(gx_json.documents(load(file, to_look=True).name, checked.verdicts))
+    else:
+        output.answer(output_as, found, lambda: _print(checked, every))
     if "error" in wrong or (wrong and fail_on == "warn"):
         raise typer.Exit(1)
 
