@@ -103,6 +103,11 @@ def packet(data: bytes) -> list[bytes]:
     kind = compression = 0
     body = None
     for number, value in protobuf.fields(data):
+        if number == 4 and isinstance(value, bytes):
+            raise Undecodable(
+                "another-protobuf",
+                "an envelope of Tencent Cloud DTS's data subscription: choose JSON there, which tencent-json reads",
+            )
         if number == 3:
             kind = protobuf.number_of(value, "the packet's type")
         elif number == 4:

@@ -81,7 +81,7 @@ ROOTS = {"canal-protobuf": (CANAL, "Packet")}
 def encode(format_name: str, case: dict[str, Any]) -> bytes:
     """One message's value."""
     schema, root = ROOTS[format_name]
-    return written(schema, root, case)
+    return _bytes(schema, root, case)
 
 
 def written(schema: dict[str, dict[str, Field]], name: str, case: dict[str, Any]) -> bytes:
