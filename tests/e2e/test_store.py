@@ -216,7 +216,7 @@ def test_from_topics_into_a_store(store: Store, tmp_path: Path, broker: Broker, 
     first, again, mirrors = _verbs(str(file), words, words, ["mirrors"])
     result = json.loads(first)
     assert ([], 202) == (result["failures"], result["read"])
-    assert ["2 messages were rejected: see `ingest rejects`."] == result["warnings"]
+    assert [f"2 messages were rejected: see `ingest rejects {file}`."] == result["warnings"]
     assert {""} == {one["why_spark"] for one in result["mirrors"]}
     assert (None, 0, []) == tuple(json.loads(again)[name] for name in ("batch", "read", "failures"))
     assert expected_shop() == json.loads(mirrors)

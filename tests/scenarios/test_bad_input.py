@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingest.errors import command
 from ingest.lake.lake import Lake
 from ingest.lake.lock import held
 from ingest.run import Warm, run
@@ -168,7 +169,8 @@ def test_messages_that_cannot_be_decoded_stop_nothing(spark: SparkSession, tmp_p
     result = run(spark, depot.pipeline)
     assert ([], 0) == (result.failures, result.exit_code)
     assert depot.slices + len(poison) + 1 == result.rejected
-    assert f"{result.rejected} messages were rejected: see `ingest rejects`." in result.warnings
+    listed = command("rejects", depot.file)
+    assert f"{result.rejected} messages were rejected: see `{listed}`." in result.warnings
     assert depot.expected() == depot.found(spark)
     places = rows(
         Lake(spark, depot.pipeline), "SELECT offset FROM rejects WHERE topic LIKE '%bins-2%' ORDER BY offset"
