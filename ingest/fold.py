@@ -13,11 +13,13 @@ from typing import NamedTuple, cast
 
 from ingest import types
 from ingest.change import Change, Image, Op, instant
+from ingest.departures import Crossings, Departure, transaction_of
 from ingest.order import Order, order_of
 from ingest.values.conversions import UNKNOWN, Conversion, conversion
 from ingest.values.typed_values import misfits, value_of
 
 Key = tuple[object, ...]
+STAYS = "stays"
 DELETED, DELETED_AT = "_deleted", "_deleted_at"
 """Columns of a mirror that keeps deleted rows: whether the row is deleted, and when."""
 
@@ -103,7 +105,7 @@ class Step(NamedTuple):
     """What one event did to one key: for ``explain``.
 
     ``effect`` is one of ``set``, ``overlay``, ``delete``, ``cleared``, ``fill``, ``rename``,
-    ``drop``, ``nothing``.
+    ``drop``, ``nothing``, or `STAYS` if a former row of the key leaves and the row that has it now keeps it.
     """
 
     key: Key
@@ -117,13 +119,15 @@ class Step(NamedTuple):
 class Row:
     """One existing row; ``complete`` is False for a row known only from a partial update.
 
-    ``types`` are those of the messages with its values, ``place`` is that of the last one.
+    ``types`` are those of the messages with its values, ``place`` is that of the last one, and ``arrived`` is the
+    transaction in which it came to its key.
     """
 
     values: Image
     complete: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
     place: Order | None = field(default=None, compare=False)
+    arrived: str | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
@@ -147,6 +151,7 @@ class Table:
     soft: bool = False
     dead: dict[Key, Row] = field(default_factory=dict)
     ended: dict[Key, Row] = field(default_factory=dict)
+    crossings: Crossings = field(default_factory=Crossings)
 
     def row(self, key: Key) -> Row | None:
         """The mirror's row of a key: the existing one, or the deleted one that is kept."""
@@ -277,28 +282,29 @@ def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     after = change.after or {}
     key, old = key_of_change(change, table.keys, table.key_types)
     if old is not None:
-        inherited = _inherited(table, old, key, event) if change.partial else None
-        yield from _remove(table, old, event, "its key changed")
+        departure = table.crossings.depart(old, event, table.rows.get(old))
+        inherited = _inherited(table, departure, (old, key), event) if change.partial else None
+        yield from _take_away(table, old, event, departure, "its key changed")
         if change.partial:
             yield _inherit(table, key, event, inherited)
             return
     elif change.op is Op.UPDATE and change.partial:
         yield _overlay(table, key, event)
         return
-    yield _set(
-        table, key, event, dict(after), complete=True, effect="set", why=f"{change.op} carries the row"
-    )
+    arrives = old is not None or change.op is Op.INSERT
+    why = f"{change.op} carries the row"
+    yield _set(table, key, event, dict(after), complete=True, effect="set", why=why, arrives=arrives)
 
 
-def _inherited(table: Table, old: Key, new: Key, event: Placed) -> Image | None:
-    """The values that a key change inherits; the same ones when its message is repeated.
+def _inherited(table: Table, departure: Departure, keys: tuple[Key, Key], event: Placed) -> Image | None:
+    """The values that a key change inherits from the row that leaves; the same ones when its message is repeated.
 
     Without a position a repetition is known by what it says, and by the row that it has moved, which still has the new
-    key: no source moves a row to a key that another row has.
+    key.
     """
     order, change = event
-    base = table.rows.get(old)
-    values = base.values if base else table.last.get(old)
+    old, new = keys
+    values = departure.takes.values if departure.takes else table.last.get(old)
     if order.sequence:
         return table.inherited.setdefault((*order[:4], order.row, old, new), values)
     images = (frozenset((one or {}).items()) for one in (change.before, change.after))
@@ -314,7 +320,8 @@ def _inherit(table: Table, key: Key, event: Placed, inherited: Image | None) -> 
         inherited = table.rows[key].values
     values = {**(inherited or {}), **after}
     why = "the key changed; columns not sent come from the old key" if inherited else "the old key is unknown"
-    return _set(table, key, event, values, complete=inherited is not None, effect="set", why=why)
+    complete = inherited is not None
+    return _set(table, key, event, values, complete=complete, effect="set", why=why, arrives=True)
 
 
 def _overlay(table: Table, key: Key, event: Placed) -> Step:
@@ -325,13 +332,27 @@ def _overlay(table: Table, key: Key, event: Placed) -> Step:
 
 
 def _set(
-    table: Table, key: Key, event: Placed, values: Image, *, complete: bool, effect: str, why: str
+    table: Table,
+    key: Key,
+    event: Placed,
+    values: Image,
+    *,
+    complete: bool,
+    effect: str,
+    why: str,
+    arrives: bool = False,
 ) -> Step:
     types, known = event.change.types, table.rows.get(key)
     if effect == "overlay" and known and known.types != types:
         types = {**known.types, **types}
     table.dead.pop(key, None)
-    table.rows[key] = Row(values, complete, types, event.order)
+    arrived = known.arrived if known else None
+    if arrives:
+        table.crossings.arrive(key, event, known, values, known=key in table.last)
+        arrived = transaction_of(event.change)
+    elif known:
+        table.crossings.change(key)
+    table.rows[key] = Row(values, complete, types, event.order, arrived)
     table.last[key] = values
     return Step(key, event, effect, values, why)
 
@@ -341,7 +362,28 @@ def _delete(table: Table, event: Placed) -> Iterator[Step]:
 
 
 def _remove(table: Table, key: Key, event: Placed, why: str) -> Iterator[Step]:
+    departure = table.crossings.depart(key, event, table.rows.get(key))
+    yield from _take_away(table, key, event, departure, why)
+
+
+def _take_away(table: Table, key: Key, event: Placed, departure: Departure, why: str) -> Iterator[Step]:
+    if departure.stays:
+        why = f"{why}: that of the row that had this key before, and the row that came to the key stays"
+        yield Step(key, event, STAYS, table.rows[key].values, why)
+        return
     gone = table.remove(key, event)
+    if departure.returns is not None:
+        table.rows[key] = departure.returns
+        table.dead.pop(key, None)
+        table.last[key] = departure.returns.values
+        yield Step(
+            key,
+            event,
+            "set",
+            departure.returns.values,
+            f"{why}; the row that had the key before has it again",
+        )
+        return
     yield Step(
         key, event, "delete" if gone else "nothing", None, why if gone else f"{why}, but there was no row"
     )
@@ -349,6 +391,7 @@ def _remove(table: Table, key: Key, event: Placed, why: str) -> Iterator[Step]:
 
 def _truncate(table: Table, event: Placed | SchemaStep) -> Iterator[Step]:
     why = "the table was truncated" if isinstance(event, Placed) else "the table was created again"
+    table.crossings.clear()
     for key in list(table.rows):
         table.remove(key, event)
         yield Step(key, event, "cleared", None, why)

@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 
 from ingest.change import LaneId
 from ingest.errors import HeldError, StoreError
-from ingest.gold import arrow_states, keyless_arrow, overtaken, unfit
-from ingest.gold.arrow_fold import TYPES, outcomes
+from ingest.gold import arrow_states, keyless_arrow, unfit
+from ingest.gold.arrow_crossings import folded, refuse_doubted
+from ingest.gold.arrow_fold import TYPES
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain, of_delta
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
@@ -46,7 +47,7 @@ GROUP_BYTES = 128 << 20  # of a row group in memory, which is held until it is w
 READ = 16 << 10  # rows that are read at once of a large mirror's file
 _COLUMNS = (
     "source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after", "topic",
-    "partition", "offset", "row",
+    "partition", "offset", "row", "transaction",
 )  # fmt: skip
 _PARQUET = ds.ParquetFileFormat(
     read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
@@ -104,7 +105,7 @@ def outcomes_of(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """What some changes make of each key: its row, or in a table of old states all of its states."""
     if work.states:
         return arrow_states.states(work, rows)
-    return outcomes(work, overtaken.without(work, rows))
+    return folded(work, rows)
 
 
 def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
@@ -150,11 +151,12 @@ def _copied(counts: Mapping[str, int]) -> int:
     return max(0, counts.get("written", 0) - counts["inserted"] - counts["updated"])
 
 
-def staged(work: MirrorWork, folded: Callable[[], MirrorOutcomes]) -> Written:
+def staged(work: MirrorWork, fold: Callable[[], MirrorOutcomes]) -> Written:
     """Write outcomes for a MERGE; what the fold refuses is said in the result."""
 
     def write() -> Written:
-        made = folded()
+        made = fold()
+        refuse_doubted(made, work, there)
         rejects = [*made.rejected, *unfit.cells(made.table, work)]
         file, cleared = stage(work, made), list(made.cleared)
         return Written(work.path, file=file, cleared=cleared, partial=made.is_partial, rejects=rejects)
@@ -168,9 +170,10 @@ def _merged(work: MirrorWork, rows: Rows) -> Part:
         return Part(merged, {}, rejects)
     began = time.monotonic()
     made = outcomes_of(work, rows)
-    folded = round(1000 * (time.monotonic() - began))
+    refuse_doubted(made, work, there)
+    spent = round(1000 * (time.monotonic() - began))
     merged, gone = keyed(work, made.table, made.cleared)
-    return Part(replace(merged, fold_ms=folded), gone, [*made.rejected, *unfit.cells(made.table, work)])
+    return Part(replace(merged, fold_ms=spent), gone, [*made.rejected, *unfit.cells(made.table, work)])
 
 
 def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:

@@ -60,13 +60,13 @@ def outcomes(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
         NotPlain: Spark must fold them.
         CollisionError: a row with the same key is in two lanes.
     """
-    source, cleared, rejected = _at_once(work, rows) or _one_after_another(work, rows)
-    source = _shaped(source, work)
+    made = _at_once(work, rows) or _one_after_another(work, rows)
+    source = _shaped(made.table, work)
     if len(work.lanes) > 1:
         keys = comparable(source.select(work.key_columns))
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
             raise NotPlain("several tables send rows of one key")
-    return MirrorOutcomes(source, cleared, rejected)
+    return made._replace(table=source)
 
 
 def _at_once(work: MirrorWork, rows: Rows) -> MirrorOutcomes | None:
@@ -83,17 +83,25 @@ def _at_once(work: MirrorWork, rows: Rows) -> MirrorOutcomes | None:
 def _one_after_another(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """The outcomes by a look at each change, with the mirror's own columns."""
     found, cleared, rejected = Outcomes([], [], []), list[Shard | None](), list[Reject]()
-    apart = {}
+    apart, doubted = {}, list[Texts]()
     for lane in work.lanes:
         one = fold(rows[lane.id], lane, work.keys, work.logical)
         rejected += unfit.changes(one.rejected, lane, work)
+        doubted += one.doubted
         if lane.merged:
             apart[lane.merged] = one.outcomes
         else:
             found += one.outcomes
             cleared += [lane.shard] if one.clears else []
     typed = typed_outcomes(_merged(apart, work) if apart else found, work)
-    return MirrorOutcomes(unfit.placed(typed, work, rows), tuple(cleared), rejected)
+    keys = _keys_alone(doubted, work) if doubted else None
+    return MirrorOutcomes(unfit.placed(typed, work, rows), tuple(cleared), rejected, keys)
+
+
+def _keys_alone(texts: Sequence[Texts], work: MirrorWork) -> pa.Table:
+    """Some keys as typed columns."""
+    nothing = Outcomes(list(texts), [None] * len(texts), [True] * len(texts))
+    return typed_outcomes(nothing, work).select(work.key_columns)
 
 
 def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
@@ -183,11 +191,14 @@ class Outcomes:
 
 
 class LaneFold(NamedTuple):
-    """A lane's outcomes, whether its other rows are deleted, and those of its new changes that have no usable key."""
+    """A lane's outcomes, whether its other rows are deleted, those of its new changes that have no usable key, and the keys
+    that are doubted (`MirrorOutcomes`).
+    """
 
     outcomes: Outcomes
     clears: bool
     rejected: pa.Table
+    doubted: Sequence[Texts] = ()
 
 
 def fold(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping[str, str]) -> LaneFold:
@@ -202,10 +213,20 @@ def fold(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping
     if lane.whole:
         return _refolded(rows, lane, keys, logical)
     rows, cleared = _after_clearing(rows, lane)
-    found, unusable = (_last if lane.images else _folded)(rows, lane, keys, logical)
+    found, unusable, doubted = (_last if lane.images else _folded)(rows, lane, keys, logical)
     if cleared:  # nothing from before is kept
         found = replace(found, whole=[True] * len(found.keys))
-    return LaneFold(found, cleared, rows.take(pa.array(unusable, pa.int64())))
+    if cleared or lane.floor:
+        doubted = ()
+    return LaneFold(found, cleared, rows.take(pa.array(unusable, pa.int64())), doubted)
+
+
+class _Folded(NamedTuple):
+    """A lane's outcomes, the numbers of changes without a usable key, and the keys that are doubted."""
+
+    outcomes: Outcomes
+    unusable: list[int]
+    doubted: Sequence[Texts] = ()
 
 
 def _after_clearing(rows: pa.Table, lane: LaneWork) -> tuple[pa.Table, bool]:
@@ -310,15 +331,20 @@ def events_of(rows: pa.Table, lane: LaneWork, logical: Mapping[str, str]) -> lis
 def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     """Each change, as `ingest.fold` takes it."""
     shard: Image = dict([lane.shard]) if lane.shard else {}
-    cells = _cells(rows, "op", "partial", "after", "before")
+    cells = _cells(rows, "op", "partial", "after", "before", "transaction")
     kinds = rows[TYPES].to_pylist() if TYPES in rows.schema.names else repeat(None)
     times = (
         rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() if lane.stamps.soft else repeat(None)
     )
-    for (op, partial, after, before), sent, at in zip(cells, kinds, times, strict=False):
-        new, old = _image(after, shard), _image(before, shard)
+    for (op, partial, after, before, transaction), sent, at in zip(cells, kinds, times, strict=False):
         yield Change(
-            op=Op(op), partial=bool(partial), after=new, before=old, types=types_of(sent), event_time=at
+            op=Op(op),
+            partial=bool(partial),
+            after=_image(after, shard),
+            before=_image(before, shard),
+            types=types_of(sent),
+            event_time=at,
+            transaction=transaction,
         )
 
 
@@ -334,9 +360,7 @@ def _image(text: str | None, shard: Image) -> Image | None:
     return None if text is None else {**shard, **_decode(text)} if shard else _decode(text)
 
 
-def _last(
-    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
-) -> tuple[Outcomes, list[int]]:
+def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> _Folded:
     """The last image of each key, and the numbers of changes without a usable key: equal to `ingest.fold` if each change
     carries the whole row of its key.
     """
@@ -364,7 +388,7 @@ def _last(
             continue
         last[key] = texts, None if gone else image or {}, place
     texts_of, images, places = map(list, zip(*last.values(), strict=True)) if last else ([], [], [])
-    return Outcomes(texts_of, images, [True] * len(last), places), unusable
+    return _Folded(Outcomes(texts_of, images, [True] * len(last), places), unusable)
 
 
 def _key(keys: tuple[str, ...], texts: Texts, key_types: Mapping[str, str]) -> Key:
@@ -403,9 +427,7 @@ class Events:
         return Outcomes([self.texts[key] for key in whole], images, list(whole.values()))
 
 
-def _folded(
-    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
-) -> tuple[Outcomes, list[int]]:
+def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> _Folded:
     """`ingest.fold` of the new rows, and the numbers of those without a usable key: a row that is only updated in part
     keeps the mirror's other values.
     """
@@ -423,7 +445,8 @@ def _folded(
             raise HistoryNeeded("a changed key takes values along that its message does not carry")
     for step in steps(table, events.found):
         whole[step.key] = whole.get(step.key, False) or step.effect != "overlay"
-    return events.outcomes(table, whole), unusable
+    doubted = [events.texts[key] for key in table.crossings.doubted]
+    return _Folded(events.outcomes(table, whole), unusable, doubted)
 
 
 def _refolded(

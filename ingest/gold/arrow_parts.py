@@ -23,6 +23,7 @@ import pyarrow.dataset as ds
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
+from ingest.gold.arrow_crossings import refuse_doubted, refuse_meeting
 from ingest.gold.arrow_files import (
     Gone,
     Part,
@@ -31,6 +32,7 @@ from ingest.gold.arrow_files import (
     columns_of,
     keyed,
     staged,
+    there,
     wanted,
     written,
 )
@@ -191,13 +193,15 @@ class Dealer:
         """Fold some changes of a lane; the outcomes wait to be written."""
         if lane.late_from:  # folded changes are among them, whose outcomes change nothing
             refuse_parts(rows, lane, self.work)
+        refuse_meeting(rows, lane, self.work)
         places = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))["order_key"].to_pylist()
         if places:
             self.cleared[number] = max(self.cleared.get(number, ""), *places)
         at_once = last_images(rows, lane, self.work)
         if at_once is None:
-            found, _, rejected = fold(rows, lane, self.work.keys, self.work.logical)
-            self.rejected += unfit.changes(rejected, lane, self.work)
+            made = fold(rows, lane, self.work.keys, self.work.logical)
+            found = made.outcomes
+            self.rejected += unfit.changes(made.rejected, lane, self.work)
             typed = unfit.placed(typed_outcomes(found, self.work), self.work, {lane.id: rows})
             typed = typed.append_column(PLACE, pa.array(found.places, pa.string()))
         else:
@@ -270,6 +274,7 @@ def merged_part(
     def merge() -> Part:
         began = time.monotonic()
         last = made()
+        refuse_doubted(last, work, there)
         folded = round(1000 * (time.monotonic() - began))
         rows, rows_gone = keyed(
             work, last.table, last.cleared, lambda rows: rows.filter(pa.array(mine(rows)))

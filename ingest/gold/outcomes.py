@@ -42,11 +42,13 @@ class MirrorOutcomes(NamedTuple):
         cleared: the tables of the mirror that were emptied, by their value of the shard column, or None for a mirror with one
             table: of their rows only those with an outcome stay.
         rejected: changes without a usable key, which no outcome shows.
+        doubted: the keys whose outcomes are right only if the mirror has no row of them (`ingest.departures.Crossings`).
     """
 
     table: pa.Table
     cleared: Cleared
     rejected: list[Reject]
+    doubted: pa.Table | None = None
 
     @property
     def is_partial(self) -> bool:

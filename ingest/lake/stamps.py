@@ -83,6 +83,7 @@ def change_of(row: Mapping[str, Any], shard: tuple[str, str] | None = None) -> C
         partial=bool(row["partial"]),
         types=types_of(row["types"]),
         event_time=micros(row.get(TIME)),
+        transaction=row.get("transaction"),
     )
 
 

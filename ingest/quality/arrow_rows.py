@@ -150,7 +150,7 @@ def changes_of_keys(
 
 
 ALWAYS = 1_000  # keys of a mirror that are always compared
-CHANGE = ("batch", "op", "order_key", "partial", "before", "after", "types")
+CHANGE = ("batch", "op", "order_key", "partial", "before", "after", "types", "transaction")
 
 
 def _of_keys(mirror: Mirror, keys: Sequence[Key] | None) -> str:

@@ -17,6 +17,7 @@ from ingest.config import conditions
 from ingest.fold import (
     DELETED,
     DELETED_AT,
+    STAYS,
     Key,
     KeyCellError,
     Placed,
@@ -131,7 +132,10 @@ def expected(
             sent.take(step, table)
     found, names = Expected(), {*(one.name for one in mirror.columns), DELETED, DELETED_AT}
     twice, reread = inserts.twice, inserts.reread
+    doubted = () if history.whole else table.crossings.doubted
     for key in filter(chosen, sent.texts):
+        if key in doubted:
+            continue  # only older changes say which row has left
         if mirror.soft and not history.whole and key not in table.rows:
             continue  # only older changes say what the deleted row holds
         found.known.add(key)
@@ -291,6 +295,11 @@ class Inserts:
     def take(self, step: Step) -> None:
         """Add what one event did to one key."""
         event, key = step.event, step.key
+        if (
+            step.effect == STAYS
+        ):  # what looked like a second insert was a row that moved onto the key of another one
+            self.inserted.pop(key, None)
+            return
         if step.effect == "cleared":  # merged rows are gone
             for some in (self._there, self.inserted, self._read, self._differ, self._loaded, self._changes):
                 some.clear()
@@ -386,6 +395,8 @@ class _Sent:
         assert isinstance(step.event, Placed)
         order, change = step.event
         key, after = step.key, set(change.after or ())
+        if step.effect == STAYS:
+            return
         if change.op is Op.TRUNCATE:
             self.columns.pop(key, None)
             return

@@ -42,7 +42,7 @@ PAGE = 64 << 20  # bytes of a mirror that Spark hands over at once
 PAGE_ROWS = 1_000_000  # the same of changes, in rows
 _COLUMNS = (
     "source", "database", "schema", "table", "batch", "topic", "partition", "offset", "op", "order_key", "partial",
-    "before", "after",
+    "before", "after", "transaction",
 )  # fmt: skip
 _ALL_CAST = ("integer", "date")  # families whose well-formed texts DuckDB casts exactly, or to NULL
 _ARROW = {
@@ -359,7 +359,8 @@ def _fits(one: Side) -> str:
 
 
 _EVENTS = """CREATE TEMP TABLE events
-(m INTEGER, h UBIGINT, was UBIGINT, order_key VARCHAR, gone BOOLEAN, whole BOOLEAN, place UBIGINT, message UBIGINT, content UBIGINT)"""
+(m INTEGER, h UBIGINT, was UBIGINT, order_key VARCHAR, gone BOOLEAN, whole BOOLEAN, place UBIGINT, message UBIGINT, content UBIGINT,
+comes BOOLEAN, "transaction" VARCHAR, said UBIGINT, sent UBIGINT)"""
 
 
 def _events(cells: str, one: Side) -> str:
@@ -367,21 +368,33 @@ def _events(cells: str, one: Side) -> str:
     return f"""SELECT m, {_hash("k", one)} AS h, {_hash("p", one)} AS was, order_key, op = 'delete' AS gone,
         op <> 'update' OR NOT coalesce(partial, false) AS whole,
         hash(coalesce({place_sql("order_key")}, order_key)) AS place,
-        hash(batch, topic, "partition", "offset") AS message, hash(op, before, after) AS content
+        hash(batch, topic, "partition", "offset") AS message, hash(op, before, after) AS content,
+        op = 'insert' AS comes, CASE WHEN "transaction" NOT IN ('', '0') THEN "transaction" END AS "transaction",
+        hash(before) AS said, hash(after) AS sent
         FROM ({cells}) WHERE {_fits(one)}"""
 
 
+# Which of two rows that met at a key has left it (`met`) is not told by the last change: the check of cells judges these.
 # Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
 _STATES = """CREATE TEMP TABLE states AS
 WITH halves AS (
-    SELECT m, h, order_key || '1' || CAST(gone AS INTEGER) AS last, whole, place, message, content FROM events
-    UNION ALL SELECT m, was, order_key || '01', whole, place, message, content FROM events WHERE was <> h),
+    SELECT m, h, order_key || '1' || CAST(gone AS INTEGER) AS last, whole, place, message, content,
+        comes OR was <> h AS comes, "transaction", said, sent FROM events
+    UNION ALL SELECT m, was, order_key || '01', whole, place, message, content, false, "transaction", said, sent
+        FROM events WHERE was <> h),
+met AS (
+    SELECT DISTINCT m, h FROM halves WHERE "transaction" IS NOT NULL GROUP BY m, h, "transaction"
+        HAVING min(last) FILTER (comes) < max(last) FILTER (right(last, 1) = '1')
+    UNION SELECT m, h FROM (SELECT m, h, right(last, 1) = '1' AS leaves, said, lag(comes) OVER w AS came, lag(sent) OVER w AS sent
+        FROM halves WHERE "transaction" IS NULL WINDOW w AS (PARTITION BY m, h ORDER BY last))
+        WHERE leaves AND came AND said IS DISTINCT FROM sent),
 places AS (SELECT m, h, max(last) AS last, min(last) FILTER (whole) AS whole, min(message) <> max(message) AS again,
     min(content) = max(content) AS same, bool_or(right(last, 1) = '0') AS stays FROM halves GROUP BY m, h, place)
 SELECT m, h, right(max(last), 1) = '0' AS alive, min(whole) AS whole,
-    count(*) FILTER (again AND NOT same AND stays) AS ties, count(*) FILTER (again AND same) AS repeats
-FROM places GROUP BY m, h"""
+    count(*) FILTER (again AND NOT same AND stays) AS ties, count(*) FILTER (again AND same) AS repeats,
+    any_value(met.m) IS NOT NULL AS unsure
+FROM places LEFT JOIN met USING (m, h) GROUP BY m, h"""
 # A row that a partial update gives another key is as whole as it was under the old one.
 _MOVED = """UPDATE states SET whole = moved.place FROM (
     SELECT e.m, e.h, min(e.order_key) AS place FROM events AS e JOIN states AS s ON s.m = e.m AND s.h = e.was
@@ -394,7 +407,7 @@ def _keys(some: Sequence[tuple[Side, str]]) -> str:
     parts = " UNION ALL ".join(_present(one, rows) for one, rows in some)
     closed = ", ".join(str(one.index) for one, _ in some if one.closed) or "NULL"
     return f"""WITH present AS MATERIALIZED (SELECT m, h, empty, count(*) AS n FROM ({parts}) GROUP BY ALL),
-    keys AS (SELECT m, h, coalesce(alive, CASE WHEN m IN ({closed}) THEN false END) AS alive, whole,
+    keys AS (SELECT m, h, CASE WHEN unsure THEN NULL ELSE coalesce(alive, CASE WHEN m IN ({closed}) THEN false END) END AS alive, whole,
         coalesce(ties, 0) AS ties, coalesce(repeats, 0) AS repeats, coalesce(n, 0) AS n
         FROM (FROM states WHERE m IN ({_indexes(some)})) AS s FULL JOIN (FROM present WHERE h IS NOT NULL) AS p USING (m, h))"""
 

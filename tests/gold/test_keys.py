@@ -97,6 +97,7 @@ def arrow(events: list[Placed]) -> pa.Table:
     return pa.table(
         {
             "order_key": [order_key(event.order) for event in events],
+            "transaction": pa.array([None] * len(events), pa.string()),
             "op": [str(event.change.op) for event in events],
             "partial": [event.change.partial for event in events],
             "before": pa.array([before for before, _ in sides], pa.string()),
@@ -113,7 +114,8 @@ def test_both_folds_agree_on_keys(whole: bool) -> None:
     if not whole:  # such values are in the history only
         placed = [one for one in placed if not (one.change.partial and moves(one.change))]
     lane = LaneWork("s", MIRROR.table, 1, 1, whole=whole)
-    made, _, unusable = arrow_fold.fold(arrow(placed), lane, MIRROR.keys, {**TYPES, "n": "string"})
+    found = arrow_fold.fold(arrow(placed), lane, MIRROR.keys, {**TYPES, "n": "string"})
+    made, unusable = found.outcomes, found.rejected
     keys = [tuple(map(int, map(str, texts))) for texts in made.keys]
     rows = {key: row.get("n") for key, row in zip(keys, made.images, strict=True) if row is not None}
     plain = {key: row.values.get("n") for key, row in fold(placed, MIRROR.keys, TYPES).items()}

@@ -13,8 +13,9 @@ import pytest
 
 from ingest.change import Change, Op
 from ingest.fold import Placed, SchemaStep, Table
-from ingest.images_before import WHOLE, Chain, Excuse, ImagesBefore, Link, same_value
+from ingest.images_before import WHOLE, Chain, Excuse, ImagesBefore, Link
 from ingest.order import Order
+from ingest.values.same_value import same_value
 from tests.model.checks import CAPTURES, Capture
 from tests.model.planting import FAULTS, planted
 

@@ -1,0 +1,176 @@
+"""Which row a departure takes where rows move onto each other's keys.
+
+Oracle checks a key at the end of the statement, PostgreSQL does so for a deferrable one. So ``UPDATE t SET id = id + 1`` is
+legal, and is captured row by row: 1 to 2, 2 to 3, 3 to 4. When a row arrives at a key that has a row, the older one, the
+*former* row, still has to leave: it is owed a departure. The next departure from that key takes the row that its image
+before describes; if this describes both or neither, the one that is owed, within one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from ingest import types
+from ingest.change import Change, Image, Op
+from ingest.order import Order
+from ingest.values.same_value import same_value
+
+
+class StandingRow(Protocol):
+    """A row of the fold, with the transaction in which it came to its key."""
+
+    values: Image
+    types: Mapping[str, str]
+    arrived: str | None
+    place: Order | None
+
+
+class PlacedChange(Protocol):
+    """A change with its place."""
+
+    @property
+    def order(self) -> Order: ...
+    @property
+    def change(self) -> Change: ...
+
+
+class Departure(NamedTuple):
+    """What a departure takes from a key that has a row.
+
+    Attributes:
+        takes: the row that leaves; None if it is not known or has left before.
+        stays: True if the row that has the key now keeps it.
+        returns: a former row that has the key alone again.
+    """
+
+    takes: Any
+    stays: bool = False
+    returns: Any = None
+
+
+class _Owed(NamedTuple):
+    row: Any
+    transaction: str | None
+
+
+class _Settled(NamedTuple):
+    row: Any
+    transaction: str | None
+    said: Hashable
+
+
+@dataclass(slots=True)
+class Crossings:
+    """The keys at which rows have met, in the order of history."""
+
+    _owed: dict[Hashable, _Owed] = field(default_factory=dict)
+    _settled: dict[Hashable, _Settled] = field(default_factory=dict)
+    _begun: dict[Hashable, str | None] = field(
+        default_factory=dict
+    )  # where a row came before any other change
+    _left: set[Hashable] = field(default_factory=set)  # which a row that is not known has left
+    doubted: set[Any] = field(default_factory=set)
+    """Keys whose row leaves that had come to them in the same transaction, if nothing is known of them before it: if a row
+    was there, it may be the one that leaves."""
+
+    def arrive(
+        self, key: Hashable, event: PlacedChange, standing: StandingRow | None, values: Image, *, known: bool
+    ) -> None:
+        """Take note that a row comes to a key that may have one; ``known`` if the key has ever had one."""
+        transaction = transaction_of(event.change)
+        owed, settled = self._owed.get(key), self._settled.get(key)
+        if settled is not None and settled.transaction != transaction:
+            del self._settled[key]
+        if standing is None:
+            self._owed.pop(key, None)
+            if not known and key not in self._left:
+                self._begun[key] = transaction
+            return
+        owes = owed is not None and owed.transaction == transaction  # a row that was there before both
+        if not owes and not _comes_again(event, standing, values):
+            self._owed[key] = _Owed(standing, transaction)
+
+    def change(self, key: Hashable) -> None:
+        """Take note that the row of a key changes and keeps the key: outside of transactions no departure is owed then."""
+        if key in self._owed and self._owed[key].transaction is None:
+            del self._owed[key]
+        if self._begun.get(key, "") is None:
+            del self._begun[key]
+
+    def clear(self) -> None:
+        """Forget all: no row from before is there."""
+        for some in (self._owed, self._settled, self._begun, self.doubted):
+            some.clear()
+
+    def leaving(self, key: Hashable, event: PlacedChange, standing: StandingRow | None) -> Departure:
+        """What a departure takes from a key, without applying it."""
+        change = event.change
+        settled, owed = self._settled.get(key), self._owed.get(key)
+        if standing is None:
+            return Departure(None)
+        transaction = transaction_of(change)
+        has_left = settled is not None and settled.transaction == transaction
+        # an insert that names its old key follows the delete; the same message may come again
+        if settled is not None and has_left and (change.op is Op.INSERT or settled.said == _said(event)):
+            return Departure(settled.row, stays=True)
+        if owed is None or owed.transaction != transaction:
+            return Departure(standing)
+        of_former, of_standing = (_describes(change, row) for row in (owed.row, standing))
+        decided = of_former or not of_standing if transaction is not None else of_former and not of_standing
+        if decided:
+            return Departure(owed.row, stays=True)
+        return Departure(standing, returns=owed.row if transaction is not None else None)
+
+    def depart(self, key: Hashable, event: PlacedChange, standing: StandingRow | None) -> Departure:
+        """What a departure takes from a key."""
+        taken = self.leaving(key, event, standing)
+        if standing is None:
+            self._left.add(key)
+        elif not taken.stays and key in self._begun:
+            transaction = transaction_of(event.change)
+            if self._begun.pop(key) == transaction and (
+                transaction or not _describes(event.change, standing)
+            ):
+                self.doubted.add(key)
+        if taken.stays:
+            self._settled[key] = _Settled(taken.takes, transaction_of(event.change), _said(event))
+        else:
+            self._settled.pop(key, None)
+        self._owed.pop(key, None)
+        return taken
+
+
+def transaction_of(change: Change) -> str | None:
+    """The transaction of a change; None if its message names none."""
+    return change.transaction if change.transaction not in ("", "0") else None
+
+
+def _comes_again(event: PlacedChange, standing: StandingRow, values: Image) -> bool:
+    """True if a row that comes to a key is the one that has it: its message is repeated."""
+    order, place = event.order, standing.place
+    if standing.arrived != transaction_of(event.change) or standing.values != values:
+        return False
+    return not order.sequence or place is None or place[:4] == order[:4]
+
+
+def _said(event: PlacedChange) -> Hashable:
+    order, change = event.order, event.change
+    place: Hashable = (order[:4], order.row) if order.sequence else change.event_time
+    images = (None if image is None else frozenset(image.items()) for image in (change.before, change.after))
+    return place, change.op, *images
+
+
+def _describes(change: Change, row: StandingRow) -> bool:
+    """True if a row may be the one that a change says was there."""
+    for column, said in (change.before or {}).items():
+        if column in row.values:
+            kind = change.types.get(column) or row.types.get(column) or "unknown"
+            hidden = said is None and types.base(kind) in _MAY_BE_LARGE  # where a dialect hides large values
+            if not hidden and not same_value(kind, said, row.values[column]):
+                return False
+    return True
+
+
+_MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})

@@ -1,0 +1,131 @@
+"""Rows that move onto each other's keys, in Arrow's fold: where they may, the last image of a key does not tell its row.
+
+The plain fold (`ingest.departures`) decides then, if need be with the whole history: a row that was at a key before the
+batch may be the one that leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.change import Op
+from ingest.gold import overtaken
+from ingest.gold.arrow_fold import PLACE, outcomes
+from ingest.gold.arrow_merge import comparable, pairs
+from ingest.gold.arrow_values import HistoryNeeded
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold.key_shares import Numbers
+from ingest.gold.outcomes import MirrorOutcomes
+
+_MET = "rows have moved onto each other's keys"
+_NO_TRANSACTION = -1
+
+
+def folded(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
+    """What the changes make of each key.
+
+    Raises:
+        NotPlain: Spark must fold them, or the whole history is needed.
+        CollisionError: a row with the same key is in two lanes.
+    """
+    for lane in work.lanes:
+        if lane.late_from and rows_meet(_in_transactions(rows[lane.id]), lane, work):
+            raise HistoryNeeded(_MET)
+    rows = overtaken.without(work, rows)
+    lanes = (
+        replace(lane, images=False) if lane.images and rows_meet(rows[lane.id], lane, work) else lane
+        for lane in work.lanes
+    )
+    return outcomes(replace(work, lanes=tuple(lanes)), rows)
+
+
+def refuse_meeting(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
+    """Refuse changes that are only some of their keys'.
+
+    Raises:
+        HistoryNeeded: rows move onto each other's keys.
+    """
+    if rows_meet(rows, lane, work):
+        raise HistoryNeeded(_MET)
+
+
+def refuse_doubted(made: MirrorOutcomes, work: MirrorWork, there: Callable[[MirrorWork], pa.Table]) -> None:
+    """Refuse outcomes that would be others if a row of the mirror is the one that has left its key.
+
+    Raises:
+        HistoryNeeded: there is such a row.
+    """
+    if made.doubted is None or work.again:
+        return
+    keys = tuple(column for column in work.columns if column.name in work.keys)
+    rows, _ = pairs(there(replace(work, columns=keys)), made.doubted)
+    if len(rows):
+        raise HistoryNeeded(_MET)
+
+
+def rows_meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
+    """True if a row may leave a key to which another one came before in the same transaction.
+
+    Where messages name no transaction, if it leaves next and was not what had come.
+    """
+    op = rows["op"]
+    inserts, deletes = pc.equal(op, str(Op.INSERT)), pc.equal(op, str(Op.DELETE))
+    if not work.keys or not (lane.moves or (pc.any(inserts).as_py() and pc.any(deletes).as_py())):
+        return False
+    ends, updates = pc.or_(inserts, deletes), pc.equal(op, str(Op.UPDATE))
+    if not lane.moves and not _meet(rows.filter(ends), lane, work):
+        return False  # most often: the keys of updates are not read
+    return _meet(rows.filter(pc.or_(ends, updates)), lane, work)
+
+
+def _meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
+    rows = rows.combine_chunks()
+    keys = overtaken.keys_concerned(rows, lane, work)
+    keys = keys.append_column("%leaves", pa.array(np.arange(keys.num_rows) >= rows.num_rows)).drop_null()
+    row, leaves = keys[overtaken.ROW].to_numpy(), np.array(keys["%leaves"])
+    op = np.array(rows["op"])[row]
+    departs = leaves | (op == str(Op.DELETE))
+    arrives = ~departs & ((op == str(Op.INSERT)) | np.isin(row, row[leaves]))
+    group = _numbered(comparable(keys.drop_columns([overtaken.ROW, PLACE, "%leaves"])))
+    order = np.lexsort((row, group))
+    row, group, departs, arrives = (some[order] for some in (row, group, departs, arrives))
+    numbers = np.arange(len(row))
+    came = np.maximum.accumulate(np.where(arrives, numbers, -1))
+    met = departs & (came >= 0) & (group[came] == group)
+    transaction = _transactions(rows)[row]
+    met &= transaction == transaction[came]
+    if np.any(met & (transaction != _NO_TRANSACTION)):
+        return True
+    met = np.flatnonzero(met & (came == numbers - 1))
+    said, sent = (
+        rows[side].take(pa.array(row[some])) for side, some in (("before", met), ("after", met - 1))
+    )
+    return bool(pc.any(pc.fill_null(pc.not_equal(said, sent), True)).as_py())
+
+
+def _in_transactions(rows: pa.Table) -> pa.Table:
+    """The changes whose transactions are known: of others, late ones are no neighbours."""
+    return rows.filter(pc.not_equal(rows["transaction"], ""))
+
+
+def _numbered(keys: pa.Table) -> Numbers:
+    """A number for each row, equal for equal keys."""
+    numbers = np.zeros(keys.num_rows, np.int64)
+    for column in keys.columns:
+        codes = column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        _, numbers = np.unique(numbers * (codes.max(initial=0) + 1) + codes, return_inverse=True)
+    return numbers
+
+
+def _transactions(rows: pa.Table) -> Numbers:
+    """A number for each change, equal for changes of one transaction."""
+    texts = rows["transaction"].combine_chunks()
+    known = pc.fill_null(pc.invert(pc.is_in(texts, pa.array(["", "0"]))), False)
+    named = pc.if_else(known, texts, None).dictionary_encode().indices
+    numbers: Numbers = pc.fill_null(named, _NO_TRANSACTION).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
