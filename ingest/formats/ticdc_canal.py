@@ -1,7 +1,7 @@
 """Canal-JSON of TiDB's TiCDC (tiflow, canal_json_row_event_encoder.go).
 
-- ``id`` is always 0. With the protocol's TiDB extension ``_tidb.commitTs`` orders transactions; the
-  rows of one share it, and arrival orders them. Without it arrival decides.
+- ``id`` is always 0. With the protocol's TiDB extension ``_tidb.commitTs`` orders transactions; the rows of one share it,
+  in any order: all rows that leave their keys come before all that arrive. Without it arrival decides.
 - ``old`` holds the whole row before an update, or the changed columns by option.
 - ``_tidb.onlyHandleKey``: the message was too large and holds the key columns only, a partial row.
   ``_tidb.claimCheckLocation``: the row is stored elsewhere, and the message is refused.
@@ -11,14 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Raw
 
 from ingest import types, values
-from ingest.change import Change, ChangeColumns, Hints, Message, Op
+from ingest.change import Change, Hints, Message, Op
 from ingest.decoding.flat_messages import (
     MARKS,
     NOWHERE,
@@ -31,8 +30,9 @@ from ingest.decoding.flat_messages import (
     read,
 )
 from ingest.errors import Undecodable
+from ingest.fold import may_change_key
 from ingest.formats import About
-from ingest.formats.canal import TEXT_MAKERS, changes, changes_as_columns
+from ingest.formats.canal import TEXT_MAKERS, changes
 from ingest.images_before import ImagesBefore
 
 ABOUT = About(
@@ -86,14 +86,22 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if message.value and b"onlyHandleKey" in message.value:
         extension = _extension(read(message.value)[0])
         if values.member_text(extension, "onlyHandleKey") == "true":
-            return [msgspec.structs.replace(change, partial=True) for change in found]
-    return found
+            found = [msgspec.structs.replace(change, partial=True) for change in found]
+    return [half for change in found for half in _halves(change)]
 
 
-def parse_many(sent: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
-    """The changes of the first messages as columns, up to one that may not hold its whole row."""
-    whole = takewhile(lambda value: value is None or b"onlyHandleKey" not in value, sent)
-    return changes_as_columns(list(whole), hints, DIALECT)
+def _halves(change: Change) -> Iterable[Change]:
+    """A change of a transaction at its place: first what leaves its key, then what arrives or stays (``half``)."""
+    if not change.sequence or change.op not in (Op.INSERT, Op.UPDATE):
+        return [change]
+    before, after = change.before, change.after or {}
+    arrives = msgspec.structs.replace(change, half=1)
+    if change.op is Op.INSERT or not before or change.partial or not change.keys:
+        return [arrives]
+    if not may_change_key(before, after, change.keys):
+        return [arrives]
+    leaves = msgspec.structs.replace(change, op=Op.DELETE, before={**after, **before}, after=None)
+    return [leaves, msgspec.structs.replace(arrives, op=Op.INSERT, before=None)]
 
 
 def recognise(sample: bytes) -> str | None:

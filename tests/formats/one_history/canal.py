@@ -99,10 +99,11 @@ def write(
     load: str = "INIT",
     ddl: str | None = "DDL",
     more: Callable[[Event], dict[str, Any]] = lambda _event: {},
+    alone: bool = False,
 ) -> list[Message]:
-    """Messages of a whole history, several rows in one where the source's statement made them."""
+    """Messages of a whole history, several rows in one where the source's statement made them; or each row ``alone``."""
     messages = []
-    for several in grouped(history.events):
+    for several in ([event] for event in history.events) if alone else grouped(history.events):
         event = several[0]
         kind = {"read": load, **dict.fromkeys(KINDS, ddl)}.get(event.kind) or event.kind.upper()
         place = number(several[-1])
@@ -169,7 +170,8 @@ def upper(declared: str) -> str:
 
 
 def _tidb(event: Event) -> dict[str, Any]:
-    return {"_tidb": {"commitTs": 429_918_007_904_436_226 + event.number}}
+    """A commit of its own: a transaction has at most one change of a key."""
+    return {"_tidb": {"commitTs": 429_918_007_904_436_226 + event.second * 10_000 + event.counter}}
 
 
 def _dts(event: Event) -> dict[str, Any]:
@@ -226,7 +228,14 @@ DIALECTS = {
     "ticdc-canal": Dialect(
         "ticdc-canal",
         partial(
-            write, cell=latin, rows=new_rows, number=lambda _event: 0, load="INSERT", ddl=None, more=_tidb
+            write,
+            cell=latin,
+            rows=new_rows,
+            number=lambda _event: 0,
+            load="INSERT",
+            ddl=None,
+            more=_tidb,
+            alone=True,
         ),
         pipeline_hints(keys=False, **ZONE),
     ),
