@@ -206,6 +206,8 @@ def _phrase(effect: Effect, subject: Subject) -> str:
                 f"removes the rows of {effect.table}, if its name in another letter case is the same table; if it is "
                 "another table, dismiss it"
             )
+        case "create_table" if effect.note == "if-not-exists":
+            return f"gives the keys and columns of {effect.table}; earlier rows are deleted only if it was dropped before"
         case "create_table" if subject.policy == "evolve":
             return f"gives the keys and columns of {effect.table}; earlier rows, and columns that it lacks, are deleted"
         case "swap_table" if effect.note == UNSEEN:

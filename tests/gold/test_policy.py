@@ -156,6 +156,14 @@ def test_a_plain_create_begins_a_table() -> None:
         assert [] == steps([said(gone, 1), said(create, 2)], subject("ignore"))
 
 
+def test_a_create_that_proves_nothing_is_not_said_to_delete_rows() -> None:
+    """`ingest ddl` called rows deleted that were still there, and right."""
+    guarded = judge(said("CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY)"), subject()).does
+    assert "deleted only if it was dropped before" in " ".join(guarded)
+    plain = judge(said("CREATE TABLE depot (no INT PRIMARY KEY)"), subject()).does
+    assert "earlier rows are deleted" in " ".join(plain)
+
+
 def test_concerns_both_names_of_a_rename() -> None:
     """A rename concerns the new name's mirror, too, whichever table the message names."""
     statement = said("RENAME TABLE hall TO annex")
