@@ -34,8 +34,8 @@ def folded(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
         CollisionError: a row with the same key is in two lanes.
     """
     for lane in work.lanes:
-        if lane.late_from and rows_meet(_in_transactions(rows[lane.id]), lane, work):
-            raise HistoryNeeded(_MET)
+        if lane.late_from:
+            refuse_meeting(rows[lane.id], lane, work)
     rows = overtaken.without(work, rows)
     lanes = (
         replace(lane, images=False) if lane.images and rows_meet(rows[lane.id], lane, work) else lane
@@ -45,12 +45,12 @@ def folded(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
 
 
 def refuse_meeting(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
-    """Refuse changes that are only some of their keys'.
+    """Refuse changes that are only some of their keys'; without a transaction they are no neighbours.
 
     Raises:
         HistoryNeeded: rows move onto each other's keys.
     """
-    if rows_meet(rows, lane, work):
+    if rows_meet(rows.filter(pc.not_equal(rows["transaction"], "")), lane, work):
         raise HistoryNeeded(_MET)
 
 
@@ -106,11 +106,6 @@ def _meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
         rows[side].take(pa.array(row[some])) for side, some in (("before", met), ("after", met - 1))
     )
     return bool(pc.any(pc.fill_null(pc.not_equal(said, sent), True)).as_py())
-
-
-def _in_transactions(rows: pa.Table) -> pa.Table:
-    """The changes whose transactions are known: of others, late ones are no neighbours."""
-    return rows.filter(pc.not_equal(rows["transaction"], ""))
 
 
 def _numbered(keys: pa.Table) -> Numbers:

@@ -31,7 +31,7 @@ def change(place: int, op: str, after: dict[str, str | None] | None = None, **mo
     images = {"after": after, "before": more.pop("before", None)}
     texts = {side: None if image is None else json.dumps(image) for side, image in images.items()}
     order = f"00.00.{place:04}"
-    where = {"topic": "t", "partition": 0, "offset": place, "row": 0, "batch": 1}
+    where = {"topic": "t", "partition": 0, "offset": place, "row": 0, "batch": 1, "transaction": ""}
     return {"order_key": order, "op": op, "partial": False, **texts, **where, **more}
 
 

@@ -122,7 +122,7 @@ def deliver(source: Source, random: Random, folder: Path) -> list[list[str]]:
                 "source": "s", "database": "yard", "schema": None, "table": "log", "batch": number, "op": one["op"],
                 "order_key": order_key(Order(0, 0, (one["place"],), 0, (number, at), 0)),  # type: ignore[arg-type]
                 "partial": False, "before": one["before"], "after": one["after"], "types": None,
-                "topic": "log", "partition": 0, "offset": at, "row": 0,
+                "topic": "log", "partition": 0, "offset": at, "row": 0, "transaction": "",
             }
             for at, one in enumerate(batch)
         ]  # fmt: skip
