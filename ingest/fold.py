@@ -1,8 +1,8 @@
 """The fold in plain Python: what a mirror's content *is*.
 
 A mirror at batch N is the fold, in order, of all changes of its table with batch <= N.  This module
-is the definition: the Spark fold is tested against it, ``explain`` prints its steps, and the few
-histories that SQL cannot fold (values inherited over a changed key) run through it inside Spark.
+is the definition: the fold of whole columns is tested against it, ``explain`` prints its steps, and
+whatever whole columns do not tell (parts of rows, changed keys, statements) runs through it.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def _stages(
     by_spark = {name for name, load in loads.items() if in_tasks(pipeline.engine, name, load, started=False)}
     if any(one["kind"] == "kafka" for one in due):
         by_spark.add("bronze")  # whose client reads the topics
-    if any(one.why_spark for one in folded):
+    if any(one.why_merge for one in folded):
         by_spark.add("gold")
     wanted = {"bronze": bool(due), "silver": bool(due) or decodes, "gold": bool(folded)}
     return {name: SPARK if name in by_spark else DRIVER for name, does in wanted.items() if does} | (
@@ -354,7 +354,6 @@ def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
         "retyped": [_column(each) | {"was": was} for was, each in one.retyped],
         "dropped": list(one.dropped),
         "left_out": list(one.left_out),
-        "why_spark": one.why_spark,
         "why_merge": one.why_merge,
         "deletion_vectors": one.marks,
         "bytes": one.size,

@@ -106,9 +106,7 @@ def _table(one: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _way(one: dict[str, Any]) -> str:
-    """Who folds a mirror, and what becomes of its files."""
-    if one["why_spark"]:
-        return f"by Spark: {one['why_spark']}"
+    """How what becomes of a mirror is applied."""
     if one["why_merge"]:
         return f"by MERGE: {one['why_merge']}"
     if not one["keys"] or one["action"] not in ("create", "change", "fold"):

@@ -11,32 +11,27 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from ingest.errors import HeldError, StoreError
-from ingest.fold import SchemaStep
-from ingest.gold import foreign_commits, mirror_table, retyped
+from ingest.gold import foreign_commits, merge_rows, mirror_table, retyped
 from ingest.gold import merge as merging
-from ingest.gold.arrow_files import Written, apart, columns_of, outcomes_of
-from ingest.gold.arrow_values import NotPlain
-from ingest.gold.arrow_work import MirrorWork, Rows, Shard
-from ingest.gold.collision import CollisionError
-from ingest.gold.lane import ChangeKinds
+from ingest.gold.arrow_files import Written
+from ingest.gold.arrow_work import MirrorWork, Shard
 from ingest.gold.mirror_schema import Plan
-from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on
 from ingest.gold.results import MirrorCommit
-from ingest.gold.staged import GONE, has_name, renamed, sent_name
+from ingest.gold.staged import COPIES, GONE, has_name, sent_name
 from ingest.gold.unfit import COUNTED
 from ingest.gold.work import Books
-from ingest.lake import conditions, faults, stores
+from ingest.lake import faults, stores
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
-from ingest.lake.schemas import CHANGES
 from ingest.spark.pace import SMALL, narrow, pace
 from ingest.spark.session import new_session
 from ingest.spark.settings import USER_METADATA, is_set
@@ -44,18 +39,19 @@ from ingest.spark.settings import USER_METADATA, is_set
 # A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
 # The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
 REWRITTEN = 1 << 10  # bytes
-Given = Sequence[Written] | MirrorOutcomes
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 
 
-def commit(lake: Lake, fold: FoldPlan, work: MirrorWork, made: Given, counts: Counter[str]) -> MirrorCommit:
+def commit(
+    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str]
+) -> MirrorCommit:
     """Merge a mirror's outcomes into its table, under the batch's identifier; deletes their files.
 
     Args:
         lake: the lake.
         fold: the mirror's part of the batch.
         work: the same as its tasks took it.
-        made: what these wrote, or the outcomes themselves.
+        made: what these wrote.
         counts: what these counted.
     """
     try:
@@ -69,7 +65,9 @@ def commit(lake: Lake, fold: FoldPlan, work: MirrorWork, made: Given, counts: Co
             stores.at(work.folder).remove_folder(f"{work.folder}/{work.staging}")
 
 
-def _merged(lake: Lake, fold: FoldPlan, work: MirrorWork, made: Given, counts: Counter[str]) -> MirrorCommit:
+def _merged(
+    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str]
+) -> MirrorCommit:
     plan, before, mirror, books = fold.plan, fold.before, fold.plan.mirror, fold.books
     lake = with_session(lake, books, fold.work, before)
     if goes_on(fold.work):
@@ -78,27 +76,29 @@ def _merged(lake: Lake, fold: FoldPlan, work: MirrorWork, made: Given, counts: C
     guard = merging.Guard(fold.writer, books.last, metadata)
     if fold.again:
         mirror_table.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
-    elif not fold.fresh:
-        fills = [] if plan.job.merged else [step for _, steps in fold.work for step in steps.fills]
-        prepare(lake, plan, before, fills)
+    elif before.exists:
+        prepare(lake, plan, before)
     if unknown := retyped.keep(lake, mirror, fold.retyped, books.last):
         counts[COUNTED] += unknown
-    source, kinds = _source(lake, mirror, work, made)
-    guard.set_on(lake.spark)
-    if fold.fresh:
+    source = _source(lake, mirror, work, made)
+    cleared = list(dict.fromkeys(shard for part in made for shard in part.cleared))
+    if not mirror.keys:
+        _count_rows(lake, fold, source, guard, cleared)
+    elif fold.fresh:
+        guard.set_on(lake.spark)
         mirror_table.load(lake, mirror, source, made_of(lake, plan))
     elif work.states:
+        guard.set_on(lake.spark)
         _replace_states(lake, mirror, source)
     else:
-        parts = [made] if isinstance(made, MirrorOutcomes) else made
-        cleared = dict.fromkeys(shard for part in parts for shard in part.cleared)
-        existing = [merging.Standing(clears=True, condition=_of_shard(mirror, shard)) for shard in cleared]
-        merging.merge(lake, mirror, source, kinds, existing)
+        guard.set_on(lake.spark)
+        conditions = [_of_shard(mirror, shard) for shard in cleared]
+        merging.merge(lake, mirror, source, conditions, partial=any(part.partial for part in made))
     after = lake.snapshot(mirror.path)
     foreign_commits.refuse_between(lake, mirror, before.version, after.version)
     counts.update(counts_of(lake, mirror, after.version))
     guard.take_off(lake.spark)
-    if mirror_table.drop_columns(lake, mirror, after.columns):
+    if mirror.keys and mirror_table.drop_columns(lake, mirror, after.columns):
         after = lake.snapshot(mirror.path)
     return MirrorCommit(version=after.version, size=after.size or 0, counts=dict(counts))
 
@@ -117,6 +117,24 @@ def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
     )
 
 
+def _count_rows(
+    lake: Lake, fold: FoldPlan, source: DataFrame, guard: merging.Guard, cleared: list[Shard | None]
+) -> None:
+    """Put what becomes of a table without a key into it."""
+    mirror = fold.plan.mirror
+    if not fold.before.exists:
+        guard.set_on(lake.spark)
+        mirror_table.load(lake, mirror, merge_rows.each(source), made_of(lake, fold.plan))
+    elif fold.again:
+        merge_rows.replaced(lake, mirror, source, guard)
+    elif cleared:
+        merge_rows.cleared(lake, mirror, source, guard, cleared)
+    elif fold.plan.job.rule.no_key == "append":
+        merge_rows.appended(lake, mirror, source, guard)
+    else:
+        merge_rows.merged(lake, mirror, source, guard)
+
+
 def _of_shard(mirror: Mirror, shard: Shard | None) -> str | None:
     """A condition that the rows of one of several tables meet; None if there is one table."""
     if shard is None:
@@ -126,61 +144,32 @@ def _of_shard(mirror: Mirror, shard: Shard | None) -> str | None:
     return f"t.{quoted(column)} = {literal(value)}"
 
 
-def fold_far(lake: Lake, fold: FoldPlan, work: MirrorWork) -> MirrorCommit:
-    """Fold and merge a mirror of a lake that only Spark reads: this process gets its changes from Spark.
-
-    Args:
-        lake: the lake.
-        fold: the mirror's part of the batch.
-        work: the same as a task would take it.
-    """
-    try:
-        made = outcomes_of(work, _changes(lake, work))
-    except (NotPlain, CollisionError, conditions.ConditionError) as error:
-        return MirrorCommit(held=str(error))
-    except Exception as error:
-        return MirrorCommit(failed=faults.of_mirror(error, lake, fold.plan.mirror.name, work.path))
-    return commit(lake, fold, work, made, Counter())
-
-
-def _changes(lake: Lake, work: MirrorWork) -> Rows:
-    """The changes of a mirror's lanes."""
-    lanes, changes = work.lanes, lake.read(CHANGES.name)
-    asked = (F.col("kind") == "change") & F.col("table").isin([lane.table.table or "" for lane in lanes])
-    asked &= F.col("batch") >= min(lane.from_batch for lane in lanes)
-    found = changes.where(asked).select(*columns_of(lanes)).toArrow()
-    return dict(apart(found, lanes))
-
-
-def _source(lake: Lake, mirror: Mirror, work: MirrorWork, made: Given) -> tuple[DataFrame, ChangeKinds]:
-    """The outcomes as a frame, and whether some of them are partial."""
-    if isinstance(made, MirrorOutcomes):
-        columns = _columns(mirror, is_partial=made.is_partial)
-        frame = lake.spark.createDataFrame(renamed(work, made), columns)
-        return frame, ChangeKinds(partials=made.is_partial)
+def _source(lake: Lake, mirror: Mirror, work: MirrorWork, made: Sequence[Written]) -> DataFrame:
+    """What becomes of the mirror's keys or rows, as a frame."""
     partial = any(part.partial for part in made)
     frames = []
     for is_partial in (False, True):
         files = [f"{work.folder}/{part.file}" for part in made if part.partial is is_partial]
         if not files:
             continue
-        frame = lake.spark.read.schema(_columns(mirror, is_partial=is_partial)).parquet(*files)
+        columns = [f"`{GONE}` BOOLEAN" if mirror.keys else f"`{COPIES}` BIGINT"]
+        for number, one in enumerate(mirror.columns):
+            columns.append(f"`{sent_name(number)}` {one.delta}")
+            if is_partial:
+                columns.append(f"`{has_name(number)}` BOOLEAN")
+        frame = _read(lake, files, ", ".join(columns))
         frames.append(frame if is_partial or not partial else merging.whole(frame, mirror))
-    found = frames[0].unionByName(frames[1]) if len(frames) > 1 else frames[0]
-    return found, ChangeKinds(partials=partial)
+    return frames[0].unionByName(frames[1]) if len(frames) > 1 else frames[0]
 
 
-def _columns(mirror: Mirror, *, is_partial: bool) -> str:
-    """The columns of staged outcomes, as Spark's DDL."""
-    columns = [f"`{GONE}` BOOLEAN"]
-    for number, one in enumerate(mirror.columns):
-        columns.append(f"`{sent_name(number)}` {one.delta}")
-        if is_partial:
-            columns.append(f"`{has_name(number)}` BOOLEAN")
-    return ", ".join(columns)
+def _read(lake: Lake, files: Sequence[str], schema: str) -> DataFrame:
+    """Staged files as a frame; in a lake that only Spark reaches they lie on this machine alone."""
+    if lake.is_local:
+        return lake.spark.read.schema(schema).parquet(*files)
+    return lake.spark.createDataFrame(pa.concat_tables(map(pq.read_table, files)), schema)
 
 
-# --- the session and the table, which a fold by Spark needs, too ----------------------------------
+# --- the session and the table --------------------------------------------------------------------
 
 
 def own_session(lake: Lake) -> Lake:
@@ -201,14 +190,10 @@ def with_session(lake: Lake, books: Books, work: Work, before: Snapshot) -> Lake
     return lake
 
 
-def prepare(lake: Lake, plan: Plan, before: Snapshot, steps: list[SchemaStep]) -> None:
-    """Do everything that must precede the guarded commit; all of it is safe to repeat."""
-    mirror = plan.mirror
-    if before.exists:
-        mirror_table.add_columns(lake, mirror, before.columns)
-        mirror_table.reshape(lake, mirror, before.columns, steps)
-        return
-    mirror_table.create(lake, mirror, made_of(lake, plan))
+def prepare(lake: Lake, plan: Plan, before: Snapshot) -> None:
+    """Do what must precede the guarded commit to a table that exists; all of it is safe to repeat."""
+    mirror_table.add_columns(lake, plan.mirror, before.columns)
+    mirror_table.reshape(lake, plan.mirror, before.columns)
 
 
 def made_of(lake: Lake, plan: Plan) -> mirror_table.Made:

@@ -1,6 +1,6 @@
 """The files of an Arrow fold: ``changes`` to read, and a mirror's rows, new file and deletion vectors.
 
-What Arrow cannot fold stops the work before a commit.
+What cannot be folded in one way stops the work before a commit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,18 +24,15 @@ from ingest.gold import arrow_states, keyless_arrow, unfit
 from ingest.gold.arrow_crossings import folded, refuse_doubted
 from ingest.gold.arrow_fold import TYPES
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
-from ingest.gold.arrow_values import HistoryNeeded, NotPlain, of_delta
+from ingest.gold.arrow_values import MergeNeeded, NotPlain, of_delta
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.staged import stage
 from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
-from ingest.lake.schemas import CHANGES, CPU
+from ingest.lake.schemas import CPU
 from ingest.lake.stamps import TIME, stamped
-
-if TYPE_CHECKING:
-    from ingest.lake.tables import Tables  # which the workers do without
 
 LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
 FILES = 16  # with this many a mirror is written whole, so that appended files stay few
@@ -71,10 +68,10 @@ class Written:
     """The result of a mirror's part: a file that is not committed yet, or why Arrow cannot fold it."""
 
     path: str
-    refused: str = ""
-    needs_history: bool = False  # it is refused because its whole history has to be folded
+    refused: str = ""  # why it is not folded in this way
+    needs: str = ""  # what it would have to be folded by: `NotPlain.needs`; empty if nothing helps
     held: str = ""  # why no way of folding it gives its rows
-    failed: str = ""  # what the store answered, which Spark would meet as well
+    failed: str = ""  # what the store answered
     file: str = ""  # within the table's folder; empty if no row is added or kept
     size: int = 0
     stats: str = ""
@@ -96,6 +93,8 @@ class Written:
 
 def make(work: MirrorWork, rows: Rows) -> Written:
     """Fold one mirror's changes and write the resulting rows, or the outcomes for a MERGE; commits nothing."""
+    if work.staging and not work.keys:
+        return staged_counts(work, lambda: keyless_arrow.row_counts(work, rows))
     if work.staging:
         return staged(work, lambda: outcomes_of(work, rows))
     return written(work, lambda: _merged(work, rows))
@@ -123,10 +122,10 @@ def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
         )  # fmt: skip
         return replace(made, effort=effort, rejects=part.rejects)
 
-    return _told(work, write)
+    return told(work, write)
 
 
-def _told(work: MirrorWork, write: Callable[[], Written]) -> Written:
+def told(work: MirrorWork, write: Callable[[], Written]) -> Written:
     """What was written, with the processor time that it took, or why it was not."""
     began = time.thread_time()
     try:
@@ -134,15 +133,15 @@ def _told(work: MirrorWork, write: Callable[[], Written]) -> Written:
         made.counts[CPU] = round(1000 * (time.thread_time() - began))
         return made
     except NotPlain as error:
-        return Written(work.path, str(error), needs_history=isinstance(error, HistoryNeeded))
+        return Written(work.path, str(error), error.needs)
     except (CollisionError, HeldError) as error:
         return Written(work.path, held=str(error))
-    except conditions.ConditionError as error:  # Spark's tasks ask the same engine
+    except conditions.ConditionError as error:
         text = str(error)
         return Written(work.path, held=text) if conditions.FAILED in text else Written(work.path, text)
     except StoreError as error:
         return Written(work.path, failed=str(error))
-    except Exception as error:  # whatever it is, Spark handles it, for this mirror only
+    except Exception as error:  # whatever it is, the other mirrors go on
         return Written(work.path, f"{type(error).__name__}: {error}")
 
 
@@ -158,16 +157,26 @@ def staged(work: MirrorWork, fold: Callable[[], MirrorOutcomes]) -> Written:
         made = fold()
         refuse_doubted(made, work, there)
         rejects = [*made.rejected, *unfit.cells(made.table, work)]
-        file, cleared = stage(work, made), list(made.cleared)
+        file, cleared = stage(work, made.table), list(made.cleared)
         return Written(work.path, file=file, cleared=cleared, partial=made.is_partial, rejects=rejects)
 
-    return _told(work, write)
+    return told(work, write)
+
+
+def staged_counts(work: MirrorWork, folded: Callable[[], keyless_arrow.RowCounts]) -> Written:
+    """Write what becomes of a table without a key for a MERGE; what the fold refuses is said in the result."""
+
+    def write() -> Written:
+        made = folded()
+        file = stage(work, made.table)
+        return Written(work.path, file=file, cleared=list(made.cleared), rejects=made.rejects)
+
+    return told(work, write)
 
 
 def _merged(work: MirrorWork, rows: Rows) -> Part:
     if not work.keys:
-        merged, rejects = keyless_arrow.merged(work, rows, _present(work))
-        return Part(merged, {}, rejects)
+        return counted(work, keyless_arrow.row_counts(work, rows), lambda rows: rows)
     began = time.monotonic()
     made = outcomes_of(work, rows)
     refuse_doubted(made, work, there)
@@ -176,14 +185,17 @@ def _merged(work: MirrorWork, rows: Rows) -> Part:
     return Part(replace(merged, fold_ms=spent), gone, [*made.rejected, *unfit.cells(made.table, work)])
 
 
+def counted(work: MirrorWork, counts: keyless_arrow.RowCounts, mine: _Some) -> Part:
+    """The rows of a table without a key after the batch; ``mine`` says which of its present ones may be concerned."""
+    return Part(keyless_arrow.merged(work, counts, mine(_present(work))), {}, counts.rejects)
+
+
 def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
     changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
         return Written(work.path, counts=counts)
-    files = len(work.files)
-    few = files == len(work.marked) if work.marked else work.size > SMALL and files < FILES
-    if not changed and few:
+    if not changed and leaves_files(work):
         result, made = merged.new, Written(work.path, counts=counts)
     else:
         result = pa.concat_tables([merged.stays, merged.put, merged.new])
@@ -194,6 +206,12 @@ def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
     name, size = _write(result, work)
     counts |= {"written": result.num_rows, "rewritten_bytes": size}
     return replace(made, file=name, size=size, stats=_statistics(result, work))
+
+
+def leaves_files(work: MirrorWork) -> bool:
+    """True if new rows get a file next to the table's others, as these are few or large enough."""
+    files = len(work.files)
+    return files == len(work.marked) if work.marked else work.size > SMALL and files < FILES
 
 
 def _present(work: MirrorWork) -> pa.Table:
@@ -211,7 +229,7 @@ def keyed(
     if not work.marked:
         return merged(mine(_present(work)), source, work, cleared), {}
     if cleared:
-        raise NotPlain("all rows of a large mirror are deleted")
+        raise MergeNeeded("all rows of a large mirror are deleted")
     others = tuple(one for one in work.files if one[0] not in work.marked)
     parts, gone = [mine(there(replace(work, files=others)))], {}
     for name, kept in work.files:
@@ -225,21 +243,6 @@ def keyed(
 
 
 # --- changes in -----------------------------------------------------------------------------------
-
-
-def changes_files(lake: Tables, lanes: Sequence[LaneWork]) -> list[str]:
-    """The files of ``changes`` that may contain what the folds of some lanes read."""
-    folder = lake.path(CHANGES.name)
-    first = min(lane.from_batch for lane in lanes)
-    late = min((lane.late_from for lane in lanes if lane.late_from), default="")
-    found = []
-    for one in lake.snapshot(CHANGES.name).files:
-        asked = one.may_hold("batch", first) or (late and one.may_hold("order_key", late))
-        if one.partition["kind"] == "change" and asked:
-            if one.deleted:
-                raise OSError("silver's files have deletion vectors")
-            found.append(f"{folder}/{one.place}")
-    return found
 
 
 def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
@@ -312,6 +315,12 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
         if lane.late_from:
             asked = pc.or_(asked, pc.greater_equal(place, lane.late_from))
         asked = pc.and_(asked, pc.less_equal(batch, lane.last))
+        if lane.between is not None:
+            begins, ends = lane.between
+            inside = pc.greater(place, begins)
+            if ends:
+                inside = pc.and_(inside, pc.less_equal(place, ends))
+            asked = pc.and_(asked, pc.or_(inside, pc.less(found["row"].take(rows), 0)))
         rows, place = rows.filter(asked.combine_chunks()), place.filter(asked)
         if not pc.all(pc.less_equal(place[:-1], place[1:]), min_count=0).as_py():
             rows = rows.take(pc.sort_indices(place))
@@ -351,7 +360,7 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
     """A file's rows, if they take no more than so many bytes: a text that repeats takes next to nothing in a file.
 
     Raises:
-        NotPlain: they take more.
+        MergeNeeded: they take more.
     """
     found = None
     if stores.at(file).size(file) < SAMPLED:
@@ -372,8 +381,8 @@ def _small(file: str, stored: pa.Schema) -> pa.Table:
     return store.dataset([file], schema=stored, format=_PARQUET).to_table()
 
 
-def _too_much() -> NotPlain:
-    return NotPlain(f"its rows take more than {ROWS_AT_MOST >> 20} MiB of memory")
+def _too_much() -> MergeNeeded:
+    return MergeNeeded(f"its rows take more than {ROWS_AT_MOST >> 20} MiB of memory")
 
 
 def _likely_bytes(file: str) -> int:
@@ -393,7 +402,7 @@ def _touched(
     Row groups without such a key are not read, except for their keys.
 
     Raises:
-        NotPlain: the rows take more memory than so many bytes.
+        MergeNeeded: the rows take more memory than so many bytes.
     """
     dataset = stores.at(work.folder).dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET)
     [file] = dataset.get_fragments()

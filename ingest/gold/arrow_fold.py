@@ -1,7 +1,6 @@
 """Fold a mirror's changes with Arrow: one outcome for each key.
 
-Only plain cases are handled: anything else is refused, and Spark folds the mirror. The fold is `ingest.fold` itself; if
-every change carries the whole row, the last image of each key gives the same.
+The fold is `ingest.fold` itself; if every change carries the whole row, the last image of each key gives the same.
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ def outcomes(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """What the changes make of each key.
 
     Raises:
-        NotPlain: Spark must fold them.
+        HistoryNeeded: only all changes tell.
+        NotPlain: several tables send rows of one key.
         CollisionError: a row with the same key is in two lanes.
     """
     made = _at_once(work, rows) or _one_after_another(work, rows)
@@ -162,7 +162,7 @@ def _shaped(source: pa.Table, work: MirrorWork) -> pa.Table:
     if not work.where and not computed:
         return source
     if any(name.startswith("%has ") for name in source.schema.names):
-        raise NotPlain("a rule is evaluated on whole rows")
+        raise HistoryNeeded("a rule is evaluated on whole rows")
     names = {one.name: one.column for one in work.columns}
     gone = source["%gone"].combine_chunks()
     gone, made = conditions.shaped(work.where, computed, lambda name: source[names[name]], gone)
@@ -481,9 +481,8 @@ def _refolded(
     for _step in steps(table, events.found):
         pass
     cleared, clears = max(clearings, default=("", False))
-    begins = max(
-        [cleared, *(era.place for era in lane.eras[-1:])]
-    )  # of rows from before it nothing is missing
+    # of rows from before it nothing is missing
+    begins = max([cleared, *(era.place for era in lane.eras[-1:]), *(lane.between or ())[:1]])
     rejected = [place for place in unusable if place > begins]
     if table.soft:  # an earlier clearing ended rows, too, which a late one changes
         clears = any(new for _, new in clearings)

@@ -46,7 +46,7 @@ from ingest.gold.arrow_fold import (
     typed_outcomes,
 )
 from ingest.gold.arrow_merge import comparable
-from ingest.gold.arrow_values import HistoryNeeded, NotPlain
+from ingest.gold.arrow_values import NotPlain, PartsNeeded
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.key_shares import Numbers, parts_by_key
 from ingest.gold.outcomes import MirrorOutcomes
@@ -58,6 +58,8 @@ from ingest.lake import stores, vectors
 WAITING_ROWS, WAITING_BYTES = 100_000, 64 << 20
 PART_BYTES = 256 << 20  # of a part's outcomes in memory
 _LANE = "%lane"
+EVERY = -1
+"""The part of what all parts need."""
 
 
 class RowGroup(NamedTuple):
@@ -74,8 +76,8 @@ class Dealt:
 
     path: str  # names the mirror
     refused: str = ""
-    needs_history: bool = False  # as of `Written`
-    failed: str = ""  # what the store answered, which Spark would meet as well
+    needs: str = ""  # as of `Written`
+    failed: str = ""  # what the store answered
     file: str = ""  # empty if no change is the mirror's
     parts: list[int] = field(default_factory=list)  # the part of each of the file's record batches
     # by the lane's number, the place of its last truncate
@@ -152,7 +154,7 @@ class Dealer:
     folder: str
     count: int
     refused: str = ""
-    needs_history: bool = False
+    needs: str = ""
     failed: str = ""
     waiting: list[pa.Table] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
@@ -182,10 +184,10 @@ class Dealer:
                 self.writer.close()
                 stores.at(self.path).finish(self.path, self.file)
         except NotPlain as error:
-            self.refused, self.needs_history = str(error), isinstance(error, HistoryNeeded)
+            self.refused, self.needs = str(error), error.needs
         except StoreError as error:
             self.failed = str(error)
-        except Exception as error:  # whatever it is, Spark handles it, for this mirror only
+        except Exception as error:  # whatever it is, the other mirrors go on
             self.refused = f"{type(error).__name__}: {error}"
         self.seconds += time.thread_time() - began
 
@@ -236,7 +238,7 @@ class Dealer:
         self.add({}, last=True)
         cpu = round(1000 * self.seconds)
         return Dealt(
-            self.work.path, self.refused, self.needs_history, self.failed, self.path, self.parts, self.cleared, cpu,
+            self.work.path, self.refused, self.needs, self.failed, self.path, self.parts, self.cleared, cpu,
             self.rejected,
         )  # fmt: skip
 
@@ -307,11 +309,12 @@ def _outcomes(work: MirrorWork, found: Sequence[Dealt], part: int) -> pa.Table:
     """The last outcome of each key of a part.
 
     Raises:
-        NotPlain: they take too much memory, or several lanes have one key.
+        PartsNeeded: they take too much memory.
+        NotPlain: several lanes have one key.
     """
     rows = list(batches_of(found, part))
     if sum(one.nbytes for one in rows) > PART_BYTES:
-        raise NotPlain(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
+        raise PartsNeeded(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
     if not rows:
         return typed_outcomes(Outcomes([], [], []), work)
     cleared = {number: max(one.cleared.get(number, "") for one in found) for number in range(len(work.lanes))}

@@ -7,6 +7,7 @@ Keys that a change links are in one share, because a row that moves takes values
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -17,8 +18,10 @@ import pyarrow.compute as pc
 
 from ingest.change import Op
 from ingest.errors import StoreError
+from ingest.gold import keyless_shares, past_keys
 from ingest.gold.arrow_files import Written, apart, no_changes, outcomes_of
 from ingest.gold.arrow_parts import (
+    EVERY,
     Dealer,
     Dealt,
     RowGroup,
@@ -27,14 +30,13 @@ from ingest.gold.arrow_parts import (
     merged_part,
     pages_of,
 )
-from ingest.gold.arrow_work import LaneWork, MirrorWork
+from ingest.gold.arrow_work import ERA_ROW, LaneWork, MirrorWork
 from ingest.gold.key_shares import KeysOfChanges, Numbers, Shares, concerned, keys_of
+from ingest.gold.keyless_shares import HalfDealer
 from ingest.gold.outcomes import MirrorOutcomes
 
 EACH = 100  # changes of a key, of which more may be
-EVERY = -1
-"""The share of what all shares need."""
-_LANE, _SHARE = "%lane", "%share"
+LANE, SHARE = "%lane", "%share"
 
 
 class Links(NamedTuple):
@@ -92,7 +94,7 @@ def looked_through(work: MirrorWork) -> MirrorWork | None:
 
 
 @dataclass(slots=True)
-class _Dealer(Dealer):
+class ShareDealer(Dealer):
     """One mirror's changes in one task."""
 
     shares: Shares = field(default_factory=lambda: Shares(1))
@@ -104,12 +106,12 @@ class _Dealer(Dealer):
         if self.shares.wanted is not None:
             dealt = clears | self.shares.wants(keys)
             rows, clears, own = rows.filter(pa.array(dealt)), clears[dealt], own[dealt]
-        rows = rows.append_column(_LANE, pa.array([number] * rows.num_rows, pa.int32()))
-        self.waiting.append(rows.append_column(_SHARE, pa.array(np.where(clears, EVERY, own), pa.int64())))
+        rows = rows.append_column(LANE, pa.array([number] * rows.num_rows, pa.int32()))
+        self.waiting.append(rows.append_column(SHARE, pa.array(np.where(clears, EVERY, own), pa.int64())))
 
     def dealt(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
         """What waits as it is written, and the share of each row."""
-        return rows.drop_columns(_SHARE), rows[_SHARE].to_numpy()
+        return rows.drop_columns(SHARE), rows[SHARE].to_numpy()
 
 
 def deal(
@@ -123,16 +125,35 @@ def deal(
         folder: the name of a folder in each mirror's folder, for the changes.
         shares: by the path of each mirror, its shares.
     """
-    return dealt_by([_Dealer(work, folder, 0, shares=shares[work.path]) for work in works], some)
+    dealers: list[Dealer] = [
+        ShareDealer(work, folder, 0, shares=shares[work.path])
+        if work.keys
+        else HalfDealer(work, folder, shares[work.path].count)
+        for work in works
+    ]
+    return dealt_by(dealers, some)
 
 
 def merged(work: MirrorWork, found: Sequence[Dealt], share: int, shares: Shares) -> Written:
     """Fold a share and merge it into the mirror's rows of that share; commits nothing."""
+    if not work.keys:
+        return keyless_shares.merged(work, found, share, shares.count)
 
     def mine(rows: pa.Table) -> pa.Array:
         return pa.array(shares.shares(rows.select(work.key_columns)) == share)
 
     return merged_part(work, lambda: _made(work, found, share), mine)
+
+
+def refuse_left(rows: pa.Table, lane: LaneWork) -> None:
+    """Refuse rows that an earlier key of the lane has left, if two of them are one row now.
+
+    Raises:
+        HeldError: they are.
+    """
+    if lane.left is not None:
+        images = rows.filter(pc.equal(rows["row"], ERA_ROW))["after"].to_pylist()
+        past_keys.refuse(map(json.loads, images), lane.left, lane.id)
 
 
 def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> MirrorOutcomes:
@@ -142,6 +163,7 @@ def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> MirrorOutcome
     changes = pa.Table.from_batches(batches)
     rows = {}
     for number, lane in enumerate(work.lanes):
-        own = changes.filter(pc.equal(changes[_LANE], number)).drop_columns(_LANE)
+        own = changes.filter(pc.equal(changes[LANE], number)).drop_columns(LANE)
         rows[lane.id] = own.take(pc.sort_indices(own["order_key"]))
+        refuse_left(rows[lane.id], lane)
     return outcomes_of(work, rows)

@@ -14,11 +14,27 @@ from ingest.values.typed_values import DAY, day_number, value_of
 
 
 class NotPlain(Exception):
-    """Raised for a case that Arrow leaves to Spark."""
+    """Raised for what a way of folding a mirror does not do; another one may, which `needs` names."""
+
+    needs = ""
 
 
 class HistoryNeeded(NotPlain):
     """Raised where the new changes, and the folded ones after them, do not tell what becomes of a row: all do."""
+
+    needs = "history"
+
+
+class MergeNeeded(NotPlain):
+    """Raised where the mirror's own rows would have to be held: a MERGE leaves them where they are."""
+
+    needs = "merge"
+
+
+class PartsNeeded(NotPlain):
+    """Raised where what becomes of the keys of one part is too much to hold: there have to be more parts."""
+
+    needs = "parts"
 
 
 class Typed(NamedTuple):

@@ -14,9 +14,12 @@ from ingest.fold import (
     SchemaStep,
 )
 from ingest.gold.arrow_values import arrow_type
+from ingest.gold.past_keys import Ending
 from ingest.lake.mirrors import Era
 from ingest.lake.stamps import NO_STAMPS, Stamps
 
+ERA_ROW, LACKING_ROW = -1, -2
+"""The number within its message of what an earlier key has left: a row, and a change that has no usable one."""
 Rows = Mapping[LaneId, pa.Table]
 Shard = tuple[str, str]
 """The column that distinguishes the rows of several tables, by the source's name, and one table's value in it."""
@@ -44,6 +47,9 @@ class LaneWork:
     merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
     shared_reads: bool = False  # rows of its snapshots share a position: `ingest.fold.identity`
     moves: bool = False  # some change may leave its key
+    # the places after which, and up to which, its changes are read, and the rows that earlier keys have left (`ERA_ROW`)
+    between: tuple[str, str] | None = None
+    left: Ending | None = None  # the key that has left these
     late_from: str = ""  # the place from which folded changes are read, too: they tell which late ones count
     # of a table of old states: whether all its keys are folded, and by place when its statements were, in microseconds
     everything: bool = False
@@ -115,6 +121,10 @@ class MirrorWork:
         """The same, folded from its whole history of so many changes."""
         lanes = tuple(replace(one, whole=True, late_from="") for one in self.lanes)
         return replace(self, lanes=lanes, shared=changes)
+
+    def replacing(self) -> MirrorWork:
+        """The same, with a file that replaces the table's others."""
+        return replace(self, reshaped=True)
 
     @property
     def logical(self) -> dict[str, str]:

@@ -25,12 +25,6 @@ def cast(text: Column, logical: str) -> Column:
     return F.when(_matches(text, types.PATTERNS[kind]), _CASTS.get(kind, _plain)(text, target, logical))
 
 
-def matches(text: Column, logical: str) -> Column:
-    """True if a text has the form of its type; its value may still be out of range."""
-    kind = types.family(logical)
-    return F.lit(True) if kind is None else _matches(text, types.PATTERNS[kind])
-
-
 def _matches(text: Column, pattern: str) -> Column:
     return text.rlike(rf"^(?:{pattern})\z")
 
@@ -74,12 +68,6 @@ def truncates(text: Column, logical: str) -> Column | None:
     return text.rlike(r"\.[0-9]{6}[0-9]*[1-9]")
 
 
-def key_is_exact(text: Column, logical: str) -> Column | None:
-    """False if the cast would truncate a key cell: such a change is rejected, not merged."""
-    cut = truncates(text, logical)
-    return None if cut is None else ~cut
-
-
 _CASTS: dict[str, Callable[[Column, str, str], Column]] = {
     "decimal": _decimal,
     "float": _float,
@@ -91,21 +79,3 @@ _CASTS: dict[str, Callable[[Column, str, str], Column]] = {
     "binary": lambda text, _target, _logical: F.when(F.length(text) % 4 == 0, F.unbase64(text)),
     "hex": lambda text, _target, _logical: F.unhex(F.regexp_replace(text, r"^(0[xX]|\\x)", "")),
 }
-
-
-def converted(value: Column, old: str, logical: str) -> Column:
-    """An existing value, of a Delta type, in its column's logical type; NULL if it does not fit.
-
-    It is converted through its canonical text, as a rebuild would do: so FLOAT 0.1 is DOUBLE 0.1, bytes under the name of a
-    text are base64, and every pair of types works.
-    """
-    return value if old == types.delta(logical) else cast(_canonical(value, old), logical)
-
-
-def _canonical(value: Column, delta: str) -> Column:
-    if delta == "TIMESTAMP":
-        text = F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
-        return F.concat(F.rtrim(F.rtrim(text, F.lit("0")), F.lit(".")), F.lit("Z"))
-    if delta == "BINARY":
-        return F.regexp_replace(F.base64(value), "[\r\n]", "")  # Spark cuts it into lines
-    return value.cast("string")

@@ -17,15 +17,15 @@ from ingest import types
 from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import IngestError, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, texts_of_key, typed
+from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.steps import steps_of
 from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
 from ingest.lake import rejects as rejected
-from ingest.lake.delta import UnreadableError
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
 from ingest.lake.stamps import NO_STAMPS, change_of, stamps_of
-from ingest.lake.tables import LakeReader, Tables
+from ingest.lake.tables import Tables
 from ingest.values.typed_values import value_of
 
 ROW = (
@@ -112,15 +112,8 @@ def key_in(
 
 def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
     """All changes of a key, and of every key linked with it by key changes."""
-    if mirror.eras_of(*lane):
-        if isinstance(lake, LakeReader):
-            raise UnreadableError(
-                f"The primary key of {mirror.name} has changed, which is explained with Spark."
-            )
-        from ingest.gold.evidence_spark import rows_under_last_key
-
-        return rows_under_last_key(lake, mirror, lane, texts)  # type: ignore[arg-type] # the only other one
     shard = dict([found]) if (found := mirrors.shard_of(lake.pipeline, mirror, lane)) else {}
+    rebased_rows = _under_last_key(lake, mirror, lane, shard) if mirror.eras_of(*lane) else None
     types_of = mirror.key_types
     wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}
     asked: set[Key] = set()
@@ -129,7 +122,10 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
         if not (new := wanted.keys() - asked):
             break
         asked |= new
-        for row in candidates(lake, mirror, lane, [wanted[key] for key in new], shard):
+        some = rebased_rows
+        if some is None:
+            some = list(candidates(lake, mirror, lane, [wanted[key] for key in new], shard))
+        for row in some:
             place = row["order_key"], row["batch"]
             if place not in seen and (keys := keys_of(change_of(row), mirror.keys, types_of)):
                 seen[place] = row, keys
@@ -137,6 +133,32 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
             if not wanted.keys().isdisjoint(keys):
                 wanted |= {key: found for key, found in keys.items() if key not in wanted}
     return [seen[place][0] for place in sorted(seen) if not wanted.keys().isdisjoint(seen[place][1])]
+
+
+def _under_last_key(lake: Tables, mirror: Mirror, lane: LaneId, shard: Mapping[str, str]) -> list[Row]:
+    """All changes of a table whose primary key has changed, as they are under its last one."""
+    rows = {
+        (row["order_key"], row["batch"]): row
+        for row in (*_rows(lake, mirror, lane, "true", shard), *truncates(lake, lane))
+    }
+    events = [LaneEvent(*place, change_of(rows[place])) for place in sorted(rows)]
+    steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
+    logical = {one.name: one.type for one in mirror.columns}
+    found = rebased(
+        events, mirror.eras_of(*lane), steps, logical, 0, lane, shared_reads=lake.pipeline.shared_reads(lane[0])
+    )  # fmt: skip
+    known = (rows.get((one.place, one.batch)) or _standing(one) for one in found)
+    return [row for row in known if row["op"] != "truncate"]
+
+
+def _standing(event: LaneEvent) -> Row:
+    """A row that existed where an earlier key ended, as a change."""
+    place, batch, change = event
+    return dict.fromkeys(ROW) | {
+        "order_key": place, "batch": batch, "op": "insert", "partial": False, "row": 0,
+        "after": json.dumps(change.after, ensure_ascii=False), "types": json.dumps(dict(change.types)),
+        "note": "the row as it was when the primary key changed",
+    }  # fmt: skip
 
 
 def candidates(

@@ -18,15 +18,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest import types
-from ingest.gold import evidence, evidence_spark
+from ingest.change import LaneId
+from ingest.gold import evidence
 from ingest.gold.cast import cast, truncates
 from ingest.gold.completed import folded
-from ingest.gold.misfits import can_misfit
 from ingest.lake import mirrors
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
+from ingest.lake.names import of_table
 from ingest.lake.schemas import CHANGES
 
 COUNTS = ("fit", "widened", "truncated", "rejected", "nulls", "absent")
@@ -59,10 +60,19 @@ def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:
     changes = lake.read(CHANGES.name).where(
         (F.col("kind") == "change") & (F.col("batch") > since) & (F.col("batch") <= applied)
     )
-    lanes = [evidence_spark.of_lane(changes, lane) for lane in evidence.lanes(lake, mirror)]
+    lanes = [_of_lane(changes, lane) for lane in evidence.lanes(lake, mirror)]
     if not lanes:
         return [Fidelity(one.name, one.type, one.delta, Counter()) for one in mirror.sent]
     return count(reduce(DataFrame.unionByName, lanes), mirror.sent, mirror.keys)
+
+
+def _of_lane(changes: DataFrame, lane: LaneId) -> DataFrame:
+    return changes.where(F.col("source") == lane[0]).where(of_table(lane[1]))
+
+
+def can_misfit(logical: str) -> bool:
+    """True if some texts are not values of the type."""
+    return bool(types.family(logical)) and types.delta(logical) != "STRING"
 
 
 def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[str] = ()) -> list[Fidelity]:

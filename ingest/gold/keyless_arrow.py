@@ -1,8 +1,23 @@
-"""Fold tables without a key by Arrow: rows appended, or kept as a multiset, as `ingest.gold.keyless` defines it."""
+"""Fold tables without any key: rows appended (``no_key: append``) or kept as a multiset (``full_row``).
+
+``append``: each insert or read adds a row; updates and deletes are counted, not applied.  A truncate empties the table;
+new columns have no values in existing rows.
+
+``full_row``: an insert or read adds one row, a delete takes one row equal to its image, an update does
+both.  A row that is not there cannot be removed. For equal rows this is a sequence of +1 and -1 that never goes below
+zero; its end is the last running sum minus the lowest one, if that is below zero.
+
+A repetition (equal place, equal content) counts once if the dialect has positions; without them, and in a snapshot with
+one place for all its rows, it cannot be distinguished from a second equal row.
+
+A change is at most two *halves*: a row that it deletes, and one that it inserts. Equal rows decide nothing about others,
+so that the halves can be dealt to shares by a hash of their cells (`ingest.gold.keyless_shares`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -14,119 +29,130 @@ from ingest.fold import SchemaStep, identity
 from ingest.gold import unfit
 from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_merge import Merged, bits
-from ingest.gold.arrow_values import Typed, typed_column
-from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold.arrow_values import typed_column
+from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
+from ingest.gold.outcomes import COPIES
 from ingest.gold.past_keys import LaneEvent
-from ingest.gold.unfit import Cell, Reject
+from ingest.gold.unfit import UNFIT, Reject
 from ingest.order import order_of
-
-Texts = list[str | None]
-
-
-class Half(NamedTuple):
-    """A row that is inserted (+1) or deleted (-1); the insert of an update comes after its delete."""
-
-    place: str
-    part: int
-    batch: int
-    adds: int
-    op: Op
-    texts: Texts
-
-
-def merged(work: MirrorWork, rows: Rows, present: pa.Table) -> tuple[Merged, list[Reject]]:
-    """A mirror's rows after the batch: kept, and new ones; and the new changes' cells that do not fit."""
-    floors = {lane.id: _floor(rows[lane.id], lane) for lane in work.lanes}
-    steps = {lane.id: () if work.appends else lane.own_steps for lane in work.lanes}
-    from_scratch = any(new for _, new in floors.values()) or (
-        not work.appends and any(lane.since for lane in work.lanes)
-    )
-    nothing, others, gone = present.slice(0, 0), present.slice(0, 0), 0
-    if work.again or from_scratch:
-        shards = () if work.again else tuple(lane.shard for lane in work.lanes)
-        others = present.filter(pc.invert(work.of_shards(present, shards or (None,))))
-        present, gone = nothing, present.num_rows - others.num_rows
-    first = 0 if work.again or from_scratch else min(lane.first for lane in work.lanes)
-    halves: list[Half] = []
-    tables: list[pa.Table] = [work.schema.empty_table()]
-    rejects: list[Reject] = []
-    for lane in work.lanes:
-        events = events_of(rows[lane.id], lane, work.logical)
-        after = (event for event in events if event.place > floors[lane.id][0])
-        delivered = _once(after, shared_reads=lane.shared_reads)
-        mine = list(halves_of(delivered, list(work.logical), steps[lane.id]))
-        if work.appends:
-            mine = [one for one in mine if one.op in ADDING and one.batch >= first]
-        typed = _typed(mine, work)
-        rejects += _rejects(mine, typed, lane, work, rows[lane.id])
-        tables.append(pa.table([one.cells for one in typed.values()], schema=work.schema))
-        halves += mine
-    happened = pa.concat_tables(tables)
-    if work.appends:
-        stays = pa.concat_tables([others, present])
-        return Merged(stays, nothing, happened, happened.num_rows, 0, gone), rejects
-    order = sorted(range(len(halves)), key=lambda at: (halves[at].place, halves[at].part))
-    halves, happened = [halves[at] for at in order], happened.take(pa.array(order, pa.int64()))
-    keeps, adds = _counted(_contents(pa.concat_tables([happened, present])), halves, first)
-    stays, new = present.filter(keeps), happened.take(adds)
-    deleted = gone + present.num_rows - stays.num_rows
-    return Merged(pa.concat_tables([others, stays]), nothing, new, new.num_rows, 0, deleted), rejects
-
-
-def _rejects(
-    halves: Sequence[Half], typed: Mapping[str, Typed], lane: LaneWork, work: MirrorWork, rows: pa.Table
-) -> list[Reject]:
-    """The cells of rows that new changes insert, if they do not fit."""
-    cells = [
-        (halves[at], one.name, str(halves[at].texts[i]))
-        for i, one in enumerate(work.columns)
-        if (mask := typed[one.column].unfit) is not None
-        for at in pc.indices_nonzero(mask).to_pylist()
-        if halves[at].adds > 0 and halves[at].batch >= lane.first
-    ]
-    if not cells:
-        return []
-    sent = rows.filter(pc.is_in(rows["order_key"], value_set=pa.array([half.place for half, _, _ in cells])))
-    places = dict(zip(sent["order_key"].to_pylist(), unfit.places_of(sent), strict=True))
-    return [
-        unfit.reject(Cell(name, text, lane.source, places.get(half.place)), None, work)
-        for half, name, text in cells
-    ]
-
 
 ADDING = (Op.INSERT, Op.READ)
 """Operations that add a row and remove none."""
+LANE, ORDER, PART, BATCH, ADDS, SAME = "%lane", "%order", "%part", "%batch", "%adds", "%same"
+HALF = pa.schema(
+    {
+        LANE: pa.int32(),  # the lane's number
+        ORDER: pa.string(),
+        PART: pa.int8(),  # the insert of an update comes after its delete
+        BATCH: pa.int64(),
+        ADDS: pa.int8(),  # 1: inserted, -1: deleted, 0: a truncate
+        SAME: pa.binary(),  # equal for repetitions of one change
+    }
+)
+"""What is known of a half, next to its row's cells and those of them that do not fit."""
 
 
-def _floor(rows: pa.Table, lane: LaneWork) -> tuple[str, bool]:
-    """The place after which a lane's rows still exist, and whether it is new."""
-    cleared = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))
-    truncates = zip(cleared["order_key"].to_pylist(), cleared["batch"].to_pylist(), strict=True)
-    return max([("", False), *((at, batch >= lane.first) for at, batch in truncates), *lane.created])
+class RowCounts(NamedTuple):
+    """What becomes of a table without a key.
+
+    Attributes:
+        table: rows with `COPIES`: how often each exists now, or, if rows are appended, how often it is added. No row is
+            there twice then unless rows are appended; rows that the new changes do not concern are not there.
+        cleared: the tables of which only these rows exist, by their value of the shard column; None for all tables.
+        rejects: the new changes' cells that do not fit.
+    """
+
+    table: pa.Table
+    cleared: Cleared
+    rejects: list[Reject]
 
 
-def halves_of(
-    events: Iterable[LaneEvent], columns: Sequence[str], steps: Sequence[SchemaStep]
-) -> Iterator[Half]:
-    """The rows that changes insert or delete, with the columns' texts after all schema steps."""
+def merged(work: MirrorWork, counts: RowCounts, present: pa.Table) -> Merged:
+    """A mirror's rows after the batch: kept, and new ones."""
+    others, nothing, gone = present.slice(0, 0), present.slice(0, 0), 0
+    if counts.cleared:
+        others = present.filter(pc.invert(work.of_shards(present, counts.cleared)))
+        present, gone = nothing, present.num_rows - others.num_rows
+    rows, copies = counts.table.select(work.schema.names), counts.table[COPIES].to_numpy()
+    stays = present
+    if not work.appends:
+        numbers = _contents(pa.concat_tables([rows, present]))
+        there = np.bincount(numbers[rows.num_rows :], minlength=len(numbers) + 1)
+        wrong = copies != there[numbers[: rows.num_rows]]
+        stays = present.filter(
+            pa.array(~np.isin(numbers[rows.num_rows :], numbers[: rows.num_rows][wrong]), pa.bool_())
+        )
+        copies = np.where(wrong, copies, 0)
+    new = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), copies)))
+    deleted = gone + present.num_rows - stays.num_rows
+    return Merged(pa.concat_tables([others, stays]), nothing, new, new.num_rows, 0, deleted)
+
+
+def row_counts(work: MirrorWork, rows: Rows) -> RowCounts:
+    """What all changes of a mirror make of its rows."""
+    halves = [halves_of(work, number, lane, rows[lane.id]) for number, lane in enumerate(work.lanes)]
+    return counted(work, pa.concat_tables(halves))
+
+
+# --- what happened --------------------------------------------------------------------------------
+
+
+def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> pa.Table:
+    """The halves of a lane's changes, in any order, with the columns' values after all schema steps, and its truncates."""
+    steps = () if work.appends else lane.own_steps
+    names = [one.name for one in work.columns]
+    known: list[tuple[object, ...]] = []
+    texts: list[list[str | None]] = []
+    for event in events_of(rows, lane, work.logical):
+        change = event.change
+        if change.op is Op.TRUNCATE:
+            known.append((number, event.place, 0, event.batch, 0, b""))
+            texts.append([None] * len(names))
+            continue
+        if work.appends and change.op not in ADDING:
+            continue
+        same = _same(event, shared_reads=lane.shared_reads)
+        for part, adds, half in _halves(event, names, steps):
+            known.append((number, event.place, part, event.batch, adds, same))
+            texts.append(half)
+    columns = zip(*known, strict=True) if known else [()] * len(HALF)
+    given = {field.name: pa.array(column, field.type) for field, column in zip(HALF, columns, strict=True)}
+    read = {}
+    for i, one in enumerate(work.columns):
+        cells = pa.array([row[i] for row in texts], pa.string())
+        read[one.name] = cells, typed_column(cells, one.type)
+    values = {one.column: read[one.name][1].cells for one in work.columns}
+    sets = pc.greater(given[ADDS], 0)
+    sent = _sent(rows, given[ORDER]) if any(typed.unfit is not None for _, typed in read.values()) else None
+    return pa.table({**values, **given, UNFIT: unfit.of_rows(read, sets, lane.source, sent)})
+
+
+def _sent(rows: pa.Table, places: pa.Array) -> pa.Table:
+    """The change of each half; one of a row under an earlier key has no message."""
+    rows = rows.filter(pc.greater_equal(rows["row"], 0))
+    at = pc.index_in(places, value_set=rows["order_key"].combine_chunks())
+    return rows.select(unfit.SentFrom._fields).take(at)
+
+
+def _same(event: LaneEvent, *, shared_reads: bool) -> bytes:
+    """What a change has in common with its repetitions alone, as a short text."""
+    place, op, *images = identity(order_of(event.place), event.change, shared_reads=shared_reads)
+    cells = [None if image is None else sorted(image) for image in images]  # type: ignore[call-overload]
+    return blake2b(repr((place, str(op), cells)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _halves(
+    event: LaneEvent, columns: Sequence[str], steps: Sequence[SchemaStep]
+) -> Iterator[tuple[int, int, list[str | None]]]:
+    """Of each half its part, what it adds, and the columns' texts after all schema steps."""
     stepped = [name for step in steps for name in (step.column, step.to) if name]
     names = list(dict.fromkeys([*columns, *stepped]))
-    for place, batch, change in events:
-        before, after = change.before or {}, change.after or {}
-        for part, adds, first, second in ((0, -1, before, after), (1, 1, after, before)):
-            if change.op in (Op.UPDATE, Op.DELETE if part == 0 else Op.INSERT, *(ADDING * part)):
-                texts = _texts(first, second, change, place, names, steps)
-                yield Half(place, part, batch, adds, change.op, [texts[name] for name in columns])
-
-
-def _once(events: Iterable[LaneEvent], *, shared_reads: bool) -> Iterator[LaneEvent]:
-    """Each change once, as first delivered."""
-    seen: set[tuple[Hashable, ...]] = set()
-    for event in sorted(events, key=lambda event: (event.batch, event.place)):
-        same = identity(order_of(event.place), event.change, shared_reads=shared_reads)
-        if event.change.op is not Op.TRUNCATE and same not in seen:
-            seen.add(same)
-            yield event
+    place, _, change = event
+    before, after = change.before or {}, change.after or {}
+    for part, adds, first, second in ((0, -1, before, after), (1, 1, after, before)):
+        if change.op in (Op.UPDATE, Op.DELETE if part == 0 else Op.INSERT, *(ADDING * part)):
+            texts = _texts(first, second, change, place, names, steps)
+            yield part, adds, [texts[name] for name in columns]
 
 
 def _texts(
@@ -154,52 +180,90 @@ def _texts(
     return values
 
 
-def _typed(halves: Sequence[Half], work: MirrorWork) -> dict[str, Typed]:
-    texts = (pa.array([one.texts[at] for one in halves], pa.string()) for at in range(len(work.columns)))
-    return {
-        one.column: typed_column(column, one.type) for column, one in zip(texts, work.columns, strict=True)
-    }
-
-
 # --- the multiset ---------------------------------------------------------------------------------
+
+
+def counted(work: MirrorWork, halves: pa.Table) -> RowCounts:
+    """What halves make of the rows that they concern: all halves that have one of these rows, and all truncates.
+
+    A row that the new batches do not concern is not touched.
+    """
+    is_truncate = pc.equal(halves[ADDS], 0)
+    truncates, halves = halves.filter(is_truncate), halves.filter(pc.invert(is_truncate))
+    floors = [_floor(truncates, number, lane) for number, lane in enumerate(work.lanes)]
+    stated = not work.appends and any(lane.since for lane in work.lanes)
+    clears = work.again or stated or any(is_new for _, is_new in floors)
+    cleared: Cleared = (None,) if work.again else tuple(lane.shard for lane in work.lanes) if clears else ()
+    halves = _once(_after(halves, floors)).sort_by([(ORDER, "ascending"), (PART, "ascending")])
+    first = 0 if clears else min(lane.first for lane in work.lanes)
+    if work.appends:
+        halves = halves.filter(pc.greater_equal(halves[BATCH], first))
+        copies = pa.array(np.ones(halves.num_rows, np.int64))
+        rows = halves.select(work.schema.names).append_column(COPIES, copies)
+        return RowCounts(rows, cleared, _rejects(halves, work))
+    at, copies = _copies(halves, work, first)
+    rows = halves.select(work.schema.names).take(at).append_column(COPIES, copies)
+    return RowCounts(rows, cleared, _rejects(halves, work))
+
+
+def _floor(truncates: pa.Table, number: int, lane: LaneWork) -> tuple[str, bool]:
+    """The place after which a lane's rows still exist, and whether it is new."""
+    own = truncates.filter(pc.equal(truncates[LANE], number))
+    places = zip(own[ORDER].to_pylist(), own[BATCH].to_pylist(), strict=True)
+    return max([("", False), *((at, batch >= lane.first) for at, batch in places), *lane.created])
+
+
+def _after(halves: pa.Table, floors: Iterable[tuple[str, bool]]) -> pa.Table:
+    """The halves whose lane has not been emptied since."""
+    for number, (floor, _) in enumerate(floors):
+        if floor:
+            stays = pc.or_(pc.not_equal(halves[LANE], number), pc.greater(halves[ORDER], floor))
+            halves = halves.filter(stays)
+    return halves
+
+
+def _once(halves: pa.Table) -> pa.Table:
+    """The halves of each change once, as first delivered."""
+    halves = halves.sort_by([(BATCH, "ascending"), (ORDER, "ascending")])
+    numbered = halves.select([LANE, SAME, PART]).append_column("%at", pa.array(np.arange(halves.num_rows)))
+    first = numbered.group_by([LANE, SAME, PART]).aggregate([("%at", "min")])["%at_min"]
+    return halves.take(first)
+
+
+def _copies(halves: pa.Table, work: MirrorWork, first: int) -> tuple[pa.Array, pa.Array]:
+    """The numbers of halves, one for each row that batches from ``first`` on concern, and how often the row exists.
+
+    That is its last running sum minus the lowest one, if below zero.
+    """
+    numbers = _contents(halves.select(work.schema.names)).tolist()
+    sums: dict[int, int] = {}
+    lows: dict[int, int] = {}
+    touched: dict[int, int] = {}  # with a half that has the content
+    sides = zip(numbers, halves[ADDS].to_pylist(), halves[BATCH].to_pylist(), strict=True)
+    for at, (content, adds, batch) in enumerate(sides):
+        sums[content] = sums.get(content, 0) + adds
+        lows[content] = min(lows.get(content, 0), sums[content])
+        if batch >= first:
+            touched.setdefault(content, at)
+    counts = [sums[content] - lows[content] for content in touched]
+    return pa.array(touched.values(), pa.int64()), pa.array(counts, pa.int64())
 
 
 def _contents(rows: pa.Table) -> np.ndarray:
     """A number for each row, equal for rows with equal cells; 0.0 and -0.0 differ."""
-    found = np.zeros(rows.num_rows, np.int64)
+    numbers = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
         codes = pc.dictionary_encode(bits(column).combine_chunks(), null_encoding="encode").indices
-        numbers = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, found = np.unique(found * (len(numbers) + 1) + numbers, return_inverse=True)
+        own = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, numbers = np.unique(numbers * (len(own) + 1) + own, return_inverse=True)
+    return numbers
+
+
+def _rejects(halves: pa.Table, work: MirrorWork) -> list[Reject]:
+    """The cells of rows that new changes insert, if they do not fit."""
+    found: list[Reject] = []
+    for number, lane in enumerate(work.lanes):
+        asked = pc.and_(pc.equal(halves[LANE], number), pc.greater_equal(halves[BATCH], lane.first))
+        listed = halves.filter(pc.and_(asked, pc.is_valid(halves[UNFIT])))[UNFIT].to_pylist()
+        found += [unfit.reject(cell, None, work) for text in listed for cell in unfit.cells_of(text)]
     return found
-
-
-def _counted(contents: np.ndarray, halves: Sequence[Half], first: int) -> tuple[pa.Array, pa.Array]:
-    """The present rows that are kept, and the numbers of the halves whose rows are added.
-
-    How often a content exists at the end is its last running sum minus the lowest one, if below zero. A content that
-    the new batches do not concern, or that exists as often as it should, is not touched.
-
-    Args:
-        contents: those of the halves, in order, and of the present rows.
-        halves: everything that happened.
-        first: the first new batch.
-    """
-    numbers = contents.tolist()
-    sums: dict[int, int] = {}
-    lows: dict[int, int] = {}
-    touched: dict[int, int] = {}  # with a half that has the content
-    for at, half in enumerate(halves):
-        content = numbers[at]
-        sums[content] = sums.get(content, 0) + half.adds
-        lows[content] = min(lows.get(content, 0), sums[content])
-        if half.batch >= first:
-            touched.setdefault(content, at)
-    present: dict[int, int] = {}
-    for content in numbers[len(halves) :]:
-        present[content] = present.get(content, 0) + 1
-    wanted = {content: sums[content] - lows[content] for content in touched}
-    wrong = {content: n for content, n in wanted.items() if n != present.get(content, 0)}
-    keeps = [content not in wrong for content in numbers[len(halves) :]]
-    adds = [touched[content] for content, n in wrong.items() for _ in range(n)]
-    return pa.array(keeps, pa.bool_()), pa.array(adds, pa.int64())

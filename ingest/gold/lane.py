@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from ingest.change import LaneId, TableId
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Era
-from ingest.lake.names import column_name
 from ingest.lake.stamps import NO_STAMPS, Stamps
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeKinds:
-    """Which kinds of changes there may be according to the books, so that Spark's plan has only what is needed."""
+    """Which kinds of changes there may be according to the books, so that a fold does only what is needed."""
 
     partials: bool = True
     key_changes: bool = True
-    cleared: bool = False  # a truncate empties the mirror before the rows: nothing is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,6 @@ class Steps:
 
     ever: tuple[SchemaStep, ...] = ()
     new: tuple[SchemaStep, ...] = ()
-    # a new one adds a column that the mirror has: only each row's history tells what it fills
-    doubtful: bool = False
     # a late statement changes what later ones do, which the mirror has folded: all rows are folded again
     revised: bool = False
 
@@ -80,19 +76,6 @@ class Steps:
     def fills(self) -> tuple[SchemaStep, ...]:
         """The new ones that change existing rows; a repeated one meets only rows that have an outcome."""
         return tuple(step for step in self.new if not step.since)
-
-    def meeting(self, present: Collection[str], folded_high: str | None) -> Steps:
-        """The same steps, with ``doubtful`` set if one adds a column that the mirror already has, by Delta's names."""
-        dropped: set[str] = set()
-        doubtful = False
-        for step in self.fills:
-            if step.action == "drop_column":
-                dropped.add(step.column)
-            elif step.action == "add_column" and step.column not in dropped:
-                # no row before it had the column
-                sure = not step.guarded and str(step.order) <= (folded_high or "")
-                doubtful |= not sure and column_name(step.column, set()) in present
-        return replace(self, doubtful=doubtful)
 
     @property
     def incarnations(self) -> tuple[SchemaStep, ...]:

@@ -9,15 +9,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from ingest import types
 from ingest.config import Pipeline, TableRule
-from ingest.fold import SchemaStep
-from ingest.gold.cast import converted
 from ingest.gold.staged import GONE, sent_name
 from ingest.lake import histories
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import column_name, folded, literal, quoted
+from ingest.lake.names import folded, literal, quoted
 
 REWRITTEN = "rewritten_bytes"
 METRICS = {
@@ -28,7 +27,6 @@ METRICS = {
     "numTargetBytesAdded": REWRITTEN,
 }
 """A commit's metrics: the names that MERGE uses in the log, and those of a mirror's counts."""
-WAS = "%was"  # suffix of a column's name: the column of another type that had the name before
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,38 +125,36 @@ def allow_zoneless(lake: Lake, mirror: Mirror, new: Sequence[str]) -> None:
         )
 
 
-def reshape(lake: Lake, mirror: Mirror, present: tuple[str, ...], steps: Sequence[SchemaStep] = ()) -> None:
-    """Rewrite the mirror if a type has changed or, without a key, a column is dropped; idempotent.
+def reshape(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:
+    """Rewrite the mirror if a type has changed; idempotent.
 
-    With a key, columns are dropped after the MERGE, which carries their values on (`drop_columns`). Without a key, this
-    function copies a dropped column's values to the column that it was renamed to. A column whose name was reused with
-    another type is dropped, too; until the MERGE is done it has another name (`WAS`).
+    Columns that no longer belong to it are dropped after the MERGE (`drop_columns`). Values of a column whose name was
+    reused with another type need not be kept: all its rows have an outcome then.
     """
     frame = lake.read(mirror.path)
     have = column_types(frame.schema)
-    gone = left(mirror, present)
-    going = [] if mirror.keys else gone
-    if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
+    narrow = [one for one in mirror.columns if have.get(one.column, one.delta) != one.delta]
+    if not narrow:
         _comment(lake, mirror, frame.schema)
         return
-    allow_zoneless(lake, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta])
-    again = {step.column for step in steps if step.action == "drop_column"}
-    again &= {one.name for one in mirror.columns if have[one.column] != one.delta}
-    old = [one.column for one in mirror.columns if one.name in again]
-    carried = _carried(mirror, [] if mirror.keys else [*going, *old], steps)
-    columns: list[Column] = []
-    for one in mirror.columns:
-        value = converted(F.col(quoted(one.column)), have[one.column], one.type)
-        if one.name in again:
-            value = F.lit(None).cast(one.delta)
-        for origin in carried.get(one.name, ()):
-            value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.type))
-        columns.append(value.alias(one.column, metadata=_metadata(one)))
-    staying = [F.col(quoted(name)) for name in gone if name not in going]
-    # a first try, after which the type was widened, has left it already
-    was = [name for name in old if mirror.keys and name + WAS not in gone]
-    staying += [F.col(quoted(name)).alias(name + WAS) for name in was]
+    allow_zoneless(lake, mirror, [one.delta for one in narrow])
+    columns = [
+        _widened(one, have[one.column]).alias(one.column, metadata=_metadata(one)) for one in mirror.columns
+    ]
+    staying = [F.col(quoted(name)) for name in left(mirror, present)]
     _rewrite(frame.select(*columns, *staying), lake.path(mirror.path))
+
+
+def _widened(one: MirrorColumn, old: str) -> Column:
+    """A column's values in its type, through their texts where only these are exact: FLOAT 0.1 is DOUBLE 0.1; NULL if its
+    name was reused.
+    """
+    value = F.col(quoted(one.column))
+    if old == one.delta:
+        return value
+    if not types.widens(old, one.delta):
+        return F.lit(None).cast(one.delta)
+    return (value.cast("string") if old == "FLOAT" else value).cast(one.delta)
 
 
 def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
@@ -213,16 +209,3 @@ def _comment(lake: Lake, mirror: Mirror, schema: StructType) -> None:
             lake.spark.sql(
                 f"ALTER TABLE {lake.named(mirror.path)} ALTER COLUMN {quoted(one.column)} COMMENT {comment}"
             )
-
-
-def _carried(mirror: Mirror, going: list[str], steps: Sequence[SchemaStep]) -> dict[str, list[str]]:
-    """For each column, the dropped ones (by Delta's names) whose values it takes over."""
-    names = {column_name(step.column, set()): step.column for step in steps}
-    origin = {names.get(column, column): [column] for column in going}
-    for step in steps:
-        if step.action == "rename_column" and step.column in origin:
-            origin[step.to] = origin[step.column]
-        elif step.action == "drop_column":
-            origin.pop(step.column, None)
-    wanted = {one.name for one in mirror.columns}
-    return {name: columns for name, columns in origin.items() if name in wanted}

@@ -27,6 +27,8 @@ from ingest.gold.arrow_work import Cleared
 from ingest.gold.unfit import Reject
 
 GONE = "%gone"
+COPIES = "%copies"
+"""Of a table without a key: how often a row exists (`ingest.gold.keyless_arrow.RowCounts`)."""
 
 
 def sets(column: str) -> str:

@@ -1,6 +1,6 @@
 """A lane's earlier primary keys by the plain fold: the rows that exist where a key ends are inserts under the next one.
 
-`ingest.gold.rekeyed` does the same by Spark, with the rules from here.
+`ingest.gold.era_shares` does the same with a history that one process does not hold, with the rules from here.
 """
 
 from __future__ import annotations
@@ -105,21 +105,42 @@ def rebased(
     truncates = (one.place for one in events if one.change.op is Op.TRUNCATE)
     for ending in endings(eras, steps, truncates, logical):
         part = [*base, *(one for one in events if ending.has(one.place))]
-        placed = [Placed(order_of(one.place), one.change) for one in part]
-        every: list[Placed | SchemaStep] = [*(step.decoded() for step in ending.steps), *placed]
-        rows, lacking = copies(every, shared_reads=shared_reads), list[LaneEvent]()
-        if ending.keys:
-            table = Table(tuple(ending.keys), ending.keys)
-            given = {id(one): event for one, event in zip(placed, part, strict=True)}
-            # rejected changes are of no key: only the next one can identify their rows
-            lacking = [given[id(step.event)] for step in fold_steps(table, every) if not step.key]
-            rows = iter(table.rows.values())
-        changes = (Change(op=Op.INSERT, after=row.values, types=row.types) for row in rows)
-        base = [LaneEvent(inserted(ending.ends, number), batch, one) for number, one in enumerate(changes)]
-        if ending.next_keys:
-            _refuse([one.change.after or {} for one in base], ending, lane)
-        base += lacking
+        left = standing(ending, part, shared_reads=shared_reads)
+        refuse([one.after or {} for one in left.rows], ending, lane)
+        base = [LaneEvent(inserted(ending.ends, number), batch, row) for number, row in enumerate(left.rows)]
+        base += left.lacking
     return [*base, *(one for one in events if one.place > eras[-1].place)]
+
+
+class Standing(NamedTuple):
+    """What an earlier key leaves to the next one.
+
+    Attributes:
+        rows: the rows that exist where it ends, as inserts.
+        lacking: changes without a usable key: only the next one can identify their rows.
+    """
+
+    rows: list[Change]
+    lacking: list[LaneEvent]
+
+
+def standing(ending: Ending, part: Sequence[LaneEvent], *, shared_reads: bool) -> Standing:
+    """What the changes under an earlier key leave to the next one.
+
+    Args:
+        ending: the key.
+        part: the changes, after the rows that the key before it has left.
+        shared_reads: rows of its snapshots share a position.
+    """
+    placed = [Placed(order_of(one.place), one.change) for one in part]
+    every: list[Placed | SchemaStep] = [*(step.decoded() for step in ending.steps), *placed]
+    rows, lacking = copies(every, shared_reads=shared_reads), list[LaneEvent]()
+    if ending.keys:
+        table = Table(tuple(ending.keys), ending.keys)
+        given = {id(one): event for one, event in zip(placed, part, strict=True)}
+        lacking = [given[id(step.event)] for step in fold_steps(table, every) if not step.key]
+        rows = iter(table.rows.values())
+    return Standing([Change(op=Op.INSERT, after=row.values, types=row.types) for row in rows], lacking)
 
 
 def _key_types(
@@ -141,16 +162,38 @@ def inserted(place: str, number: int) -> str:
     return order_key(order_of(place)._replace(row=-2 - number))
 
 
-def _refuse(rows: Iterable[Image], ending: Ending, lane: LaneId) -> None:
+def refuse(rows: Iterable[Image], ending: Ending, lane: LaneId) -> None:
+    """Refuse rows from before a key that are no rows under the next one.
+
+    Raises:
+        HeldError: one has no usable next key, or two have the same.
+    """
+    if not ending.next_keys:
+        return
     found: dict[Key, list[Image]] = {}
     for row in rows:
-        key = ending.next_key(row)
-        if key is None:
-            raise HeldError(without_key(ending, _text(row), lane))
-        found.setdefault(key, []).append(row)
+        found.setdefault(_next_key(row, ending, lane), []).append(row)
     for same in found.values():
         if len(same) > 1:
             raise HeldError(same_key(ending, len(same), _text(same[0]), lane))
+
+
+def refuse_unusable(rows: Iterable[Image], ending: Ending, lane: LaneId) -> None:
+    """Refuse rows from before a key without a usable next one.
+
+    Raises:
+        HeldError: there is one.
+    """
+    if ending.next_keys:
+        for row in rows:
+            _next_key(row, ending, lane)
+
+
+def _next_key(row: Image, ending: Ending, lane: LaneId) -> Key:
+    key = ending.next_key(row)
+    if key is None:
+        raise HeldError(without_key(ending, _text(row), lane))
+    return key
 
 
 def _text(row: Image) -> str:

@@ -1,6 +1,4 @@
-"""Plan one mirror's part of a batch, once: what is done, and whether Arrow folds it (plain cases) or Spark (all
-others).
-"""
+"""Plan one mirror's part of a batch, once: what is folded, and how what becomes of it is applied."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
 CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
 CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process; of more, so many in each part
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
-# those of one without a key, whose every batch needs them: five seconds, and less than Spark
+# those of one without a key, whose every batch needs them: five seconds
 KEYLESS_AT_MOST = 100_000
 SILVER_AT_MOST = 64 << 20  # bytes of `changes` in which those after a late one are not counted before
 
@@ -53,8 +51,7 @@ class FoldPlan:
     work: Work
     retyped: tuple[Retyped, ...] = ()
     again: bool = False  # all rows are folded again
-    why_spark: str = ""  # why Spark folds it; empty if Arrow does
-    why_merge: str = ""  # why a MERGE applies what Arrow has folded; empty if files do
+    why_merge: str = ""  # why a MERGE applies its outcomes; empty if files do
     marks: bool = False  # its files stay, and deletion vectors say which of their rows are gone
 
     @property
@@ -98,6 +95,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         or retyped.changes_values(mirror, changed)
         or (bool(mirror.shape) and any(steps.new for _, steps in work))
         or any(steps.revised for _, steps in work)
+        or not _meets(rule, mirror, before.types, stated=any(steps.new for _, steps in work))
     )
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan, applied)
@@ -117,8 +115,7 @@ def in_its_way(lake: Lake, fold: FoldPlan) -> FoldPlan:
     plan, no_commits = fold.plan, commits.why_no_commits(lake.pipeline.lake)
     why_no_files = ways.why_no_files(lake.pipeline, plan.job.rule, fold.before) or no_commits
     ways.refuse_files(lake.pipeline, plan.job.rule, plan.mirror, why_no_files)
-    why = fold.why_spark or ("" if lake.is_local else no_commits)
-    return replace(fold, why_spark=why, why_merge=fold.why_merge or no_commits)
+    return replace(fold, why_merge=fold.why_merge or no_commits)
 
 
 def _refuse_forgotten(lake: Lake, fold: FoldPlan) -> None:
@@ -162,14 +159,12 @@ def refolds(lane: Lane, steps: Steps) -> bool:
 def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
     """The plan with how the mirror is folded and how its outcomes are applied, as far as known without reading the lake."""
     plan = fold.plan
-    rule, there = plan.job.rule, {} if fold.again else fold.before.types
     large = too_large(pipeline, extent(fold.before), fold.changes)
     marks = bool(large) and takes_vectors(fold)
-    merges = ways.why_merge(pipeline, rule, fold.before, "" if marks else large or _too_many_cells(fold))
-    why = _not_plain(rule, plan.mirror, there, fold.work) or ways.out_of_reach(pipeline)
-    if merges and not plan.mirror.keys:  # no column matches its rows
-        why = why or merges
-    return replace(fold, why_spark=why, why_merge=merges, marks=marks and not merges)
+    merges = ways.why_merge(
+        pipeline, plan.job.rule, fold.before, "" if marks else large or _too_many_cells(fold)
+    )
+    return replace(fold, why_merge=merges, marks=marks and not merges)
 
 
 def _too_many_cells(fold: FoldPlan) -> str:
@@ -213,36 +208,23 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
     )
 
 
-def _not_plain(rule: TableRule, mirror: Mirror, there: Mapping[str, object], work: Work) -> str:
-    lanes, again = [one for one, _ in work], _refolded(mirror, work)
-    stated = any(steps.new for _, steps in work)
-    reasons = {
-        "its columns change": bool(there) and not _meets(rule, mirror, there, stated=stated),
-        "its history, which has no key, is long": not mirror.keys
-        and any(one.changes_ever > KEYLESS_AT_MOST for one in again),
-        "its history under earlier keys is long": any(
-            one.changes_ever > HISTORY_AT_MOST and bool(one.eras) for one in again
-        ),
-        "its changes are too many": not mirror.keys and sum(one.changes for one in lanes) > CHANGES_AT_MOST,
-    }
-    return next((why for why, holds in reasons.items() if holds), "")
-
-
 def _in_parts(mirror: Mirror, work: Work) -> bool:
     """True if any number of changes can be folded in parts, because the last one of each key carries its whole row."""
     whole = not any(one.new.partials or one.new.key_changes or refolds(one, steps) for one, steps in work)
-    return bool(mirror.keys) and not mirror.expressions and whole
+    return not mirror.expressions and whole
 
 
 def shared(mirror: Mirror, work: Work) -> int:
     """The changes that have to be folded key by key, if one process does not hold them all; else 0."""
     again, lanes = _refolded(mirror, work), [one for one, _ in work]
     history = sum(one.changes_ever for one in (lanes if rows_merged(work) else again))
+    if not mirror.keys:
+        return history if history > KEYLESS_AT_MOST else 0
     long = any(one.changes_ever > HISTORY_AT_MOST for one in again)
-    if mirror.keys and (long or (rows_merged(work) and history > HISTORY_AT_MOST)):
+    if long or (rows_merged(work) and history > HISTORY_AT_MOST):
         return history + sum(one.changes for one in lanes if one not in again)
     new = sum(one.changes for one in lanes)
-    return new if mirror.keys and new > CHANGES_AT_MOST and not _in_parts(mirror, work) else 0
+    return new if new > CHANGES_AT_MOST and not _in_parts(mirror, work) else 0
 
 
 def rows_merged(work: Work) -> bool:
@@ -283,7 +265,7 @@ def work_of(
         one = pending_lane(books, name, some, applied, _keys_of(plan, name))
         if one is not None:
             one, steps = _by_rules(pipeline, ledger, plan, one, applied)
-            found.append((one, steps.meeting(before.columns, one.folded_high)))
+            found.append((one, steps))
     return tuple(found)
 
 

@@ -50,7 +50,6 @@ class Foreseen:
     dropped: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     changes: int = 0
-    why_spark: str = ""  # why Spark folds it instead of Arrow
     marks: bool = False  # Arrow deletes rows of its files by deletion vectors instead of rewriting the files
     size: int = 0  # bytes of its files
     why_merge: str = ""  # why a MERGE applies what Arrow has folded; empty if files do
@@ -177,12 +176,11 @@ def _foreseen(
     if plan.why_rebuilt:
         again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan, applied))
         way = marking(pipeline, again)
-        return replace(found, why_spark=way.why_spark, why_merge=way.why_merge)
+        return replace(found, why_merge=way.why_merge)
     work = work_of(pipeline, books, ledger, plan, before, applied)
     way = marking(pipeline, FoldPlan(plan, books, before, "", work))
     return replace(
         found,
-        why_spark=way.why_spark,
         why_merge=way.why_merge,
         marks=way.marks,
         size=before.size or 0,

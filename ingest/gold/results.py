@@ -28,7 +28,9 @@ class Folded:
     size: int = 0  # bytes of its table
     began: dt.datetime | None = None  # None if nothing was begun
     waits: bool = False  # held for a decision: no message can change that
-    why_spark: str | None = None  # why Spark folded it; empty if Arrow did, None if nothing was folded
+    why_spark: str | None = (
+        None  # why Delta's MERGE applied it; empty if files did, None if nothing was folded
+    )
     rebuilt: bool = False  # folded again from its first change
     verdicts: tuple[Decision, ...] = ()  # what its statements have done, for a rebuild to record
 
@@ -44,12 +46,12 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class MirrorCommit:
-    """A mirror's commit by Arrow, or why there is none."""
+    """A mirror's commit, or why there is none."""
 
-    refused: str = ""
-    held: str = ""  # Spark could not fold it either
+    held: str = ""
     command: str = ""  # that resolves what holds it; empty if the text says what to do
-    failed: str = ""  # the same, but without a decision of the operator: the next run tries again
+    failed: str = ""  # the next run tries again
+    overtaken: bool = False  # another writer has committed meanwhile: it has to be planned again
     version: int = -1
     size: int = 0
     seconds: float = 0.0

@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from ingest.change import Op
 from ingest.fold import SchemaStep
-from ingest.gold.gather import of_lane
+from ingest.gold.arrow_files import apart
+from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
+from ingest.gold.arrow_work import LaneWork
+from ingest.gold.change_files import ChangeFiles, change_files
 from ingest.gold.lane import Lane, Steps
-from ingest.lake import commits
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.rejects import VALUES_NOT_KNOWN
-from ingest.lake.schemas import CHANGES, REJECTS
+from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import types_of
 from ingest.spark.tasks import Load, Work, one_each
 from ingest.values.conversions import in_words
@@ -71,7 +73,8 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps) -> Iterator[Retyped]:
         return
     others = [step for step in steps.ever if step.action in ("rename_column", "add_column")]
     names = {step: former(step.column, others) for step in new}
-    found = (_met if commits.within_reach(lake.pipeline.lake) else _met_by_spark)(lake, lane, names)
+    with change_files(lake) as files:
+        found = _met(files, lane, names)
     for step, does in zip(new, found, strict=True):
         if met := does | on_defaults(step, names[step], others):
             yield Retyped(lane, step, met)
@@ -81,31 +84,17 @@ Names = Mapping[SchemaStep, Sequence[str]]  # of the columns of steps, now and b
 _COLUMNS = ("order_key", "op", "partial", "after", "types")
 
 
-def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
+def _met(files: ChangeFiles, lane: Lane, names: Names) -> list[int]:
     """What each step does to the values that a lane's messages hold."""
-    from ingest.gold.arrow_files import apart, changes_files
-    from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
-    from ingest.gold.arrow_work import LaneWork
-
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
-    groups = pieces(changes_files(lake, [work]), [work])
+    groups = pieces(files.of([work]), [work])
 
     def run(some: Sequence[RowGroup]) -> Iterator[pa.RecordBatch]:
         changes = (rows for page in pages_of(some, [work]) for _, rows in apart(page, [work]))
         yield from _report(_met_in((page for rows in changes for page in rows.to_batches()), names))
 
     load = Load(sum(one.rows for one in groups))
-    rows = lake.runner.rows(Work(STAGE, groups, run, _MET, one_each, load))
-    return _together(((row["at"], row["does"]) for row in rows), len(names))
-
-
-def _met_by_spark(lake: Lake, lane: Lane, names: Names) -> list[int]:
-    """The same in a store that only Spark reaches."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _report(_met_in(batches, names))
-
-    rows = of_lane(lake.read(CHANGES.name), lane).select(*_COLUMNS).mapInArrow(run, _MET).collect()
+    rows = files.rows(Work(STAGE, groups, run, _MET, one_each, load))
     return _together(((row["at"], row["does"]) for row in rows), len(names))
 
 

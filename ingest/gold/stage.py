@@ -1,4 +1,4 @@
-"""The gold stage: decide what each mirror with new batches shall be, plan its part, and fold it by Arrow or by Spark.
+"""The gold stage: decide what each mirror with new batches shall be, plan its part, fold it, and apply what becomes of it.
 
 One mirror's failure neither stops nor delays another. The next run tries the failed one again, because its progress is
 in its own log.
@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ingest.errors import HeldError, StoreError, command, counted
-from ingest.gold import apply_spark, collision, history, keyless, misfits
+from ingest.gold import collision, history
 from ingest.gold.batch import NO_BACKLOG, Backlog, Batch, plan_batch
 from ingest.gold.mirror_schema import RETYPED, Plan, is_recomputed, recomputed
-from ingest.gold.planner import FoldPlan, fold_plan
+from ingest.gold.planner import FoldPlan, Work, fold_plan
 from ingest.gold.results import Folded, MirrorCommit
 from ingest.gold.work import Books
 from ingest.lake import conditions, decisions, mirrors
@@ -24,6 +24,7 @@ from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
+TRIES = 5  # to commit to a mirror that other writers commit to
 UNREAD = "statements_not_read"  # among a mirror's counts
 Rebuild = Callable[[Lake, Mirror, int, Tell], tuple[Folded, Mirror]]
 """Folds a mirror again from its first change up to a batch, and returns the mirror as decided then
@@ -68,17 +69,11 @@ class _Stage:
     followed: dict[str, Plan] = field(default_factory=dict)  # mirrors whose history tables come next, by path
 
     def fold(self, plans: list[Plan]) -> Iterable[Folded]:
-        """Fold all mirrors: those that Arrow can first and together, then each of the others by Spark."""
+        """Fold all mirrors: together, then each of those again that another writer or its own values have overtaken."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
             foreseen = [one for one in pool.map(self._foreseen, plans) if one is not None]
-            commits = self._by_arrow(foreseen)
-            if any(one.wider for one in commits.values()):
-                plans, foreseen = self._widened(plans, foreseen, commits)
-            folds = {  # of a refused one, what was read earlier may be out of date
-                path: one
-                for one in foreseen
-                if (path := one.plan.mirror.path) not in commits or not commits[path].refused
-            }
+            commits = self._committed(foreseen)
+            folds = {one.plan.mirror.path: one for one in foreseen}
 
             def fold_one(plan: Plan) -> Folded:
                 return self._one(plan, folds.get(plan.mirror.path), commits.get(plan.mirror.path))
@@ -87,31 +82,15 @@ class _Stage:
         self._fold_histories(done)
         return done
 
-    def _by_arrow(self, folds: Iterable[FoldPlan]) -> dict[str, MirrorCommit]:
-        """Fold the mirrors that Arrow can; the result of each by its path."""
-        plain = [one for one in folds if one.work and not one.why_spark]
-        if not plain:
+    def _committed(self, folds: Iterable[FoldPlan]) -> dict[str, MirrorCommit]:
+        """Fold mirrors with new changes; the result of each by its path."""
+        new = [one for one in folds if one.work]
+        if not new:
             return {}
         from ingest.gold.apply_arrow import fold  # few batches need delta-rs
 
-        self.tell("gold", f"folding {counted(len(plain), 'mirror')}")
-        return fold(self.lake, plain, self.tell)
-
-    def _widened(
-        self, plans: Iterable[Plan], folds: Iterable[FoldPlan], commits: dict[str, MirrorCommit]
-    ) -> tuple[list[Plan], list[FoldPlan]]:
-        """The plans with the columns that values need, which are decided now and folded; ``commits`` get their results."""
-        before = {one.plan.mirror.path: one for one in folds}
-        chosen = {plan.mirror.path: plan for plan in plans}
-        for path, commit in list(commits.items()):
-            if commit.wider is None:
-                continue
-            plan = chosen[path] = self._decided(chosen[path], commit.wider, redoes=before[path].before.exists)
-            del commits[path], before[path]
-            if not plan.why_rebuilt and (fold := self._foreseen(plan)) is not None:
-                before[path] = fold
-                commits |= self._by_arrow([fold])
-        return list(chosen.values()), list(before.values())
+        self.tell("gold", f"folding {counted(len(new), 'mirror')}")
+        return fold(self.lake, new, self.tell)
 
     def _decided(self, plan: Plan, wider: Mirror, *, redoes: bool) -> Plan:
         """The plan with wider columns: decided, or to be folded again where a rule computes other values of them."""
@@ -132,7 +111,7 @@ class _Stage:
             return None
 
     def _one(self, plan: Plan, fold: FoldPlan | None, commit: MirrorCommit | None) -> Folded:
-        """Fold one mirror, or take what Arrow has committed."""
+        """Fold one mirror, or take what was committed."""
         started = time.monotonic() - (commit.seconds if commit else 0)
         result = Folded(plan.mirror.name, plan.mirror.path, "done", began=self.lake.now())
         result.verdicts = tuple(self.batch.verdicts(plan))
@@ -143,14 +122,7 @@ class _Stage:
             if plan.why_rebuilt:
                 self._rebuild(plan, result)
             elif plan.mirror.keys or plan.is_keyless:
-                if commit is not None:
-                    collision.refuse(commit.held, plan.mirror.table, plan.job.rule)
-                    conditions.refuse(commit.held, plan.job.rule)
-                if commit is not None and not commit.refused:
-                    _take(result, commit)
-                    result.counts |= keyless.not_applied(plan, fold.work) if fold else {}
-                else:
-                    plan = self._by_spark(plan, fold, commit, result)
+                plan = self._fold(plan, fold, commit, result)
                 if plan.job.rule.history and plan.mirror.keys:
                     self.followed[plan.mirror.path] = plan
             else:
@@ -167,21 +139,38 @@ class _Stage:
         result.seconds = time.monotonic() - started
         return result
 
-    def _by_spark(
-        self, plan: Plan, fold: FoldPlan | None, commit: MirrorCommit | None, result: Folded
-    ) -> Plan:
-        """Fold a mirror by Spark; returns the plan with the columns that the values need."""
-        fold = fold or fold_plan(self.lake, self.batch, plan)
-        if commit is not None:
-            fold = replace(fold, why_spark=commit.refused)
-        try:
-            apply_spark.fold(self.lake, fold, result, self.tell)
-        except misfits.Outgrown as wider:
-            plan = self._decided(plan, wider.mirror, redoes=fold.before.exists)
-            if plan.why_rebuilt:
-                self._rebuild(plan, result)
-            else:
-                apply_spark.fold(self.lake, fold_plan(self.lake, self.batch, plan), result, self.tell)
+    def _fold(self, plan: Plan, fold: FoldPlan | None, commit: MirrorCommit | None, result: Folded) -> Plan:
+        """Take what was committed of a mirror, or fold it until it is; returns the plan with the columns that its values need.
+
+        Args:
+            plan: what the mirror shall be.
+            fold: its part of the batch, if it was planned.
+            commit: what has become of that, if something has.
+            result: gets what becomes of the mirror.
+        """
+        tries = 0
+        while commit is None or commit.wider or commit.overtaken:
+            if commit is not None and commit.wider and fold is not None:
+                plan = self._decided(plan, commit.wider, redoes=fold.before.exists)
+                if plan.why_rebuilt:
+                    self._rebuild(plan, result)
+                    return plan
+            if tries > TRIES:
+                raise StoreError(
+                    f"another writer has committed to {plan.mirror.name} {tries} times meanwhile"
+                )
+            tries += 1
+            if commit is not None or fold is None:  # what was read earlier may be out of date
+                fold = fold_plan(self.lake, self.batch, plan)
+            if not fold.work:
+                _skip(self.lake, fold, result)
+                return plan
+            commit = self._committed([fold])[plan.mirror.path]
+        collision.refuse(commit.held, plan.mirror.table, plan.job.rule)
+        conditions.refuse(commit.held, plan.job.rule)
+        _take(result, commit)
+        if fold is not None:
+            result.counts |= not_applied(plan, fold.work)
         return plan
 
     def _fold_histories(self, results: Iterable[Folded]) -> None:
@@ -196,19 +185,17 @@ class _Stage:
                 by_path[path].stop(self.lake, error)
         if not folds:
             return
-        from ingest.gold.apply_arrow import fold as fold_all
-
-        commits = fold_all(self.lake, list(folds.values()), self.tell)
+        commits = self._committed(folds.values())
         for path, fold in folds.items():
             commit, result = commits[fold.plan.mirror.path], by_path[path]
-            result.seconds += commit.seconds
             try:
-                if commit.refused and not fold.why_merge:  # what files cannot be made of, a MERGE may take
+                for _ in range(TRIES):
+                    result.seconds += commit.seconds
+                    if not commit.overtaken:
+                        break
                     again = history.states_plan(self.lake, self.batch, self.followed[path]) or fold
-                    [commit] = fold_all(
-                        self.lake, [replace(again, why_merge=commit.refused)], self.tell
-                    ).values()
-                _refuse_stopped(replace(commit, held=commit.held or commit.refused))
+                    commit = self._committed([again])[fold.plan.mirror.path]
+                _refuse_stopped(commit)
             except Exception as error:
                 result.stop(self.lake, error)
 
@@ -227,6 +214,29 @@ class _Stage:
         result.state, result.message, result.command = found.state, found.message, found.command
         result.version, result.size, result.counts = found.version, found.size, found.counts
         result.why_spark, result.rebuilt = found.why_spark, True
+
+
+def _skip(lake: Lake, fold: FoldPlan, result: Folded) -> None:
+    """Note that a mirror has no new changes, and finish what a run killed after its merge left undone."""
+    from ingest.gold import apply_merge  # Spark's
+
+    result.state, result.version = "skipped", fold.before.version
+    apply_merge.finish(lake, fold.plan.mirror, fold.before)
+
+
+def not_applied(plan: Plan, work: Work) -> dict[str, int]:
+    """The number of updates and deletes that rows which are only appended ignore."""
+    if plan.mirror.keys or plan.job.rule.no_key != "append":
+        return {}
+    first = {(one.source, one.table): one.first for one, _ in work}
+    lines = [
+        line for name, lines in plan.job.lines.items() for line in lines if line.batch >= first.get(name, 0)
+    ]
+    found = {
+        "updates_not_applied": sum(one.updates for one in lines),
+        "deletes_not_applied": sum(one.deletes for one in lines),
+    }
+    return {name: count for name, count in found.items() if count}
 
 
 def _refuse_stopped(commit: MirrorCommit) -> None:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.gold.arrow_work import MirrorWork
-from ingest.gold.outcomes import GONE, MirrorOutcomes, sets
+from ingest.gold.outcomes import COPIES, GONE, sets
 from ingest.lake import stores
 
-__all__ = ["GONE", "has_name", "renamed", "sent_name", "stage"]
+__all__ = ["COPIES", "GONE", "has_name", "sent_name", "stage"]
 
 
 def sent_name(index: int) -> str:
@@ -24,21 +24,17 @@ def has_name(index: int) -> str:
     return f"%has{index}"
 
 
-def renamed(work: MirrorWork, outcomes: MirrorOutcomes) -> pa.Table:
-    """Outcomes under the names that they have in the source of a MERGE."""
-    columns = {GONE: outcomes.table[GONE]}
+def stage(work: MirrorWork, table: pa.Table) -> str:
+    """Write what becomes of a mirror's keys (`ingest.gold.outcomes`), or of its rows if it has no key, to a new file in its
+    staging folder; returns the file's path under the mirror's folder.
+    """
+    names = [(name, name) for name in (GONE, COPIES)]
     for number, one in enumerate(work.columns):
-        columns[sent_name(number)] = outcomes.table[one.column]
-        if outcomes.is_partial:
-            columns[has_name(number)] = outcomes.table[sets(one.column)]
-    return pa.table(columns)
-
-
-def stage(work: MirrorWork, outcomes: MirrorOutcomes) -> str:
-    """Write a mirror's outcomes to a new file in its staging folder; returns the file's path under the mirror's folder."""
+        names += [(one.column, sent_name(number)), (sets(one.column), has_name(number))]
+    columns = {staged_name: table[name] for name, staged_name in names if name in table.schema.names}
     file = f"{work.staging}/{uuid.uuid4()}.parquet"
     store, path = stores.at(work.folder), f"{work.folder}/{file}"
     out = store.create(path)
-    pq.write_table(renamed(work, outcomes), out, compression="zstd", store_decimal_as_integer=True)
+    pq.write_table(pa.table(columns), out, compression="zstd", store_decimal_as_integer=True)
     store.finish(path, out)
     return file

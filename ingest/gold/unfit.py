@@ -66,7 +66,7 @@ class Reject(NamedTuple):
 
 Texts = tuple[str | None, ...]
 _Sent = tuple[str | None, str, str]  # the JSON of a row's key, a column and a text
-_cells_of = msgspec.json.Decoder(list[Cell]).decode
+cells_of = msgspec.json.Decoder(list[Cell]).decode
 _image_of = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
@@ -85,7 +85,7 @@ def of_rows(
         columns: by the source's names, the texts of columns and what became of them.
         sets: which rows exist: the cells of a deleted one do not matter.
         source: their source, if it is known.
-        rows: the change of each row, if it is known.
+        rows: the change of each row, if some are known; one without a batch is not.
     """
     cells: dict[int, list[tuple[str, str]]] = {}
     for name, (texts, typed) in columns.items():
@@ -98,7 +98,8 @@ def of_rows(
     found: list[str | None] = [None] * len(sets)
     places = [None] * len(cells) if rows is None else places_of(rows.take(pa.array(cells, pa.int64())))
     for (number, own), place in zip(cells.items(), places, strict=True):
-        found[number] = _as_json([Cell(name, text, source, place) for name, text in own])
+        sent = place if place is not None and place.batch is not None else None
+        found[number] = _as_json([Cell(name, text, source, sent) for name, text in own])
     return pa.array(found, pa.string())
 
 
@@ -120,7 +121,7 @@ def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
     if not len(unfit):
         return outcomes
     listed = outcomes[UNFIT].to_pylist()
-    cells = {number: _cells_of(listed[number]) for number in unfit.to_pylist()}
+    cells = {number: cells_of(listed[number]) for number in unfit.to_pylist()}
     keys = dict(zip(cells, keys_as_json(outcomes.take(unfit), work), strict=True))
     wanted = {(keys[number], one.column, one.text) for number, own in cells.items() for one in own}
     sent: dict[_Sent, tuple[str, SentFrom | None]] = {}
@@ -142,6 +143,7 @@ def _sent(
     rows: pa.Table, lane: LaneWork, work: MirrorWork, wanted: Collection[_Sent]
 ) -> Iterator[tuple[_Sent, SentFrom]]:
     """The changes that sent some cells, in the order of history."""
+    rows = rows.filter(pc.greater_equal(rows["row"], 0))  # others are rows under an earlier key
     shard: Image = dict([lane.shard]) if lane.shard else {}
     asked = {(name, text) for _, name, text in wanted}
     names, numbers, keys, images = {name for name, _ in asked}, list[int](), list[Texts](), list[Image]()
@@ -187,7 +189,7 @@ def cells(outcomes: pa.Table, work: MirrorWork) -> list[Reject]:
     found = []
     columns = (rows["%gone"].to_pylist(), keys_as_json(rows, work), rows[UNFIT].to_pylist())
     for gone, key, listed in zip(*columns, strict=True):
-        found += [reject(one, key, work) for one in _cells_of(listed) if not gone or one.column in asked]
+        found += [reject(one, key, work) for one in cells_of(listed) if not gone or one.column in asked]
     return found
 
 

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from ingest.config import load
 from ingest.errors import IngestError, LockedError
-from ingest.gold import apply_arrow, planner
+from ingest.gold import arrow_runs, planner
 from ingest.lake import commits, delta, lock, object_store, stores
 from ingest.lake.datafiles import Layout, written
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, RUNS
@@ -248,7 +248,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             yield from found
 
     monkeypatch.setattr(planner, "CHANGES_AT_MOST", 20)
-    monkeypatch.setattr(apply_arrow, "_reports", reports)
+    monkeypatch.setattr(arrow_runs, "_reports", reports)
     return done
 
 

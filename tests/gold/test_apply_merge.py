@@ -133,11 +133,11 @@ def test_a_foreign_commit_after_the_plan_is_noticed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A MERGE takes whatever rows it meets: those of somebody's DELETE would be missing for good, and nobody would know."""
-    from ingest.gold import apply_arrow
+    from ingest.gold import file_commits
 
     depot = depot_of(spark, tmp_path, way).row("INSERT", id="1", n="1").row("INSERT", id="2", n="1")
     assert ("done", "") == depot.run()
-    module, name = (apply_merge, "commit") if way == MERGE else (apply_arrow, "_committed")
+    module, name = (apply_merge, "commit") if way == MERGE else (file_commits, "committed")
     commit = getattr(module, name)
 
     def late(*given: Any) -> MirrorCommit:

@@ -15,7 +15,7 @@ import pytest
 
 from ingest.config import load
 from ingest.errors import HeldError
-from ingest.gold import apply_spark
+from ingest.gold import apply_merge
 from ingest.gold import feeds as filling
 from ingest.inspect.query import query
 from ingest.lake import feeds, mirrors
@@ -142,7 +142,7 @@ def test_a_replay_gives_the_mirror_that_spark_has_folded(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deletion vectors leave rows in files that both versions have."""
-    monkeypatch.setattr(apply_spark, "REWRITTEN", 0)
+    monkeypatch.setattr(apply_merge, "REWRITTEN", 0)
     shop = Shop(tmp_path, RULE + "apply: merge\n", spark=spark)
     rows = [{"ID": str(key), "key": "a", "image": "1"} for key in range(20)]
     shop.run(*(said(pos, "I", None, row) for pos, row in enumerate(rows, 1)))

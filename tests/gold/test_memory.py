@@ -31,8 +31,7 @@ def update(after: str = '{"id": "1", "text": "y"}') -> dict[str, object]:
     """One change."""
     return {
         "source": "s", "database": "shop", "schema": None, "table": "orders", "batch": 1, "order_key": "a",
-        "op": "update", "partial": False, "before": None, "after": after, "topic": "t", "partition": 0, "offset": 0, "row": 0,
-        "transaction": "",
+        "op": "update", "partial": False, "before": None, "after": after, "topic": "t", "partition": 0, "offset": 0, "row": 0, "transaction": None,
     }  # fmt: skip
 
 

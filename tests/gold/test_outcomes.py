@@ -31,13 +31,13 @@ def change(place: int, op: str, after: dict[str, str | None] | None = None, **mo
     images = {"after": after, "before": more.pop("before", None)}
     texts = {side: None if image is None else json.dumps(image) for side, image in images.items()}
     order = f"00.00.{place:04}"
-    where = {"topic": "t", "partition": 0, "offset": place, "row": 0, "batch": 1, "transaction": ""}
+    where = {"topic": "t", "partition": 0, "offset": place, "row": 0, "batch": 1, "transaction": None}
     return {"order_key": order, "op": op, "partial": False, **texts, **where, **more}
 
 
 def folded(*changes: dict[str, Any]) -> MirrorOutcomes:
     """What the fold makes of some changes."""
-    kinds = {"before": pa.string(), "after": pa.string()}
+    kinds = dict.fromkeys(("before", "after", "transaction"), pa.string())
     columns = {name: pa.array([one[name] for one in changes], kinds.get(name)) for name in changes[0]}
     return outcomes(work_in(), {LANE.id: pa.table(columns)})
 
@@ -107,13 +107,11 @@ def test_a_merge_reads_the_same_outcomes(tmp_path: Path) -> None:
     """A column's name may be one that Delta's MERGE takes for its own, so its source names them by number."""
     rows = CASES["what is not set stays"][0]
     work = work_in(tmp_path, staging="parts-1")
-    file = stage(work, MirrorOutcomes(table(*rows), (), []))
+    file = stage(work, table(*rows))
     found = pq.read_table(tmp_path / file).to_pylist()
     numbers = range(len(COLUMNS))
     assert [[1, None, None]] == [[row[sent_name(number)] for number in numbers] for row in found]
     assert [[True, False, True]] == [[row[has_name(number)] for number in numbers] for row in found]
     assert [False] == [row[GONE] for row in found]
-    whole = pq.read_table(
-        tmp_path / stage(work, MirrorOutcomes(table(*CASES["set, gone and new"][0]), (), []))
-    )
+    whole = pq.read_table(tmp_path / stage(work, table(*CASES["set, gone and new"][0])))
     assert {GONE, *map(sent_name, numbers)} == set(whole.schema.names)

@@ -1,8 +1,8 @@
-"""Which mirrors are Arrow's, as far as no table need be asked."""
+"""How mirrors are folded and applied, as far as no table need be asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from ingest.gold.planner import (
     FoldPlan,
     _by_rules,
     _meets,
-    _not_plain,
     late_from,
     marking,
     refolds,
@@ -39,21 +38,7 @@ from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Era, Mirror
 
 MIB = 1 << 20
-NOTHING: Mapping[str, str] = {}
 PIPELINE = Pipeline("yard", Path("yard.yaml"), "/data/a b #ä", (), rewrite_budget=None)
-
-
-def why(
-    rule: TableRule | None = None,
-    key: str = "int64",
-    lanes: Iterable[Lane] = (),
-    there: Mapping[str, str] = NOTHING,
-) -> str:
-    """Why a mirror with a table of these columns is Spark's; without any, it is new."""
-    columns = (Column("id", "id", key), Column("w", "w", "string")) if key else (Column("w", "w", "string"),)
-    keys = ("id",) if key else ()
-    mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", keys, columns)
-    return _not_plain(rule or TableRule(), mirror, there, tuple((lane, Steps()) for lane in lanes))
 
 
 @pytest.mark.parametrize("folder", ["/data/a%20b", "/data/a\\b", "s3a://bucket/lake", "/data/a\nb"])
@@ -61,11 +46,6 @@ def test_a_folder_that_delta_rs_takes_for_another_is_left_to_spark(folder: str) 
     """To delta-rs `a%20b` is `a b`: where both hold a lake, one would be written with the other's rows."""
     assert out_of_reach(replace(PIPELINE, lake=folder))
     assert "" == out_of_reach(PIPELINE)
-
-
-def test_keys_of_every_type_are_folded() -> None:
-    """NaN and -0.0 are made one key before keys are compared."""
-    assert ["", ""] == [why(key=one) for one in ("float64", "boolean")]
 
 
 NEW, THERE = (
@@ -116,18 +96,8 @@ def test_files_that_cannot_be_are_refused() -> None:
     )
 
 
-def test_a_truncate_of_one_of_several_tables_needs_no_spark() -> None:
-    """The rows of the other tables are told apart by the shard column."""
-    lane = Lane(
-        "s", TableId("yard", None, "depot_0"), 2, 2, None, "1", ChangeKinds(), ChangeKinds(), truncates=1
-    )
-    there = {"id": "long", "w": "string"}
-    assert "" == why(lanes=[replace(lane, shard=("shard", "yard.depot_0"))], there=there)
-    assert "" == why(lanes=[lane, replace(lane, truncates=0)], there=there)
-
-
 def test_a_long_history_is_folded_in_shares_of_its_keys() -> None:
-    """One process would hold all of it, for as long as that takes; what has no key is not dealt by one."""
+    """One process would hold all of it, for as long as that takes."""
     lane = Lane(
         "s", TableId("yard", None, "depot"), 2, 2, "1", "2", ChangeKinds(), ChangeKinds(), changes_ever=50_000
     )
@@ -141,16 +111,21 @@ def test_a_long_history_is_folded_in_shares_of_its_keys() -> None:
     long = replace(lane, changes_ever=50_001)
     assert 0 == shares(lane) == shares(long)
     for one in (replace(long, truncates=1), replace(long, inherits=1)):
-        assert ("", 50_001) == (why(lanes=[one]), shares(one))
+        assert 50_001 == shares(one)
     new = replace(lane, order_low="3", changes_ever=50_001)
-    assert ("", 0) == (why(lanes=[new]), shares(new))
+    assert 0 == shares(new)
     both = [replace(lane, merged=True, changes_ever=30_000)] * 2
-    assert ("", 60_000) == (why(lanes=both), shares(*both))
-    keyless = TableRule(no_key="full_row")
-    assert "" == why(keyless, key="", lanes=[replace(new, changes_ever=100_000)])
-    assert "" == why(lanes=[replace(new, eras=(Era("1", ("id",)),))])
-    assert "long" in why(lanes=[replace(new, eras=(Era("1", ("id",)),), folded_high=None)])
-    assert "long" in why(lanes=[replace(new, changes_ever=100_001)], key="")
+    assert 60_000 == shares(*both)
+    assert 0 == shares(replace(new, eras=(Era("1", ("id",)),)))
+    assert 50_001 == shares(replace(new, eras=(Era("1", ("id",)),), folded_high=None))
+
+
+def test_a_long_history_without_a_key_is_folded_in_shares_of_its_rows() -> None:
+    """Each batch needs all of it."""
+    lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "3", "2", ChangeKinds(), ChangeKinds())
+    mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", (), (Column("w", "w", "string"),))
+    for count, shares in ((100_000, 0), (100_001, 100_001)):
+        assert shares == shared(mirror, ((replace(lane, changes_ever=count), Steps()),))
 
 
 def test_folded_changes_show_which_late_ones_count_but_for_statements_between() -> None:
@@ -166,11 +141,11 @@ def test_folded_changes_show_which_late_ones_count_but_for_statements_between() 
 
 
 def test_columns_of_tables_without_a_key_only_come() -> None:
-    """A dropped column's values may be those of a renamed one, which a new file would lose."""
+    """A dropped column's values may be those of a renamed one: all rows are folded again then."""
+    mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", (), (Column("w", "w", "string"),))
     rule = TableRule(no_key="append")
-    assert "" == why(rule, key="", there={})
-    assert "" == why(rule, key="", there={"w": "string"})
-    assert "columns change" in why(rule, key="", there={"w": "string", "gone": "string"})
+    assert _meets(rule, mirror, {"w": "string"}, stated=False)
+    assert not _meets(rule, mirror, {"w": "string", "gone": "string"}, stated=False)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +157,7 @@ def test_columns_of_tables_without_a_key_only_come() -> None:
     ],
 )  # fmt: skip
 def test_columns_get_wider_types_with_a_new_file(old: str, new: str, kept: bool) -> None:
-    """Other conversions are those of Spark, which rounds and gives NULL where Arrow fails."""
+    """After any other change of a type all rows are folded again, from their texts."""
     mirror = Mirror(
         TableId("yard", None, "depot"), "m", ("id",), (Column("id", "id", "int64"), Column("v", "v", new))
     )
@@ -228,7 +203,6 @@ def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, marks
     made = marking(PIPELINE, FoldPlan(plan, Books(1, 2), before, "w", ((lane, Steps()),)))
     assert marks == made.marks
     assert why in made.why_merge if why else made.why_merge == ""
-    assert "" == made.why_spark
     emptied = replace(lane, truncates=1)
     assert not marking(PIPELINE, replace(made, work=((emptied, Steps()),))).marks
 
@@ -288,6 +262,5 @@ def test_more_changes_than_a_process_holds_are_folded_in_parts() -> None:
         (replace(lane, new=ChangeKinds(key_changes=False)), 500_001),
         (replace(lane, new=ChangeKinds(partials=False)), 500_001),
     ):
-        assert ("", count) == (why(lanes=[one]), shared(mirror, ((one, Steps()),)))
+        assert count == shared(mirror, ((one, Steps()),))
     assert shared(mirror, ((replace(lane, inherits=1, changes_ever=500_001), Steps()),))
-    assert "its changes are too many" == why(TableRule(no_key="append"), key="", lanes=[lane])

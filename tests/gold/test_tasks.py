@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import apply_arrow, planner
+from ingest.gold import arrow_runs, planner
 from ingest.lake import delta
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -65,11 +65,11 @@ def test_a_worker_that_ends_with_its_file_written_loses_nothing(
         ends.append(make(*given))
         raise KilledError
 
-    monkeypatch.setattr(apply_arrow, "make", ended)
+    monkeypatch.setattr(arrow_runs, "make", ended)
     with pytest.raises(KilledError):
         depot.row("UPDATE", {"n": "1"}, id="1", n="2").run()
     assert ([(1, 1)], 2) == mirror(depot)  # of the first batch's second attempt, and this one's
-    monkeypatch.setattr(apply_arrow, "make", make)
+    monkeypatch.setattr(arrow_runs, "make", make)
     assert ("done", "") == depot.run()
     assert ([(1, 2)], 3) == mirror(depot)
     assert 1 == len(ends)

@@ -17,8 +17,8 @@ from ingest.config.model import TableRule
 from ingest.erase import plan as planning
 from ingest.erase import remove
 from ingest.erase.search import search
-from ingest.gold import apply_arrow
 from ingest.gold import feeds as filling
+from ingest.gold import targets
 from ingest.gold.planner import FoldPlan
 from ingest.gold.rebuild import rebuild
 from ingest.inspect.query import query
@@ -84,15 +84,15 @@ def test_everything_is_as_if_rewritten(
     rules: str, budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Marked rows are still in the files: a reader that ignores the vectors shows rows that are gone."""
-    joined, stay = [], apply_arrow._marked
+    joined, stay = [], targets._marked
 
     def noted(plan: FoldPlan, most: int | None) -> frozenset[str]:
         found = stay(plan, most)
         joined.append(len(plan.before.files) - len(found))
         return found
 
-    monkeypatch.setattr(apply_arrow, "FILES", 2)
-    monkeypatch.setattr(apply_arrow, "_marked", noted)
+    monkeypatch.setattr(targets, "FILES", 2)
+    monkeypatch.setattr(targets, "_marked", noted)
     batches = batches_of(Random(len(rules)))
     shops = [Shop(tmp_path / name, rules + one) for name, one in (("a", ANEW), ("v", budget))]
     for batch in batches:
@@ -221,7 +221,7 @@ def test_upkeep_and_rebuilds_go_on_from_vectors(
         patch.setattr(commits, "_put", late)
         update(depot, truth, [3], gone=34)
     states[4] = dict(truth)
-    assert "another writer has committed to it" == depot.why_spark
+    assert ("", 1) == (depot.why_spark, len(lost))
     last = depot.lake().snapshot(PATH).version
     leftovers = data_files(depot) - needed(depot, range(last + 1))
     assert [".bin", ".parquet"] == sorted(Path(one).suffix for one in leftovers)

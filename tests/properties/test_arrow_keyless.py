@@ -14,8 +14,9 @@ import pytest
 
 from ingest.change import TableId
 from ingest.fold import SchemaStep
-from ingest.gold import arrow_files
+from ingest.gold import arrow_files, arrow_parts, arrow_shares
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.key_shares import Shares
 from ingest.order import Order, order_key
 
 TABLE = TableId("yard", None, "log")
@@ -122,7 +123,7 @@ def deliver(source: Source, random: Random, folder: Path) -> list[list[str]]:
                 "source": "s", "database": "yard", "schema": None, "table": "log", "batch": number, "op": one["op"],
                 "order_key": order_key(Order(0, 0, (one["place"],), 0, (number, at), 0)),  # type: ignore[arg-type]
                 "partial": False, "before": one["before"], "after": one["after"], "types": None,
-                "topic": "log", "partition": 0, "offset": at, "row": 0, "transaction": "",
+                "topic": "log", "partition": 0, "offset": at, "row": 0, "transaction": None,
             }
             for at, one in enumerate(batch)
         ]  # fmt: skip
@@ -140,13 +141,23 @@ def deliver(source: Source, random: Random, folder: Path) -> list[list[str]]:
     return found
 
 
+def in_shares(work: MirrorWork, files: list[str], count: int) -> list[arrow_files.Written]:
+    """What the shares write to which three tasks have dealt the changes, a few at a time."""
+    pieces, by_path = arrow_parts.pieces(files, work.lanes), {work.path: Shares(count)}
+    dealt = [one for at in range(3) for one in arrow_shares.deal([work], pieces[at::3], "shares", by_path)]
+    return [arrow_shares.merged(work, dealt, share, by_path[work.path]) for share in range(count)]
+
+
 @pytest.mark.parametrize("shared_reads", [False, True], ids=["own places", "one place"])
 @pytest.mark.parametrize("appends", [False, True], ids=["full_row", "append"])
+@pytest.mark.parametrize("shares", [0, 4], ids=["whole", "shares"])
 @pytest.mark.parametrize("seed", range(10, 18))
 def test_no_history_without_a_key_is_wrong(
-    seed: int, appends: bool, shared_reads: bool, tmp_path: Path
+    seed: int, shares: int, appends: bool, shared_reads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a key, one row too many or too few is hard to notice."""
+    """Without a key, one row too many or too few is hard to notice; in shares it may be counted in none, or in two."""
+    monkeypatch.setattr(arrow_parts, "READ_AT_ONCE", 7)
+    monkeypatch.setattr(arrow_parts, "WAITING_ROWS", 20)
     random = Random(seed)
     source = Source(random, shared_reads=shared_reads)
     source.snapshot()
@@ -169,10 +180,15 @@ def test_no_history_without_a_key_is_wrong(
             shared_reads=shared_reads,
         )
         work = replace(work, lanes=(lane,))
-        made = arrow_files.make(work, arrow_files.read(files, [lane]))
-        assert ("", "") == (made.refused, made.held)
-        new = ((made.file, None),) if made.file else ()
-        work = replace(work, files=new if made.replaces else work.files + new, size=work.size + made.size)
+        made = (
+            in_shares(work, files, shares)
+            if shares
+            else [arrow_files.make(work, arrow_files.read(files, [lane]))]
+        )
+        assert {("", "", "")} == {(one.refused, one.held, one.failed) for one in made}
+        new = tuple((one.file, None) for one in made if one.file)
+        kept = () if any(one.replaces for one in made) else work.files
+        work = replace(work, files=kept + new, size=work.size + sum(one.size for one in made))
     expected = Counter(source.inserted) if appends else Counter(map(cells, source.rows))
     assert expected == shown(work)
     assert max(expected.values()) > 1

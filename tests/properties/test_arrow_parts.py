@@ -122,8 +122,7 @@ def _page(*rows: tuple[str, str, str]) -> pa.Table:
             {
                 "source": "s", "database": "yard", "schema": None, "table": table, "batch": 1, "order_key": place,
                 "op": "truncate" if not row else "delete" if '"v"' not in row else "insert", "partial": False,
-                "before": row or None, "after": row or None, "topic": "t", "partition": 0, "offset": offset, "row": 0,
-                "transaction": "",
+                "before": row or None, "after": row or None, "topic": "t", "partition": 0, "offset": offset, "row": 0, "transaction": "x",
             }
             for offset, (table, place, row) in enumerate(rows)
         ]

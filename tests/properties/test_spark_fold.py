@@ -1,4 +1,4 @@
-"""The Spark fold with real Delta merges against a database: 500 random histories in a few batches."""
+"""The fold with real Delta merges against a database: 500 random histories in a few batches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _wrong(spark: SparkSession, folder: Path, kind: str) -> list[str]:
 
 
 def test_lawless_changes_are_folded_alike(spark: SparkSession, tmp_path: Path) -> None:
-    """A capture that begins in the middle, or skips, must not make the two folds disagree."""
+    """A capture that begins in the middle, or skips, must not make the fold and its definition disagree."""
     assert [] == _wrong(spark, tmp_path, "LAWLESS")
 
 

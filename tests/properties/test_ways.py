@@ -22,13 +22,13 @@ def test_a_mirror_changes_ways_between_any_two_batches(
 ) -> None:
     """Late, repeated, moved and partial changes: what one way leaves in a mirror must be what the others look for.
 
-    Arrow rewrites the mirror, or marks rows by deletion vectors; Spark merges.
+    Files rewrite the mirror, or mark rows by deletion vectors; a MERGE leaves that to Delta.
     """
-    from ingest.gold import apply_arrow, apply_spark, planner
+    from ingest.gold import apply_arrow, apply_merge, planner
     from ingest.gold.results import MirrorCommit
     from tests.properties import lakes
 
-    random, ways, refused = Random(5), Counter[str](), []
+    random, ways, failed = Random(5), Counter[str](), list[str]()
 
     def by_lot(*_given: object) -> str:
         return random.choice(("", "by lot", "by lot"))
@@ -39,15 +39,15 @@ def test_a_mirror_changes_ways_between_any_two_batches(
     def by_arrow(*given: Any) -> dict[str, MirrorCommit]:
         ways.update("vectors" if one.marks else "" for one in given[1])
         found = folded(*given)
-        refused.extend(one.refused for one in found.values() if one.refused)
+        failed.extend(one.failed for one in found.values() if one.failed or one.overtaken)
         return found
 
-    def by_spark(*given: Any) -> None:
-        ways["spark"] += 1
-        merged(*given)
+    def by_merge(*given: Any) -> MirrorCommit:
+        ways["merge"] += 1
+        return merged(*given)
 
-    folded, merged, takes = apply_arrow.fold, apply_spark.fold, planner.takes_vectors
-    monkeypatch.setattr(apply_spark, "fold", by_spark)
+    folded, merged, takes = apply_arrow.fold, apply_merge.commit, planner.takes_vectors
+    monkeypatch.setattr(apply_merge, "commit", by_merge)
     monkeypatch.setattr(planner, "takes_vectors", vectors)
     monkeypatch.setattr(apply_arrow, "fold", by_arrow)
     monkeypatch.setattr(planner, "too_large", by_lot)
@@ -57,5 +57,5 @@ def test_a_mirror_changes_ways_between_any_two_batches(
     lake = lakes.lake_of(spark, tmp_path)
     lakes.batch_by_batch(lake, feeds, BATCHES, ways=("auto",))
     assert [] == [str(one) for feed in feeds for one in lakes.wrong(lake, feed)]
-    assert min(ways[""], ways["vectors"], ways["spark"]) > len(feeds) // 2, ways
-    assert [] == refused
+    assert min(ways[""], ways["vectors"], ways["merge"]) > len(feeds) // 2, ways
+    assert [] == failed

@@ -83,7 +83,7 @@ CALLS = {
     ),
     "merge": Call("ingest.gold.merge", "merge", lambda *_given, **_named: "mirror"),
     # its file is written
-    "commit": Call("ingest.gold.apply_arrow", "_committed", lambda *_given, **_named: "mirror"),
+    "commit": Call("ingest.gold.file_commits", "committed", lambda *_given, **_named: "mirror"),
     "alter": Call(
         "ingest.gold.mirror_table",
         "add_columns",

@@ -39,6 +39,15 @@ SAMPLE = [
     )
 ]  # fmt: skip
 """One of each kind of step: partial, retype, created again, fill, late, truncate, key, rename, shards, epoch, cells."""
+LONG = [
+    HERE / name
+    for name in (
+        "default_fill", "key_changed", "merged", "no_key_append", "no_key_default", "no_key_full_row", "no_key_text_append", "no_key_truncate",
+        "pk_added", "pk_and_back", "pk_dropped", "pk_dropped_full_row", "pk_extended", "pk_late", "pk_not_given", "pk_renamed", "pk_shrunk",
+        "pk_shrunk_too_early", "pk_truncated", "shards",
+    )
+]  # fmt: skip
+"""Those whose mirrors need histories: of keys, of earlier keys, and without a key."""
 Rows = list[dict[str, Any]]
 
 
@@ -198,6 +207,17 @@ def some_by_merge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="module")
+def in_shares(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Scenarios with histories that are long for a process which holds two changes."""
+    from ingest.gold import planner
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "HISTORY_AT_MOST", 2)
+        patch.setattr(planner, "KEYLESS_AT_MOST", 2)
+        return play(spark, tmp_path_factory.mktemp("shares"), LONG)
+
+
+@pytest.fixture(scope="module")
 def all_by_merge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """All scenarios as they came, by MERGE alone."""
     return play(spark, tmp_path_factory.mktemp("spark"), FOLDERS, by_merge=True)
@@ -269,6 +289,13 @@ def test_scenario_by_merge(folder: Path, some_by_merge: Outcome) -> None:
     """What small mirrors leave to a MERGE only now and then must not break unseen."""
     assert 0 == some_by_merge.arrow
     check(folder, some_by_merge)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("folder", LONG, ids=names)
+def test_scenario_in_shares(folder: Path, in_shares: Outcome) -> None:
+    """A history that one process does not hold is dealt out: by keys, by earlier keys in turn, or by whole rows."""
+    check(folder, in_shares)
 
 
 @pytest.mark.slow

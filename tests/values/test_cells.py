@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from base64 import b64encode
-from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -14,8 +11,6 @@ from ingest import types
 from ingest.fold import KeyCellError, typed
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ingest.lake.lake import Lake
 
 LOGICAL = (
@@ -49,75 +44,6 @@ def texts() -> list[str]:
         at = random.randrange(len(text) + 1)
         found.append(text[:at] + random.choice("0123456789.-+eEZ: T=A") + text[at + random.randrange(2) :])
     return list(dict.fromkeys(found))
-
-
-@pytest.mark.spark
-def test_plain_and_spark_type_keys_alike(spark: SparkSession) -> None:
-    """Two spellings that one fold takes for one key and the other for two give one target row two sources."""
-    from pyspark.sql import functions as F
-
-    from ingest.gold.cast import cast, key_is_exact
-
-    wanted = texts()
-    frame = spark.createDataFrame([(text,) for text in wanted], "text STRING")
-    cells = []
-    for i, logical in enumerate(LOGICAL):
-        value, exact = cast(F.col("text"), logical), key_is_exact(F.col("text"), logical)
-        value = value if exact is None else F.when(exact, value)
-        # a hash takes -0.0 for 0.0, as joins do
-        cells.append(F.when(value.isNotNull(), F.hash(value)).alias(f"h{i}"))
-        cells.append(value.isNotNull().alias(f"f{i}"))
-    rows = {row["text"]: row for row in frame.select("text", *cells).collect()}
-    wrong = []
-    for i, logical in enumerate(LOGICAL):
-        by_value: dict[object, set[int]] = {}
-        for text in wanted:
-            try:
-                value = typed(logical, text)
-            except KeyCellError:
-                fits = False
-            else:
-                fits = True
-                by_value.setdefault(value, set()).add(rows[text][f"h{i}"])
-            if fits != rows[text][f"f{i}"]:
-                wrong.append((logical, text, "fits" if fits else "does not fit", "in the plain fold only"))
-        wrong += [(logical, value, hashes) for value, hashes in by_value.items() if len(hashes) > 1]
-        distinct = {rows[text][f"h{i}"] for text in wanted if rows[text][f"f{i}"]}
-        if len(distinct) != len(by_value):
-            wrong.append((logical, "values", len(by_value), "to Spark", len(distinct)))
-    assert not wrong, wrong[:20]
-
-
-@pytest.mark.spark
-def test_values_under_another_columns_name_are_what_a_rebuild_gives(spark: SparkSession) -> None:
-    """Spark alone takes any bytes for text and any text for bytes, 1 for true, and a time for one of today."""
-    from pyspark.sql import functions as F
-
-    from ingest.gold.cast import converted
-
-    many = bytes(range(256))
-    cases: list[tuple[str, str, str, object]] = [
-        (f"unhex('{many.hex()}')", "BINARY", "string", b64encode(many).decode()),
-        ("unhex('01ff')", "BINARY", "int32", None),
-        ("'Af8='", "STRING", "binary", b"\x01\xff"),
-        ("'new'", "STRING", "binary", None),
-        ("'12:30:00'", "STRING", "timestamp", None),
-        ("'1'", "STRING", "boolean", None),
-        ("'1.239'", "STRING", "decimal(10,2)", None),
-        ("5", "INT", "boolean", None),
-        ("5", "INT", "decimal(10,2)", Decimal("5.00")),
-        ("true", "BOOLEAN", "string", "true"),
-        ("cast(0.1 as float)", "FLOAT", "float64", 0.1),
-        ("cast(5 as decimal(20,0))", "DECIMAL(20,0)", "int64", 5),
-        ("DATE'2016-05-14'", "DATE", "datetime", dt.datetime(2016, 5, 14)),  # noqa: DTZ001
-        ("TIMESTAMP'2016-05-14 01:02:03.5Z'", "TIMESTAMP", "string", "2016-05-14T01:02:03.5Z"),
-        ("TIMESTAMP_NTZ'2016-05-14 01:02:03.5'", "TIMESTAMP_NTZ", "string", "2016-05-14 01:02:03.5"),
-    ]
-    cells = [
-        converted(F.expr(value), old, new).alias(str(at)) for at, (value, old, new, _) in enumerate(cases)
-    ]
-    (row,) = spark.range(1).select(*cells).collect()
-    assert [wanted for *_, wanted in cases] == list(row)
 
 
 @pytest.mark.parametrize("logical", LOGICAL)

@@ -1,0 +1,322 @@
+"""Run the folds of a batch's mirrors: together, in parts of their changes, or in shares of their keys; by tasks or here."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from ingest.errors import StoreError, counted
+from ingest.gold import arrow_parts, arrow_shares, era_shares, planner, targets
+from ingest.gold.arrow_files import Written, make, read
+from ingest.gold.arrow_parts import Dealt, RowGroup
+from ingest.gold.arrow_shares import Links
+from ingest.gold.arrow_values import HistoryNeeded, PartsNeeded
+from ingest.gold.arrow_work import MirrorWork
+from ingest.gold.change_files import ChangeFiles
+from ingest.gold.completed import STAGE
+from ingest.gold.key_shares import KeysOfChanges, Shares
+from ingest.gold.past_keys import Ending
+from ingest.lake import stores
+from ingest.lake.schemas import CPU
+from ingest.spark.deferred import cores
+from ingest.spark.tasks import Load, Work, one_each
+
+Given = TypeVar("Given")
+Report = TypeVar("Report")
+Across = Callable[..., Iterable[Any]]
+"""`map`, or that of a pool of threads."""
+_LEAST = 1_000  # changes of a part: fewer are not the reason why it is large
+
+
+def each_made(
+    files: ChangeFiles, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
+) -> Iterator[tuple[str, list[Written]]]:
+    """What the folds of mirrors have written, or why they have not; all have failed if ``changes`` cannot be read."""
+    done: set[str] = set()
+    try:
+        for path, made in _made(files, works, pool):
+            done.add(path)
+            yield path, made
+    except Exception as error:  # the stage goes on
+        why = f"{type(error).__name__}: {error}"
+        yield from ((work.path, [Written(work.path, why)]) for work in works if work.path not in done)
+
+
+def _made(
+    files: ChangeFiles, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of each mirror; one of which now is known that its whole history is needed is folded again from it."""
+    waiting = {work.path: work for work in works}
+    for path, made in _by_news(files, [work for work in works if not work.shared], pool):
+        if any(one.needs == HistoryNeeded.needs for one in made):
+            waiting[path] = targets.whole(files, waiting[path])
+        else:
+            del waiting[path]
+            yield path, made
+    if waiting:
+        yield from _in_shares(files, list(waiting.values()))
+
+
+def _by_news(
+    files: ChangeFiles, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors that are folded from their new changes, or from short histories."""
+    if not works:
+        return
+    changes = files.of([lane for work in works for lane in work.lanes])
+    load = Load(sum(work.changes for work in works))
+    some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
+    groups = partial(_groups, cores=cores(files.lake.spark))
+    for one in _reports(files, partial(_fold_some, changes), some, Written, groups, load, pool):
+        yield one.path, [one]
+    if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
+        pieces = arrow_parts.pieces(changes, [lane for work in many for lane in work.lanes])
+        yield from _in_parts(files, many, pieces, planner.CHANGES_AT_MOST)
+
+
+def _in_parts(
+    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup], most: int
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors with many changes, each of which carries its whole row, in parts of so many changes; in smaller
+    parts where the rows are large.
+    """
+    counts = {work.path: arrow_parts.parts_of(work, most) for work in works}
+    load = Load(sum(work.changes for work in works))
+    dealing = _Dealing(
+        partial(arrow_parts.deal, works, most=most), partial(_merge_parts, most=most), counts, load
+    )
+    large = []
+    for path, made in dealing.made(files, works, pieces):
+        if most > _LEAST and any(one.needs == PartsNeeded.needs for one in made):
+            large += [work for work in works if work.path == path]
+        else:
+            yield path, made
+    if large:
+        yield from _in_parts(files, large, pieces, most // 4)
+
+
+def _in_shares(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors with many changes that belong together, or of which only now is known that all do."""
+    rekeyed = [work for work in works if any(lane.eras and lane.whole for lane in work.lanes)]
+    works = [work for work in works if work not in rekeyed]
+    if works:
+        yield from _of_shares(files, works, _pieces(files, works))
+    for work in rekeyed:
+        yield from _after_earlier_keys(files, work)
+
+
+def _pieces(files: ChangeFiles, works: Sequence[MirrorWork]) -> list[RowGroup]:
+    lanes = [lane for work in works for lane in work.lanes]
+    return arrow_parts.pieces(files.of(lanes), lanes)
+
+
+def _of_shares(
+    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of mirrors whose changes are dealt to shares by their last key."""
+    shares, failed = _linked(files, works, pieces)
+    yield from ((path, [Written(path, failed=why)]) for path, why in failed.items())
+    works = [work for work in works if work.path not in failed]
+    counts = {path: one.count for path, one in shares.items()}
+    load = Load(sum(work.shared for work in works))
+    dealing = _Dealing(
+        partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares), counts, load
+    )
+    yield from dealing.made(files, works, pieces)
+
+
+def _linked(
+    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
+) -> tuple[dict[str, Shares], dict[str, str]]:
+    """The shares of mirrors, with keys that changes link in one; and why they are not known of some."""
+    load = Load(sum(work.shared for work in works))
+    keys = {work.path: KeysOfChanges(set(), set()) for work in works}
+    failed = dict[str, str]()
+    asked = [
+        one for work in works if work.keys for one in [arrow_shares.looked_through(work)] if one is not None
+    ]
+    if asked:
+        links = partial(arrow_shares.links, asked)
+        for one in _reports(files, links, pieces, Links, partial(_by_tasks, files), load):
+            if one.failed:
+                failed[one.path] = one.failed
+            keys[one.path].links.update(one.pairs)
+            keys[one.path].touched.update(one.touched)
+    most = planner.HISTORY_AT_MOST
+    return {work.path: arrow_shares.shares_of(work, keys[work.path], most) for work in works}, failed
+
+
+def _after_earlier_keys(files: ChangeFiles, work: MirrorWork) -> Iterator[tuple[str, list[Written]]]:
+    """The result of a mirror of which some tables had other keys: these are folded first, one after the other."""
+    kept = f"parts-{uuid.uuid4()}"
+    try:
+        lanes, pieces = [], _pieces(files, [work])
+        for lane in work.lanes:
+            left, standing, why = None, list[RowGroup](), None
+            earlier = era_shares.endings(files.of([lane]), lane, work) if lane.eras and lane.whole else []
+            for ending in earlier:
+                era = era_shares.under(ending, lane, work, left)
+                made = _settled(files, era, ending, [*pieces, *standing], kept)
+                why = next((one for one in made if not one.is_made), None)
+                if why is not None:
+                    yield work.path, [why]
+                    return
+                standing = arrow_parts.pieces([one.file for one in made if one.file], era.lanes)
+                left = ending
+            lanes.append(era_shares.after(lane, left) if lane.eras and lane.whole else lane)
+            pieces = [*pieces, *standing]
+        yield from _of_shares(files, [replace(work, lanes=tuple(lanes))], pieces)
+    finally:
+        with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
+            stores.at(work.folder).remove_folder(f"{work.folder}/{kept}")
+
+
+def _settled(
+    files: ChangeFiles, era: MirrorWork, ending: Ending, pieces: Sequence[RowGroup], kept: str
+) -> list[Written]:
+    """What the changes under an earlier key leave to the next one, in files of the folder ``kept``."""
+    shares, failed = _linked(files, [era], pieces)
+    if why := failed.get(era.path):
+        return [Written(era.path, failed=why)]
+    own = shares[era.path] if era.keys else Shares(1)
+    [lane] = era.lanes
+    dealing = _Dealing(
+        partial(era_shares.deal, era, own),
+        partial(era_shares.settled, ending, lane.first if lane.begins else 0, kept),
+        {era.path: own.count},
+        Load(era.shared),
+    )
+    return [one for _, made in dealing.made(files, [era], pieces) for one in made]
+
+
+def _by_tasks(files: ChangeFiles, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
+    """Pieces of ``changes`` as the shares of tasks."""
+    rows = sum(one.rows for one in pieces)
+    return _spread(pieces, max(2 * cores(files.lake.spark), rows // planner.CHANGES_AT_MOST))
+
+
+@dataclass(frozen=True, slots=True)
+class _Dealing:
+    """Two rounds of work on mirrors: pieces of ``changes`` are dealt to parts, and each part becomes a file.
+
+    ``deal`` takes pieces and a folder, ``merge`` takes parts, each with what was dealt; ``counts`` are those of the parts.
+    """
+
+    deal: Callable[..., Iterable[Dealt]]
+    merge: Callable[..., Iterable[Written]]
+    counts: Mapping[str, int]
+    load: Load
+
+    def made(
+        self, files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
+    ) -> Iterator[tuple[str, list[Written]]]:
+        """The results of each mirror."""
+        folder = f"parts-{uuid.uuid4()}"
+        try:
+            dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
+            deal = partial(self.deal, folder=folder)
+            for one in _reports(files, deal, pieces, Dealt, partial(_by_tasks, files), self.load):
+                dealt[one.path].append(one)
+            refused = {
+                one.path: Written(one.path, one.refused, one.needs, failed=one.failed)
+                for found in dealt.values()
+                for one in found
+                if one.refused or one.failed
+            }
+            yield from ((path, [one]) for path, one in refused.items())
+            todo = [
+                (work, dealt[work.path], part)
+                for work in works
+                for part in range(self.counts[work.path])
+                if work.path not in refused
+            ]
+            made: dict[str, list[Written]] = {}
+            for each in _reports(files, self.merge, todo, Written, one_each, self.load):
+                made.setdefault(each.path, []).append(each)
+            for work in works:
+                parts = made.get(work.path, [])
+                if parts and all(one.is_made for one in parts):
+                    try:
+                        parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
+                    except StoreError as error:
+                        parts[0] = replace(parts[0], failed=str(error))
+            for path, parts in made.items():
+                parts[0].rejects.extend(each for one in dealt[path] for each in one.rejected)
+                parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
+            yield from made.items()
+        finally:
+            for work in works:
+                with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
+                    stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
+
+
+def _groups(works: Sequence[MirrorWork], cores: int) -> list[list[MirrorWork]]:
+    """Mirrors in groups of about equal numbers of changes and bytes."""
+    groups: list[list[MirrorWork]] = [[] for _ in range(min(len(works), cores))]
+    weights = [0] * len(groups)
+    for work in sorted(works, key=_weight, reverse=True):
+        least = weights.index(min(weights))
+        groups[least].append(work)
+        weights[least] += _weight(work)
+    return groups
+
+
+def _weight(work: MirrorWork) -> int:
+    return 50_000 + work.size + 1_000 * work.changes
+
+
+def _spread(items: Sequence[Given], count: int) -> list[Sequence[Given]]:
+    """The items dealt out in turn to at most so many tasks."""
+    return [items[at::count] for at in range(min(count, len(items)))]
+
+
+def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across = map) -> Iterator[Written]:
+    """Fold some mirrors."""
+    try:
+        rows = read(files, [lane for work in works for lane in work.lanes])
+    except StoreError as error:
+        return (Written(work.path, failed=str(error)) for work in works)
+    return iter(across(lambda work: make(work, rows), works))
+
+
+def _merge_parts(parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], most: int) -> Iterator[Written]:
+    return (arrow_parts.merged(*part, most) for part in parts)
+
+
+def _merge_shares(
+    parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], shares: Mapping[str, Shares]
+) -> Iterator[Written]:
+    return (arrow_shares.merged(work, dealt, share, shares[work.path]) for work, dealt, share in parts)
+
+
+def _reports(
+    files: ChangeFiles,
+    do: Callable[..., Iterable[Report]],
+    items: Sequence[Given],
+    kind: type[Report],
+    deal: Callable[[Sequence[Given]], Sequence[Sequence[Given]]],
+    load: Load,
+    pool: ThreadPoolExecutor | None = None,
+) -> Iterator[Report]:
+    """What the work on some items has found."""
+
+    def run(some: Sequence[Given], **how: Any) -> Iterator[pa.RecordBatch]:
+        for one in do(some, **how):
+            text = msgspec.json.encode(one).decode()
+            yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["written"])
+
+    mirrors = [one for one in items if isinstance(one, MirrorWork)]
+    last = max((lane.last for work in mirrors for lane in work.lanes), default=0)
+    about = (
+        (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", "changes of large mirrors")
+    )
+    work = Work(STAGE, items, run, "written STRING", deal, load, *about, pool)
+    return (msgspec.json.decode(row["written"], type=kind) for row in files.rows(work))

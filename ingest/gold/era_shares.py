@@ -1,0 +1,123 @@
+"""Fold the earlier keys of a table whose history one process does not hold, one key after the other, in shares.
+
+What a key leaves to the next one (`ingest.gold.past_keys.standing`) is written as changes, which the next one reads.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ingest.change import Op
+from ingest.gold import past_keys
+from ingest.gold.arrow_files import Written, no_changes, pages, told
+from ingest.gold.arrow_fold import events_of
+from ingest.gold.arrow_parts import EVERY, Dealt, RowGroup, batches_of, dealt_by
+from ingest.gold.arrow_shares import LANE, SHARE, ShareDealer, refuse_left
+from ingest.gold.arrow_work import ERA_ROW, LACKING_ROW, ColumnWork, LaneWork, MirrorWork
+from ingest.gold.key_shares import Shares
+from ingest.gold.past_keys import Ending, LaneEvent
+from ingest.lake import stores
+
+
+def endings(files: Sequence[str], lane: LaneWork, work: MirrorWork) -> list[Ending]:
+    """The earlier keys of a lane whose rows were not all removed later."""
+    truncates = pages(files, lane, ("order_key",), ds.field("op") == str(Op.TRUNCATE))
+    places = [place for page in truncates for place in page["order_key"].to_pylist()]
+    return list(past_keys.endings(lane.eras, lane.steps, places, work.logical))
+
+
+def under(ending: Ending, lane: LaneWork, work: MirrorWork, left: Ending | None) -> MirrorWork:
+    """The work on a lane's changes under an earlier key; ``left`` is the key before it."""
+    columns = tuple(ColumnWork(key, key, logical) for key, logical in ending.keys.items())
+    own = replace(
+        lane, eras=(), shard=None, steps=ending.steps, between=(ending.begins, ending.ends), left=left, moves=True
+    )  # fmt: skip
+    return MirrorWork(work.path, work.folder, tuple(ending.keys), columns, (own,), shared=work.shared)
+
+
+def after(lane: LaneWork, left: Ending | None) -> LaneWork:
+    """A lane's changes under its last key."""
+    begins = lane.eras[-1].place
+    return replace(lane, eras=(), steps=lane.own_steps, between=(begins, ""), left=left)
+
+
+class _Dealer(ShareDealer):
+    """The changes under an earlier key in one task; without a key all are in one share."""
+
+    def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
+        """Distribute some changes."""
+        if self.work.keys:
+            ShareDealer.take(self, number, lane, rows)
+            return
+        nothing = np.zeros(rows.num_rows, np.int64)
+        rows = rows.append_column(LANE, pa.array(nothing, pa.int32()))
+        self.waiting.append(rows.append_column(SHARE, pa.array(nothing)))
+
+
+def deal(work: MirrorWork, shares: Shares, some: Sequence[RowGroup], folder: str) -> list[Dealt]:
+    """Distribute the changes under an earlier key over shares."""
+    return dealt_by([_Dealer(work, folder, 0, shares=shares)], some)
+
+
+def settled(
+    ending: Ending,
+    batch: int,
+    kept: str,
+    parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]],
+) -> Iterator[Written]:
+    """Write what shares of an earlier key leave to the next one.
+
+    Args:
+        ending: the key.
+        batch: the batch that the rows are assigned to.
+        kept: the name of a folder in the mirror's folder.
+        parts: the shares.
+    """
+    for work, found, share in parts:
+        yield told(work, lambda: _settled(ending, batch, kept, work, found, share))  # noqa: B023 called at once
+
+
+def _settled(
+    ending: Ending, batch: int, kept: str, work: MirrorWork, found: Sequence[Dealt], share: int
+) -> Written:
+    [lane] = work.lanes
+    batches = [*batches_of(found, EVERY), *batches_of(found, share)]
+    if not batches:
+        return Written(work.path)
+    rows = pa.Table.from_batches(batches).drop_columns(LANE)
+    rows = rows.take(pc.sort_indices(rows["order_key"]))
+    refuse_left(rows, lane)
+    left = past_keys.standing(ending, events_of(rows, lane, work.logical), shared_reads=lane.shared_reads)
+    past_keys.refuse_unusable([one.after or {} for one in left.rows], ending, lane.id)
+    events = [
+        LaneEvent(past_keys.inserted(ending.ends, (share << 40) + number), batch, row)
+        for number, row in enumerate(left.rows)
+    ]
+    made = [_as_change(one, lane, ERA_ROW) for one in events]
+    made += [_as_change(one, lane, LACKING_ROW) for one in left.lacking]
+    table = pa.Table.from_pylist(made, no_changes(work.lanes).schema)
+    path = f"{work.folder}/{kept}/{uuid.uuid4()}.parquet"
+    store = stores.at(path)
+    out = store.create(path)
+    pq.write_table(table, out, compression="zstd")
+    store.finish(path, out)
+    return Written(work.path, file=path)
+
+
+def _as_change(event: LaneEvent, lane: LaneWork, row: int) -> dict[str, object]:
+    place, batch, change = event
+    images = (None if image is None else json.dumps(image) for image in (change.before, change.after))
+    return {
+        "source": lane.source, **lane.table._asdict(), "batch": batch, "order_key": place, "op": str(change.op),
+        "partial": change.partial, **dict(zip(("before", "after"), images, strict=True)),
+        "types": json.dumps(dict(change.types)), "row": row, "transaction": change.transaction,
+    }  # fmt: skip

@@ -1,0 +1,82 @@
+"""Put what becomes of a table without a key into it by Delta: no column matches its rows, so that a MERGE compares all."""
+
+from __future__ import annotations
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.gold.arrow_work import Shard
+from ingest.gold.merge import Guard, compared
+from ingest.gold.staged import COPIES, GONE, sent_name
+from ingest.lake import exact
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import literal, quoted
+
+CONTENT, TAKEN, STANDING = "%content", "%taken", "%standing"
+
+
+def replaced(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
+    """Replace the table's rows and columns by these."""
+    guard.replace(_each(mirror, counts), lake.path(mirror.path))
+
+
+def cleared(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard, shards: list[Shard | None]) -> None:
+    """Replace the rows of some of the tables that share a mirror, or of all."""
+    rows, path = _each(mirror, counts), lake.path(mirror.path)
+    named = [one for one in shards if one is not None]
+    if len(named) < len(shards):
+        guard.write(rows, path, "overwrite")
+        return
+    [column] = {one.column for one in mirror.columns for name, _ in named if one.name == name}
+    values = ", ".join(literal(value) for _, value in named)
+    guard.write(rows, path, "overwrite", replaceWhere=f"{quoted(column)} IN ({values})")
+
+
+def appended(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
+    """Add rows."""
+    guard.write(_each(mirror, counts), lake.path(mirror.path), "append")
+
+
+def each(counts: DataFrame) -> DataFrame:
+    """Each row as often as it exists, as an outcome of its own."""
+    copies = F.explode(F.array_repeat(F.lit(False), F.col(quoted(COPIES)).cast("int")))
+    return counts.select("*", copies.alias(GONE))
+
+
+def _each(mirror: Mirror, counts: DataFrame) -> DataFrame:
+    """Each row as often as it exists, with the table's columns."""
+    names = [F.col(quoted(sent_name(i))).alias(one.column) for i, one in enumerate(mirror.columns)]
+    return each(counts).select(*names)
+
+
+def merged(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
+    """Set the number of each of these rows; rows that exist as often as they should are not touched."""
+    sent = [quoted(sent_name(i)) for i in range(len(mirror.columns))]
+    content = exact.content((F.col(name), one.delta) for name, one in zip(sent, mirror.columns, strict=True))
+    existing = (
+        lake.read(mirror.path)
+        .groupBy(exact.content((F.col(quoted(one.column)), one.delta) for one in mirror.columns).alias("%s"))
+        .agg(F.count("*").alias(STANDING))
+    )
+    joined = counts.withColumn(CONTENT, content).join(existing, F.col(CONTENT) == F.col("%s"), "left")
+    n, m = F.col(quoted(COPIES)).cast("int"), F.coalesce(STANDING, F.lit(0))
+    # Deletes are sent only if there is a row: for unmatched ones Delta 4.4 fails with "Unexpected row".
+    taken = F.array_repeat(F.lit(True), F.when(m > 0, 1).otherwise(0))
+    copies = F.concat(taken, F.array_repeat(F.lit(False), n))
+    source = joined.where(n != m).select(*sent, F.explode(copies).alias(TAKEN))
+    pairs = [(quoted(one.column), f"s.{name}") for name, one in zip(sent, mirror.columns, strict=True)]
+    equal = " AND ".join(
+        f"{compared(f't.{name}', one)} <=> {compared(value, one)}"
+        for (name, value), one in zip(pairs, mirror.columns, strict=True)
+    )
+    guard.set_on(lake.spark)
+    (
+        DeltaTable.forPath(lake.spark, lake.path(mirror.path))
+        .alias("t")
+        .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {equal}")
+        .whenMatchedDelete()
+        .whenNotMatchedInsert(f"NOT s.{quoted(TAKEN)}", dict(pairs))
+        .execute()
+    )

@@ -1,0 +1,180 @@
+"""What the fold of each mirror of a batch reads and writes: its lanes, its columns, its table's files."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow.dataset as ds
+
+from ingest import types
+from ingest.change import LaneId
+from ingest.gold import arrow_parts, history, mirror_table, planner, ways
+from ingest.gold.arrow_files import FILES, SMALL
+from ingest.gold.arrow_parts import Fragments
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.change_files import ChangeFiles
+from ingest.gold.lane import Lane, Steps, lane_name
+from ingest.gold.planner import FoldPlan, refolds
+from ingest.lake import delta, histories
+from ingest.lake.delta import Snapshot, type_in_log, type_of_log
+from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.schemas import CHANGES
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the fold of a mirror reads and writes."""
+
+    work: MirrorWork
+    schema: str = ""  # the JSON of its columns as they are with the batch; empty if they stay
+
+
+def kept_fragments() -> Fragments:
+    """Opens files of ``changes`` for the mirrors of one batch, each once, whichever thread asks."""
+    lock, kept = Lock(), cache(arrow_parts.fragment)
+
+    def opened(file: str) -> ds.ParquetFileFragment:
+        with lock:
+            found = kept(file)
+            found.ensure_complete_metadata()
+            return found
+
+    return opened
+
+
+def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
+    """What the fold of a mirror reads and writes.
+
+    Args:
+        files: finds the files of ``changes``.
+        opened: opens them.
+        fold: the mirror's part of the batch.
+    """
+    mirror, before, rule = fold.plan.mirror, fold.before, fold.plan.job.rule
+    folder = files.lake.path(mirror.path)
+    lanes = tuple(_lane(mirror, *one, fold.plan.job.lanes) for one in fold.work)
+    shared, is_history = planner.shared(mirror, fold.work), histories.is_history(mirror)
+    if is_history:
+        lanes = history.with_history(files.lake, lanes, fold.work)
+        ever = sum(one.changes_ever for one, _ in fold.work)
+        rekeyed = any(one.eras for one in lanes)
+        shared = ever if ever > planner.HISTORY_AT_MOST or rekeyed else 0
+    columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
+    work = MirrorWork(
+        mirror.path, folder, mirror.keys, columns, lanes,
+        changes=fold.changes, shared=shared, where=mirror.where, again=fold.again, appends=rule.no_key == "append", states=is_history,
+    )  # fmt: skip
+    if fold.why_merge:
+        work = replace(work, staging=f"parts-{uuid.uuid4()}")
+        if not files.lake.is_local:
+            work = replace(work, folder=files.spool)
+    if not before.exists or not files.lake.is_local:
+        return Target(work, _json(map(_field, mirror.columns)))
+    reads = not fold.why_merge and any(one.vector for one in before.files)
+    kept = delta.kept_rows(folder, before.version) if reads else {}
+    if _many_later(files, [one for one in lanes if one.late_from], opened):
+        work = whole(files, work)
+    kept_files = tuple((one.place, kept.get(Path(one.place).name)) for one in before.files)
+    schema = _schema(before, mirror)
+    work = replace(
+        work, files=kept_files, size=before.size or 0, reshaped=bool(schema) or fold.again, old=_old(before, mirror),
+        marked=_marked(fold, files.lake.pipeline.rewrite_budget) if fold.marks else frozenset(),
+    )  # fmt: skip
+    return Target(work, schema)
+
+
+def whole(files: ChangeFiles, work: MirrorWork) -> MirrorWork:
+    """A mirror's part, folded from its whole history."""
+    lanes = work.whole(0).lanes
+    return work.whole(sum(one.rows for one in arrow_parts.pieces(files.of(lanes), lanes)))
+
+
+def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:
+    whole = not mirror.keys or refolds(one, steps)
+    new = steps.after(one.eras[-1].place).new if one.eras else steps.new
+    return LaneWork(
+        one.source,
+        one.table,
+        one.first,
+        one.last,
+        images=not (one.new.partials or one.new.key_changes),
+        floor=max((str(step.order) for step in steps.incarnations), default=None),
+        shard=one.shard,
+        stamps=one.stamps,
+        whole=whole,
+        steps=steps.ever,
+        since=min((str(step.order) for step in new), default="") if whole else "",
+        eras=one.eras,
+        begins=one.folded_high is None,
+        moves=one.new.key_changes or one.ever.key_changes,
+        merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
+        shared_reads=one.shared_reads,
+        late_from="" if whole else planner.late_from(one, steps),
+    )
+
+
+def _many_later(files: ChangeFiles, late: Sequence[LaneWork], opened: Fragments) -> bool:
+    """True if the folded changes after the late ones are too many to be looked through."""
+    if not late or (files.lake.snapshot(CHANGES.name).size or 0) <= planner.SILVER_AT_MOST:
+        return False
+    rows = sum(one.rows for one in arrow_parts.pieces(files.of(late), late, opened))
+    return rows > planner.CHANGES_AT_MOST
+
+
+def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
+    """The files of a large mirror that stay: all, until there are enough small ones to write these again as one.
+
+    Parts of a batch write several, so that they leave them all to the next one.
+    """
+    files, most = fold.before.files, (SMALL if budget is None else min(SMALL, budget)) // FILES
+    small = [one.place for one in files if one.size <= most][:FILES]
+    joins = len(small) == FILES and fold.changes <= planner.CHANGES_AT_MOST
+    return frozenset(one.place for one in files) - set(small if joins else ())
+
+
+def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
+    """The columns that get another type, with theirs, or with none if their values are not kept."""
+    there = {name: type_of_log(kind) for name, kind in before.types.items()}
+    changed = ((one, there.get(one.column, one.delta)) for one in mirror.columns)
+    return tuple(
+        (one.column, old if types.widens(old, one.delta) else "") for one, old in changed if old != one.delta
+    )
+
+
+def _schema(before: Snapshot, mirror: Mirror) -> str:
+    """The table's columns after the batch, if they change: those of the mirror; existing ones of the same type keep
+    their metadata.
+    """
+    there = {one["name"]: one for one in ways.fields(before)}
+    fields = {}
+    for one in mirror.columns:
+        new = _field(one)
+        field = there.get(one.column, new)
+        if field["type"] != new["type"]:
+            field = new
+        elif one.comment:
+            field = {**field, "metadata": {**field["metadata"], "comment": mirror_table.comment_of(one)}}
+        fields[one.column] = field
+    return "" if fields == there else _json(fields.values())  # in whatever order
+
+
+def _json(fields: Iterable[Mapping[str, Any]]) -> str:
+    return json.dumps({"type": "struct", "fields": list(fields)})
+
+
+def _field(one: Column) -> dict[str, Any]:
+    """A column as the log describes it."""
+    comment = mirror_table.comment_of(one)
+    return {
+        "name": one.column,
+        "type": type_in_log(one.delta),
+        "nullable": True,
+        "metadata": {"comment": comment} if comment else {},
+    }
