@@ -55,12 +55,12 @@ class Result:
             return 0
         from ingest.gold.unfit import COUNTED
 
-        return sum(one.counts.get(COUNTED, 0) for one in self.mirrors)
+        return sum(mirror.counts.get(COUNTED, 0) for mirror in self.mirrors)
 
     @property
     def touched(self) -> int:
         """Mirrors that were merged."""
-        return sum(one.state == "done" for one in self.mirrors)
+        return sum(mirror.state == "done" for mirror in self.mirrors)
 
     @property
     def exit_code(self) -> int:

@@ -272,9 +272,9 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
             result.warnings.append(f"{one.mirror}: {said}: see `{command('ddl', lake.pipeline.file)}`.")
     result.stopped = "gold" if lake.stop() else ""
     result.incomplete = bool(lake.select or result.stopped)
-    unfinished = frozenset(one.path for one in result.mirrors if one.state in UNFINISHED)
+    unfinished = frozenset(mirror.path for mirror in result.mirrors if mirror.state in UNFINISHED)
     if result.incomplete:  # what was not tried is unchanged
-        tried = {one.path for one in result.mirrors if one.state != "skipped"}
+        tried = {mirror.path for mirror in result.mirrors if mirror.state != "skipped"}
         warm.progress = Progress(now.complete, (now.lagging - tried) | unfinished)
     else:
         warm.progress = Progress(last, unfinished)
@@ -352,7 +352,9 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     if last <= warm.checked and not done:
         return False
     try:
-        with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
+        with paced(
+            lake.spark, result.changes if done else FEW + 1, sum(mirror.size for mirror in result.mirrors)
+        ):
             look = partial(quality.check, lake, decided=warm.decided, tell=tell, steps=steps_of(lake))
             checked = look(warm.checked, done, partly=result.incomplete)
             if rebuilt := {
@@ -414,7 +416,7 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
     head = (result.run, lake.pipeline.name, result.batch)
     now = lake.now()
     counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
-    unfinished = result.incomplete or any(one.state in UNFINISHED for one in result.mirrors)
+    unfinished = result.incomplete or any(mirror.state in UNFINISHED for mirror in result.mirrors)
     for stage, seconds in result.stages.items():
         state = "failed" if stage == "gold" and unfinished else "done"
         began = result.began[stage]

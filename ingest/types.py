@@ -52,9 +52,9 @@ def is_logical(name: str) -> bool:
     A decimal may carry precision and scale; a time type may carry its fraction digits
     (``datetime(6)``), which show the units of bare integers and nothing else.
     """
-    found = _DECIMAL.fullmatch(name)
-    if found:
-        return int(found[2]) <= int(found[1]) <= 1000 and not found[3]
+    match = _DECIMAL.fullmatch(name)
+    if match:
+        return int(match[2]) <= int(match[1]) <= 1000 and not match[3]
     return name in (*LOGICAL, "bit(64)") or bool(_FRACTION.fullmatch(name))
 
 
@@ -79,8 +79,8 @@ def matches(logical: str, text: str) -> bool:
 @lru_cache(maxsize=1024)  # asked for each value of some formats
 def decimal_parts(logical: str) -> tuple[int, int] | None:
     """Precision and scale of a ``decimal(p,s)``, else None."""
-    found = _DECIMAL.fullmatch(logical)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _DECIMAL.fullmatch(logical)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def delta(logical: str) -> str:

@@ -201,7 +201,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
             work.append(found)
     ranges = list(_cut(source, work, cores))
     if source.by_arrival:
-        ranges[:-1] = [replace(one, followed=True) for one in ranges[:-1]]
+        ranges[:-1] = [replace(span, followed=True) for span in ranges[:-1]]
     return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings), tuple(notes))
 
 

@@ -99,7 +99,7 @@ def reached_offsets(found: Look) -> list[dict[str, Any]]:
         KafkaReceipt(*span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])
         for span in found.plan.spans
     ]
-    return [{**_row(one), "source": found.source.name} for one in receipts]
+    return [{**_row(receipt), "source": found.source.name} for receipt in receipts]
 
 
 def _messages(lake: Lake, found: Look, cores: int) -> DataFrame:

@@ -91,9 +91,9 @@ def _translated(name: str, value: str, given: dict[str, str]) -> Iterator[tuple[
             yield name, value.upper()
         case "sasl.mechanism" if value in _BY_PASSWORD:
             yield name, value
-        case "sasl.jaas.config" if found := _LOGIN.fullmatch(value.strip()):
-            options = dict(_OPTION.findall(found[1]))
-            if options.keys() != {"username", "password"} or _OPTION.sub("", found[1]).strip():
+        case "sasl.jaas.config" if match := _LOGIN.fullmatch(value.strip()):
+            options = dict(_OPTION.findall(match[1]))
+            if options.keys() != {"username", "password"} or _OPTION.sub("", match[1]).strip():
                 raise OnlyJavaError("sasl.jaas.config has more than username and password in quotes")
             for option, text in options.items():
                 yield f"sasl.{option}", text

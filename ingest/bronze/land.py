@@ -74,8 +74,10 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             landed.alarms.extend((source.name, text) for text in look.alarms(lake.pipeline.file))
             landed.warnings.extend(f"source {source.name}: {text}" for text in look.plan.warnings)
             looks.append(look)
-        for one in files.parts(lake.pipeline, source):
-            planned = files.plan(one, rank, files.known_of(one, positions.files.get(source.name, {})), cores)
+        for part in files.parts(lake.pipeline, source):
+            planned = files.plan(
+                part, rank, files.known_of(part, positions.files.get(source.name, {})), cores
+            )
             work.extend(planned.ranges)
             landed.alarms.extend((source.name, text) for text in planned.alarms)
             landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
@@ -119,9 +121,9 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
     seal = sealing.begin(lake, batch, now.date())
     layout = lake.layout(BRONZE)
     names = [source.name for source in lake.pipeline.sources]
-    reached = [row for one in looks for row in kafka.reached_offsets(one)]
+    reached = [row for look in looks for row in kafka.reached_offsets(look)]
     of_kafka = [
-        kafka.write_messages(lake, one, cores, layout, batch, now, seal) for one in looks if one.plan.reads
+        kafka.write_messages(lake, look, cores, layout, batch, now, seal) for look in looks if look.plan.reads
     ]
     store = storing(layout, batch, now, seal=seal)
     of_files = Work(
@@ -173,7 +175,7 @@ def _side_by_side(spark: SparkSession) -> Iterator[None]:
 
 def _expected(work: list[Range], looks: list[Look]) -> int:
     """The approximate number of messages of a batch; those in files are assumed to be short."""
-    offsets = sum(span.end - span.start for one in looks for span in one.plan.spans)
+    offsets = sum(span.end - span.start for look in looks for span in look.plan.spans)
     return offsets + sum(one.weight for one in work) // _SHORT
 
 
@@ -190,7 +192,7 @@ def _note_receipts(positions: Positions, landed: Landed, batch: int, receipts: R
 def _frame(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> DataFrame:
     now = lake.now()
     sealed = _sealing(sealing.begin(lake, batch, now.date()), batch)
-    frames = [kafka.frame(lake, one, cores, sealed) for one in looks if one.plan.spans]
+    frames = [kafka.frame(lake, look, cores, sealed) for look in looks if look.plan.spans]
     if work:
         frames.append(_files(lake, work, cores, sealed))
     added = {

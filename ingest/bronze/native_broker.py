@@ -57,9 +57,9 @@ def first_messages(source: Source, spans: Sequence[OffsetSpan], count: int) -> I
     settings = {"group.id": "ingest-plan", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer(_client(source, heard) | settings | {"auto.offset.reset": "error"})
     try:
-        places = [TopicPartition(one.place.topic, one.place.partition, one.start) for one in spans]
+        places = [TopicPartition(span.place.topic, span.place.partition, span.start) for span in spans]
         consumer.assign(places)
-        yield from _taken(consumer, {one.place: one.end for one in spans}, count)
+        yield from _taken(consumer, {span.place: span.end for span in spans}, count)
     except (KafkaException, TimeoutError) as error:
         raise refused(source, heard[0] if heard else _reason(error)) from None
     finally:
@@ -110,9 +110,9 @@ def _described(admin: AdminClient, source: Source) -> Cluster:
         asked = admin.describe_topics(TopicCollection(names), request_timeout=_SECONDS)
         described = {name: asked[name].result(_LONGER) for name in names}
     places = {
-        Place(name, one.id): TopicPartition(name, one.id)
+        Place(name, partition.id): TopicPartition(name, partition.id)
         for name, topic in described.items()
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     level = IsolationLevel.READ_COMMITTED if reads_committed(source) else IsolationLevel.READ_UNCOMMITTED
 

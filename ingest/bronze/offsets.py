@@ -189,7 +189,7 @@ def plan(
     if source.max_messages is not None:
         spans = limited(spans, source.max_messages, cluster.since)
     new = {place for place in cluster.begins if place not in known} | resumed
-    kept = tuple(one for one in spans if one.end > one.start or one.place in new)
+    kept = tuple(span for span in spans if span.end > span.start or span.place in new)
     chosen = {place for place in new if starts[place] != cluster.begins[place]} | resumed
     due = any(one.end > one.start or one.place in chosen for one in kept)
     return KafkaPlan(kept, tuple(gaps), tuple(_warnings(source, known, cluster, resumed)), due)
@@ -269,25 +269,25 @@ def limited(spans: list[OffsetSpan], limit: int, since: Callable[[int], Offsets]
 
     The moment is found by bisection; the remainder is divided in proportion.
     """
-    low = {one.place: one.start for one in spans}
-    high = {one.place: one.end for one in spans}
+    low = {span.place: span.start for span in spans}
+    high = {span.place: span.end for span in spans}
     if _size(spans, high) <= limit:
         return spans
     early, late = 0, 1 << 42  # milliseconds: from 1970 to the year 2109
     while late - early > 1 and _size(spans, low) < limit * _NEAR:
         moment = (early + late) // 2
         found = since(moment)
-        cut = {one.place: min(max(found[one.place], low[one.place]), high[one.place]) for one in spans}
+        cut = {span.place: min(max(found[span.place], low[span.place]), high[span.place]) for span in spans}
         if _size(spans, cut) <= limit:
             early, low = moment, cut
         else:
             late, high = moment, cut
     ends = _shared(spans, low, high, limit)
-    return [OffsetSpan(one.place, one.start, ends[one.place]) for one in spans]
+    return [OffsetSpan(span.place, span.start, ends[span.place]) for span in spans]
 
 
 def _size(spans: Iterable[OffsetSpan], ends: Offsets) -> int:
-    return sum(ends[one.place] - one.start for one in spans)
+    return sum(ends[span.place] - span.start for span in spans)
 
 
 def _shared(spans: list[OffsetSpan], low: Offsets, high: Offsets, limit: int) -> dict[Place, int]:

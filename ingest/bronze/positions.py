@@ -64,7 +64,7 @@ def receipts(lake: Lake, first: int, last: int) -> Receipts:
 
 def read_so_far(lake: Tables) -> Positions:
     """The positions of all landed batches, without Spark."""
-    found = Positions()
+    positions = Positions()
     for row in lake.ask("SELECT source, batch, value FROM {bronze.receipt} ORDER BY batch"):
-        found.add(row["source"], row["batch"], row["value"])
-    return found
+        positions.add(row["source"], row["batch"], row["value"])
+    return positions

@@ -36,26 +36,26 @@ class Sample:
 def of_files(work: Sequence[Range], count: int) -> Sample:
     """Messages from the beginning of each file's unread part, about equally many of each, ``count`` at most."""
     firsts = list({one.file: one for one in reversed(work)}.values())[::-1][:MOST_FILES]
-    found = Sample()
-    for number, one in enumerate(firsts):
-        share = max(1, (count - len(found.rows)) // (len(firsts) - number))
-        if len(found.rows) < count:
-            _take(one, share, found)
-    return found
+    sample = Sample()
+    for number, first in enumerate(firsts):
+        share = max(1, (count - len(sample.rows)) // (len(firsts) - number))
+        if len(sample.rows) < count:
+            _take(first, share, sample)
+    return sample
 
 
-def _take(work: Range, count: int, found: Sample) -> None:
+def _take(work: Range, count: int, sample: Sample) -> None:
     reading = read(work)
-    wanted = len(found.rows) + count
-    while len(found.rows) < wanted:
+    wanted = len(sample.rows) + count
+    while len(sample.rows) < wanted:
         try:
             records = next(reading)
         except StopIteration as done:
             receipt: Receipt = done.value
-            found.faults.extend([receipt.fault] if receipt.fault else [])
+            sample.faults.extend([receipt.fault] if receipt.fault else [])
             return
-        for record in records[: wanted - len(found.rows)]:
-            found.rows.append((work.file, work.rank, record[0], None, record[1], headers(record)))
+        for record in records[: wanted - len(sample.rows)]:
+            sample.rows.append((work.file, work.rank, record[0], None, record[1], headers(record)))
     reading.close()
 
 
@@ -64,9 +64,9 @@ def of_topics(lake: Lake | None, look: Look, count: int) -> Sample:
 
     Without Spark (``lake`` is None) they are read by librdkafka.
     """
-    spans = [one for one in look.plan.spans if one.end > one.start]
+    spans = [span for span in look.plan.spans if span.end > span.start]
     share = max(1, count // max(1, len(spans)))
-    cut = tuple(OffsetSpan(one.place, one.start, min(one.end, one.start + share)) for one in spans)
+    cut = tuple(OffsetSpan(span.place, span.start, min(span.end, span.start + share)) for span in spans)
     if not cut:
         return Sample()
     if lake is None:

@@ -70,13 +70,13 @@ def before_broken(work: Sequence[Range], error: str) -> tuple[list[Range], Range
 
     If arrival orders changes, nothing after a hole may land before it.
     """
-    found = _BROKEN.search(error)
-    if found is None:
+    match = _BROKEN.search(error)
+    if match is None:
         return None
-    source, place = int(found[1]), (int(found[2]), int(found[3]))
+    source, place = int(match[1]), (int(match[2]), int(match[3]))
     kept = [one for one in work if one.source != source or (one.rank, one.start) <= place]
     broken = next(one for one in kept if one.source == source and (one.rank, one.start) == place)
-    return [replace(one, followed=False) if one is broken else one for one in kept], broken, found[4]
+    return [replace(one, followed=False) if one is broken else one for one in kept], broken, match[4]
 
 
 Record = tuple[int, bytes | None, int]

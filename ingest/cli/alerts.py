@@ -54,11 +54,11 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
     """What is wrong now, with what was sent of it."""
     known = _known(lake)
     rows = []
-    for one in problems_of(lake):
-        kept = known.get(one.subject)
+    for problem in problems_of(lake):
+        kept = known.get(problem.subject)
         sent = kept and max(kept["sent"].values())
-        since = one.since or (kept and kept["since"])
-        rows.append({"pipeline": lake.pipeline.name, **one.described(), "since": since, "sent": sent})
+        since = problem.since or (kept and kept["since"])
+        rows.append({"pipeline": lake.pipeline.name, **problem.described(), "since": since, "sent": sent})
     return rows
 
 
@@ -152,7 +152,7 @@ def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[st
     """What was sent, and what is wrong; what a run that stopped could not look at is as it was."""
     try:
         known = _known(lake)
-        found = {one.subject: one for one in problems_of(lake) if not one.acknowledged}
+        found = {problem.subject: problem for problem in problems_of(lake) if not problem.acknowledged}
     except Exception as error:  # an unreadable lake is a problem of its own; the others are as they were
         stopped = stopped or f"the lake cannot be read: {first_line(error)}"
         return {}, {STOPPED: Problem(STOPPED, ERROR, stopped)}
@@ -263,7 +263,7 @@ def _text(alert: Alert, pipeline: Pipeline) -> str:
 
 
 def _headline(pipeline: Pipeline, alerts: list[Alert]) -> str:
-    begun = sum(one.state != OVER for one in alerts)
+    begun = sum(alert.state != OVER for alert in alerts)
     parts = [counted(begun, "trouble")] if begun else []
     parts += [f"{len(alerts) - begun} over"] if begun < len(alerts) else []
     return f"{pipeline.name}: {', '.join(parts)}"
@@ -276,13 +276,13 @@ def _document(pipeline: Pipeline, alerts: list[Alert]) -> dict[str, Any]:
         "headline": _headline(pipeline, alerts),
         "alerts": [
             {
-                "state": one.state,
-                "severity": one.cause.severity,
-                "cause": output.visible(one.cause.subject),
-                "text": output.visible(struck(one.cause.text, pipeline))[:LONGEST],
-                "since": one.since.isoformat(timespec="seconds"),
+                "state": alert.state,
+                "severity": alert.cause.severity,
+                "cause": output.visible(alert.cause.subject),
+                "text": output.visible(struck(alert.cause.text, pipeline))[:LONGEST],
+                "since": alert.since.isoformat(timespec="seconds"),
             }
-            for one in alerts[:_MOST]
+            for alert in alerts[:_MOST]
         ],
         "more": max(0, len(alerts) - _MOST),
         "next": command("status", pipeline.file),
@@ -296,7 +296,7 @@ def _slack(pipeline: Pipeline, alerts: list[Alert]) -> dict[str, Any]:
 
 
 def _letter(pipeline: Pipeline, alerts: list[Alert]) -> str:
-    lines = [_text(one, pipeline) for one in alerts[:_MOST]]
+    lines = [_text(alert, pipeline) for alert in alerts[:_MOST]]
     if len(alerts) > _MOST:
         lines.append(f"and {len(alerts) - _MOST} more")
     return "\n".join([*lines, f"next: {command('status', pipeline.file)}"])

@@ -94,12 +94,12 @@ def _column(name: str, delta: str, comment: str, in_key: bool, alone: bool) -> d
 
 def _feeding(lake: Tables) -> dict[TableId, list[TableId]]:
     """The source tables whose changes each mirror holds."""
-    found: dict[TableId, list[TableId]] = {}
+    table_ids: dict[TableId, list[TableId]] = {}
     for _, table in sorted(lanes.booked(lake), key=str):
         for mirror in mirrors.names(lake.pipeline, table):
-            if table not in found.setdefault(mirror, []):
-                found[mirror].append(table)
-    return found
+            if table not in table_ids.setdefault(mirror, []):
+                table_ids[mirror].append(table)
+    return table_ids
 
 
 def _newest(lake: Tables, dialect: str, tables: list[TableId]) -> str:

@@ -55,7 +55,7 @@ def registered(lake: Tables) -> list[Registered]:
     """Every mirror as an engine's catalog needs it, with the columns and comments that its table has."""
     known = mirrors.known(lake)
     runs = status.last_runs(lake)
-    found = [_registered(lake, one, {}) for one in status.histories_of(lake, known.values()).values()]
+    found = [_registered(lake, history, {}) for history in status.histories_of(lake, known.values()).values()]
     found += [_registered(lake, one, runs.pop(one.name, {})) for one in known.values()]
     found += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
     return sorted(found, key=lambda one: str(one.table))
@@ -113,7 +113,7 @@ def _hash(text: str) -> str:
 
 def plain(name: str) -> str:
     """A name of ASCII letters, digits and ``_``."""
-    found = re.sub(r"[^A-Za-z0-9_]", lambda one: f"_x{ord(one[0]):02x}", name)
+    found = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):02x}", name)
     if len(found) > _MOST:
         found = f"{found[:80]}_{_hash(name)}"
     return found or "_x"
@@ -132,14 +132,14 @@ def sql(dialect: str, mirrors: Iterable[Registered]) -> str:
     names = Names(NAMES[dialect])
     lines = list(_HEADS[dialect])
     schemas: set[str] = set()
-    for one in mirrors:
-        if not one.path:
-            lines += ["", remark(f"{one.table}: {one.why}")]
+    for mirror in mirrors:
+        if not mirror.path:
+            lines += ["", remark(f"{mirror.table}: {mirror.why}")]
             continue
-        schema, name = names.of(one.table)
+        schema, name = names.of(mirror.table)
         lines += [] if schema in schemas else ["", _SCHEMAS[dialect](schema)]
         schemas.add(schema)
-        lines += ["", *_TABLES[dialect](one, schema, name)]
+        lines += ["", *_TABLES[dialect](mirror, schema, name)]
     return "\n".join(lines) + "\n"
 
 

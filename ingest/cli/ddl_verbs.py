@@ -98,5 +98,5 @@ def _settle(file: Path, statement: str, verb: str, reason: str, output_as: str) 
     output.answer(output_as, [{**one.described(), "decided": verb} for one in found], show)
 
 
-def _lines(one: Listed) -> str:
-    return "\n".join(one.verdict.does)
+def _lines(listed: Listed) -> str:
+    return "\n".join(listed.verdict.does)

@@ -105,7 +105,7 @@ def _evidence(message: bytes) -> dict[str, str]:
 def _marks(name: str, seen: list[dict[str, str]]) -> tuple[int, int]:
     """How many messages carry a mark of the format alone, and how many one that its sisters may carry."""
     marks = [one[name] for one in seen if name in one]
-    shared = sum(isinstance(one, formats.SharedEvidence) for one in marks)
+    shared = sum(isinstance(mark, formats.SharedEvidence) for mark in marks)
     return len(marks) - shared, shared
 
 

@@ -196,7 +196,7 @@ def _unread(
     try:
         columns = known(pipeline, source.name, table).columns
         found = described(dialect.table(connection, table), pipeline, table, source, columns)
-        texts = ", ".join(one.text for one in found.columns)
+        texts = ", ".join(column.text for column in found.columns)
         dialect.values(connection, f"SELECT {texts} FROM {found.name} WHERE 1 = 0")
     except IngestError as error:
         return str(error)

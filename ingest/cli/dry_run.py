@@ -75,14 +75,14 @@ def unreachable(servers: str) -> str:
 
 def why_spark(pipeline: Pipeline) -> str:
     """Why the plan needs Spark, in a sentence; empty if it does not."""
-    for one in pipeline.sources:
+    for source in pipeline.sources:
         if (
-            one.enabled
-            and one.kind == "kafka"
-            and not unreachable(one.bootstrap_servers)
-            and (why := why_java(one))
+            source.enabled
+            and source.kind == "kafka"
+            and not unreachable(source.bootstrap_servers)
+            and (why := why_java(source))
         ):
-            return f"The offsets of {one.name} are asked of the brokers by Spark's client, because {why}."
+            return f"The offsets of {source.name} are asked of the brokers by Spark's client, because {why}."
     if not stores.is_readable(pipeline.lake):
         return f"{pipeline.lake} is not read otherwise."
     try:
@@ -129,7 +129,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "engine": pipeline.engine,
         "stages": _stages(pipeline, sources, tables, decodes=bool(undecoded)),
         "sources": sources.described,
-        "tables": [_described(one, guessed) for one in tables],
+        "tables": [_described(table, guessed) for table in tables],
         "problems": [*_problems(lake, known.last, sources, tables)],
         "warnings": [*_warnings(pipeline, lake, known, decoded.lines, tables)],
     }
@@ -143,7 +143,7 @@ def _stages(
     With ``engine: auto`` that is for silver and gold as good as the sample: the messages are counted by its mean length.
     """
     due = [one for one in sources.described if one["due"]]
-    folded = [one for one in tables if one.action in (CREATE, CHANGE, FOLD)]
+    folded = [table for table in tables if table.action in (CREATE, CHANGE, FOLD)]
     size = sum(one.get("bytes", 0) for one in due)
     sent = [len(value) for *_, value, _ in sources.messages if value]
     messages = sum(one.get("messages", 0) for one in due) + size * len(sent) // max(1, sum(sent))
@@ -184,7 +184,7 @@ def _problems(
         yield from (f"source {one['source']}: {text}" for text in one["problems"])
     if lake is not None and (mixed := decoded_with.mixed_masks(lake, decoded)):
         yield mixed
-    yield from (f"{one.mirror} would be held: {one.why}" for one in tables if one.action == HOLD)
+    yield from (f"{table.mirror} would be held: {table.why}" for table in tables if table.action == HOLD)
 
 
 def _warnings(
@@ -248,7 +248,7 @@ def _files(
     sampled: Iterable[Range] = plan.ranges
     # the messages of a snapshot hold hundreds of rows: a few of each table
     if count and source.format == ingest_snapshot.MARK:
-        sampled = {Path(one.file).parent: one for one in reversed(plan.ranges)}.values()
+        sampled = {Path(span.file).parent: span for span in reversed(plan.ranges)}.values()
         count = max(len(sampled), count // _ROWS)
     return found, unread.of_files(list(sampled), count) if count else unread.Sample()
 
@@ -256,12 +256,12 @@ def _files(
 def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
     """Each file's unread bytes; cuts that only share the work among cores are put together again."""
     found: list[dict[str, Any]] = []
-    for one in ranges:
-        end = None if one.end == OPEN_END else one.end
-        if found and found[-1]["file"] == one.file and found[-1]["end"] == one.start:
-            found[-1] |= {"end": end, "bytes": found[-1]["bytes"] + one.weight}
+    for span in ranges:
+        end = None if span.end == OPEN_END else span.end
+        if found and found[-1]["file"] == span.file and found[-1]["end"] == span.start:
+            found[-1] |= {"end": end, "bytes": found[-1]["bytes"] + span.weight}
         else:
-            found.append({"file": one.file, "start": one.start, "end": end, "bytes": one.weight})
+            found.append({"file": span.file, "start": span.start, "end": end, "bytes": span.weight})
     return found
 
 
@@ -278,13 +278,13 @@ def _topics(
     look = _asked(lake, with_spark, source, known)
     reads = [
         {
-            "topic": one.place.topic,
-            "partition": one.place.partition,
-            "start": one.start,
-            "end": one.end,
-            "messages": one.end - one.start,
+            "topic": span.place.topic,
+            "partition": span.place.partition,
+            "start": span.start,
+            "end": span.end,
+            "messages": span.end - span.start,
         }
-        for one in look.plan.spans
+        for span in look.plan.spans
     ]
     found = _source_described(source, reads, list(look.alarms(pipeline.file)), look.plan.warnings)
     found["due"] = look.plan.due
@@ -320,7 +320,7 @@ def _source_described(
 
 def _add_sample(source: dict[str, Any], decoded: silver.Foretold, count: int) -> None:
     name = source["source"]
-    rejects = [one for one in decoded.rejects if _is_of(source, *one[:2])]
+    rejects = [reject for reject in decoded.rejects if _is_of(source, *reject[:2])]
     source["sampled"], source["rejected"] = count, len(rejects)
     if rejects:
         *_, reason, detail = rejects[0]
@@ -371,12 +371,12 @@ def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:
     sources = {one for one in seen if one.table}
     if not sources:
         return
-    mirrors = {name for one in sources for name in names(pipeline, one)}
+    mirrors = {name for source in sources for name in names(pipeline, source)}
     for rule in pipeline.tables:
-        if not any(matches(rule.match, one) for one in sources):
+        if not any(matches(rule.match, source) for source in sources):
             yield f"tables: nothing in the lake or the sample fits match: {rule.match}{nearest(rule.match, map(str, sources))}"
     for check in pipeline.quality:
-        if not any(matches(check.table, one) for one in mirrors):
+        if not any(matches(check.table, mirror) for mirror in mirrors):
             yield f"quality: no mirror fits table: {check.table}{nearest(check.table, map(str, mirrors))}"
 
 
@@ -386,7 +386,11 @@ def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str,
     ``columns`` are those of the mirrors, by name.
     """
     for rule in pipeline.tables:
-        mine = [columns.get(str(target(rule, one)), set()) for one in sources if pipeline.rule(one) == rule]
+        mine = [
+            columns.get(str(target(rule, source)), set())
+            for source in sources
+            if pipeline.rule(source) == rule
+        ]
         shown = set().union(*mine)
         for pattern in rule.mask if shown else ():
             if not any(TableRule(mask={pattern: "hmac"}).mask_of(name) for name in shown):
@@ -428,13 +432,13 @@ def _untyped(pipeline: Pipeline, tables: Iterable[Foreseen]) -> Iterator[str]:
     """
     further = {each.into for rule in pipeline.tables for each in rule.also}
     found = {}
-    for one in tables:
-        new = one.columns if one.action == CREATE else one.added
+    for table in tables:
+        new = table.columns if table.action == CREATE else table.added
         texts = [
             each.column for each in new if each.delta == "STRING" and each.type in ("unknown", "decimal")
         ]
-        if texts and one.mirror not in further:
-            found[one.mirror] = _listed(texts)
+        if texts and table.mirror not in further:
+            found[table.mirror] = _listed(texts)
     if found:
         [mirror, *others] = found
         where = f"each of {len(found)} tables" if others else mirror

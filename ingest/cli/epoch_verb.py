@@ -107,7 +107,7 @@ def decide(
     if withdraw and not begun:
         raise IngestError(f"No epoch of {source} begins at {start}, so none can be withdrawn.")
     snapshots = known.of(source, start)
-    asked = names or ([str(one.table) for one in snapshots] if complete else [])
+    asked = names or ([str(snapshot.table) for snapshot in snapshots] if complete else [])
     tables = _tables(lake, source, asked, start if complete else None)
     if complete and not tables:
         raise IngestError("No table is known to be read again: name each with --resnapshot.")
@@ -116,7 +116,7 @@ def decide(
         decisions.append(lake, [mirrors.announced(paths, paths, lake.decoded())])
     if withdraw or not begun:
         epochs.record_start(lake, source, start, reason, valid=not withdraw)
-    done = {one.table: one.complete for one in snapshots}
+    done = {snapshot.table: snapshot.complete for snapshot in snapshots}
     for table in tables:
         if done.get(table) not in (True, complete):
             epochs.record_resnapshot(lake, source, start, table, reason, complete=complete)

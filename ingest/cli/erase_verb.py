@@ -110,7 +110,7 @@ def _verify(file: Path, texts: list[str], output_as: str) -> None:
     found = search(folder, texts)
 
     def show() -> None:
-        rows = [(one.file, one.column, one.number, one.values) for one in found.hits]
+        rows = [(hit.file, hit.column, hit.number, hit.values) for hit in found.hits]
         output.table(("file", "column", "text", "cells"), rows)
         for name in found.unread:
             output.note(f"not read: {name}")
@@ -143,21 +143,21 @@ def _planned(lake: Lake, table: str, key: list[str], where: str, reason: str, *,
 
 
 def _foresee(found: Erasure, output_as: str) -> None:
-    messages = len({one.place for one in found.changes if one.topic is not None})
+    messages = len({change.place for change in found.changes if change.topic is not None})
     values: dict[str, Any] = {
         "table": found.mirror,
         "rows": found.asked,
         "keys": len(found.keys),
         "changes": len(found.changes),
         "messages": messages,
-        "also_from": [one.mirror for one in found.others],
+        "also_from": [other.mirror for other in found.others],
         "perhaps_also": [list(one) for one in found.doubtful],
         "without_position": found.unplaced,
     }
     said = (
         f"{counted(found.asked, 'row')} of {found.mirror} under {counted(len(found.keys), 'key')} would be erased, "
         f"with {counted(len(found.changes), 'change')} in {counted(messages, 'message')}"
-        + "".join(f", and from {one.mirror}" for one in found.others)
+        + "".join(f", and from {other.mirror}" for other in found.others)
     )
     output.answer(output_as, values, said)
 

@@ -125,7 +125,7 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
                     without_values(error.code, error.detail) if pipeline and pipeline.masks else str(error)
                 )
             else:
-                yield from (_shown(one, pipeline) for one in changes)
+                yield from (_shown(change, pipeline) for change in changes)
 
 
 def _shown(change: Change, pipeline: Pipeline | None) -> Change:

@@ -90,13 +90,13 @@ def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
 
     head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if at else ""
     tables = sorted(found["tables"], key=_is_well)
-    well = [one for one in tables if _is_well(one)]
+    well = [table for table in tables if _is_well(table)]
     summarised = wrap and len(well) > MANY
     if summarised:
         tables = tables[: -len(well)]
-    tables = [one | {"message": one["message"] if one["state"] == "ok" else ""} for one in tables]
-    shown = COLUMNS if any(one["message"] for one in tables) else COLUMNS[:-1]
-    rows = [[one[name] for name in shown] for one in tables]
+    tables = [table | {"message": table["message"] if table["state"] == "ok" else ""} for table in tables]
+    shown = COLUMNS if any(table["message"] for table in tables) else COLUMNS[:-1]
+    rows = [[table[name] for name in shown] for table in tables]
     complete = f"complete until {found['complete_until'] or 'no known time'} ({found['complete_reason']})"
 
     def line(text: str) -> Text:

@@ -75,7 +75,7 @@ def tables(
         output.listing(listed, columns)
         for row in rows if table else ():
             cells = row["fidelity"]
-            output.table(tuple(cells[0]) if cells else ("column",), [tuple(one.values()) for one in cells])
+            output.table(tuple(cells[0]) if cells else ("column",), [tuple(cell.values()) for cell in cells])
 
     output.answer(output_as, rows, show)
 

@@ -67,7 +67,9 @@ def maintain(
         if (erased := late.erase(lake)) > 0:
             output.note(f"{counted(erased, 'message')} of erased rows had come late: they are erased, too")
         dropped = _condense(lake, progress.tell)
-        order = {path: one for view in targets.views(lake) for path, one in mirrors.clusters(view).items()}
+        order = {
+            path: cluster for view in targets.views(lake) for path, cluster in mirrors.clusters(view).items()
+        }
         done = keep(
             lake, _tables(lake), bronze_before=before, vacuum=vacuum, clusters=order, tell=progress.tell
         )

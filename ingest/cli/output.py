@@ -138,7 +138,7 @@ class _LongTable:
 
         sample = _table(self.columns, [[_FILLER * width for width in self.widths]], self.title)
         for segments in Segment.split_lines(console.render(sample, options)):
-            line = "".join(one.text for one in segments)
+            line = "".join(segment.text for segment in segments)
             if _FILLER in line:
                 yield Segment("\n".join(self._rows(re.split(f"{_FILLER}+", line))))
             else:

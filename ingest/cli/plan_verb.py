@@ -32,12 +32,14 @@ def plan(
     from ingest.config import load
 
     pipelines = [load(file) for file in files]
-    reasons = [dry_run.why_spark(one) for one in pipelines]
-    asking = [one for one, why in zip(pipelines, reasons, strict=True) if why]
+    reasons = [dry_run.why_spark(pipeline) for pipeline in pipelines]
+    asking = [pipeline for pipeline, why in zip(pipelines, reasons, strict=True) if why]
     for why in dict.fromkeys(filter(None, reasons)):
         output.note(f"{why} Spark is started, which takes a while.")
     with session_for(asking) if asking else contextlib.nullcontext() as spark:
-        found = [dry_run.foresee(one, spark if one in asking else None, sample) for one in pipelines]
+        found = [
+            dry_run.foresee(pipeline, spark if pipeline in asking else None, sample) for pipeline in pipelines
+        ]
     output.answer(output_as, found, lambda: _show(found, sample))
     if any(one["problems"] for one in found):
         raise typer.Exit(1)

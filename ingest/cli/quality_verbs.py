@@ -71,7 +71,7 @@ def quality(
         return
     checked = _kept(file) if last else _checked(file, deep)
     wrong = {one.metric.severity for one in checked.of("error", "fail", "warn")}
-    found = {"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]}
+    found = {"counts": checked.counts(), "checks": [_as_json(verdict) for verdict in checked.verdicts]}
     if output_as == "gx":
         from ingest.config import load
         from ingest.quality import gx_json
@@ -101,9 +101,9 @@ def _kept(file: Path) -> Checked:
     with all_looked_at([file]) as (lake,):
         facts = gather(lake, trend=1)
     checks: list[tuple[str | None, str | None, CheckFact]] = [
-        (one.name, None, it) for one in facts.tables for it in one.checks
+        (table.name, None, it) for table in facts.tables for it in table.checks
     ]
-    checks += [(None, one.name, it) for one in facts.sources for it in one.checks]
+    checks += [(None, source.name, it) for source in facts.sources for it in source.checks]
     return Checked(facts.batch, [
         CheckResult(
             Metric(one.check, one.observed, mirror, source, one.column, one.limit, one.severity, one.detail, one.failing),
@@ -119,15 +119,15 @@ def _print(checked: Checked, every: bool) -> None:
     rows = [
         (
             state,
-            one.subject,
-            one.metric.check,
-            one.metric.column,
-            one.said(),
-            ", ".join(one.metric.failing[:3]),
+            verdict.subject,
+            verdict.metric.check,
+            verdict.metric.column,
+            verdict.said(),
+            ", ".join(verdict.metric.failing[:3]),
         )
         for state in STATES
-        for one in checked.verdicts
-        if one.state == state and (every or state != PASS)
+        for verdict in checked.verdicts
+        if verdict.state == state and (every or state != PASS)
     ]
     if rows:
         output.table(("state", "subject", "check", "column", "found", "keys"), rows)

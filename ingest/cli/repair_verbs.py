@@ -81,7 +81,10 @@ def backfill(
 
         if accept:
             decoded_with.refuse_mixed_masks(lake, lake.decoded())
-            names, first = [one.name for one in lake.pipeline.sources], max(0, lake.decoded() - last) + 1
+            names, first = (
+                [source.name for source in lake.pipeline.sources],
+                max(0, lake.decoded() - last) + 1,
+            )
             decoded_with.note(lake, names, first)
             said = f"the batches from {first} on stay as they were decoded"
             output.answer(output_as, {"accepted_from_batch": first}, said)
@@ -141,7 +144,7 @@ def _silver(lake: Lake, dry_run: bool, since: int = 0, tell: Tell = silent) -> l
 
     found = decoded_again(lake, cores(lake.spark), since=since, dry_run=dry_run, tell=tell)
     state = "rebuilt" if found.published else "compared"
-    rows = [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
+    rows = [_row(name, state, found.batch, "", difference) for name, difference in found.differences.items()]
     return _without_samples(rows) if lake.pipeline.masks else rows
 
 
@@ -247,7 +250,7 @@ def retry(file: PipelineFile, output_as: Output = "table") -> None:
         if stuck:
             with ProgressLine(lake.spark, lake.pipeline.name) as progress:
                 result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm, progress.tell)
-    tried = [one for one in result.mirrors if one.state != "skipped"] if result else []
+    tried = [mirror for mirror in result.mirrors if mirror.state != "skipped"] if result else []
 
     def show() -> None:
         output.table(("table", "state", "message"), [(one.mirror, one.state, one.message) for one in tried])

@@ -197,9 +197,9 @@ class Ticks:
             started = time.monotonic()
             found = [self._run_one(place, again=again) for place in range(len(self.pipelines))]
             results = [one for one in found if one is not None]
-            self.code = max([self.code, *(one.exit_code for one in results)])
+            self.code = max([self.code, *(result.exit_code for result in results)])
             self.any_ran |= bool(results)
-            if self.pause is None and any(one.stopped for one in results):
+            if self.pause is None and any(result.stopped for result in results):
                 self.code = max(self.code, 1)
             _show(results, self.output_as, repeated=self.pause is not None)
             _complain(results, self._printed)

@@ -63,14 +63,14 @@ def session_for(
 
     warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
-    kafka = any(source.kind == "kafka" for one in pipelines for source in one.sources)
+    kafka = any(source.kind == "kafka" for pipeline in pipelines for source in pipeline.sources)
 
     def start() -> SparkSession:
         found = session(
             f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka, profile=profile
         )
         lock.name_jvm()
-        if not all(one.is_stored for one in pipelines):
+        if not all(pipeline.is_stored for pipeline in pipelines):
             refuse_other_folders(found)
         if begun is not None:
             begun()
@@ -124,9 +124,13 @@ def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
     from ingest.lake.tables import LakeReader
 
     pipelines = _with_lakes(files, to_look=True)
-    for text in (text for one in pipelines for text in one.unresolved.values()):
+    for text in (text for pipeline in pipelines for text in pipeline.unresolved.values()):
         output.warning(f"{text}; only a run needs it")
-    why = [f"{one.lake} is not read otherwise." for one in pipelines if not stores.is_readable(one.lake)]
+    why = [
+        f"{pipeline.lake} is not read otherwise."
+        for pipeline in pipelines
+        if not stores.is_readable(pipeline.lake)
+    ]
     readers = [LakeReader(pipeline) for pipeline in pipelines]
     try:
         for lake in readers if not why else ():
@@ -146,7 +150,7 @@ def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:
     """A pipeline's source of a name, and of a kind if one is given; a `ConfigError` if there is none."""
     from ingest.config.scalars import nearest
 
-    known = {one.name: one for one in pipeline.sources if kind in ("", one.kind)}
+    known = {source.name: source for source in pipeline.sources if kind in ("", source.kind)}
     if name not in known:
         of = f"{kind.capitalize()} source" if kind else "source"
         raise ConfigError([f"{pipeline.file} has no {of} {name!r}{nearest(name, known)}"])

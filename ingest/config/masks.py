@@ -106,7 +106,9 @@ class Masks:
         clauses = ("truncate_partition",)  # whose note is the clause, which may name a value
         return replace(
             found,
-            effects=tuple(replace(one, note=HIDDEN) if one.action in clauses else one for one in effects),
+            effects=tuple(
+                replace(effect, note=HIDDEN) if effect.action in clauses else effect for effect in effects
+            ),
             reason=_QUOTED.sub(HIDDEN, found.reason),
         )
 

@@ -65,7 +65,7 @@ def parts(pattern: str) -> tuple[str, ...]:
 
 def groups(pattern: str) -> int:
     """How many groups a pattern has."""
-    return sum(_compiled(one).groups for one in parts(pattern)) if is_regular(pattern) else 0
+    return sum(_compiled(part).groups for part in parts(pattern)) if is_regular(pattern) else 0
 
 
 @cache

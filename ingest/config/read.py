@@ -243,7 +243,7 @@ def _pipeline(
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
     given["tables"] = tuple(_table(document, ("tables", i), rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
-    given["alerts"] = tuple(AlertTarget(**_given(one)) for one in keys.alerts)
+    given["alerts"] = tuple(AlertTarget(**_given(alert)) for alert in keys.alerts)
     if keys.bronze and keys.bronze.seal:
         given["seal"] = Sealing(**_given(keys.bronze.seal))
     if lineage:

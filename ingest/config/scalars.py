@@ -121,10 +121,10 @@ def listed(words: Iterable[str]) -> str:
 
 def duration(text: str) -> float:
     """Seconds of ``60s``, ``5m``, ``2h``, ``1d``, ``500ms``; a bare number counts seconds."""
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None or (found[2] or "s") not in _MILLISECONDS:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None or (match[2] or "s") not in _MILLISECONDS:
         raise ValueError(f"{text!r} is not a duration; write for example 60s, 5m, 2h or 1d")
-    seconds = Decimal(found[1]) * _MILLISECONDS[found[2] or "s"] / 1000
+    seconds = Decimal(match[1]) * _MILLISECONDS[match[2] or "s"] / 1000
     if seconds > _CENTURY:
         raise ValueError(f"{_short(text)} is longer than 36500d; write a shorter time")
     return float(seconds)
@@ -144,10 +144,10 @@ def pause(seconds: float) -> float:
 
 def size(text: str) -> int:
     """Bytes of ``64MiB``, ``10MB``, ``1GiB``; a bare number counts bytes."""
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None or found[2].lower() not in _BYTES:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _BYTES:
         raise ValueError(f"{text!r} is not a size; write for example 64MiB, 500KB or 1GiB")
-    amount = Decimal(found[1]) * _BYTES[found[2].lower()]
+    amount = Decimal(match[1]) * _BYTES[match[2].lower()]
     if amount >= _LARGEST_SIZE:
         raise ValueError(f"{_short(text)} is more than any file has; write for example 64MiB, 500KB or 1GiB")
     count = int(amount)

@@ -120,9 +120,9 @@ def _match(text: str) -> str:
             raise ValueError(
                 f"{text!r} matches no table; with groups, write a regular expression for each part of database.table, (.*) for any"
             )
-        for one in parts:
-            if one != "*":
-                _pattern(one)
+        for part in parts:
+            if part != "*":
+                _pattern(part)
     elif text != "*" and not (len(parts) <= 3 and all(parts)):
         raise ValueError(f"{text!r} matches no table; write database.table, with * for any part")
     return text

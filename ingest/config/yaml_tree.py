@@ -274,13 +274,13 @@ def _resolve(document: Document, text: str, where: Where) -> str:
 def _reference(document: Document, inner: str, where: Where) -> str:
     if inner.startswith("file:"):
         return _file_reference(document, inner[5:], where)
-    found = _VARIABLE.fullmatch(inner)
-    if found is None:
+    match = _VARIABLE.fullmatch(inner)
+    if match is None:
         document.fault(
             where, f"${{{inner}}} is not a reference; write ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
         )
         return ""
-    name, default = found.groups()
+    name, default = match.groups()
     value = os.environ.get(name)
     if default is not None:
         return value or default

@@ -121,25 +121,29 @@ _RANKS = {"drop_primary_key": 0, "drop_column": 1, "default_charset": 1, "modify
 
 def _one_by_one(renames: list[Effect]) -> list[Effect]:
     """Renames in an order in which each new name is free; those that exchange their names say so."""
-    found: list[Effect] = []
-    waiting = {str(one.column).casefold(): one for one in renames if one.column != one.to}
+    effects: list[Effect] = []
+    waiting = {str(rename.column).casefold(): rename for rename in renames if rename.column != rename.to}
     while waiting:
         free = [old for old, one in waiting.items() if str(one.to).casefold() not in waiting.keys() - {old}]
         for old in free:
-            found.append(waiting.pop(old))
+            effects.append(waiting.pop(old))
         if not free:  # a ring of columns, each of which takes the next one's name
             old = next(iter(waiting))
             while old in waiting:
-                found.append(replace(waiting.pop(old), note=EXCHANGED))
-                old = str(found[-1].to).casefold()
-    return found
+                effects.append(replace(waiting.pop(old), note=EXCHANGED))
+                old = str(effects[-1].to).casefold()
+    return effects
 
 
 def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
     if any(token.word in _PARTITIONS for token in items[1:3]):  # always alone; its commas separate partitions
         return [items]
     parts = split(items)
-    return parts if scope.dialect != "oracle" else [one for part in parts for one in _oracle_clauses(part)]
+    return (
+        parts
+        if scope.dialect != "oracle"
+        else [oracle_clause for part in parts for oracle_clause in _oracle_clauses(part)]
+    )
 
 
 def _oracle_clauses(items: Sequence[Token]) -> list[Sequence[Token]]:
@@ -197,7 +201,7 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
                 *references(part, scope, table),
             ]
             own = None if scope.dialect == "mysql" else scope.dialect
-            found += [replace(one, guarded=guarded, dialect=own) for one in effects]
+            found += [replace(effect, guarded=guarded, dialect=own) for effect in effects]
     return found
 
 
@@ -398,16 +402,16 @@ def _constraint(items: Sequence[Token], scope: Scope, table: TableId) -> Sequenc
 
 def references(items: Sequence[Token], scope: Scope, table: TableId) -> list[Effect]:
     """The tables of which a table's foreign keys speak; MySQL's need none, because its TRUNCATE has no CASCADE."""
-    found: list[Effect] = []
+    effects: list[Effect] = []
     if scope.dialect == "mysql":
-        return found
+        return effects
     for place, token in enumerate(items[:-1]):
         if token.word == "REFERENCES":
             rest = items[place + 1 :]
             end = next((at for at, later in enumerate(rest) if later.word == "REFERENCES"), len(rest))
             to = scope.table(Cursor(rest), like=table)
-            found.append(Effect("references", table, to=to, note=columns.cascades(rest[:end]) or None))
-    return found
+            effects.append(Effect("references", table, to=to, note=columns.cascades(rest[:end]) or None))
+    return effects
 
 
 # --- partitions ---------------------------------------------------------------------------------

@@ -85,8 +85,8 @@ def _literal(items: Sequence[Token]) -> Token:
         return token
     if len(items) == 1 and token.word in ("TRUE", "FALSE"):
         return token._replace(kind="truth", text=token.word.lower())
-    if token.kind == "number" and all(one.kind == "symbol" and one.text in "+-." for one in items[:-1]):
-        text = "".join(one.text for one in items[:-1]) + token.text
+    if token.kind == "number" and all(item.kind == "symbol" and item.text in "+-." for item in items[:-1]):
+        text = "".join(item.text for item in items[:-1]) + token.text
         return token._replace(text=values.number_text(text.lstrip("+")))
     raise ValueError("no literal")
 

@@ -102,38 +102,38 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     cursor = Cursor(items)
     column = name(cursor, dialect)
     type_tokens = _type_tokens(cursor)
-    found = _Attributes()
+    attributes = _Attributes()
     while not cursor.done:
         if cursor.is_symbol("("):
             cursor.group()
-        elif not _named(cursor, found, dialect) and not _flag(cursor, found):
+        elif not _named(cursor, attributes, dialect) and not _flag(cursor, attributes):
             _skip(cursor)
     declared = logical = None
     if type_tokens:
         declared = " ".join(source[type_tokens[0].start : type_tokens[-1].end].split())
         try:
-            logical = logical_type(declared, dialect, found.charset)
+            logical = logical_type(declared, dialect, attributes.charset)
         except ValueError:  # thousands of digits are not a precision
             raise Unread(f"the type {declared[:40]!r} cannot be read") from None
-        found.serial = found.serial or type_tokens[0].word in _SERIALS
-    if found.generated and logical is None:
+        attributes.serial = attributes.serial or type_tokens[0].word in _SERIALS
+    if attributes.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
-    default, has_default, note = _default(found, logical, declared, dialect)
-    own = (found.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
+    default, has_default, note = _default(attributes, logical, declared, dialect)
+    own = (attributes.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
     made = ColumnDefinition(
         column,
         logical,
         declared,
-        found.nullable,
+        attributes.nullable,
         default,
         has_default,
-        found.comment,
-        found.position,
+        attributes.comment,
+        attributes.position,
         note,
         own,
-        found.made_of,
+        attributes.made_of,
     )
-    return Definition(made, found.primary, found.using)
+    return Definition(made, attributes.primary, attributes.using)
 
 
 def charset_of_collation(name: str) -> str:

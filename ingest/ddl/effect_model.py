@@ -131,13 +131,15 @@ class Ddl:
 
 def of_column(action: str, table: TableId, column: ColumnDefinition) -> Effect:
     """A column definition as the effect that makes or changes the column."""
-    given = {one.name: getattr(column, one.name) for one in fields(column) if one.name != "name"}
+    given = {field.name: getattr(column, field.name) for field in fields(column) if field.name != "name"}
     return Effect(action, table, column.name, **given)
 
 
 def definition_of(effect: Effect) -> ColumnDefinition:
     """The column definition of an effect that makes or changes a column."""
-    given = {one.name: getattr(effect, one.name) for one in fields(ColumnDefinition) if one.name != "name"}
+    given = {
+        field.name: getattr(effect, field.name) for field in fields(ColumnDefinition) if field.name != "name"
+    }
     return ColumnDefinition(effect.column or "", **given)
 
 

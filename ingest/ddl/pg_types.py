@@ -78,7 +78,7 @@ def dropped(cursor: Cursor, scope: Scope) -> Sequence[Effect]:
     names = [scope.table(cursor)]
     while cursor.symbol(","):
         names.append(scope.table(cursor))
-    return [Effect("drop_type", one) for one in names] if cursor.accept("CASCADE") else ()
+    return [Effect("drop_type", name) for name in names] if cursor.accept("CASCADE") else ()
 
 
 def rename_schema(cursor: Cursor, scope: Scope, kind: str) -> Sequence[Effect]:

@@ -24,7 +24,7 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     family = types.base(logical)
     if family == "enum":
         labels = types.labels(declared)
-        return next((one for one in labels if one.casefold() == text.rstrip(" ").casefold()), text)
+        return next((label for label in labels if label.casefold() == text.rstrip(" ").casefold()), text)
     if family in _CLOCKS and conversion(family, family, declared).doubted(text):
         raise ValueError("MySQL rounds it, and MariaDB cuts it")
     if family in ("string", "set", *_CLOCKS):
@@ -84,18 +84,18 @@ def padded(base64: str, declared: str | None) -> str:
 
 
 def _date(text: str) -> str:
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    year, month, day = (int(part) for part in found.groups())
+    year, month, day = (int(part) for part in match.groups())
     return dt.date(year, month, day).isoformat()
 
 
 def _datetime(text: str) -> str:
-    found = _DATE_TIME.fullmatch(text)
-    if found is None:
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
         return values.zoneless_text(text if len(text) > 10 else text + " 00:00:00")
-    return f"{_date(found['date'])} {_time(found['time']) if found['time'] else '00:00:00'}"
+    return f"{_date(match['date'])} {_time(match['time']) if match['time'] else '00:00:00'}"
 
 
 def instant(text: str) -> str:

@@ -153,7 +153,7 @@ def _bytea(text: str, _sizes: list[int]) -> str:
         return values.base64_text(bytes.fromhex(text[2:]))
     raw = re.sub(
         rb"\\(?:\\|([0-3][0-7]{2}))",
-        lambda one: bytes([int(one[1], 8)]) if one[1] else b"\0\\",
+        lambda match: bytes([int(match[1], 8)]) if match[1] else b"\0\\",
         text.encode(),
     )
     if b"\\" in raw.replace(b"\0\\", b""):
@@ -167,10 +167,10 @@ def _of_text(convert: Callable[[str], str]) -> Callable[[str, list[int]], str]:
 
 def _range(text: str, _sizes: list[int]) -> str:
     """Of whole numbers, as a half open one."""
-    found = re.fullmatch(r"\s*([\[(])\s*(-?[0-9]{1,18})\s*,\s*(-?[0-9]{1,18})\s*([\])])\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([\[(])\s*(-?[0-9]{1,18})\s*,\s*(-?[0-9]{1,18})\s*([\])])\s*", text)
+    if match is None:
         raise ValueError("no range with two bounds")
-    low, high = int(found[2]) + (found[1] == "("), int(found[3]) + (found[4] == "]")
+    low, high = int(match[2]) + (match[1] == "("), int(match[3]) + (match[4] == "]")
     if low > high:
         raise ValueError("no range")
     return f"[{low},{high})" if low < high else "empty"
@@ -185,7 +185,7 @@ def _array(text: str, of: str) -> str:
     parts = [part.strip() for part in inside.split(",")] if inside else []
     element = _ELEMENTS.get(of)
     if parts and (
-        element is None or not all(element.fullmatch(one) and one.lower() != "null" for one in parts)
+        element is None or not all(element.fullmatch(part) and part.lower() != "null" for part in parts)
     ):
         raise ValueError("elements whose form is not known here")
     return "{" + ",".join(parts) + "}"
@@ -211,19 +211,19 @@ def _date(text: str, _sizes: list[int]) -> str:
 
 
 def _time(text: str, sizes: list[int]) -> str:
-    found = re.fullmatch(_CLOCK, text.strip())
-    if found is None or int(found[1]) > 23 or int(found[2]) > 59 or int(found[3] or 0) > 59:
+    match = re.fullmatch(_CLOCK, text.strip())
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
         raise ValueError("no time of a day")
-    clock = f"{int(found[1]):02}:{found[2]}:{found[3] or '00'}{values.fraction(found[4] or '')}"
+    clock = f"{int(match[1]):02}:{match[2]}:{match[3] or '00'}{values.fraction(match[4] or '')}"
     return rounded_clock(clock, sizes[0] if sizes else 6)
 
 
 def _timestamp(text: str, sizes: list[int]) -> str:
-    found = re.fullmatch(rf"({_DAY})(?:[ T]({_CLOCK}))?", text.strip())
-    if found is None:
+    match = re.fullmatch(rf"({_DAY})(?:[ T]({_CLOCK}))?", text.strip())
+    if match is None:
         raise ValueError("another form than ISO's: the session decides")
-    clock = _time(found[5], []) if found[5] else "00:00:00"
-    return _rounded(f"{_date(found[1], [])} {clock}", sizes)
+    clock = _time(match[5], []) if match[5] else "00:00:00"
+    return _rounded(f"{_date(match[1], [])} {clock}", sizes)
 
 
 def _timestamptz(text: str, sizes: list[int]) -> str:

@@ -88,18 +88,18 @@ def _with_statement(effect: Effect, found: Ddl) -> Effect:
     )
     if said is None:
         return effect
-    written = {one.name: one for one in said.columns}
+    written = {column.name: column for column in said.columns}
     columns = tuple(
         replace(
             its,
-            name=one.name,
-            type=one.type,
-            charset=one.charset or its.charset,
-            default=_default(its, one.type),
+            name=column.name,
+            type=column.type,
+            charset=column.charset or its.charset,
+            default=_default(its, column.type),
         )
-        if (its := written.get(one.name))
-        else one
-        for one in effect.columns
+        if (its := written.get(column.name))
+        else column
+        for column in effect.columns
     )
     return replace(effect, columns=columns, charset=effect.charset or said.charset)
 
@@ -121,7 +121,9 @@ def _typed(found: Ddl, table: TableId, structure: Mapping[str, Any], keys: tuple
             )
         return effect
 
-    return replace(found, effects=tuple(typed(one) if one.table == table else one for one in found.effects))
+    return replace(
+        found, effects=tuple(typed(effect) if effect.table == table else effect for effect in found.effects)
+    )
 
 
 def _default(said: Effect | ColumnDefinition, logical: str | None) -> str | None:

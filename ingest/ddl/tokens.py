@@ -134,7 +134,7 @@ def _decoded(kind: str, text: str) -> str:
     if kind == "escaped":
         quote = text[-1]
         inside = text[text.index(quote) + 1 : -1]
-        return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]) or found[0][0], inside)
+        return _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]) or match[0][0], inside)
     if kind in ("bits", "hex"):
         return text[2:].rstrip("'")
     return text

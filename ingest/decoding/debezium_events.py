@@ -216,12 +216,12 @@ def _schema_change(found: Mapping[str, Any]) -> list[Change]:
     texts = json_values.texts({name: value for name, value in found.items() if name != "tableChanges"})
     source = json_values.texts(found.get("source"))
     places, position = sequence(source)
-    own = TableId(texts.get("databaseName"), texts.get("schemaName"), source.get("table") or None)
+    table_id = TableId(texts.get("databaseName"), texts.get("schemaName"), source.get("table") or None)
     changes = strict(compacted(found.get("tableChanges") or []))
     snapshot = source.get("snapshot") not in (None, "", "false")
     common = Change(
         op=Op.DDL,
-        table=own,
+        table=table_id,
         sequence=places,
         position=position,
         event_time=event_time(source) or micros_of(integer(texts.get("ts_ms")), 1000),
@@ -232,12 +232,14 @@ def _schema_change(found: Mapping[str, Any]) -> list[Change]:
     if not isinstance(changes, list) or (not changes and common.ddl is None):
         raise Undecodable("bad-message", "a schema change has neither a statement nor a list of structures")
     statements = [
-        msgspec.structs.replace(common, table=changed_table(change, own), structure=structure(change, source))
+        msgspec.structs.replace(
+            common, table=changed_table(change, table_id), structure=structure(change, source)
+        )
         for change in changes
     ] or [common]
     tables = [] if snapshot else emptied(statements[0], common.ddl or "")
     if tables and not places:
-        statements = [msgspec.structs.replace(one, note=UNPLACED) for one in statements]
+        statements = [msgspec.structs.replace(statement, note=UNPLACED) for statement in statements]
         tables = []
     cleared = [msgspec.structs.replace(common, op=Op.TRUNCATE, table=table, ddl=None) for table in tables]
     return [msgspec.structs.replace(one, row=row) for row, one in enumerate([*cleared, *statements])]

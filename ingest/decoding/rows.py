@@ -211,18 +211,18 @@ def instant(value: str, unit: int | None) -> tuple[int, int]:
         raise ValueError("nothing says what the number counts")
     if values.INTEGER.fullmatch(value) and len(value) < 25:
         return int(value), unit
-    found = _EPOCH.fullmatch(value)
-    if found is None:
+    match = _EPOCH.fullmatch(value)
+    if match is None:
         raise ValueError("no date and time")
-    nanos = int(found[2]) * 10**9 + int(found[3].ljust(9, "0"))
-    return (-nanos if found[1] else nanos), 10**9
+    nanos = int(match[2]) * 10**9 + int(match[3].ljust(9, "0"))
+    return (-nanos if match[1] else nanos), 10**9
 
 
 def clock_text(value: str, unit: int | None = 1) -> str:
     """A time of day or span; seconds may be missing, and a whole number counts ``unit``."""
-    found = _CLOCK.fullmatch(value)
-    if found is not None:
-        return f"{found[1]}{found[2] or ':00'}{values.fraction(found[3] or '')}"
+    match = _CLOCK.fullmatch(value)
+    if match is not None:
+        return f"{match[1]}{match[2] or ':00'}{values.fraction(match[3] or '')}"
     if unit is not None and values.INTEGER.fullmatch(value) and len(value) < 25:
         return values.time_text(int(value), unit)
     raise ValueError("no time")

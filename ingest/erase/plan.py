@@ -106,7 +106,7 @@ class Erasure(msgspec.Struct):
     @property
     def of_mirrors(self) -> list[Erasure]:
         """The same erasure for each of the mirrors."""
-        return [self, *(structs.replace(self, **structs.asdict(one)) for one in self.others)]
+        return [self, *(structs.replace(self, **structs.asdict(other)) for other in self.others)]
 
     def save(self, lake: Tables) -> None:
         """Write the file, whole."""
@@ -188,7 +188,8 @@ def keys_where(lake: Lake, name: str, condition: str) -> list[Texts]:
     try:
         wanted = conditions.condition(condition)
         cells = ", ".join(
-            f"{evidence.cell_text(one)} AS {duck.name(f'k{i}')}" for i, one in enumerate(mirror.key_columns)
+            f"{evidence.cell_text(key_column)} AS {duck.name(f'k{i}')}"
+            for i, key_column in enumerate(mirror.key_columns)
         )
         found = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE ({wanted})")
     except ValueError as error:
@@ -225,13 +226,16 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     found = _Found(texts, dict(texts))
     for lane in lanes:
         found.add(lake, mirror, lane)
-    for one in (one for key, one in texts.items() if key not in found.named):  # most likely mistyped
+    for one in (text for key, text in texts.items() if key not in found.named):  # most likely mistyped
         if not evidence.present(lake, mirror, one, None).rows:
             raise IngestError(
                 f"Neither {mirror.name} nor its changes have a row with the key {', '.join(one)}: nothing was erased."
             )
     stretches = [one for mine in found.lanes.values() for one in mine]
-    keys, several = {one.key for one in stretches}, {one.key for one in stretches if not one.alone}
+    keys, several = (
+        {stretch.key for stretch in stretches},
+        {stretch.key for stretch in stretches if not stretch.alone},
+    )
     _refuse_several(lake, mirror, several)
     secret, known = Barriers(barriers.read(lake).secret or secrets.token_hex(32)), found.known
     return Erasure(
@@ -245,7 +249,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         now=now,
         asked=len(texts),
         keys=[known[key] for key in keys],
-        rows=[known[key] for key in {one.key for one in stretches if one.last or mirror.soft}],
+        rows=[known[key] for key in {stretch.key for stretch in stretches if stretch.last or mirror.soft}],
         alone=[known[key] for key in keys - several],
         barriers=[_barrier(secret, lake, mirror, *one).to_value() for one in found.lanes.items()],
         changes=found.changes,
@@ -328,11 +332,11 @@ def _others(
                         "take it out of also: and drop its table first."
                     )
                 keys[one.key] = there
-            several = {keys[one.key] for one in stretches if not one.alone}
+            several = {keys[stretch.key] for stretch in stretches if not stretch.alone}
             _refuse_several(lake, other, several)
             share = shares.setdefault(path, Share(other.name, path, [], [], []))
             share.keys.extend(keys.values())
-            share.rows.extend({keys[one.key] for one in stretches if one.last or other.soft})
+            share.rows.extend({keys[stretch.key] for stretch in stretches if stretch.last or other.soft})
             share.alone.extend(set(keys.values()) - several)
     return list(shares.values())
 
@@ -357,13 +361,17 @@ def _refuse_renamed(lake: Lake, mirror: Mirror, lanes: Iterable[LaneId]) -> None
             )
     names = {table for _, table in lanes}
     for row in lake.ask("SELECT effects FROM {ddl} WHERE effects LIKE '%\"rename\\_%' ESCAPE '\\'"):
-        for one in json.loads(row["effects"] or "[]"):
-            table, to = _table(one.get("table")), one.get("to")
-            if one["action"] == "rename_column" and table in names and {one["column"], to} & set(mirror.keys):
+        for load in json.loads(row["effects"] or "[]"):
+            table, to = _table(load.get("table")), load.get("to")
+            if (
+                load["action"] == "rename_column"
+                and table in names
+                and {load["column"], to} & set(mirror.keys)
+            ):
                 raise IngestError(
                     f"The key column {to} of {mirror.name} was renamed, and rows under its old name are not erased yet."
                 )
-            if one["action"] == "rename_table" and {table, _table(to)} & names:
+            if load["action"] == "rename_table" and {table, _table(to)} & names:
                 raise IngestError(
                     f"{mirror.name} or its source was renamed, and rows under the old name are not erased yet."
                 )
@@ -470,15 +478,15 @@ def _barrier(
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)
     columns = [(i, one) for i, one in enumerate(mirror.key_columns) if shard is None or one.name != shard[0]]
     ends: dict[str, list[tuple[str, str]]] = {}
-    for one in stretches:
-        key = tuple(one.key[i] for i, _ in columns)
+    for stretch in stretches:
+        key = tuple(stretch.key[i] for i, _ in columns)
         # a repeat of the newest change arrives later, and must not pass
-        high = last_repeat(one.high) if one.last else one.high
-        ends.setdefault(secret.digest(lane[1], key), []).append((one.low, high))
+        high = last_repeat(stretch.high) if stretch.last else stretch.high
+        ends.setdefault(secret.digest(lane[1], key), []).append((stretch.low, high))
     return Barrier(
         lane[0],
         lane[1],
         tuple(one.name for _, one in columns),
         tuple(one.type for _, one in columns),
-        {digest: tuple(found) for digest, found in ends.items()},
+        {digest: tuple(end) for digest, end in ends.items()},
     )

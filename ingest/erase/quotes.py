@@ -106,7 +106,9 @@ def layers(text: str) -> Iterator[str]:
     yield text
     waiting = [text]
     for _ in range(_LAYERS):
-        waiting = [one for text in waiting for one in dict.fromkeys(_bared(text)) if one not in seen]
+        waiting = [
+            fromkey for text in waiting for fromkey in dict.fromkeys(_bared(text)) if fromkey not in seen
+        ]
         if not waiting:
             return
         seen.update(waiting)
@@ -125,9 +127,9 @@ def _bared(text: str) -> Iterator[str]:
             yield text.replace(written, plain)
 
 
-def _character(found: re.Match[str]) -> str:
-    code = found[1] or found[2]
-    return chr(int(code, 16)) if code else _PLAIN.get(found[3], found[3])
+def _character(match: re.Match[str]) -> str:
+    code = match[1] or match[2]
+    return chr(int(code, 16)) if code else _PLAIN.get(match[3], match[3])
 
 
 def _forms(text: str) -> Iterator[str]:

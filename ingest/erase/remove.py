@@ -173,7 +173,7 @@ class Removal:
         done = self._merge(REJECTS, named, rows, "DELETE")
         told: list[tuple[Any, ...]] = []
         names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
-        for some in batched({one.place for one in erasure.changes if one.topic is not None}):
+        for some in batched({change.place for change in erasure.changes if change.topic is not None}):
             found = self.lake.ask(
                 f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
                 f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(some)})"
@@ -234,9 +234,9 @@ class Removal:
     def _rows(self, mirror: Mirror, keys: Sequence[Texts]) -> dict[str, int]:
         """The rows of a mirror or its history."""
         same = [
-            f"t.{quoted(one.column)} = "
-            + (f"unbase64(s.k{i})" if one.delta == "BINARY" else f"CAST(s.k{i} AS {one.delta})")
-            for i, one in enumerate(mirror.key_columns)
+            f"t.{quoted(key_column.column)} = "
+            + (f"unbase64(s.k{i})" if key_column.delta == "BINARY" else f"CAST(s.k{i} AS {key_column.delta})")
+            for i, key_column in enumerate(mirror.key_columns)
         ]
         return self._keys(mirror.path, keys, same)
 
@@ -245,8 +245,8 @@ class Removal:
         filling.follow(self.lake, mirror)
         image = "from_json(coalesce(t.after, t.before), 'MAP<STRING, STRING>')"
         same = [
-            f"CAST({image}[{literal(one.column)}] AS {one.delta}) = CAST(s.k{i} AS {one.delta})"
-            for i, one in enumerate(mirror.key_columns)
+            f"CAST({image}[{literal(key_column.column)}] AS {key_column.delta}) = CAST(s.k{i} AS {key_column.delta})"
+            for i, key_column in enumerate(mirror.key_columns)
         ]
         return self._keys(feeds.path_of(mirror), keys, same)
 
@@ -254,14 +254,14 @@ class Removal:
         """Delete rows by conditions on the texts of each key; what deletion vectors hide goes from the files, too."""
         ddl = ", ".join(f"k{i} STRING" for i in range(len(same)))
         done = self._merged(name, keys, ddl, " AND ".join(same), "DELETE")
-        if any(one.deleted for one in self.lake.snapshot(name).files):
+        if any(file.deleted for file in self.lake.snapshot(name).files):
             self.session.conf.set(USER_METADATA, self._metadata(name))
             self.session.sql(f"REORG TABLE {self.lake.named(name)} APPLY (PURGE)").collect()
         return {"rows": done}
 
     def _changes(self, erasure: Erasure) -> dict[str, int]:
         named = ("batch", *PLACE, "row", "order_key", *TableId._fields)
-        rows = [tuple(getattr(one, name) for name in named) for one in erasure.changes]
+        rows = [tuple(getattr(change, name) for name in named) for change in erasure.changes]
         return {"rows": self._merge(CHANGES, named, rows, "DELETE", where="t.kind = 'change'")}
 
     def purge(self, name: str, mirror: Mirror) -> int:
@@ -319,9 +319,9 @@ class Removal:
 def snapshot_files(lake: Lake, erasure: Erasure) -> int:
     """Delete the files of `ingest snapshot` in which changes of the rows landed: bronze has the other rows of them."""
     landed = {
-        (one.source, *Path(one.topic).parts[-2:])
-        for one in erasure.changes
-        if one.topic and ingest_snapshot.holds(one.topic)
+        (change.source, *Path(change.topic).parts[-2:])
+        for change in erasure.changes
+        if change.topic and ingest_snapshot.holds(change.topic)
     }
     files = [snapshots.folder(lake.pipeline, source) / here / name for source, here, name in landed]
     there = [file for file in files if file.exists()]
@@ -362,7 +362,7 @@ def _without(failing: str | None, quotes: Quotes) -> str | None:
     if failing is None:
         return None
     keys = json.loads(failing)
-    kept = [one for one in keys if not quotes.found_in(str(one))]
+    kept = [key for key in keys if not quotes.found_in(str(key))]
     return failing if kept == keys else json.dumps(kept, ensure_ascii=False)
 
 
@@ -379,7 +379,7 @@ def _tables(lake: Lake, mirror: Mirror) -> list[str]:
 
 def _data_files(lake: Lake, name: str) -> int:
     folder = Path(lake.path(name))
-    return sum(one.is_file() and LOG not in one.relative_to(folder).parts for one in folder.rglob("*"))
+    return sum(path.is_file() and LOG not in path.relative_to(folder).parts for path in folder.rglob("*"))
 
 
 # --- the certificate --------------------------------------------------------------------------------

@@ -33,9 +33,11 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
         IngestError: a message is no longer decoded as it was.
     """
     wanted: dict[tuple[Any, ...], dict[int, set[tuple[int | None, str]]]] = {}
-    for one in erasure.changes:
-        if one.topic is not None:  # a complete re-snapshot's deletes have no message
-            wanted.setdefault(one.place, {}).setdefault(one.batch, set()).add((one.row, one.order_key))
+    for change in erasure.changes:
+        if change.topic is not None:  # a complete re-snapshot's deletes have no message
+            wanted.setdefault(change.place, {}).setdefault(change.batch, set()).add(
+                (change.row, change.order_key)
+            )
     found: list[tuple[Any, ...]] = []
     replays = _rows_at(lake, REPLAY, wanted)
     for row in replays:

@@ -105,7 +105,7 @@ def _spellings(text: str) -> set[bytes]:
 def _escaped(text: str) -> set[str]:
     """A text as JSON escapes it, with small or capital digits."""
     escaped = json.dumps(text)[1:-1]
-    capital = _ESCAPE.sub(lambda found: rf"\u{found[1].upper()}", escaped)
+    capital = _ESCAPE.sub(lambda match: rf"\u{match[1].upper()}", escaped)
     return {json.dumps(text, ensure_ascii=False)[1:-1], escaped, capital}
 
 
@@ -149,7 +149,7 @@ def _count(values: pa.Array, text: str) -> int:
     """The cells that contain a text, or are the number or the time that it is."""
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        whole = [pc.match_substring(values, one) for one in _spellings(text)]
+        whole = [pc.match_substring(values, spelling) for spelling in _spellings(text)]
         cut = pc.match_substring_regex(values, _CUT.pattern.decode())
         if not pc.any(cut).as_py():
             return _true(*whole)
@@ -160,7 +160,9 @@ def _count(values: pa.Array, text: str) -> int:
         return _true(*whole, pa.array(marked))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return sum(
-            any(one in cell for one in _spellings(text)) for cell in values.to_pylist() if cell is not None
+            any(spelling in cell for spelling in _spellings(text))
+            for cell in values.to_pylist()
+            if cell is not None
         )
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         return _equal(values, text)

@@ -22,7 +22,7 @@ def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     """Gold's rejects of the rows' cells and changes."""
     keys = _typed(mirror, erasure.keys)
     alone = _typed(mirror, erasure.alone)
-    places = {one.place for one in erasure.changes}
+    places = {change.place for change in erasure.changes}
     found = []
     for row in lake.ask(
         f"SELECT * FROM {{rejects}} WHERE kind <> 'message' AND {duck.of_table(mirror.table)}"
@@ -46,7 +46,7 @@ def dismissals(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
 
 
 def _typed(mirror: Mirror, keys: Iterable[Texts]) -> set[Key]:
-    return {evidence.typed_key(mirror, one) for one in keys}
+    return {evidence.typed_key(mirror, key) for key in keys}
 
 
 def quoting(erasure: Erasure) -> Quotes:
@@ -57,7 +57,9 @@ def quoting(erasure: Erasure) -> Quotes:
 def unknown(lake: Lake, erasure: Erasure) -> list[str]:
     """What may hold more of the rows, in sentences without a key or a value."""
     found = []
-    sources = ", ".join(sorted({duck.text(Barrier.from_value(one).source) for one in erasure.barriers}))
+    sources = ", ".join(
+        sorted({duck.text(Barrier.from_value(barrier).source) for barrier in erasure.barriers})
+    )
     [undecoded] = lake.ask(
         f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND source IN ({sources or 'NULL'})"
     )

@@ -268,12 +268,12 @@ def _changes(data: bytes, topic: str, hints: Hints) -> list[Change]:
     pairs = [_pair_of_images(row) for row in change.rows]
     envelope = _envelope(word, header, change, pairs)
     head = _placed(head_of(envelope, topic, hints, DIALECT, None), header)
-    found = changes_of(envelope, head, hints, DIALECT)
+    changes = changes_of(envelope, head, hints, DIALECT)
     if not pairs:
-        return found
+        return changes
     return [
         replace(row, partial=True) if pair.has_gap and row.op is not Op.DELETE else row
-        for row, pair in zip(found, pairs, strict=True)
+        for row, pair in zip(changes, pairs, strict=True)
     ]
 
 
@@ -299,7 +299,7 @@ def _pair_of_images(data: bytes) -> Pair:
 
 def _envelope(kind: str, header: Header, change: RowChange, pairs: list[Pair]) -> Decoded:
     """The entry as the flat message that Canal would make of it, but with the whole row before."""
-    found = Decoded(
+    decoded = Decoded(
         type=kind,
         database=header.database,
         table=header.table,
@@ -311,9 +311,9 @@ def _envelope(kind: str, header: Header, change: RowChange, pairs: list[Pair]) -
     if pairs:
         types = pairs[0].before.types | pairs[0].after.types
         keys = dict.fromkeys(chain(pairs[0].before.keys, pairs[0].after.keys))
-        found.mysql_type, found.pk_names = Raw(_json(types)), Raw(_json(list(keys)))
-        found.data, found.old = _images(kind, pairs)
-    return found
+        decoded.mysql_type, decoded.pk_names = Raw(_json(types)), Raw(_json(list(keys)))
+        decoded.data, decoded.old = _images(kind, pairs)
+    return decoded
 
 
 def _images(kind: str, pairs: list[Pair]) -> tuple[list[Image | None], list[Image | None] | None]:

@@ -91,10 +91,10 @@ def _bare_rows(kept: list[Any] | Raw, plan: CanalPlan) -> Rows:
     """Rows as texts; among BITs only those in quotes are base64."""
     if not isinstance(kept, Raw):
         return [_bare_row(row, plan.bits) if row else row for row in kept]
-    found: Rows = []  # something about the message is unusual, so each value is looked at on its own
+    rows: Rows = []  # something about the message is unusual, so each value is looked at on its own
     for row in raw_rows(kept):
         if values.is_null(row):
-            found.append(None)
+            rows.append(None)
             continue
         members = values.members(row)
         image = {name: values.text(raw) for name, raw in members.items()}
@@ -102,8 +102,8 @@ def _bare_rows(kept: list[Any] | Raw, plan: CanalPlan) -> Rows:
             value = image[column]
             if value and bytes(members[column])[:1] == b'"':
                 image[column] = _bit_text(value)
-        found.append(image)
-    return found
+        rows.append(image)
+    return rows
 
 
 def _bare_row(row: dict[str, Any], bits: frozenset[str]) -> Image:

@@ -89,11 +89,11 @@ def _plan(
 
 def _moment_text(value: str, zone: str, instant: bool) -> str:
     """A moment from text, from seconds, or from milliseconds with a fraction of them."""
-    found = _NUMBER.fullmatch(value)
-    if found is None or len(found[2]) < MILLISECOND_DIGITS:
+    match = _NUMBER.fullmatch(value)
+    if match is None or len(match[2]) < MILLISECOND_DIGITS:
         return rows.instant_text(value, zone) if instant else rows.datetime_text(value, zone)
-    nanos = int(found[2]) * 10**6 + int((found[3] or "")[:6].ljust(6, "0"))
-    nanos = -nanos if found[1] else nanos
+    nanos = int(match[2]) * 10**6 + int((match[3] or "")[:6].ljust(6, "0"))
+    nanos = -nanos if match[1] else nanos
     return values.timestamp_text(nanos, 10**9) if instant else values.wall_text(nanos, 10**9, zone)
 
 

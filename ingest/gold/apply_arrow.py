@@ -68,7 +68,7 @@ class _Batch:
             else:
                 opened[path] = target
         works = [one.work for one in opened.values()]
-        load = Load(sum(one.changes for one in works))
+        load = Load(sum(work.changes for work in works))
         engine = merge_entry.engine(by_spark=self.files.lake.runner.in_tasks(STAGE, load))
         for path, made in arrow_runs.each_made(self.files, works, self.pool):
             self._apply(by_path[path], opened[path], made, engine)

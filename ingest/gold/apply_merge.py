@@ -75,7 +75,7 @@ def _merged(
     metadata = lake.metadata(books.last, landed=True, after=before.version)
     guard = merging.Guard(fold.writer, books.last, metadata)
     if fold.again:
-        mirror_table.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
+        mirror_table.allow_zoneless(lake, mirror, [column.delta for column in mirror.columns])
     elif before.exists:
         prepare(lake, plan, before)
     if unknown := retyped.keep(lake, mirror, fold.retyped, books.last):
@@ -106,7 +106,9 @@ def _merged(
 def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
     """Replace the states of some keys in a table of old states."""
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
-    on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in table.key_columns)
+    on = " AND ".join(
+        f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in table.key_columns
+    )
     (
         DeltaTable.forPath(lake.spark, lake.path(table.path))
         .alias("t")
@@ -153,8 +155,8 @@ def _source(lake: Lake, mirror: Mirror, work: MirrorWork, made: Sequence[Written
         if not files:
             continue
         columns = [f"`{GONE}` BOOLEAN" if mirror.keys else f"`{COPIES}` BIGINT"]
-        for number, one in enumerate(mirror.columns):
-            columns.append(f"`{sent_name(number)}` {one.delta}")
+        for number, column in enumerate(mirror.columns):
+            columns.append(f"`{sent_name(number)}` {column.delta}")
             if is_partial:
                 columns.append(f"`{has_name(number)}` BOOLEAN")
         frame = _read(lake, files, ", ".join(columns))

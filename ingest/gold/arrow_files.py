@@ -230,11 +230,11 @@ def keyed(
         return merged(mine(_present(work)), source, work, cleared), {}
     if cleared:
         raise MergeNeeded("all rows of a large mirror are deleted")
-    others = tuple(one for one in work.files if one[0] not in work.marked)
+    others = tuple(file for file in work.files if file[0] not in work.marked)
     parts, gone = [mine(there(replace(work, files=others)))], {}
     for name, kept in work.files:
         if name in work.marked:
-            most = ROWS_AT_MOST - sum(one.nbytes for one in parts)
+            most = ROWS_AT_MOST - sum(part.nbytes for part in parts)
             found, numbers = _touched(work, name, kept, source, most)
             parts.append(found)
             if found.num_rows:
@@ -248,7 +248,7 @@ def keyed(
 def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
     """The new changes of some lanes, each lane's in the order of history."""
     found: dict[LaneId, pa.Table] = {}
-    for some in ([one for one in lanes if not one.whole], [one for one in lanes if one.whole]):
+    for some in ([lane for lane in lanes if not lane.whole], [lane for lane in lanes if lane.whole]):
         if some:
             found.update(apart(_table(files, some), some))
     return found
@@ -307,7 +307,7 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
     numbered = found.select(names).append_column("%row", pa.array(np.arange(found.num_rows)))
     groups = numbered.group_by(names, use_threads=False).aggregate([("%row", "list")])
     ids = zip(*(groups[name].to_pylist() for name in names), strict=True)
-    places = {one: rows.values for one, rows in zip(ids, groups["%row_list"], strict=True)}
+    places = {identity: rows.values for identity, rows in zip(ids, groups["%row_list"], strict=True)}
     for lane in lanes:
         rows = places.get((lane.source, *lane.table), pa.array([], pa.int64()))
         batch, place = found["batch"].take(rows), found["order_key"].take(rows)
@@ -391,7 +391,9 @@ def _likely_bytes(file: str) -> int:
         groups = range(parquet.num_row_groups)
         samples = [next(parquet.iter_batches(SAMPLE, row_groups=[group]), None) for group in groups]
         rows = [parquet.metadata.row_group(group).num_rows for group in groups]
-    return sum(one.nbytes * n // one.num_rows for one, n in zip(samples, rows, strict=True) if one)
+    return sum(
+        sample.nbytes * n // sample.num_rows for sample, n in zip(samples, rows, strict=True) if sample
+    )
 
 
 def _touched(

@@ -131,7 +131,7 @@ def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
 
 def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
     """Outcomes as typed columns by Delta's names, with ``%gone``, for partial rows which columns they carry, and `UNFIT`."""
-    sets = pa.array([one is not None for one in outcomes.images], pa.bool_())
+    sets = pa.array([image is not None for image in outcomes.images], pa.bool_())
     columns: dict[str, pa.Array] = {"%gone": pc.invert(sets)}
     partial, read = not all(outcomes.whole), dict[str, tuple[pa.Array, Typed]]()
     for one in work.columns:
@@ -158,7 +158,7 @@ def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
 
 def _shaped(source: pa.Table, work: MirrorWork) -> pa.Table:
     """The same outcomes with computed columns; rows that do not meet the mirror's condition are deleted."""
-    computed = {one.name: (one.expression, one.type) for one in work.columns if one.expression}
+    computed = {column.name: (column.expression, column.type) for column in work.columns if column.expression}
     if not work.where and not computed:
         return source
     if any(name.startswith("%has ") for name in source.schema.names):
@@ -265,7 +265,7 @@ def last_images(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> tuple[pa.Ta
 
 
 def _only(work: MirrorWork, names: Collection[str]) -> MirrorWork:
-    return replace(work, columns=tuple(one for one in work.columns if one.name in names))
+    return replace(work, columns=tuple(column for column in work.columns if column.name in names))
 
 
 def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
@@ -298,10 +298,10 @@ def _some_images(rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
     images = pc.if_else(gone, rows["before"], rows["after"]).combine_chunks()
     if images.null_count:
         raise NotPlain("a change has no image")
-    texts = texts_of(images, [one.name for one in work.columns])
+    texts = texts_of(images, [column.name for column in work.columns])
     read = {
-        one.name: (cells, typed_column(cells, one.type, 0 if one.name in work.keys else None))
-        for one, cells in zip(work.columns, texts, strict=True)
+        column.name: (cells, typed_column(cells, column.type, 0 if column.name in work.keys else None))
+        for column, cells in zip(work.columns, texts, strict=True)
     }
     columns = {one.column: read[one.name][1].cells for one in work.columns}
     return pa.table({"%gone": gone, **columns, UNFIT: unfit.of_rows(read, pc.invert(gone), source, rows)})
@@ -458,7 +458,7 @@ def _refolded(
     A mirror that keeps deleted rows is not cleared: its rows become deleted ones.
     """
     table = Table(keys, key_types, soft=lane.stamps.soft)
-    events = Events(keys, key_types, [one.decoded() for one in lane.own_steps])
+    events = Events(keys, key_types, [step.decoded() for step in lane.own_steps])
     clearings = lane.created
     touched: set[Key] = set()
     links: dict[Key, list[Key]] = {}

@@ -313,7 +313,7 @@ def _outcomes(work: MirrorWork, found: Sequence[Dealt], part: int) -> pa.Table:
         NotPlain: several lanes have one key.
     """
     rows = list(batches_of(found, part))
-    if sum(one.nbytes for one in rows) > PART_BYTES:
+    if sum(row.nbytes for row in rows) > PART_BYTES:
         raise PartsNeeded(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
     if not rows:
         return typed_outcomes(Outcomes([], [], []), work)

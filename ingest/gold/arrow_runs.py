@@ -75,8 +75,8 @@ def _by_news(
     load = Load(sum(work.changes for work in works))
     some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
     groups = partial(_groups, cores=cores(files.lake.spark))
-    for one in _reports(files, partial(_fold_some, changes), some, Written, groups, load, pool):
-        yield one.path, [one]
+    for report in _reports(files, partial(_fold_some, changes), some, Written, groups, load, pool):
+        yield report.path, [report]
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
         pieces = arrow_parts.pieces(changes, [lane for work in many for lane in work.lanes])
         yield from _in_parts(files, many, pieces, planner.CHANGES_AT_MOST)
@@ -125,7 +125,7 @@ def _of_shares(
     shares, failed = _linked(files, works, pieces)
     yield from ((path, [Written(path, failed=why)]) for path, why in failed.items())
     works = [work for work in works if work.path not in failed]
-    counts = {path: one.count for path, one in shares.items()}
+    counts = {path: share.count for path, share in shares.items()}
     load = Load(sum(work.shared for work in works))
     dealing = _Dealing(
         partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares), counts, load
@@ -199,7 +199,7 @@ def _settled(
 
 def _by_tasks(files: ChangeFiles, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
     """Pieces of ``changes`` as the shares of tasks."""
-    rows = sum(one.rows for one in pieces)
+    rows = sum(piece.rows for piece in pieces)
     return _spread(pieces, max(2 * cores(files.lake.spark), rows // planner.CHANGES_AT_MOST))
 
 
@@ -243,7 +243,7 @@ class _Dealing:
                 made.setdefault(each.path, []).append(each)
             for work in works:
                 parts = made.get(work.path, [])
-                if parts and all(one.is_made for one in parts):
+                if parts and all(part.is_made for part in parts):
                     try:
                         parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
                     except StoreError as error:
@@ -313,7 +313,7 @@ def _reports(
             text = msgspec.json.encode(one).decode()
             yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["written"])
 
-    mirrors = [one for one in items if isinstance(one, MirrorWork)]
+    mirrors = [item for item in items if isinstance(item, MirrorWork)]
     last = max((lane.last for work in mirrors for lane in work.lanes), default=0)
     about = (
         (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", "changes of large mirrors")

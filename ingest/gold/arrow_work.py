@@ -119,7 +119,7 @@ class MirrorWork:
 
     def whole(self, changes: int) -> MirrorWork:
         """The same, folded from its whole history of so many changes."""
-        lanes = tuple(replace(one, whole=True, late_from="") for one in self.lanes)
+        lanes = tuple(replace(lane, whole=True, late_from="") for lane in self.lanes)
         return replace(self, lanes=lanes, shared=changes)
 
     def replacing(self) -> MirrorWork:
@@ -129,7 +129,7 @@ class MirrorWork:
     @property
     def logical(self) -> dict[str, str]:
         """The columns by the source's names, with their types."""
-        return {one.name: one.type for one in self.columns}
+        return {column.name: column.type for column in self.columns}
 
     @property
     def schema(self) -> pa.Schema:

@@ -77,11 +77,11 @@ class Batch:
             if path in renewed:
                 yield mirrors.decision(plan.mirror, self.books.last, "columns seen")
             known = self.ledger.recorded, self.ledger.done
-            for one in self.verdicts(plan):
-                name, value = (path, one.value["statement"]), one.value
+            for verdict in self.verdicts(plan):
+                name, value = (path, verdict.value["statement"]), verdict.value
                 said = value["state"], tuple(value["does"])
                 if (known[0].get(name), known[1].get(name)) != (said, said[0]):
-                    yield one
+                    yield verdict
 
     @staticmethod
     def verdicts(plan: Plan) -> Iterator[Decision]:

@@ -45,12 +45,12 @@ class ChangeFiles:
         first = min(lane.from_batch for lane in lanes)
         late = min((lane.late_from for lane in lanes if lane.late_from), default="")
         found = []
-        for one in self.lake.snapshot(CHANGES.name).files:
-            asked = one.may_hold("batch", first) or (late and one.may_hold("order_key", late))
-            if one.partition["kind"] == "change" and asked:
-                if one.deleted:
+        for file in self.lake.snapshot(CHANGES.name).files:
+            asked = file.may_hold("batch", first) or (late and file.may_hold("order_key", late))
+            if file.partition["kind"] == "change" and asked:
+                if file.deleted:
                     return self._copied(lanes)
-                found.append(f"{folder}/{one.place}")
+                found.append(f"{folder}/{file.place}")
         return found
 
     def rows(self, work: Work[Any]) -> Iterator[dict[str, Any]]:

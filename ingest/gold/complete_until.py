@@ -88,8 +88,8 @@ def of_mirrors(
             )
         there = until_batch(batch)
         marks = max(
-            (one.mark for place, parts in there.items() for one in parts
-             if place[0] == source and place not in with_rows and one.mark), default=None,
+            (part.mark for place, parts in there.items() for part in parts
+             if place[0] == source and place not in with_rows and part.mark), default=None,
         )  # fmt: skip
         slowest = min(
             (_complete(one, marks) for one in there.get((source, topic), ())), key=_age, default=None
@@ -151,7 +151,10 @@ def reached(lake: Tables, batch: int | None = None) -> list[Row]:
 
     The files of a source count as one partition: they are read in one order.
     """
-    files = ", ".join(duck.text(one.name) for one in lake.pipeline.sources if one.kind == "files") or "NULL"
+    files = (
+        ", ".join(duck.text(source.name) for source in lake.pipeline.sources if source.kind == "files")
+        or "NULL"
+    )
     ended = "" if batch is None else f"WHERE batch <= {batch}"
     return lake.ask(
         f"""SELECT source, topic, "partition", "database", "schema", "table", max(event_high) AS newest,

@@ -106,8 +106,8 @@ class _Columns:
         """Columns that a table does not have any more since it was created again."""
         if not effect.columns or effect.note not in (None, "if-not-exists"):
             return set()  # of LIKE and AS SELECT some columns are in no statement
-        made = {folded(one.name) for one in effect.columns}
-        return {one for one in names if folded(one) not in made and one not in self.found.keys}
+        made = {folded(column.name) for column in effect.columns}
+        return {name for name in names if folded(name) not in made and name not in self.found.keys}
 
     def _declare(self, effect: Effect) -> dict[str, str]:
         """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
@@ -115,7 +115,9 @@ class _Columns:
         taken: dict[str, str] = {}
         match effect.action:
             case "create_table":
-                self.vacant = (self.vacant | found.columns.keys()) - {one.name for one in effect.columns}
+                self.vacant = (self.vacant | found.columns.keys()) - {
+                    column.name for column in effect.columns
+                }
                 found.keys = effect.keys or found.keys
                 for one in effect.columns:
                     self._show(one.name, one.type or "unknown", one.comment)

@@ -87,22 +87,22 @@ def settled(
 
 
 def _settled(
-    ending: Ending, batch: int, kept: str, work: MirrorWork, found: Sequence[Dealt], share: int
+    ending: Ending, batch: int, kept: str, work: MirrorWork, dealts: Sequence[Dealt], share: int
 ) -> Written:
     [lane] = work.lanes
-    batches = [*batches_of(found, EVERY), *batches_of(found, share)]
+    batches = [*batches_of(dealts, EVERY), *batches_of(dealts, share)]
     if not batches:
         return Written(work.path)
     rows = pa.Table.from_batches(batches).drop_columns(LANE)
     rows = rows.take(pc.sort_indices(rows["order_key"]))
     refuse_left(rows, lane)
     left = past_keys.standing(ending, events_of(rows, lane, work.logical), shared_reads=lane.shared_reads)
-    past_keys.refuse_unusable([one.after or {} for one in left.rows], ending, lane.id)
+    past_keys.refuse_unusable([row.after or {} for row in left.rows], ending, lane.id)
     events = [
         LaneEvent(past_keys.inserted(ending.ends, (share << 40) + number), batch, row)
         for number, row in enumerate(left.rows)
     ]
-    made = [_as_change(one, lane, ERA_ROW) for one in events]
+    made = [_as_change(event, lane, ERA_ROW) for event in events]
     made += [_as_change(one, lane, LACKING_ROW) for one in left.lacking]
     table = pa.Table.from_pylist(made, no_changes(work.lanes).schema)
     path = f"{work.folder}/{kept}/{uuid.uuid4()}.parquet"

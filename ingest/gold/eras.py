@@ -162,7 +162,7 @@ def _exchanged(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> li
     for place, effects in statements:
         before = [one for one in found if one.place < place]
         keys = before[-1].keys if before else ()
-        after = _after((one for one in effects if one.action == "rename_column"), keys)
+        after = _after((effect for effect in effects if effect.action == "rename_column"), keys)
         if after != keys and same(after, keys) and not any(one.place == place for one in found):
             found.insert(len(before), Era(place, keys))
     return found
@@ -206,7 +206,8 @@ def last(statements: Sequence[PlacedEffects], keys: Keys) -> Keys:
 def rekeys(keys: Keys, statements: Iterable[PlacedEffects]) -> bool:
     """True if a statement gives or removes a primary key, or leaves a table that has these keys with others."""
     return any(
-        not same(_after(effects, keys), keys) or any(one.action.endswith("primary_key") for one in effects)
+        not same(_after(effects, keys), keys)
+        or any(effect.action.endswith("primary_key") for effect in effects)
         for _, effects in statements
     )
 
@@ -277,7 +278,9 @@ def _declared(declared: Keys, statements: Sequence[PlacedEffects]) -> list[Era]:
     added = _first_added(statements)
     for at in range(len(statements) - 1, -1, -1):
         place, effects = statements[at]
-        renamed = {str(one.to): str(one.column) for one in effects if one.action == "rename_column"}
+        renamed = {
+            str(effect.to): str(effect.column) for effect in effects if effect.action == "rename_column"
+        }
         new = {name for name, first in added.items() if first == at}
         before = tuple(renamed.get(key, key) for key in keys if key not in new) or keys
         if before != keys:
@@ -290,7 +293,12 @@ def _last_name(name: str, statements: Sequence[PlacedEffects]) -> str:
     """A column's name after all renames; a name that was reused means the new column."""
     for at, (_, effects) in enumerate(statements):
         to = next(
-            (str(one.to) for one in effects if one.action == "rename_column" and one.column == name), ""
+            (
+                str(effect.to)
+                for effect in effects
+                if effect.action == "rename_column" and effect.column == name
+            ),
+            "",
         )
         if to and not any(_makes(one, name) for _, later in statements[at:] for one in later):
             return _last_name(to, statements[at + 1 :])
@@ -301,7 +309,7 @@ def _makes(effect: Effect, name: str) -> bool:
     return (
         (effect.action == "add_column" and effect.column == name)
         or (effect.action == "rename_column" and effect.to == name)
-        or (effect.action == "create_table" and any(one.name == name for one in effect.columns))
+        or (effect.action == "create_table" and any(column.name == name for column in effect.columns))
     )
 
 

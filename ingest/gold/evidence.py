@@ -84,7 +84,8 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
     """
     try:
         return tuple(
-            typed(one.type, text, one.name) for one, text in zip(mirror.key_columns, texts, strict=True)
+            typed(key_column.type, text, key_column.name)
+            for key_column, text in zip(mirror.key_columns, texts, strict=True)
         )
     except KeyCellError as error:
         raise IngestError(f"{mirror.name}: {error}.") from None
@@ -143,7 +144,7 @@ def _under_last_key(lake: Tables, mirror: Mirror, lane: LaneId, shard: Mapping[s
     }
     events = [LaneEvent(*place, change_of(rows[place])) for place in sorted(rows)]
     steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
-    logical = {one.name: one.type for one in mirror.columns}
+    logical = {column.name: column.type for column in mirror.columns}
     found = rebased(
         events, mirror.eras_of(*lane), steps, logical, 0, lane, shared_reads=lake.pipeline.shared_reads(lane[0])
     )  # fmt: skip
@@ -165,11 +166,13 @@ def candidates(
     lake: Tables, mirror: Mirror, lane: LaneId, keys: Iterable[tuple[str, ...]], shard: Mapping[str, str]
 ) -> Iterator[Row]:
     """Changes that may concern one of some keys: a superset, because values have several spellings."""
-    columns = [one for one in mirror.key_columns if one.name not in shard]
-    places = [i for i, one in enumerate(mirror.key_columns) if one.name not in shard]
+    columns = [key_column for key_column in mirror.key_columns if key_column.name not in shard]
+    places = [i for i, key_column in enumerate(mirror.key_columns) if key_column.name not in shard]
     likely = " OR ".join(
         "("
-        + " AND ".join(["true", *(_likely(one, key[i]) for i, one in zip(places, columns, strict=True))])
+        + " AND ".join(
+            ["true", *(_likely(column, key[i]) for i, column in zip(places, columns, strict=True))]
+        )
         + ")"
         for key in keys
     )
@@ -180,7 +183,7 @@ def at_places(
     lake: Tables, mirror: Mirror, lane: LaneId, places: Iterable[str], shard: Mapping[str, str]
 ) -> Iterator[Row]:
     """Changes at some places in history, which are those of `ingest.order.same_place`."""
-    there = " OR ".join(f"starts_with(order_key, {duck.text(one)})" for one in places)
+    there = " OR ".join(f"starts_with(order_key, {duck.text(place)})" for place in places)
     yield from _rows(lake, mirror, lane, there, shard)
 
 
@@ -279,16 +282,18 @@ def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | 
     """Look the key up in the mirror, and compare cell by cell with the row that the fold gives."""
     state = lake.snapshot(mirror.path)
     columns = [one for one in mirror.columns if one.column in state.types]
-    cells = ", ".join(f"{cell_text(one)} AS {duck.name(f'v{i}')}" for i, one in enumerate(columns))
-    same = " AND ".join(_equals(one, text) for one, text in zip(mirror.key_columns, texts, strict=True))
+    cells = ", ".join(f"{cell_text(column)} AS {duck.name(f'v{i}')}" for i, column in enumerate(columns))
+    same = " AND ".join(
+        _equals(key_column, text) for key_column, text in zip(mirror.key_columns, texts, strict=True)
+    )
     found = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE {same} LIMIT 10")
-    rows = [{one.name: row[f"v{i}"] for i, one in enumerate(columns)} for row in found]
+    rows = [{column.name: row[f"v{i}"] for i, column in enumerate(columns)} for row in found]
     differing = {
-        one.name
+        column.name
         for row in rows
-        for one in columns
-        if one.name not in mirror.keys
-        and _value(one.type, row[one.name]) != _value(one.type, (folded or {}).get(one.name))
+        for column in columns
+        if column.name not in mirror.keys
+        and _value(column.type, row[column.name]) != _value(column.type, (folded or {}).get(column.name))
     }
     return Present(tuple(rows), tuple(sorted(differing)))
 

@@ -207,7 +207,7 @@ def _cells(mirror: Mirror, row: Row, texts: Sequence[str]) -> Image:
 
 
 def _types(mirror: Mirror) -> dict[str, str]:
-    return {one.name: one.type for one in mirror.columns}
+    return {column.name: column.type for column in mirror.columns}
 
 
 def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Happening]:

@@ -23,7 +23,7 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
     Raises:
         HeldError: they do.
     """
-    watched = {one.name for one in pipeline.sources if one.server_change != ACCEPT}
+    watched = {source.name for source in pipeline.sources if source.server_change != ACCEPT}
     found = (
         _compared(pipeline, books, name[0], books.sums.get(name, LaneSums()).servers, lines)
         for name, lines in job.lines.items()

@@ -80,7 +80,9 @@ def _add(lake: Lake, mirror: Mirror, before: Snapshot, now: Snapshot) -> int:
                 "transaction": [transaction for transaction, _ in found],
                 "event_time": [at for _, at in found],
             }
-            cells = {name: pa.array(some, layout.columns.field(name).type) for name, some in columns.items()}
+            cells = {
+                name: pa.array(column, layout.columns.field(name).type) for name, column in columns.items()
+            }
             files.add(pa.table(cells))
             count += rows.num_rows
         added = files.finish()
@@ -106,14 +108,14 @@ def _differences(folder: str, before: Snapshot, now: Snapshot, mirror: Mirror) -
     """The rows that differ: their keys, and the images before and after, removed rows before new ones."""
     sides = [before, now]
     if (before.types, before.physical) == (now.types, now.physical):
-        there = [{one.content for one in state.files} for state in sides]
+        there = [{file.content for file in state.files} for state in sides]
         both = there[0] & there[1]
         sides = [
-            replace(state, files=tuple(one for one in state.files if one.content not in both))
+            replace(state, files=tuple(file for file in state.files if file.content not in both))
             for state in sides
         ]
     names = {**before.types, **now.types}
-    keys = [one.column for one in mirror.key_columns]
+    keys = [key_column.column for key_column in mirror.key_columns]
     old, new = (_images(folder, state, names, keys) for state in sides)
     cursor = duck.connection().cursor()
     held, distinct = cursor.execute(f'SELECT count(*), count(DISTINCT "%key") FROM {old}').fetchone() or (

@@ -85,16 +85,16 @@ def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[st
     """
     sending = changes.where(F.col("after").isNotNull()).select(
         "types",
-        image("after", [one.name for one in columns]).alias("a"),
+        image("after", [column.name for column in columns]).alias("a"),
         F.json_object_keys("after").alias("sent"),
     )
     sums = [
         F.count_if(value).alias(f"{name}{i}")
-        for i, one in enumerate(columns)
-        for name, value in _tests(one, is_key=one.name in keys).items()
+        for i, column in enumerate(columns)
+        for name, value in _tests(column, is_key=column.name in keys).items()
     ]
     groups = sending.groupBy("types").agg(F.count("*").alias("rows"), *sums).collect() if sums else []
-    found = [Fidelity(one.name, one.type, one.delta, Counter()) for one in columns]
+    found = [Fidelity(column.name, column.type, column.delta, Counter()) for column in columns]
     for row in groups:
         sent_types = json.loads(row["types"] or "{}")
         for i, one in enumerate(found):
@@ -105,16 +105,16 @@ def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[st
     return found
 
 
-def _tests(one: MirrorColumn, *, is_key: bool) -> dict[str, Column]:
+def _tests(column: MirrorColumn, *, is_key: bool) -> dict[str, Column]:
     """The tests for each cell; one pass applies them to all columns."""
-    text = F.col("a")[one.name]
+    text = F.col("a")[column.name]
     there, never = text.isNotNull(), F.lit(False)
-    misfit = there & cast(text, one.type).isNull() if can_misfit(one.type) else never
-    cut = truncates(text, one.type)
+    misfit = there & cast(text, column.type).isNull() if can_misfit(column.type) else never
+    cut = truncates(text, column.type)
     loses = never if cut is None else there & ~misfit & cut
     return {
         "there": there,
-        "sent": F.array_contains("sent", one.name),
+        "sent": F.array_contains("sent", column.name),
         "rejected": misfit | loses if is_key else misfit,
         "truncated": never if is_key else loses,
     }

@@ -78,9 +78,9 @@ def refuse_between(lake: Lake, mirror: Mirror, planned: int, committed: int) -> 
 def _refuse(lake: Lake, mirror: Mirror, version: int, actions: list[dict[str, Any]]) -> None:
     """Refuse a commit that changed rows and is not ours: OPTIMIZE and VACUUM move rows without changing them."""
     files = (action.get(kind, {}) for action in actions for kind in ("add", "remove"))
-    if "run" in metadata_of(actions) or not any(one.get("dataChange", False) for one in files):
+    if "run" in metadata_of(actions) or not any(file.get("dataChange", False) for file in files):
         return
-    info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     what = info.get("operation", "an unknown operation")
     typed = command("rebuild", lake.pipeline.file, mirror.name)
     raise HeldError(

@@ -22,8 +22,8 @@ _NOTHING: Numbers = np.array([], np.int64)
 
 def parts_by_key(keys: pa.Table, count: int) -> Numbers:
     """The part of each key: equal keys have the same one in every process."""
-    found: Numbers = np.mod(hashes(keys), count)
-    return found
+    numbers: Numbers = np.mod(hashes(keys), count)
+    return numbers
 
 
 def hashes(keys: pa.Table) -> Numbers:

@@ -100,7 +100,7 @@ def row_counts(work: MirrorWork, rows: Rows) -> RowCounts:
 def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> pa.Table:
     """The halves of a lane's changes, in any order, with the columns' values after all schema steps, and its truncates."""
     steps = () if work.appends else lane.own_steps
-    names = [one.name for one in work.columns]
+    names = [column.name for column in work.columns]
     known: list[tuple[object, ...]] = []
     texts: list[list[str | None]] = []
     for event in events_of(rows, lane, work.logical):

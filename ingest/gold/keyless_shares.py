@@ -36,8 +36,8 @@ class HalfDealer(Dealer):
 
     def dealt(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
         """What waits as it is written, and the share of each half."""
-        own = parts_by_key(rows.select(self.work.schema.names), self.count)
-        return rows, np.where(pc.equal(rows[ADDS], 0).to_numpy(), EVERY, own)
+        parts = parts_by_key(rows.select(self.work.schema.names), self.count)
+        return rows, np.where(pc.equal(rows[ADDS], 0).to_numpy(), EVERY, parts)
 
 
 def merged(work: MirrorWork, found: Sequence[Dealt], share: int, count: int) -> Written:

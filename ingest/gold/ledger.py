@@ -37,14 +37,20 @@ class Ledger:
     def of(self, source: str, table: TableId, last: int | None = None) -> list[Statement]:
         """The statements about a lane's table, of batches up to ``last``."""
         return [
-            one
-            for one in self.statements
-            if one.source == source and (last is None or one.batch <= last) and policy.concerns(one, table)
+            statement
+            for statement in self.statements
+            if statement.source == source
+            and (last is None or statement.batch <= last)
+            and policy.concerns(statement, table)
         ]
 
     def states(self, path: str, statements: Iterable[Statement]) -> dict[str, str]:
         """By which states a mirror's rows were folded, by the statements' ids: what was decided since counts from now on."""
-        found = {one.id: self.done.get((path, one.id), "") for one in statements if not one.decided}
+        found = {
+            statement.id: self.done.get((path, statement.id), "")
+            for statement in statements
+            if not statement.decided
+        }
         return {name: state for name, state in found.items() if state}
 
 
@@ -103,9 +109,9 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
     which an earlier statement may have dropped.
     """
     keys = set(mirror.keys) - {job.rule.shard_column}
-    known = {one.name: one.type for one in mirror.columns}
+    known = {column.name: column.type for column in mirror.columns}
     spelt = {folded(name) for name in known}
-    rekeys = not all(keys <= set(one) for one in line.keys)
+    rekeys = not all(keys <= set(key) for key in line.keys)
     return (
         not keys
         or mirror.soft
@@ -114,7 +120,7 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
         or bool(mirror.expressions or line.inherits)
         or bool(line.partials and rekeys)
         or any(
-            types.outgrows(known[name], one) if name in known else folded(name) in spelt
-            for name, one in line.columns.items()
+            types.outgrows(known[name], column) if name in known else folded(name) in spelt
+            for name, column in line.columns.items()
         )
     )

@@ -78,7 +78,9 @@ def merge(
         partial: some outcomes do not carry every column.
     """
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
-    on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
+    on = " AND ".join(
+        f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in mirror.key_columns
+    )
     rest = [
         (one, _new_value(i, one.column, partial=partial))
         for i, one in enumerate(mirror.columns)

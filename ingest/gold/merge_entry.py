@@ -102,7 +102,7 @@ def _json(value: object) -> str:
 
 
 def _merged(before: Snapshot, rows: NewRows, counts: Mapping[str, int], effort: Effort) -> dict[str, str]:
-    touched = [one for one in before.files if one.place in rows.vectors]
+    touched = [file for file in before.files if file.place in rows.vectors]
     emptied = [one for one in touched if _is_emptied(one, rows)]
     removed = [*_replaced(before, rows), *emptied]
     marked = [one for one in touched if one not in emptied]
@@ -120,7 +120,7 @@ def _merged(before: Snapshot, rows: NewRows, counts: Mapping[str, int], effort: 
         numTargetRowsCopied=effort.copied,
         numOutputRows=counts.get("written", 0),
         numTargetFilesAdded=len(rows.files),
-        numTargetBytesAdded=sum(one.size for one in rows.files),
+        numTargetBytesAdded=sum(file.size for file in rows.files),
         numTargetFilesRemoved=len(removed),
         numTargetBytesRemoved=sum(one.size for one in removed),
         numTargetDeletionVectorsAdded=len(marked),
@@ -139,7 +139,7 @@ def _written(before: Snapshot, rows: NewRows, counts: Mapping[str, int]) -> dict
     return _texts(
         numFiles=len(rows.files),
         numOutputRows=counts.get("written", 0),
-        numOutputBytes=sum(one.size for one in rows.files),
+        numOutputBytes=sum(file.size for file in rows.files),
         numRemovedFiles=len(removed),
         numRemovedBytes=sum(one.size for one in removed),
     )
@@ -147,7 +147,7 @@ def _written(before: Snapshot, rows: NewRows, counts: Mapping[str, int]) -> dict
 
 def _replaced(before: Snapshot, rows: NewRows) -> list[DataFile]:
     """The files of which the new ones have taken over the rows."""
-    return [one for one in before.files if rows.replaces and one.place not in rows.marked]
+    return [file for file in before.files if rows.replaces and file.place not in rows.marked]
 
 
 def _is_emptied(file: DataFile, rows: NewRows) -> bool:

@@ -25,7 +25,7 @@ def replaced(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> Non
 def cleared(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard, shards: list[Shard | None]) -> None:
     """Replace the rows of some of the tables that share a mirror, or of all."""
     rows, path = _each(mirror, counts), lake.path(mirror.path)
-    named = [one for one in shards if one is not None]
+    named = [shard for shard in shards if shard is not None]
     if len(named) < len(shards):
         guard.write(rows, path, "overwrite")
         return
@@ -54,7 +54,9 @@ def _each(mirror: Mirror, counts: DataFrame) -> DataFrame:
 def merged(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
     """Set the number of each of these rows; rows that exist as often as they should are not touched."""
     sent = [quoted(sent_name(i)) for i in range(len(mirror.columns))]
-    content = exact.content((F.col(name), one.delta) for name, one in zip(sent, mirror.columns, strict=True))
+    content = exact.content(
+        (F.col(name), column.delta) for name, column in zip(sent, mirror.columns, strict=True)
+    )
     existing = (
         lake.read(mirror.path)
         .groupBy(exact.content((F.col(quoted(one.column)), one.delta) for one in mirror.columns).alias("%s"))
@@ -68,8 +70,8 @@ def merged(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
     source = joined.where(n != m).select(*sent, F.explode(copies).alias(TAKEN))
     pairs = [(quoted(one.column), f"s.{name}") for name, one in zip(sent, mirror.columns, strict=True)]
     equal = " AND ".join(
-        f"{compared(f't.{name}', one)} <=> {compared(value, one)}"
-        for (name, value), one in zip(pairs, mirror.columns, strict=True)
+        f"{compared(f't.{name}', column)} <=> {compared(value, column)}"
+        for (name, value), column in zip(pairs, mirror.columns, strict=True)
     )
     guard.set_on(lake.spark)
     (

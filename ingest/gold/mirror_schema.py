@@ -106,14 +106,14 @@ def decide(
         for name, subject in subjects.items()
     ]
     lane_eras = {
-        one.name: _eras(job, mirror, one, evidence and partial(evidence, one.name, last)) for one in lanes
+        lane.name: _eras(job, mirror, lane, evidence and partial(evidence, lane.name, last)) for lane in lanes
     }
     keys = _keys(job, mirror, lane_eras)
     rule_faults.refuse_lossy_key(pipeline, job, keys)
-    declared = {one.name: declared_by(one.statements, one.subject, applied) for one in lanes}
+    declared = {lane.name: declared_by(lane.statements, lane.subject, applied) for lane in lanes}
     decided, left_out = _decided(job, mirror, declared, keys, _is_emptied(job, lanes))
     rule_faults.refuse_hidden_columns(job, mirror, declared)
-    gone = {one.name: departed(one.statements, one.subject) for one in lanes}
+    gone = {lane.name: departed(lane.statements, lane.subject) for lane in lanes}
     rule_faults.refuse_unanswerable_rules(job, decided, gone)
     decided = replace(
         recomputed(job.rule, decided),
@@ -127,7 +127,7 @@ def decide(
     if why_rebuilt and reached() is None:
         why_rebuilt = ""
     rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
-    verdicts = tuple((new, policy.judge(new, one.subject)) for one in lanes for new in one.new)
+    verdicts = tuple((new, policy.judge(new, lane.subject)) for lane in lanes for new in lane.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
     return Plan(job, decided, hold, free_until, why_rebuilt, left_out, noticed, verdicts)
 
@@ -151,14 +151,14 @@ class _Logged:
     @property
     def new(self) -> list[Statement]:
         """The statements that the mirror has not folded yet."""
-        return [one for one in self.statements if one.batch > self.applied]
+        return [statement for statement in self.statements if statement.batch > self.applied]
 
 
 def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     """True if a new statement removes all rows that the mirror has."""
-    if len(job.lanes | {one.name for one in lanes}) != 1 or job.rule.soft:
+    if len(job.lanes | {lane.name for lane in lanes}) != 1 or job.rule.soft:
         return False
-    found = (each for one in lanes for each in steps(one.statements, one.subject))
+    found = (each for lane in lanes for each in steps(lane.statements, lane.subject))
     return any(step.empties and batch > lanes[0].applied for step, batch in found)
 
 
@@ -177,13 +177,15 @@ def _holds(
     """What stops the job. A frozen mirror accepts everything up to its first rows: until then nothing is frozen."""
     for name, subject in subjects.items():
         statements = ledger.of(*name)
-        for one in statements:
-            verdict = policy.judge(one, subject)
-            did, _ = ledger.recorded.get((job.path, one.id), ("", ()))
+        for statement in statements:
+            verdict = policy.judge(statement, subject)
+            did, _ = ledger.recorded.get((job.path, statement.id), ("", ()))
             late = did == APPLIED  # before late rows have shown otherwise
-            if verdict.state == HELD and (one.batch > applied or late):
+            if verdict.state == HELD and (statement.batch > applied or late):
                 typed = command("ddl", pipeline.file)
-                yield Hold(max(one.batch, applied + 1), _explained(job, one, verdict, typed), typed)
+                yield Hold(
+                    max(statement.batch, applied + 1), _explained(job, statement, verdict, typed), typed
+                )
         if job.rule.freezes:
             yield from _unannounced(job, subject, job.lines[name], declared_by(statements, subject))
 
@@ -253,7 +255,7 @@ def _decided(
         now = seen | dict(rule.declared)
         mirror = replace(mirror, columns=tuple(_retyped(column, now) for column in mirror.columns))
     if rule.ignores and mirror is not None and mirror.columns:
-        have = {one.name for one in mirror.columns} | rule.columns.keys() | {*rule.include}
+        have = {column.name for column in mirror.columns} | rule.columns.keys() | {*rule.include}
         left_out = (*(name for name in seen if name not in have), *left_out)
         seen = {name: "unknown" for name in seen if name in have}
     if not shard and not job.merged:
@@ -261,7 +263,7 @@ def _decided(
     comments = {column: text for one in declared.values() for column, text in one.comments.items()}
     found = grown(mirror, job.table, rule, keys, seen)
     rule_faults.refuse_ambiguous_names(job, found)
-    columns = (replace(one, comment=comments.get(one.name, one.comment)) for one in found.columns)
+    columns = (replace(column, comment=comments.get(column.name, column.comment)) for column in found.columns)
     return replace(found, columns=tuple(columns)), left_out
 
 
@@ -285,7 +287,7 @@ def _without_dropped(
         return None, seen
     # rows of later batches may have a column again that an old statement dropped
     dropped = {name for one in declared.values() for name in one.dropped & gone}
-    kept = (one for one in mirror.columns if one.name not in dropped)
+    kept = (column for column in mirror.columns if column.name not in dropped)
     types_now = renewed | dict(job.rule.declared)
     columns = (_retyped(one, types_now) if one.name in renewed else one for one in kept)
     return replace(mirror, columns=tuple(columns)), seen
@@ -315,7 +317,7 @@ def _with_declared(
     numbers: rows may say DECIMAL without them, and the old values get them at once.
     """
     found = dict(rows)
-    known = {one.name: one.delta for one in mirror.columns} if mirror else {}
+    known = {column.name: column.delta for column in mirror.columns} if mirror else {}
     untyped = bool(rows) and set(rows.values()) == {"unknown"}
     for name, logical in declared.items():
         sent = rows.get(name, "unknown")
@@ -343,9 +345,9 @@ def _with_taken_over(
     columns of text: a connector may send other types otherwise, as in `_with_declared`.
     """
     known = {one.name: one.type for one in mirror.sent} if mirror else {}
-    lows = [one.order_low or "" for one in lines if one.columns]
+    lows = [line.order_low or "" for line in lines if line.columns]
     first = "" if known else min(lows, default="")
-    shown = (known, *(one.columns for one in lines))
+    shown = (known, *(line.columns for line in lines))
     typed = {name for one in shown for name, logical in one.items() if logical != "unknown"}
     for order, taken in declared.taken_over:
         before = known | {name: logical for name, logical in found.items() if logical != "unknown"}
@@ -373,7 +375,7 @@ def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...
     shard = (job.rule.shard_column,) if job.rule.shard_column else ()
     before = mirror.keys if mirror else ()
     exists = mirror is not None and bool(mirror.columns)
-    finals = {name: found[-1].keys for name, found in lanes.items() if found}
+    finals = {name: lane[-1].keys for name, lane in lanes.items() if lane}
     if len({frozenset(keys) for keys in finals.values()}) > 1:
         named = " and ".join(f"({', '.join(keys)}) of {table}" for (_, table), keys in finals.items())
         raise HeldError(
@@ -430,7 +432,7 @@ def _is_news(job: Job, mirror: Mirror, lane: _Logged) -> bool:
     decided = [keys, *(set(era.keys) for *_, some in mirror.eras for era in some)]
     if job.rule.keys and set(job.rule.keys) not in decided:
         return True
-    if not job.rule.keys and any(set(one) != keys for line in lines for one in line.keys):
+    if not job.rule.keys and any(set(key) != keys for line in lines for key in line.keys):
         return True
     new = not job.rule.keys and any(line.changes for line in lines)
     if new and keys and not eras.last(policy.by_statement(lane.statements, lane.subject), mirror.keys):
@@ -478,9 +480,11 @@ def _fed_by(job: Job, before: Mirror | None) -> tuple[TableId, ...]:
 
 def is_recomputed(before: Mirror, now: Mirror) -> bool:
     """True if a rule may give existing rows other values, because a column that it uses has another type."""
-    needed = {name for one in now.expressions for name in conditions.columns(one)}
-    old = {one.name: one.delta for one in before.columns}
-    return any(old.get(one.name, one.delta) != one.delta for one in now.columns if one.name in needed)
+    needed = {name for expression in now.expressions for name in conditions.columns(expression)}
+    old = {column.name: column.delta for column in before.columns}
+    return any(
+        old.get(column.name, column.delta) != column.delta for column in now.columns if column.name in needed
+    )
 
 
 def _is_rekeyed(before: Mirror, now: Mirror, lanes: Sequence[_Logged]) -> bool:

@@ -33,7 +33,7 @@ def narrow(mirror: Mirror, rule: TableRule, rejects: Iterable[Reject]) -> list[s
         for one in mirror.sent
         if types.family(one.type) == "integer" and one.name not in rule.columns
     ]
-    named = {name for one in rejects for name in ([one.column] if one.column else mirror.keys)}
+    named = {name for reject in rejects for name in ([reject.column] if reject.column else mirror.keys)}
     return [] if named.isdisjoint(found) else found
 
 
@@ -48,13 +48,13 @@ def widened(
         files: the files of ``changes`` with its new changes.
         lanes: their lanes.
     """
-    wider = {one.name: one.type for one in mirror.columns if one.name in columns}
+    wider = {column.name: column.type for column in mirror.columns if column.name in columns}
     has_image = ds.field("after").is_valid()
     for lane in lanes:
         for page in pages(files, lane, ("after", "types"), (ds.field("batch") >= lane.first) & has_image):
             wider = _of_page(wider, page)
-    found = tuple(replace(one, type=wider.get(one.name, one.type)) for one in mirror.columns)
-    grows = [one.delta for one in found] != [one.delta for one in mirror.columns]
+    found = tuple(replace(column, type=wider.get(column.name, column.type)) for column in mirror.columns)
+    grows = [one.delta for one in found] != [column.delta for column in mirror.columns]
     return replace(mirror, columns=found) if grows else None
 
 

@@ -34,7 +34,7 @@ def without(work: MirrorWork, rows: Rows) -> Rows:
     Raises:
         HistoryNeeded: one is overtaken that is not without effect.
     """
-    return {**rows, **{one.id: _left(rows[one.id], one, work) for one in work.lanes if one.late_from}}
+    return {**rows, **{lane.id: _left(rows[lane.id], lane, work) for lane in work.lanes if lane.late_from}}
 
 
 def _left(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
@@ -70,8 +70,8 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
     A cell is NULL where the change has no usable key. The lane's shard is left out.
     """
     shard = lane.shard[0] if lane.shard else None  # no image has it, and it is the same in all of them
-    columns = [one for one in work.columns if one.name in work.keys and one.name != shard]
-    names = [one.name for one in columns]
+    columns = [column for column in work.columns if column.name in work.keys and column.name != shard]
+    names = [column.name for column in columns]
     before, after = (_texts_of(rows[side].combine_chunks(), names) for side in ("before", "after"))
     is_delete = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
     reached = [

@@ -72,9 +72,9 @@ def endings(
     ]
     for (era, after), (keys, next_keys) in zip(pairwise(eras), pairwise(types), strict=True):
         if after.place > cleared:
-            found = Ending(era.place, after.place, keys, next_keys, ())
-            own = (step.after(era.place) for step in steps if found.has(str(step.order)))
-            yield found._replace(steps=tuple(own))
+            ending = Ending(era.place, after.place, keys, next_keys, ())
+            own = (step.after(era.place) for step in steps if ending.has(str(step.order)))
+            yield ending._replace(steps=tuple(own))
 
 
 def rebased(
@@ -102,14 +102,14 @@ def rebased(
         HeldError: a row that exists where an era ends has no usable key in the next one, or two rows have the same.
     """
     base: list[LaneEvent] = []
-    truncates = (one.place for one in events if one.change.op is Op.TRUNCATE)
+    truncates = (event.place for event in events if event.change.op is Op.TRUNCATE)
     for ending in endings(eras, steps, truncates, logical):
-        part = [*base, *(one for one in events if ending.has(one.place))]
+        part = [*base, *(event for event in events if ending.has(event.place))]
         left = standing(ending, part, shared_reads=shared_reads)
-        refuse([one.after or {} for one in left.rows], ending, lane)
+        refuse([row.after or {} for row in left.rows], ending, lane)
         base = [LaneEvent(inserted(ending.ends, number), batch, row) for number, row in enumerate(left.rows)]
         base += left.lacking
-    return [*base, *(one for one in events if one.place > eras[-1].place)]
+    return [*base, *(event for event in events if event.place > eras[-1].place)]
 
 
 class Standing(NamedTuple):
@@ -170,10 +170,10 @@ def refuse(rows: Iterable[Image], ending: Ending, lane: LaneId) -> None:
     """
     if not ending.next_keys:
         return
-    found: dict[Key, list[Image]] = {}
+    images: dict[Key, list[Image]] = {}
     for row in rows:
-        found.setdefault(_next_key(row, ending, lane), []).append(row)
-    for same in found.values():
+        images.setdefault(_next_key(row, ending, lane), []).append(row)
+    for same in images.values():
         if len(same) > 1:
             raise HeldError(same_key(ending, len(same), _text(same[0]), lane))
 

@@ -222,8 +222,8 @@ def shared(mirror: Mirror, work: Work) -> int:
         return history if history > KEYLESS_AT_MOST else 0
     long = any(one.changes_ever > HISTORY_AT_MOST for one in again)
     if long or (rows_merged(work) and history > HISTORY_AT_MOST):
-        return history + sum(one.changes for one in lanes if one not in again)
-    new = sum(one.changes for one in lanes)
+        return history + sum(lane.changes for lane in lanes if lane not in again)
+    new = sum(lane.changes for lane in lanes)
     return new if new > CHANGES_AT_MOST and not _in_parts(mirror, work) else 0
 
 
@@ -273,7 +273,7 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, appli
     """All of the mirror's lanes from their first change, each with its schema steps."""
     names = lanes_of(pipeline, books, plan.mirror.path)
     lanes = (whole_lane(books, name, _keys_of(plan, name)) for name in names)
-    return tuple(_by_rules(pipeline, ledger, plan, one, applied) for one in lanes)
+    return tuple(_by_rules(pipeline, ledger, plan, lane, applied) for lane in lanes)
 
 
 def _keys_of(plan: Plan, name: LaneId) -> LaneKeys:

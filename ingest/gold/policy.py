@@ -96,14 +96,14 @@ def concerns(statement: Statement, table: TableId) -> bool:
 
 def judge(statement: Statement, subject: Subject) -> Verdict:
     """Judge a statement under a table's policy."""
-    effects = [one for one in statement.effects if subject.table in touched(one)]
+    effects = [effect for effect in statement.effects if subject.table in touched(effect)]
     does = tuple(_phrase(effect, subject) for effect in effects)
     if statement.kind == "unknown":
         does = ("nothing: the statement could not be read",)
     if statement.decided == DISMISS:
         return Verdict(DISMISSED, does)
-    approvable = not any(one.action == "truncate_partition" for one in effects)
-    reload = any(_leaves_out(one, subject.table) for one in effects)
+    approvable = not any(effect.action == "truncate_partition" for effect in effects)
+    reload = any(_leaves_out(effect, subject.table) for effect in effects)
     return Verdict(_state(statement, effects, subject), does, approvable, reload)
 
 
@@ -125,10 +125,12 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
     if any(renamed_into(effect, subject.table) for effect in effects):
         return HELD if subject.rows else NOTICED
     if subject.policy == "ignore":
-        lost = subject.keyless and any(one.action in ("drop_column", "rename_column") for one in effects)
+        lost = subject.keyless and any(
+            effect.action in ("drop_column", "rename_column") for effect in effects
+        )
         return HELD if lost and statement.batch > subject.free_until else LOGGED
     freezes = subject.policy == "freeze" and statement.batch > subject.free_until
-    if statement.kind == "unknown" or any(one.action == "unread" for one in effects):
+    if statement.kind == "unknown" or any(effect.action == "unread" for effect in effects):
         return HELD if freezes else NOTICED
     if freezes and any(_changes_schema(effect, subject) for effect in effects):
         return HELD
@@ -275,7 +277,7 @@ def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple
 def columns_made(effect: Effect) -> set[str]:
     """The column names that exist after an effect."""
     if effect.action == "create_table":
-        return {one.name for one in effect.columns}
+        return {column.name for column in effect.columns}
     name = effect.to if effect.action == "rename_column" else effect.column
     return {str(name)} if effect.action in ("add_column", "rename_column") else set()
 
@@ -310,11 +312,11 @@ def by_statement(
     With ``again`` a repeated statement has those that give another key: the rows before it were repeated under the old
     one.
     """
-    found: dict[str, list[Effect]] = {}
+    effects: dict[str, list[Effect]] = {}
     statements = [_rekeying(one) if again else one for one in statements]
     for statement, effect in applied(statements, subject):
-        found.setdefault(statement.order, []).append(effect)
-    return list(found.items())
+        effects.setdefault(statement.order, []).append(effect)
+    return list(effects.items())
 
 
 def _rekeying(statement: Statement) -> Statement:

@@ -86,33 +86,33 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
         lake: a view of the lake.
         filled: paths of mirrors whose tables have sent rows, so that those not folded yet take all of them.
     """
-    found = Known(last=lake.decoded())
-    if not found.last:
-        return found
-    found.complete = complete(lake)
-    found.books = open_books(lake, found.complete, found.last)
-    found.ledger = ledgers.read(lake, ())
-    found.mirrors = mirrors.to_fold(lake)
-    found.paused = pauses.paused(lake)
+    known = Known(last=lake.decoded())
+    if not known.last:
+        return known
+    known.complete = complete(lake)
+    known.books = open_books(lake, known.complete, known.last)
+    known.ledger = ledgers.read(lake, ())
+    known.mirrors = mirrors.to_fold(lake)
+    known.paused = pauses.paused(lake)
     states = dict[str, Snapshot]()
-    for path, one in found.mirrors.items():
+    for path, mirror in known.mirrors.items():
         try:
             states[path] = lake.snapshot(path)
-            applied = mirrors.folded_until(lake, one, states[path])
+            applied = mirrors.folded_until(lake, mirror, states[path])
         except Exception as error:  # a damaged log, for example: the others are planned
-            found.unread[path], applied = faults.of_mirror(error, lake, one.name, path), -1
-        found.applied[path] = max(applied, found.complete)
-    found.states = states
-    added = dict.fromkeys(filled - found.mirrors.keys(), 0)
-    if reshaped := mirrors.reshaped(lake, found.mirrors):
+            known.unread[path], applied = faults.of_mirror(error, lake, mirror.name, path), -1
+        known.applied[path] = max(applied, known.complete)
+    known.states = states
+    added = dict.fromkeys(filled - known.mirrors.keys(), 0)
+    if reshaped := mirrors.reshaped(lake, known.mirrors):
         last = dict[str, int]()
-        for name, (*_, path) in routes_of(lake.pipeline, found.books):
-            last[path] = max(last.get(path, 0), found.books.sums[name].last)
-        found.again = {path: last[path] - 1 for path in reshaped & last.keys()}
-    if lagging := {**added, **found.again}:
-        found.books = catch_up(lake, found.books, lagging)
-        found.applied |= added
-    return found
+        for name, (*_, path) in routes_of(lake.pipeline, known.books):
+            last[path] = max(last.get(path, 0), known.books.sums[name].last)
+        known.again = {path: last[path] - 1 for path in reshaped & last.keys()}
+    if lagging := {**added, **known.again}:
+        known.books = catch_up(lake, known.books, lagging)
+        known.applied |= added
+    return known
 
 
 def foresee(
@@ -197,8 +197,8 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     mirror, shard = plan.mirror, plan.job.rule.shard_column
     if not mirror.expressions:
         return
-    types = {one.name: one.type for one in mirror.columns}
-    keys = tuple(one for one in mirror.keys if one != shard)
+    types = {column.name: column.type for column in mirror.columns}
+    keys = tuple(key for key in mirror.keys if key != shard)
     for lane in plan.job.lines:
         events = [Placed(order_of(row["order_key"]), change_of(row)) for row in sent.get(lane, ())]
         cells = dict([found]) if (found := mirrors.shard_of(pipeline, mirror, lane)) else {}
@@ -211,9 +211,9 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
 
 def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:
     mirror = plan.mirror
-    old = {one.name: one for one in before.columns} if before else {}
-    names = {one.name for one in mirror.columns}
-    added = tuple(one for one in mirror.columns if one.name not in old)
+    old = {column.name: column for column in before.columns} if before else {}
+    names = {column.name for column in mirror.columns}
+    added = tuple(column for column in mirror.columns if column.name not in old)
     retyped = tuple(
         (old[one.name].delta, one)
         for one in mirror.columns

@@ -185,7 +185,7 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
         rows = shadow.count(mirror.path)
         return Difference(rows, missing=rows)
     present, rebuilt = TableState.of(lake, mirror.path), TableState.of(shadow, mirror.path)
-    keys = [one.column for one in mirror.key_columns]
+    keys = [key_column.column for key_column in mirror.key_columns]
     if keys and not _rule(lake, mirror).history:
         return by_key(present, rebuilt, keys)
     have = {*lake.snapshot(mirror.path).columns}
@@ -232,7 +232,7 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
         if staged.fits(lake.path(mirror.path)):
             return staged
     if lake.snapshot(mirror.path).exists:
-        mirror_table.allow_zoneless(lake, mirror, [one.delta for one in mirror.columns])
+        mirror_table.allow_zoneless(lake, mirror, [column.delta for column in mirror.columns])
     else:
         made = mirror_table.Made.of(lake.pipeline, _rule(lake, mirror))
         mirror_table.create(lake, mirror, made)

@@ -93,7 +93,7 @@ def _met(files: ChangeFiles, lane: Lane, names: Names) -> list[int]:
         changes = (rows for page in pages_of(some, [work]) for _, rows in apart(page, [work]))
         yield from _report(_met_in((page for rows in changes for page in rows.to_batches()), names))
 
-    load = Load(sum(one.rows for one in groups))
+    load = Load(sum(group.rows for group in groups))
     rows = files.rows(Work(STAGE, groups, run, _MET, one_each, load))
     return _together(((row["at"], row["does"]) for row in rows), len(names))
 
@@ -136,9 +136,9 @@ def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
 def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[SchemaStep]) -> int:
     """What a step does to values that come from a default and not from a message."""
     does = 0
-    for one in others:
-        if one.action == "add_column" and one.column in names and one.order < step.order:
-            does |= effect(step, one.default, "")
+    for other in others:
+        if other.action == "add_column" and other.column in names and other.order < step.order:
+            does |= effect(step, other.default, "")
     return does
 
 
@@ -153,12 +153,12 @@ def _changes(step: SchemaStep, does: int, texts: Collection[str]) -> bool:
 
 
 def _texts(mirror: Mirror) -> set[str]:
-    return {one.name for one in mirror.columns if one.delta == "STRING"}
+    return {column.name for column in mirror.columns if column.delta == "STRING"}
 
 
 def unfit_defaults(mirror: Mirror, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
     """The new steps that add a column with a default which is not a value of the column's type in the mirror."""
-    kinds = {one.name: one.type for one in mirror.columns if one.name not in mirror.keys}
+    kinds = {column.name: column.type for column in mirror.columns if column.name not in mirror.keys}
     found = []
     for lane, steps in work:
         for at, step in enumerate(steps.fills):
@@ -205,12 +205,12 @@ def is_open(step: SchemaStep, does: int, keys: Collection[str], texts: Collectio
     return bool(does & OPEN) or (step.column in keys and _changes(step, does, texts))
 
 
-def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:
-    step = one.step
+def _reject(mirror: Mirror, retyped: Retyped, batch: int) -> tuple[object, ...]:
+    step = retyped.step
     values = {
         "stage": "gold",
         "kind": "cell",
-        "source": one.lane.source,
+        "source": retyped.lane.source,
         "batch": batch,
         **mirror.table._asdict(),
         "column": step.column,

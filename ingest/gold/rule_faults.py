@@ -121,7 +121,7 @@ def refuse_unanswerable_rules(job: Job, mirror: Mirror, departed: Mapping[LaneId
         return
     if not mirror.keys:
         raise HeldError(f"{rules[0][0]} needs rows with a key: write `keys: [...]` for {job.table}.")
-    deltas, gone = {one.name: one.delta for one in mirror.columns}, gone_for_good(job, departed)
+    deltas, gone = {column.name: column.delta for column in mirror.columns}, gone_for_good(job, departed)
     for what, expression, refusal in rules:
         names = conditions.columns(expression) if expression else ()
         for name in names:

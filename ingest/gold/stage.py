@@ -233,8 +233,8 @@ def not_applied(plan: Plan, work: Work) -> dict[str, int]:
         line for name, lines in plan.job.lines.items() for line in lines if line.batch >= first.get(name, 0)
     ]
     found = {
-        "updates_not_applied": sum(one.updates for one in lines),
-        "deletes_not_applied": sum(one.deletes for one in lines),
+        "updates_not_applied": sum(line.updates for line in lines),
+        "deletes_not_applied": sum(line.deletes for line in lines),
     }
     return {name: count for name, count in found.items() if count}
 

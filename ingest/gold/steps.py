@@ -58,9 +58,9 @@ def _revised(
 
     ADD COLUMN empties the column if a DROP COLUMN comes before it, and a MODIFY converts from the type of the last one.
     """
-    folded = [one for one in statements if one.batch < first]
+    folded = [statement for statement in statements if statement.batch < first]
     newest = max((one.order or "" for one in folded), default="")
-    if all((one.order or "") > newest for one in statements if one.batch >= first):
+    if all((statement.order or "") > newest for statement in statements if statement.batch >= first):
         return False
     return steps(folded, subject) != [one for one in found if one[1] < first]
 
@@ -118,7 +118,7 @@ class _Walk:
         order: Any = statement.order
         if self.presence.begins(effect, statement, self.table):
             self.stale.clear()
-            self.made = {one.name for one in effect.columns}
+            self.made = {column.name for column in effect.columns}
             self.charset, self.charsets = UNSAID, {}
             self._declare(effect)
             yield SchemaStep(order, "new_incarnation")
@@ -157,10 +157,13 @@ class _Walk:
         if effect.action == "create_table":
             mysql = _is_mysql(effect)
             self.types.update(
-                {one.name: named(one.type or "", one.declared or "", mysql=mysql) for one in effect.columns}
+                {
+                    column.name: named(column.type or "", column.declared or "", mysql=mysql)
+                    for column in effect.columns
+                }
             )
             self.charset = effect.charset or UNSAID
-            self.charsets = {one.name: one.charset or self.charset for one in effect.columns}
+            self.charsets = {column.name: column.charset or self.charset for column in effect.columns}
         elif effect.action in ("default_charset", "convert_charset"):
             self.charset = effect.charset or UNSAID
         elif effect.action == "rename_column":

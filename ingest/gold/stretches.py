@@ -50,11 +50,11 @@ def of_rows(spoken: Iterable[Spoken], wanted: Collection[Key], newest: str) -> l
         events[one.key].append((one.order, None))
         if one.left is not None:
             events[one.left].append((one.order, one.key))
-    numbers = {key: _numbered([moved_to for _, moved_to in found]) for key, found in events.items()}
+    numbers = {key: _numbered([moved_to for _, moved_to in event]) for key, event in events.items()}
     place = {
         (key, order): _Part(key, number)
-        for key, found in events.items()
-        for (order, _), number in zip(found, numbers[key], strict=True)
+        for key, event in events.items()
+        for (order, _), number in zip(event, numbers[key], strict=True)
     }
     linked: dict[_Part, set[_Part]] = defaultdict(set)
     for one in ordered:

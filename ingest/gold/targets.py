@@ -64,7 +64,7 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
     if is_history:
         lanes = history.with_history(files.lake, lanes, fold.work)
         ever = sum(one.changes_ever for one, _ in fold.work)
-        rekeyed = any(one.eras for one in lanes)
+        rekeyed = any(lane.eras for lane in lanes)
         shared = ever if ever > planner.HISTORY_AT_MOST or rekeyed else 0
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
     work = MirrorWork(
@@ -77,11 +77,11 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
             work = replace(work, folder=files.spool)
     if not before.exists or not files.lake.is_local:
         return Target(work, _json(map(_field, mirror.columns)))
-    reads = not fold.why_merge and any(one.vector for one in before.files)
+    reads = not fold.why_merge and any(file.vector for file in before.files)
     kept = delta.kept_rows(folder, before.version) if reads else {}
-    if _many_later(files, [one for one in lanes if one.late_from], opened):
+    if _many_later(files, [lane for lane in lanes if lane.late_from], opened):
         work = whole(files, work)
-    kept_files = tuple((one.place, kept.get(Path(one.place).name)) for one in before.files)
+    kept_files = tuple((file.place, kept.get(Path(file.place).name)) for file in before.files)
     schema = _schema(before, mirror)
     work = replace(
         work, files=kept_files, size=before.size or 0, reshaped=bool(schema) or fold.again, old=_old(before, mirror),
@@ -93,30 +93,30 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
 def whole(files: ChangeFiles, work: MirrorWork) -> MirrorWork:
     """A mirror's part, folded from its whole history."""
     lanes = work.whole(0).lanes
-    return work.whole(sum(one.rows for one in arrow_parts.pieces(files.of(lanes), lanes)))
+    return work.whole(sum(piece.rows for piece in arrow_parts.pieces(files.of(lanes), lanes)))
 
 
-def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:
-    whole = not mirror.keys or refolds(one, steps)
-    new = steps.after(one.eras[-1].place).new if one.eras else steps.new
+def _lane(mirror: Mirror, lane: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:
+    whole = not mirror.keys or refolds(lane, steps)
+    new = steps.after(lane.eras[-1].place).new if lane.eras else steps.new
     return LaneWork(
-        one.source,
-        one.table,
-        one.first,
-        one.last,
-        images=not (one.new.partials or one.new.key_changes),
+        lane.source,
+        lane.table,
+        lane.first,
+        lane.last,
+        images=not (lane.new.partials or lane.new.key_changes),
         floor=max((str(step.order) for step in steps.incarnations), default=None),
-        shard=one.shard,
-        stamps=one.stamps,
+        shard=lane.shard,
+        stamps=lane.stamps,
         whole=whole,
         steps=steps.ever,
         since=min((str(step.order) for step in new), default="") if whole else "",
-        eras=one.eras,
-        begins=one.folded_high is None,
-        moves=one.new.key_changes or one.ever.key_changes,
-        merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
-        shared_reads=one.shared_reads,
-        late_from="" if whole else planner.late_from(one, steps),
+        eras=lane.eras,
+        begins=lane.folded_high is None,
+        moves=lane.new.key_changes or lane.ever.key_changes,
+        merged=lane_name(lanes, (lane.source, lane.table)) if lane.merged else "",
+        shared_reads=lane.shared_reads,
+        late_from="" if whole else planner.late_from(lane, steps),
     )
 
 
@@ -124,7 +124,7 @@ def _many_later(files: ChangeFiles, late: Sequence[LaneWork], opened: Fragments)
     """True if the folded changes after the late ones are too many to be looked through."""
     if not late or (files.lake.snapshot(CHANGES.name).size or 0) <= planner.SILVER_AT_MOST:
         return False
-    rows = sum(one.rows for one in arrow_parts.pieces(files.of(late), late, opened))
+    rows = sum(piece.rows for piece in arrow_parts.pieces(files.of(late), late, opened))
     return rows > planner.CHANGES_AT_MOST
 
 
@@ -134,9 +134,9 @@ def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
     Parts of a batch write several, so that they leave them all to the next one.
     """
     files, most = fold.before.files, (SMALL if budget is None else min(SMALL, budget)) // FILES
-    small = [one.place for one in files if one.size <= most][:FILES]
+    small = [file.place for file in files if file.size <= most][:FILES]
     joins = len(small) == FILES and fold.changes <= planner.CHANGES_AT_MOST
-    return frozenset(one.place for one in files) - set(small if joins else ())
+    return frozenset(file.place for file in files) - set(small if joins else ())
 
 
 def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:

@@ -123,7 +123,7 @@ def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
     listed = outcomes[UNFIT].to_pylist()
     cells = {number: cells_of(listed[number]) for number in unfit.to_pylist()}
     keys = dict(zip(cells, keys_as_json(outcomes.take(unfit), work), strict=True))
-    wanted = {(keys[number], one.column, one.text) for number, own in cells.items() for one in own}
+    wanted = {(keys[number], one.column, one.text) for number, cell in cells.items() for one in cell}
     sent: dict[_Sent, tuple[str, SentFrom | None]] = {}
     for lane in work.lanes:
         if lane.id in rows:
@@ -189,7 +189,7 @@ def cells(outcomes: pa.Table, work: MirrorWork) -> list[Reject]:
     found = []
     columns = (rows["%gone"].to_pylist(), keys_as_json(rows, work), rows[UNFIT].to_pylist())
     for gone, key, listed in zip(*columns, strict=True):
-        found += [reject(one, key, work) for one in cells_of(listed) if not gone or one.column in asked]
+        found += [reject(cell, key, work) for cell in cells_of(listed) if not gone or cell.column in asked]
     return found
 
 
@@ -238,7 +238,7 @@ def changes(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[Reject]:
     found = []
     for place, (after, before, row) in zip(places_of(rows), sides, strict=True):
         images = [{**shard, **json.loads(one)} for one in (after, before) if one is not None]
-        texts = {name: next((one[name] for one in images if name in one), None) for name in work.keys}
+        texts = {name: next((image[name] for image in images if name in image), None) for name in work.keys}
         detail = f"a cell of the key {kinds} is missing, NULL or no value of its type; row {row}"
         key = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
         raw = after if after is not None else before

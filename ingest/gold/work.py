@@ -57,7 +57,7 @@ class LaneSums:
         Not if they named all its columns, or those of a key that the table had then.
         """
         if all(
-            set(keys) <= set(one) or any(set(one) == set(era.keys) for era in earlier) for one in self.keys
+            set(keys) <= set(key) or any(set(key) == set(era.keys) for era in earlier) for key in self.keys
         ):
             return self
         return replace(self, key_changes=self.updates, inherits=self.partials)
@@ -236,14 +236,21 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
     A message is counted under its own table, if it names one; its statement may concern other tables.
     """
     sums, lines = dict(books.sums), list(books.lines)
-    for one in statements:
-        for table in one.tables:
+    for statement in statements:
+        for table in statement.tables:
             line = Line(
-                one.batch, one.source, None, None, *table, ddl=1, order_low=one.order, order_high=one.order
+                statement.batch,
+                statement.source,
+                None,
+                None,
+                *table,
+                ddl=1,
+                order_low=statement.order,
+                order_high=statement.order,
             )
             name = line.source, line.table_id
-            if one.batch > books.applied(_route(pipeline, line.table_id).path):
-                lines += [line] if one.batch <= books.last else []
+            if statement.batch > books.applied(_route(pipeline, line.table_id).path):
+                lines += [line] if statement.batch <= books.last else []
                 continue
             sums[name] = replace(sums.get(name, LaneSums()))
             sums[name].add(line)

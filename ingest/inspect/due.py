@@ -17,7 +17,7 @@ NOW = dt.datetime.fromtimestamp(0, dt.UTC).replace(tzinfo=None)  # due since eve
 def due(lake: Tables, source: Source, tables: Sequence[TableId]) -> list[TableId]:
     """Those whose last comparison is older than `reconcile_every:`, or did not judge all rows."""
     last, now = _last(lake), dt.datetime.now(dt.UTC).replace(tzinfo=None)
-    return [one for one in tables if _when(lake, source, one, last) <= now]
+    return [table for table in tables if _when(lake, source, table, last) <= now]
 
 
 def next_due(lake: Tables, source: Source) -> dt.datetime | None:
@@ -25,7 +25,7 @@ def next_due(lake: Tables, source: Source) -> dt.datetime | None:
     from ingest.source.reconcile import tables_of  # few pipelines have a database
 
     last = _last(lake)
-    return min((_when(lake, source, one, last) for one in tables_of(lake, source)), default=None)
+    return min((_when(lake, source, table, last) for table in tables_of(lake, source)), default=None)
 
 
 def _when(lake: Tables, source: Source, table: TableId, last: Mapping[str, Row]) -> dt.datetime:

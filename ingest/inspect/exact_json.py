@@ -18,7 +18,7 @@ def encoded(value: Any, indent: int = 0) -> bytes:
         document = msgspec.json.format(document, indent=indent)
     if document.isascii() and b"\x7f" not in document:
         return document
-    return _DRIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode()).encode()
+    return _DRIVING.sub(lambda match: f"\\u{ord(match[0]):04x}", document.decode()).encode()
 
 
 def _as_json(value: Any) -> Any:

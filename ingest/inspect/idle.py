@@ -43,7 +43,7 @@ def idle(
         if "silver" in stages and lake.decoded() < last:
             busy()
         return None
-    found = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
+    result = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
     if "bronze" in stages:
         known = read_so_far(lake).files
         identity.refuse_missing_sources(lake, known)
@@ -53,9 +53,9 @@ def idle(
                 busy()
             if planned.ranges or planned.alarms:
                 return None
-            found.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
-    found.warnings += [one.sentence(pipeline, last) for one in decoded_with.outdated(lake, last)]
-    return found
+            result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
+    result.warnings += [one.sentence(pipeline, last) for one in decoded_with.outdated(lake, last)]
+    return result
 
 
 def is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:

@@ -144,7 +144,7 @@ def _short(text: str) -> str:
 
 def worst(states: Iterable[str]) -> str:
     """The worst of some states; one that is not known is bad."""
-    return min(states, key=lambda one: STATES.index(one) if one in STATES else 0, default=OK)
+    return min(states, key=lambda state: STATES.index(state) if state in STATES else 0, default=OK)
 
 
 def with_acknowledged(lake: Tables, found: Iterable[Problem]) -> list[Problem]:
@@ -262,7 +262,7 @@ def missing_from(made: report.Page, wrong: Iterable[Problem]) -> list[report.Com
     """The additional problems that a report must list, too."""
     from ingest.quality import report
 
-    listed = {f"{one.subject}: {one.title}"[:LONGEST] for one in made.problems}
+    listed = {f"{problem.subject}: {problem.title}"[:LONGEST] for problem in made.problems}
     found = []
     for one in wrong:
         if one.subject not in listed and not one.subject.startswith(LAST_RUN):

@@ -83,7 +83,7 @@ def _scans(tables: dict[str, Named]) -> Scans:
         if not state.exists:
             raise IngestError(f"There is no table at {place.folder} yet.")
         views[view] = scan(place.folder, state, zones=True)
-        files += [f"{place.folder}/{one.place}" for one in state.files]
+        files += [f"{place.folder}/{file.place}" for file in state.files]
     return Scans(views, files, [place.folder for place in tables.values()], stores.known())
 
 
@@ -114,7 +114,7 @@ def _state(place: Named) -> delta.Snapshot:
         state = delta.snapshot(place.folder, place.version)
         # a store would be asked for each file
         here = place.version is not None and not is_stored(place.folder)
-        there = not here or all(Path(place.folder, one.place).exists() for one in state.files)
+        there = not here or all(Path(place.folder, file.place).exists() for file in state.files)
     except delta.UnreadableError:
         if place.version is None:
             raise

@@ -52,7 +52,9 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
     runs = last_runs(lake)
     states = histories_of(lake, mirrors.values())
     found = [
-        _entry(lake, states[path], runs.get(one.name, {})) for path, one in mirrors.items() if path in states
+        _entry(lake, states[path], runs.get(mirror.name, {}))
+        for path, mirror in mirrors.items()
+        if path in states
     ]
     found += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
     for path, match in known_mirrors.excluded(lake).items():
@@ -75,9 +77,9 @@ def _excluded(lake: Tables, entry: Mapping[str, Any], match: str) -> dict[str, A
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
     """The entry of that name, the mirror if a history table has the same one; an `IngestError` if there is none."""
-    found = [one for one in entries if one["table"] == name]
+    found = [entry for entry in entries if entry["table"] == name]
     if not found:
-        raise known_mirrors.unknown(name, {one["table"] for one in entries})
+        raise known_mirrors.unknown(name, {entry["table"] for entry in entries})
     return found[-1]
 
 
@@ -85,7 +87,7 @@ def histories_of(lake: Tables, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
     """The existing history tables, by their mirrors' paths."""
     if not any(rule.history for rule in lake.pipeline.every_rule):
         return {}
-    states = {one.path: histories.table_of(one) for one in mirrors if one.keys}
+    states = {mirror.path: histories.table_of(mirror) for mirror in mirrors if mirror.keys}
     return {path: table for path, table in states.items() if _exists(lake, table.path)}
 
 
@@ -129,7 +131,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         ],
         "rows": rows,
         "bytes": snapshot.size if snapshot.exists else None,
-        "marked_files": sum(bool(one.vector) for one in snapshot.files) if snapshot.files else None,
+        "marked_files": sum(bool(file.vector) for file in snapshot.files) if snapshot.files else None,
         "batch": None if have < 0 else have,
         "version": snapshot.version if snapshot.exists else None,
     }
@@ -324,7 +326,10 @@ def _until(one: Complete) -> dict[str, Any]:
 def aged(found: dict[str, Any]) -> dict[str, Any]:
     """The same status some time later: its mirrors lag by that much more."""
     moments = (row["newest commit"] for row in found["tables"])
-    newest = [None if one is None else dt.datetime.fromisoformat(one).replace(tzinfo=None) for one in moments]
+    newest = [
+        None if moment is None else dt.datetime.fromisoformat(moment).replace(tzinfo=None)
+        for moment in moments
+    ]
     rows = [row | _lag(one) for row, one in zip(found["tables"], newest, strict=True)]
     return found | {"tables": rows}
 

@@ -34,15 +34,15 @@ def lines(story: Story) -> list[str]:
 
 def rows_before(story: Story) -> list[Image]:
     """The row before each event as the events before it left it; empty where there was none."""
-    found: list[Image] = []
+    images: list[Image] = []
     row: Image = {}
     for event in story.events:
-        found.append(row)
+        images.append(row)
         if event.after is not None:
             row = {**row, **event.after} if event.partial else event.after
         elif event.op in ("delete", "truncate"):
             row = {}
-    return found
+    return images
 
 
 def changed(event: StoryEvent, before: Image) -> dict[str, str | None]:

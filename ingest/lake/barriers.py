@@ -57,7 +57,7 @@ class Barriers:
 
     def of(self, source: str) -> Mapping[TableId, tuple[Barrier, ...]]:
         """A source's barriers by table; nothing if none of its rows was erased."""
-        return {table: found for (name, table), found in self.lanes.items() if name == source}
+        return {table: lane for (name, table), lane in self.lanes.items() if name == source}
 
     def stops(self, found: Iterable[Barrier], change: Change, order: str) -> bool:
         """True for a change of an erased row that is not newer than its erasure."""

@@ -99,7 +99,7 @@ def append(
     for state in _attempts(path, writer, batch):
         if not state.is_plain:
             raise IngestError(f"{path} is gone, or has a feature that only Spark writes: run again.")
-        small = [one for one in state.files if one.size < SMALL_FILE] if joined else []
+        small = [file for file in state.files if file.size < SMALL_FILE] if joined else []
         moved = [*_moved(joined, small)] if joined and len(small) >= FILES_AT_MOST else []
         parameters = {"mode": "Append", "partitionBy": orjson.dumps(state.partition_by).decode()}
         actions = [_info(metadata, "WRITE", parameters, isBlindAppend=not moved)]
@@ -129,7 +129,7 @@ def add_columns(path: str, fields: Sequence[Mapping[str, Any]], metadata: str) -
     for state in _attempts(path, "", -1):
         schema = orjson.loads(state.meta["schemaString"])
         there = {one["name"] for one in schema["fields"]}
-        schema["fields"] += [one for one in fields if one["name"] not in there]
+        schema["fields"] += [field for field in fields if field["name"] not in there]
         about = {**state.meta, "schemaString": orjson.dumps(schema).decode()}
         if _put(path, state.version + 1, [_info(metadata, "ADD COLUMNS"), {"metaData": about}]):
             _checkpoint(path, state.version + 1)
@@ -164,7 +164,7 @@ class Staged(NamedTuple):
             and (there.is_plain or not there.exists)
             and not self.state.partition_by
             and not there.partition_by
-            and not any(one.vector for one in self.state.files)
+            and not any(file.vector for file in self.state.files)
             and not delta.is_on(properties, "delta.appendOnly")
         )
 
@@ -172,8 +172,8 @@ class Staged(NamedTuple):
         """Give its files a second name in the folder of another table, whose commit may name them then."""
         store = stores.at(path)
         store.begin(path)
-        for one in self.state.files:
-            store.link(f"{self.folder}/{one.place}", f"{path}/{one.place}")
+        for file in self.state.files:
+            store.link(f"{self.folder}/{file.place}", f"{path}/{file.place}")
 
 
 class NewRows(NamedTuple):
@@ -221,7 +221,7 @@ def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -
     new, now = staged.state, _now()
     metrics = {"numFiles": len(new.files), "numOutputRows": new.rows, "numOutputBytes": new.size}
     rows = NewRows(
-        [Added(one.place, one.size, dict(one.partition), one.stats, now) for one in new.files],
+        [Added(file.place, file.size, dict(file.partition), file.stats, now) for file in new.files],
         schema=new.meta["schemaString"],
         metrics={name: str(number) for name, number in metrics.items() if number is not None},
         meta=new.meta,
@@ -358,7 +358,7 @@ def _add(one: Added) -> dict[str, Any]:
 
 def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
     """Write a log entry atomically, unless it exists; what a killed process leaves does not have an entry's name."""
-    entry = b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in actions)
+    entry = b"".join(orjson.dumps(action, option=orjson.OPT_APPEND_NEWLINE) for action in actions)
     return stores.at(path).put_new(f"{path}/_delta_log/{version:020d}.json", entry)
 
 

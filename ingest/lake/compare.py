@@ -80,9 +80,9 @@ def by_key(present: TableState, rebuilt: TableState, keys: Sequence[str]) -> Dif
         [totals] = sides.ask(f"SELECT {asked} FROM {joined}")
         cells = {names[number]: cells for number, cells in zip(rest, totals[4:], strict=True) if cells}
         count, absent, extra, differing = totals[:4]
-        found = Difference(count, absent, extra, differing, cells)
-        if found.none:
-            return found
+        difference = Difference(count, absent, extra, differing, cells)
+        if difference.none:
+            return difference
         texts = ", ".join(
             f"CAST({side}.c{number} AS VARCHAR)" for number in range(len(names)) for side in ("b", "a")
         )
@@ -90,7 +90,7 @@ def by_key(present: TableState, rebuilt: TableState, keys: Sequence[str]) -> Dif
             f"SELECT NOT ({missing}), NOT ({surplus}), {texts} FROM {joined} "
             f"WHERE {missing} OR {surplus} OR {any_cell} LIMIT {SAMPLE}"
         )
-        return replace(found, sample=tuple(_sampled(row, names, keys) for row in rows))
+        return replace(difference, sample=tuple(_sampled(row, names, keys) for row in rows))
 
 
 def as_sets(present: TableState, rebuilt: TableState, columns: Sequence[str]) -> Difference:

@@ -69,7 +69,7 @@ def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, .
 def ever(lake: Lake) -> bool:
     """True if changes have ever been dropped: the log of ``changes`` says so without reading a table."""
     writer = f"{lake.pipeline.name}/{CONDENSE}/"
-    return any(one.startswith(writer) for one in lake.snapshot(CHANGES.name).transactions)
+    return any(transaction.startswith(writer) for transaction in lake.snapshot(CHANGES.name).transactions)
 
 
 def record(lake: Lake, now: Condensed, reason: str) -> None:

@@ -283,7 +283,7 @@ def _asked(
     if not rows:
         return pa.nulls(0)
     cursor = duck.connection().cursor()
-    table = pa.table({f"c{i}": one for i, one in enumerate(cells)} | {"n": np.arange(rows)})
+    table = pa.table({f"c{i}": cell for i, cell in enumerate(cells)} | {"n": np.arange(rows)})
     cursor.register("given", table)
     given = f"SELECT {typed} FROM given"
     try:

@@ -62,7 +62,7 @@ class Layout:
     @property
     def stored(self) -> pa.Schema:
         """The columns of the files, without those of the partitioning."""
-        return pa.schema([one for one in self.columns if one.name not in self.partition_by])
+        return pa.schema([column for column in self.columns if column.name not in self.partition_by])
 
 
 class Files:
@@ -146,7 +146,7 @@ class _Bounds:
     def is_short(self) -> bool:
         """True if both bounds fit the statistics."""
         ends = (self.low, self.high)
-        return None not in ends and not any(isinstance(one, str) and len(one) > _BOUND for one in ends)
+        return None not in ends and not any(isinstance(end, str) and len(end) > _BOUND for end in ends)
 
 
 @dataclass(slots=True)
@@ -212,12 +212,12 @@ class _File:
         assert self.writer is not None
         self.writer.close()
         size = stores.at(self.place).finish(self.place, self.file)
-        short = {name: one for name, one in self.bounds.items() if one.is_short}
+        short = {name: bound for name, bound in self.bounds.items() if bound.is_short}
         stats = {
             "numRecords": self.rows,
             "minValues": {name: one.low for name, one in short.items()},
             "maxValues": {name: one.high for name, one in short.items()},
-            "nullCount": {name: one.nulls for name, one in self.bounds.items()},
+            "nullCount": {name: bound.nulls for name, bound in self.bounds.items()},
         }
         now = int(time.time() * 1000)
         return Added(self.path, size, self.partition, orjson.dumps(stats).decode(), now)
@@ -263,7 +263,7 @@ class FilePart:
     def read(self) -> Iterator[pa.Table]:
         """Read the rows, one row group after the other; a column that the file lacks is NULL."""
         with self._open() as file:
-            there = [one.name for one in self.columns if one.name in file.schema_arrow.names]
+            there = [column.name for column in self.columns if column.name in file.schema_arrow.names]
             for group in self.groups or range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=list({*there, "batch"}))
                 batch = rows.column("batch")

@@ -54,13 +54,18 @@ class Outdated:
 
 def settings_of(pipeline: Pipeline, source: Source) -> dict[str, Any]:
     """The settings that decide how a source's messages are decoded, in the ledger's form."""
-    options = {one.name: getattr(source.options, one.name) for one in fields(Options)}
+    options = {field.name: getattr(source.options, field.name) for field in fields(Options)}
     options["table"] = [[pattern, *table] for pattern, table in source.options.table]
     options["extra"] = dict(source.options.extra)
     rules = [
-        {"match": one.match, "exclude": one.exclude, "keys": list(one.keys), "columns": dict(one.columns)}
-        for one in pipeline.tables
-        if one.exclude or one.keys or one.columns
+        {
+            "match": table.match,
+            "exclude": table.exclude,
+            "keys": list(table.keys),
+            "columns": dict(table.columns),
+        }
+        for table in pipeline.tables
+        if table.exclude or table.keys or table.columns
     ]
     found = {"format": source.format, "options": options, "tables": rules}
     return found | ({_MASKS: _masks_of(pipeline)} if pipeline.masks else {})

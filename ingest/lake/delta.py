@@ -88,8 +88,8 @@ class DataFile:
 
     def may_hold(self, column: str, low: Any, high: Any = None) -> bool:
         """False if the statistics rule out that a column has a value between two, or from one on."""
-        found = _statistics(self.stats)
-        least, most = (found.get(name, {}).get(column) for name in ("minValues", "maxValues"))
+        statistics = _statistics(self.stats)
+        least, most = (statistics.get(name, {}).get(column) for name in ("minValues", "maxValues"))
         return (None in (least, high) or least <= high) and (most is None or most >= low)
 
     @property
@@ -135,8 +135,8 @@ class Snapshot:
     @property
     def rows(self) -> int | None:
         """The number of rows; None if a file has no count."""
-        counts = [one.rows for one in self.files]
-        return None if None in counts else sum(one for one in counts if one is not None)
+        counts = [file.rows for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
 
 
 NO_TABLE = Snapshot(-1, {})
@@ -365,7 +365,7 @@ class _State:
             self.transactions,
             {one["name"]: one["type"] for one in fields},
             self.meta["id"],
-            sum(one.size for one in files),
+            sum(file.size for file in files),
             files,
             tuple(self.meta.get("partitionColumns") or ()),
             {

@@ -103,12 +103,14 @@ def column_of_pointer(pointer: str) -> str:
 
 def sums(columns: Iterable[str]) -> str:
     """The columns' sums, under their own names."""
-    return ", ".join(f"CAST(sum({one}) AS BIGINT) AS {one}" for one in columns)
+    return ", ".join(f"CAST(sum({column}) AS BIGINT) AS {column}" for column in columns)
 
 
 def same(columns: Iterable[str], left: str, right: str) -> str:
     """The condition that rows of two tables have the same values, or NULL in both, in all columns."""
-    return " AND ".join(f"{left}.{name(one)} IS NOT DISTINCT FROM {right}.{name(one)}" for one in columns)
+    return " AND ".join(
+        f"{left}.{name(column)} IS NOT DISTINCT FROM {right}.{name(column)}" for column in columns
+    )
 
 
 def texts(values: Iterable[str]) -> str:

@@ -45,7 +45,11 @@ class Epochs:
 
     def of(self, source: str, start: Start) -> list[Resnapshot]:
         """The re-snapshots of one epoch."""
-        return [one for one in self.resnapshots if (one.source, one.start) == (source, start)]
+        return [
+            resnapshot
+            for resnapshot in self.resnapshots
+            if (resnapshot.source, resnapshot.start) == (source, start)
+        ]
 
 
 def read(lake: Tables) -> Epochs:

@@ -117,8 +117,8 @@ def _path(error: BaseException, text: str) -> str:
     if isinstance(error, OSError) and error.filename:
         return str(error.filename)
     paths = [word.rstrip(".:") for word in _WORD.findall(text) if "/" in word]
-    named = [one for one in paths if one.endswith(_FILES)]
-    return next(iter([*named, *(one for one in paths if one.startswith(("/", "file:")))]), "")
+    named = [path for path in paths if path.endswith(_FILES)]
+    return next(iter([*named, *(path for path in paths if path.startswith(("/", "file:")))]), "")
 
 
 def _whole(error: BaseException) -> str:

@@ -56,8 +56,8 @@ def kept(mirror: Mirror, before: Mirror | None, rows: Mapping[str, str]) -> Mirr
         before: as decided last.
         rows: the columns of its new rows, with their types.
     """
-    now, former = {one.name: one for one in mirror.columns}, {one.name: one for one in mirror.former}
-    known = {one.name: one for one in before.columns} if before is not None else {}
+    now, former = {column.name: column for column in mirror.columns}, {one.name: one for one in mirror.former}
+    known = {column.name: column for column in before.columns} if before is not None else {}
     taken = {folded(one.column) for some in (known, now, former) for one in some.values()}
     for name, logical in (*((one.name, one.type) for one in known.values()), *rows.items()):
         one = former.get(name) or known.get(name) or now.get(name)
@@ -77,8 +77,8 @@ def table_of(mirror: Mirror) -> Mirror:
     """
     mirror = named(mirror, None)
     own, former = {folded(name) for name in mirror.history}, {one.name: one for one in mirror.former}
-    names = {one.name for one in mirror.columns}
-    columns = [_with_former(one, former.get(one.name)) for one in mirror.columns]
+    names = {column.name for column in mirror.columns}
+    columns = [_with_former(column, former.get(column.name)) for column in mirror.columns]
     columns += [one for one in mirror.former if one.name not in names]
     fixed = {folded(one.column) for one in mirror.former}
     taken = own | fixed | {folded(one.column) for one in columns}

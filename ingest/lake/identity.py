@@ -31,11 +31,11 @@ def refuse_shared(pipelines: Iterable[Pipeline]) -> None:
         IngestError: two do.
     """
     by_lake: dict[str, Pipeline] = {}
-    for one in pipelines:
-        other = by_lake.setdefault(one.lake.rstrip("/"), one)
-        if other is not one:
+    for pipeline in pipelines:
+        other = by_lake.setdefault(pipeline.lake.rstrip("/"), pipeline)
+        if other is not pipeline:
             raise IngestError(
-                f"{other.file} and {one.file} name the same lake {one.lake}: give each pipeline a lake of its own."
+                f"{other.file} and {pipeline.file} name the same lake {pipeline.lake}: give each pipeline a lake of its own."
             )
 
 

@@ -170,7 +170,9 @@ class Lake(Tables):
         except UnreadableError:
             return None
         found = [
-            one for one in state.files if one.partition.get("kind") in kinds and one.may_hold("batch", *span)
+            file
+            for file in state.files
+            if file.partition.get("kind") in kinds and file.may_hold("batch", *span)
         ]
         if state.physical or any(one.deleted for one in found):
             return None

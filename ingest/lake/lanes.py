@@ -52,10 +52,10 @@ def sent_columns(lake: Tables) -> Sent:
         for row in rows:
             columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
             for name, logical in columns.items():
-                one = SentColumn(row["low"] or "", row["high"] or "", logical)
-                known = found.get(name, one)
+                column = SentColumn(row["low"] or "", row["high"] or "", logical)
+                known = found.get(name, column)
                 kind = types.common(known.type, logical)
-                found[name] = SentColumn(min(one.low, known.low), min(one.high, known.high), kind)
+                found[name] = SentColumn(min(column.low, known.low), min(column.high, known.high), kind)
         return found
 
     return sent

@@ -191,12 +191,12 @@ def _wait_for_orphan(left: dict[str, Any]) -> None:
 def _runs(jvm: dict[str, Any]) -> bool:
     """True for a JVM of this user that is alive: whoever can write to the lake can name any process in its lock."""
     with contextlib.suppress(psutil.Error, ValueError, TypeError, KeyError, OverflowError):
-        found = psutil.Process(jvm.get("pid"))
+        process = psutil.Process(jvm.get("pid"))
         return bool(
-            found.status() != psutil.STATUS_ZOMBIE
-            and abs(found.create_time() - jvm["started"]) < 1.0
-            and found.name() == "java"
-            and found.uids().real == os.getuid()
+            process.status() != psutil.STATUS_ZOMBIE
+            and abs(process.create_time() - jvm["started"]) < 1.0
+            and process.name() == "java"
+            and process.uids().real == os.getuid()
         )
     return False
 

@@ -131,7 +131,10 @@ def counting(rows: Iterable[Mapping[str, Any]], said: Decided) -> list[Statement
     ordered = sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"]))
     statements = (of_row(row, said) for row in ordered)
     described = (
-        replace(one, effects=(*_described(one.effects),)) if one.kind == "none" else one for one in statements
+        replace(statement, effects=(*_described(statement.effects),))
+        if statement.kind == "none"
+        else statement
+        for statement in statements
     )
     return [one for one in described if one.kind != "none" or one.effects]
 

@@ -142,7 +142,7 @@ def _unordered(lake: Lake, session: SparkSession, name: str, columns: tuple[str,
     if last is not None:
         at = session.read.format("delta").option("versionAsOf", last).load(lake.path(name))
         before = {file.rpartition("/")[2] for file in at.inputFiles()}
-        new = sum(one.size for one in there.files if one.path.rpartition("/")[2] not in before)
+        new = sum(file.size for file in there.files if file.path.rpartition("/")[2] not in before)
         if new * NEW_FILES <= (there.size or 0):
             return ""
     if any(there.columns.index(column) >= WITH_STATISTICS for column in columns):

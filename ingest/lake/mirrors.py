@@ -139,22 +139,22 @@ class Mirror:
     @property
     def soft(self) -> bool:
         """True if it keeps deleted rows."""
-        return any(one.made is not None and one.made.kind == "deletes" for one in self.columns)
+        return any(column.made is not None and column.made.kind == "deletes" for column in self.columns)
 
     @property
     def sent(self) -> tuple[Column, ...]:
         """The columns that messages carry."""
-        return tuple(one for one in self.columns if one.made is None)
+        return tuple(column for column in self.columns if column.made is None)
 
     @property
     def computed(self) -> tuple[Column, ...]:
         """The columns that are computed from the others of a row."""
-        return tuple(one for one in self.columns if one.expression)
+        return tuple(column for column in self.columns if column.expression)
 
     @property
     def expressions(self) -> tuple[str, ...]:
         """Everything that is evaluated on whole rows."""
-        return tuple(filter(None, (self.where, *(one.expression for one in self.columns))))
+        return tuple(filter(None, (self.where, *(column.expression for column in self.columns))))
 
     @property
     def name(self) -> str:
@@ -170,7 +170,7 @@ class Mirror:
     @property
     def key_types(self) -> dict[str, str]:
         """The logical types of the key's columns."""
-        return {one.name: one.type for one in self.key_columns}
+        return {key_column.name: key_column.type for key_column in self.key_columns}
 
     def to_value(self) -> dict[str, Any]:
         """The schema decision's value, for JSON."""
@@ -188,7 +188,7 @@ class Mirror:
 
     @classmethod
     def from_value(cls, path: str, found: Mapping[str, Any]) -> Mirror:
-        names = [one.name for one in fields(Column)]
+        names = [field.name for field in fields(Column)]
         columns = {
             each: [dict(zip(names, one, strict=False)) for one in found[each]]
             for each in ("columns", "former")
@@ -318,12 +318,12 @@ def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> froze
         return frozenset()
     return frozenset(
         path
-        for path, some in _feeding_tables(lake).items()
+        for path, feeding_table in _feeding_tables(lake).items()
         if path in found
         and found[path].columns
         and (
-            _is_ruled_otherwise(lake, found[path], some)
-            or not found[path].is_fed_by(some, partial(reached, lake, found[path]))
+            _is_ruled_otherwise(lake, found[path], feeding_table)
+            or not found[path].is_fed_by(feeding_table, partial(reached, lake, found[path]))
         )
     )
 
@@ -390,7 +390,7 @@ def clusters(lake: Tables) -> dict[str, Clusters]:
 
 
 def _clusters(mirror: Mirror, rule: TableRule) -> Clusters:
-    columns = {one.name: one for one in mirror.columns}
+    columns = {column.name: column for column in mirror.columns}
     for name in rule.cluster_by:
         why = ""
         if name not in columns:
@@ -437,7 +437,7 @@ def grown(
     if mirror is not None and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
         before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
-    have = {one.name for one in columns}
+    have = {column.name for column in columns}
     taken = {folded(one.column) for one in columns}
     declared = rule.declared
     for name in dict.fromkeys((*before, *keys, *seen) if reshaped else (*keys, *seen)):
@@ -445,7 +445,7 @@ def grown(
             logical = declared.get(name) or seen.get(name) or "unknown"
             one = before.get(name, Column(name, "", logical))
             columns.append(replace(one, column=rule.names.get(name) or column_name(name, taken)))
-    columns = [_typed(one, declared.get(one.name), seen) for one in columns]
+    columns = [_typed(column, declared.get(column.name), seen) for column in columns]
     path = mirror_path(table)
     known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))
     return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores, keyed_by=rule.keys)

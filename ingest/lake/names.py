@@ -81,7 +81,7 @@ def column_name(name: str, taken: set[str]) -> str:
     one only in case, or that Delta or DuckDB uses itself, gets a short hash as suffix. ``taken`` are the names already used in this
     table, `folded`; the new one is added.
     """
-    encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
+    encoded = _REFUSED_BY_DELTA.sub(lambda match: f"_x{ord(match[0]):02x}", name) or "_x"
     if len(encoded) > 200 or folded(encoded) in taken or folded(encoded) in _RESERVED:
         encoded = f"{encoded[:150]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     while folded(encoded) in taken:

@@ -49,7 +49,7 @@ class _Relation:
         match effect.action:
             case "create_table":
                 self.whole = self.whole or bool(effect.columns and effect.note in (None, "if-not-exists"))
-                self.columns |= {one.name.casefold(): one for one in effect.columns}
+                self.columns |= {column.name.casefold(): column for column in effect.columns}
             case "add_column" | "modify_column" if effect.type is not None:
                 self.columns[name] = definition_of(effect)
             case "drop_column":
@@ -166,10 +166,12 @@ class Reach:
         """A table under its new name, also where other tables name it."""
         if (moved := self.tables.pop(old, None)) is not None:
             self.tables[new] = moved
-        for one in self.tables.values():
-            one.references = [replace(each, to=new) if each.to == old else each for each in one.references]
-            if old in one.parents:
-                one.parents[new] = one.parents.pop(old)
+        for table in self.tables.values():
+            table.references = [
+                replace(each, to=new) if each.to == old else each for each in table.references
+            ]
+            if old in table.parents:
+                table.parents[new] = table.parents.pop(old)
 
     def _rename_type(self, old: TableId, new: TableId) -> None:
         """A type under its new name, also where columns are declared by the old one."""
@@ -182,24 +184,24 @@ class Reach:
 
     def _children(self, table: TableId, *, partitions: bool = False) -> list[TableId]:
         """All tables that inherit from one, their own children after them; with ``partitions`` these alone."""
-        found: list[TableId] = []
+        table_ids: list[TableId] = []
         waiting = [table]
         while waiting:
             parent = waiting.pop()
             for child, one in self.tables.items():
                 if (
-                    child not in found
+                    child not in table_ids
                     and child != table
                     and (one.parents.get(parent) or (parent in one.parents and not partitions))
                 ):
-                    found.append(child)
+                    table_ids.append(child)
                     waiting.append(child)
-        return found
+        return table_ids
 
     def _of_database(self, table: TableId, but: Collection[TableId] = ()) -> list[TableId]:
         """The tables with rows of a database, or of all where it is not known."""
         return sorted(
-            (one for one in self.rows if (table.database in (None, one.database)) and one not in but), key=str
+            (row for row in self.rows if (table.database in (None, row.database)) and row not in but), key=str
         )
 
     # --- rows ------------------------------------------------------------------------------------
@@ -257,9 +259,9 @@ class Reach:
         """Generated columns whose values are made again, because a column of their expression has other values now."""
         relation = self.tables.get(effect.table, _Relation())
         texts = [
-            one
-            for one in relation.columns.values()
-            if types.base(one.type or "") in ("string", "enum", "set")
+            column
+            for column in relation.columns.values()
+            if types.base(column.type or "") in ("string", "enum", "set")
         ]
         changed = texts if effect.action == "convert_charset" else []
         if effect.action == "modify_column" and self._changes_values(relation, effect):

@@ -38,7 +38,10 @@ def key_of(mirror: Mirror, text: str | None) -> Key | None:
     """The key that a reject names in JSON, in the fold's form; None if it is not one of the mirror's."""
     try:
         cells = json.loads(text or "{}", parse_int=str, parse_float=str)
-        return tuple(typed(one.type, _canonical(one.type, cells[one.name])) for one in mirror.key_columns)
+        return tuple(
+            typed(key_column.type, _canonical(key_column.type, cells[key_column.name]))
+            for key_column in mirror.key_columns
+        )
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -78,7 +81,7 @@ def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]
     """The rows of a query except those named by these columns."""
     if not names:
         return found
-    values = duck.listed([name.get(one) for one in columns] for name in names)
+    values = duck.listed([name.get(column) for column in columns] for name in names)
     return (
         f"SELECT o.* FROM ({found}) AS o WHERE NOT EXISTS "
         f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(map(duck.name, columns))}) "

@@ -76,17 +76,17 @@ def resolved(
     deliveries, spellings = _Deliveries(), _Spellings(sent)
     reaches: dict[str, Reach] = {}
     found = []
-    for one in statements:
-        names = named[one.source]
-        effects = tuple(_respelt(one, names, spellings))
-        respelt = replace(one, table=names.of(one.table), effects=effects)
-        if one.source not in reaches:
-            reaches[one.source] = Reach(names.exact, partial(_types_sent, sent, one.source))
-        respelt = replace(respelt, effects=tuple(reaches[one.source].take(respelt)))
-        if one.kind == "none" and not respelt.effects:  # it only says what later statements reach
+    for statement in statements:
+        names = named[statement.source]
+        effects = tuple(_respelt(statement, names, spellings))
+        respelt = replace(statement, table=names.of(statement.table), effects=effects)
+        if statement.source not in reaches:
+            reaches[statement.source] = Reach(names.exact, partial(_types_sent, sent, statement.source))
+        respelt = replace(respelt, effects=tuple(reaches[statement.source].take(respelt)))
+        if statement.kind == "none" and not respelt.effects:  # it only says what later statements reach
             continue
-        tracked = made.setdefault(one.source, _Made(names, sent, came))
-        meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
+        tracked = made.setdefault(statement.source, _Made(names, sent, came))
+        meant = respelt.effects if statement.decided == DISMISS else tuple(tracked.take(respelt))
         found.append(deliveries.take(replace(respelt, effects=meant)))
     return found
 
@@ -166,8 +166,10 @@ class _Deliveries:
 def _renames(statement: Statement, table: TableId) -> bool:
     """True if a statement gave a table another name, so that a repetition after its next CREATE is one of before it."""
     effects = statement.effects
-    gone = any(one.action in ("drop_table", "rename_table") and one.table == table for one in effects)
-    return gone and any(one.action == "rename_table" or one.table != table for one in effects)
+    gone = any(
+        effect.action in ("drop_table", "rename_table") and effect.table == table for effect in effects
+    )
+    return gone and any(effect.action == "rename_table" or effect.table != table for effect in effects)
 
 
 def _place(order: str) -> tuple[int, str] | None:
@@ -183,13 +185,15 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
     """
     if not is_weak(statement.order):
         return replace(statement, effects=())
-    renames = [one for one in statement.effects if one.action == "rename_table"]
-    came = {one.to for one in renames} | {
-        one.table for one in statement.effects if one.action == "swap_table"
+    renames = [effect for effect in statement.effects if effect.action == "rename_table"]
+    came = {rename.to for rename in renames} | {
+        effect.table for effect in statement.effects if effect.action == "swap_table"
     }
     # tables that came in empty: rows repeated before the statement are those of the tables that it took away
-    empty = [one.table for one in first.effects if one.action == "create_table" and one.table in came]
-    gone = [one.table for one in renames if one.table not in came]
+    empty = [
+        effect.table for effect in first.effects if effect.action == "create_table" and effect.table in came
+    ]
+    gone = [rename.table for rename in renames if rename.table not in came]
     made = [Effect("drop_table", one) for one in (*gone, *empty)] + [
         Effect("create_table", one) for one in empty
     ]
@@ -448,7 +452,7 @@ class _Made:
     def _rows_are_of_others(self, table: TableId, statement: Statement) -> bool:
         """True if a table's name has rows before a statement or after it, but this table has sent none of them."""
         rows, since = self.sent(statement.source, table).values(), self.created.get(table)
-        if rows and all(statement.order < one.low for one in rows):
+        if rows and all(statement.order < row.low for row in rows):
             return True
         return (
             bool(rows)
@@ -503,9 +507,9 @@ class _Structure:
         name, to = (effect.column or "").casefold(), str(effect.to).casefold()
         match effect.action:
             case "create_table":
-                self.columns |= {one.name.casefold(): one for one in effect.columns}
+                self.columns |= {column.name.casefold(): column for column in effect.columns}
                 self.keys = effect.keys or self.keys
-                self.names |= {one.name.casefold(): one.name for one in effect.columns}
+                self.names |= {column.name.casefold(): column.name for column in effect.columns}
             case "add_column" | "modify_column":
                 if effect.type is not None or name not in self.columns:
                     self.columns[name] = None if effect.type is None else definition_of(effect)

@@ -97,7 +97,7 @@ class TableSchema:
 def _arrow(schema: TableSchema) -> pa.Schema:
     from ingest.lake.datafiles import arrow_schema
 
-    return arrow_schema({one["name"]: one["type"] for one in schema.fields})
+    return arrow_schema({field["name"]: field["type"] for field in schema.fields})
 
 
 # Columns that several tables share: a message's origin, and its source table.

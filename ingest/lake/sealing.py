@@ -135,7 +135,7 @@ def lost(lake: Tables) -> list[str]:
     except OSError:  # who may not list the keys cannot say
         return []
     files = lake.snapshot(BRONZE.name).files
-    days = {str(one.partition["day"]) for one in files if one.partition["kind"] == "message"} - keys.keys()
+    days = {str(file.partition["day"]) for file in files if file.partition["kind"] == "message"} - keys.keys()
     dropped, _ = _dropped(lake, keys.values())
     if not days - {day for day, one in dropped.items() if one.last is None}:
         return []
@@ -216,7 +216,7 @@ def _refuse(found: Opener, places: Iterable[tuple[str, int]]) -> None:
 
 def _listed(days: Mapping[str, list[int]]) -> str:
     """Days with their batches: all of a few, the first and the last of many."""
-    batches = sorted(batch for some in days.values() for batch in some)
+    batches = sorted(batch for day in days.values() for batch in day)
     return (
         f"{_some(sorted(days))} (batch {batches[0]}{f' to {batches[-1]}' if len(set(batches)) > 1 else ''})"
     )

@@ -33,7 +33,7 @@ def clean(lake: Lake) -> int:
     folder = Path(lake.path(_FOLDER))
     if not lake.is_folder or not folder.is_dir():
         return 0
-    files = sum(one.is_file() for one in folder.rglob("*"))
+    files = sum(path.is_file() for path in folder.rglob("*"))
     shutil.rmtree(folder, ignore_errors=True)
     return files
 

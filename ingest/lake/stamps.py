@@ -95,23 +95,25 @@ def types_of(text: str | None) -> Mapping[str, str]:
 
 def columns_for(stamps: Iterable[Stamps], columns: tuple[str, ...]) -> tuple[str, ...]:
     """Columns of ``changes``, and the event time if something needs it."""
-    return (*columns, *({TIME} if any(one.timed for one in stamps) else ()))
+    return (*columns, *({TIME} if any(stamp.timed for stamp in stamps) else ()))
 
 
 def stamps_of(mirror: Mirror, source: str, table: TableId) -> Stamps:
     """What a mirror's rules want to know of a lane's changes."""
     known = {"source": source, "table": str(table)}
     fixed, moving = dict[str, str](), dict[str, str]()
-    for one in mirror.columns:
-        if one.made is None or one.expression:
+    for column in mirror.columns:
+        if column.made is None or column.expression:
             continue
-        if one.made.kind == "deletes":  # the fold itself sets them in a deleted row
+        if column.made.kind == "deletes":  # the fold itself sets them in a deleted row
             fixed |= {DELETED: "false"}
             continue
-        if one.made.kind == "meta" and one.made.value in _COLUMNS:
-            moving[one.name] = _COLUMNS[one.made.value]
+        if column.made.kind == "meta" and column.made.value in _COLUMNS:
+            moving[column.name] = _COLUMNS[column.made.value]
         else:
-            fixed[one.name] = one.made.value if one.made.kind == "constant" else known[one.made.value]
+            fixed[column.name] = (
+                column.made.value if column.made.kind == "constant" else known[column.made.value]
+            )
     return Stamps(fixed, moving, mirror.soft) if fixed or moving else NO_STAMPS
 
 

@@ -126,7 +126,7 @@ class Tables:
         schema, folder = BY_NAME[name], self.path(name)
         state = delta.snapshot(folder)
         if kind:
-            files = tuple(one for one in state.files if one.partition.get("kind") == kind)
+            files = tuple(file for file in state.files if file.partition.get("kind") == kind)
             state = replace(state, files=files)
         return scan(folder, state, duck_types(schema), wanted=wanted)
 
@@ -178,7 +178,7 @@ class _Remembered:
         if found is None:
             found = duck.rows(query)
             cells = (cell for row in found for cell in row.values())
-            if sum(len(one) if isinstance(one, str | bytes) else 8 for one in cells) <= _SMALL:
+            if sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in cells) <= _SMALL:
                 with self._lock:
                     self._found[mark] = found
                     if len(self._found) > _MOST:
@@ -188,7 +188,7 @@ class _Remembered:
 
 def filled(query: str, table: Callable[[str, str | None], str]) -> str:
     """A query with its ``{name}`` and ``{name.kind}`` replaced; quoted texts and names are not changed."""
-    return _NAMED.sub(lambda found: table(found[1], found[2]) if found[1] else found[0], query)
+    return _NAMED.sub(lambda match: table(match[1], match[2]) if match[1] else match[0], query)
 
 
 def duck_types(schema: TableSchema) -> dict[str, str]:
@@ -247,8 +247,8 @@ def scan(
     parts = []
     have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
     for partition, files in groups.items():
-        whole = [one for one in files if not one.deleted]
-        holed = [one for one in files if one.deleted]
+        whole = [file for file in files if not file.deleted]
+        holed = [file for file in files if file.deleted]
         if whole:
             parts.append(_part(columns, partition, _whole(folder, whole, have, state), state, casts=False))
         if holed:
@@ -260,7 +260,9 @@ def scan(
     instants = [name for name, kind in columns.items() if kind == "TIMESTAMPTZ" and not zones]
     if not instants:
         return f"({union})"
-    there = ", ".join(f"({duck.name(one)} AT TIME ZONE 'UTC') AS {duck.name(one)}" for one in instants)
+    there = ", ".join(
+        f"({duck.name(instant)} AT TIME ZONE 'UTC') AS {duck.name(instant)}" for instant in instants
+    )
     return f"(SELECT * REPLACE ({there}) FROM ({union}))"
 
 
@@ -296,8 +298,8 @@ def _holed(folder: str, files: Collection[DataFile], columns: Mapping[str, str],
     """Files without the rows that their deletion vectors remove."""
     gone = delta.deleted_rows(folder, state.version)
     pairs = ", ".join(
-        f"({duck.text(_place(folder, one))}, string_split({duck.text(','.join(map(str, gone[one.place])))}, ','))"
-        for one in files
+        f"({duck.text(_place(folder, file))}, string_split({duck.text(','.join(map(str, gone[file.place])))}, ','))"
+        for file in files
     )
     nothing = ", ".join(f"NULL::{kind} AS {duck.name(there)}" for there, kind in _physical(columns, state))
     options = (
@@ -321,4 +323,4 @@ def _place(folder: str, one: DataFile) -> str:
 
 
 def _paths(folder: str, files: Iterable[DataFile]) -> str:
-    return duck.texts(_place(folder, one) for one in files)
+    return duck.texts(_place(folder, file) for file in files)

@@ -38,7 +38,7 @@ def by_duck(lake: Lake, name: str, columns: Sequence[str], where: str) -> Iterat
         UnreadableError: only delta-rs or Spark can read it.
     """
     state = delta.snapshot(lake.path(name)) if lake.is_local else delta.NO_TABLE
-    if not state.exists or any(one.deleted for one in state.files):
+    if not state.exists or any(file.deleted for file in state.files):
         raise UnreadableError(f"{name} has deletion vectors, or does not exist.")
     table = scan(lake.path(name), state, zones=True, wanted=columns)
     found = duck.connection().cursor().execute(_query(table, columns, where))

@@ -49,22 +49,22 @@ def _of_lane(one: OrderedLane, names: Iterable[str]) -> Metric:
     return one.metric("bytes_misread", len(wrong), detail)
 
 
-def _is_hex(one: OrderedLane, name: str) -> bool:
+def _is_hex(lane: OrderedLane, name: str) -> bool:
     """True if every text of a column is hexadecimal, and so many digits cannot be so by chance.
 
     The new batches decide where they have texts enough, else the whole history.
     """
-    new = _texts(one, name, f"batch > {one.since}")
+    new = _texts(lane, name, f"batch > {lane.since}")
     if not new:
         return False
-    return _bits(new) >= _PROOF or (one.since > 0 and _bits(_texts(one, name, "true")) >= _PROOF)
+    return _bits(new) >= _PROOF or (lane.since > 0 and _bits(_texts(lane, name, "true")) >= _PROOF)
 
 
-def _texts(one: OrderedLane, name: str, batches: str) -> list[str]:
+def _texts(lane: OrderedLane, name: str, batches: str) -> list[str]:
     """Some of a column's texts; none if one of them is not hexadecimal."""
-    found = one.lake.ask(
+    found = lane.lake.ask(
         f"""WITH sent AS (SELECT DISTINCT {duck.member("after", name)} AS text FROM {{changes.change}}
-            WHERE op <> 'truncate' AND {batches} AND {one.where}),
+            WHERE op <> 'truncate' AND {batches} AND {lane.where}),
         judged AS (SELECT text, regexp_matches(text, {duck.text(_HEX)}) AS fits FROM sent WHERE text <> '')
         SELECT text, fits FROM judged ORDER BY fits, text LIMIT {_MOST}"""
     )

@@ -223,17 +223,25 @@ class Checked:
 
     def counts(self) -> dict[str, int]:
         """The number of verdicts of each state."""
-        return {state: n for state in STATES if (n := sum(one.state == state for one in self.verdicts))}
+        return {
+            state: n for state in STATES if (n := sum(verdict.state == state for verdict in self.verdicts))
+        }
 
     def take_over(self, other: Checked, mirrors: Collection[str]) -> None:
         """Replace the verdicts on some mirrors, by name, with those of another check."""
-        kept = [one for one in self.verdicts if one.metric.mirror not in mirrors]
-        self.verdicts = kept + [one for one in other.verdicts if one.metric.mirror in mirrors]
+        kept = [verdict for verdict in self.verdicts if verdict.metric.mirror not in mirrors]
+        self.verdicts = kept + [verdict for verdict in other.verdicts if verdict.metric.mirror in mirrors]
         self.open = self.open or other.open
 
     def of(self, *states: str) -> list[CheckResult]:
         """The verdicts with one of these states, the worst first."""
-        return [one for state in STATES if state in states for one in self.verdicts if one.state == state]
+        return [
+            verdict
+            for state in STATES
+            if state in states
+            for verdict in self.verdicts
+            if verdict.state == state
+        ]
 
 
 def complains(check: str) -> bool:

@@ -130,7 +130,7 @@ def expected(
         inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
             sent.take(step, table)
-    found, names = Expected(), {*(one.name for one in mirror.columns), DELETED, DELETED_AT}
+    found, names = Expected(), {*(column.name for column in mirror.columns), DELETED, DELETED_AT}
     twice, reread = inserts.twice, inserts.reread
     doubted = () if history.whole else table.crossings.doubted
     for key in filter(chosen, sent.texts):
@@ -148,9 +148,9 @@ def expected(
             only = sent.columns.get(key)
             found.partly |= {key} if only is not None else set()
             found.rows[key] = row = {
-                one.name: of_text(live.values.get(one.name), one.type)
-                for one in mirror.columns
-                if one.name not in mirror.keys and (only is None or one.name in only)
+                column.name: of_text(live.values.get(column.name), column.type)
+                for column in mirror.columns
+                if column.name not in mirror.keys and (only is None or column.name in only)
             }
             found.unfit |= {
                 (key, name) for name in row if row[name] is None and live.values.get(name) is not None
@@ -170,7 +170,7 @@ def expected(
 def _filter(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
     """Leave out the rows that do not meet the mirror's condition, and those for which that is unknown."""
     names = conditions.columns(mirror.where)
-    columns = {one.name: one for one in mirror.columns}
+    columns = {column.name: column for column in mirror.columns}
     for key in list(found.rows):
         only = sent.columns.get(key)
         if only is not None and not {*names} <= only | {*mirror.keys}:
@@ -186,7 +186,7 @@ def _filter(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
 
 def _compute(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
     """Add the computed columns of the rows whose cells they need are known."""
-    columns = {one.name: one for one in mirror.columns}
+    columns = {column.name: column for column in mirror.columns}
     for one in mirror.computed:
         names = conditions.columns(one.expression)
         keys = []
@@ -205,7 +205,7 @@ def _texts_of(
     keys: Sequence[Key], names: Sequence[str], found: Expected, mirror: Mirror, table: Table
 ) -> list[list[str | None]]:
     """Some rows' texts of some columns; None for one that is not a value of its column's type."""
-    types = {one.name: one.type for one in mirror.columns}
+    types = {column.name: column.type for column in mirror.columns}
     texts = []
     for key in keys:
         row = table.row(key)
@@ -244,7 +244,9 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
 
 
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:
-    return Inserts(history.rereads, frozenset(one.name for one in mirror.columns if one.made is not None))
+    return Inserts(
+        history.rereads, frozenset(column.name for column in mirror.columns if column.made is not None)
+    )
 
 
 @dataclass(slots=True)

@@ -153,17 +153,17 @@ def _packed(number: float) -> float:
 
 def _micros(text: str, *, zoned: bool) -> int | None:
     """Microseconds since 1970, in the zone's own clock or in UTC; fraction digits beyond six are cut."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(found[i] or 0) for i in range(1, 7))
+    year, month, day, hour, minute, second = (int(match[i] or 0) for i in range(1, 7))
     days = _days(year, month, day)
     if days is None or hour > 23 or minute > 59 or second > 59:
         return None
-    micros = int(((found[7] or "") + "000000")[:6])
+    micros = int(((match[7] or "") + "000000")[:6])
     seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
     if zoned:
-        offset = _offset(found[8])
+        offset = _offset(match[8])
         if offset is None:
             return None
         seconds -= offset

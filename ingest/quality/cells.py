@@ -120,8 +120,8 @@ def compare(
     try:
         _feed(lake, lanes, since, by_delta)
     except Exception:  # a store or a table that delta-rs does not support
-        for one in lanes:
-            one.sample.forget()
+        for lane in lanes:
+            lane.sample.forget()
         _feed(lake, lanes, since, by_spark)
     for check in checks:
         with damage_noted(lake, check.subject):
@@ -187,7 +187,7 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
     them.
     """
     lost = {one.subject for one in decisions.read(lake).of(ACCEPT_GAP)} & {
-        one.source for one in subject.lanes
+        lane.source for lane in subject.lanes
     }
     keys = [] if lost else [key_json(subject.decided.keys, found.texts[key]) for key in found.twice]
     detail = (
@@ -205,16 +205,16 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
     return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)
 
 
-def _detail(lake: Lake, subject: CheckedMirror, found: Compared, some: Sequence[Wrong]) -> str:
+def _detail(lake: Lake, subject: CheckedMirror, found: Compared, wrongs: Sequence[Wrong]) -> str:
     shown = []
-    for one in some[:3]:
-        texts = found.texts[one.key]
+    for wrong in wrongs[:3]:
+        texts = found.texts[wrong.key]
         key = ", ".join(f"{name} = {text}" for name, text in zip(subject.decided.keys, texts, strict=True))
         words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
-        about = f"{key}{f': {one.column}' if one.column else ''} "
-        shown.append(f"{about}{one.text} (see `{asks}`)" if texts else one.text)
-    more = f"; and {len(some) - 3:,} more" if len(some) > 3 else ""
+        about = f"{key}{f': {wrong.column}' if wrong.column else ''} "
+        shown.append(f"{about}{wrong.text} (see `{asks}`)" if texts else wrong.text)
+    more = f"; and {len(wrongs) - 3:,} more" if len(wrongs) > 3 else ""
     return "; ".join(shown) + more
 
 
@@ -232,7 +232,9 @@ class KeyHashes:
 
     def __post_init__(self) -> None:
         self._columns = [
-            one for one in self.mirror.key_columns if self.shard is None or one.name != self.shard[0]
+            key_column
+            for key_column in self.mirror.key_columns
+            if self.shard is None or key_column.name != self.shard[0]
         ]
 
     def of(self, rows: pa.RecordBatch) -> tuple[Hashes, Hashes]:
@@ -256,15 +258,15 @@ class KeyHashes:
 
     def _cells(self, images: pa.StringArray) -> list[pa.BinaryArray]:
         """The texts of each key column."""
-        names = [one.name for one in self._columns]
+        names = [column.name for column in self._columns]
         if images.null_count == len(images):
             return [pa.nulls(len(images), pa.binary())] * len(names)
         try:
-            found = texts_of(images, names)
+            texts = texts_of(images, names)
         except pa.ArrowException:  # half a surrogate pair, which Python's own parser accepts
             rows = [{} if image is None else json.loads(image) for image in images.to_pylist()]
             return [pa.array([_bytes(row.get(name)) for row in rows], pa.binary()) for name in names]
-        return [column.cast(pa.binary()) for column in found]
+        return [column.cast(pa.binary()) for column in texts]
 
     def _hashes(self, cells: Sequence[pa.BinaryArray]) -> Hashes:
         """The hash of each key; 0 where a cell is missing, or is not a value of its type."""
@@ -551,7 +553,7 @@ class _Check:
         applied, own = self.subject.applied, tuple(step for step, _ in steps)
         stamps = stamps_of(mirror, lane.source, lane.table)
         own_formats = (one.format for one in self.lake.pipeline.sources if one.name == lane.source)
-        rereads = any("insert" not in formats.load(one).ABOUT.operations for one in own_formats)
+        rereads = any("insert" not in formats.load(dialect).ABOUT.operations for dialect in own_formats)
         shared = self.lake.pipeline.shared_reads(lane.source)
         images = self.lake.pipeline.images_before(lane.source)
         return _Reading(
@@ -562,7 +564,10 @@ class _Check:
         """Compare the chosen keys' rows with the fold of their changes."""
         if not self.subject.keyed:
             return self._of_rows() if self.lanes else self.found
-        if any(self.subject.types.get(one.column) != one.delta for one in self.mirror.key_columns):
+        if any(
+            self.subject.types.get(key_column.column) != key_column.delta
+            for key_column in self.mirror.key_columns
+        ):
             return self.found  # another check reports it
         wanted, closed, beyond = Expected(), self.deep, list[Wrong]()
         for one in self.lanes:
@@ -617,9 +622,9 @@ class _Check:
     def _find_begun(self) -> None:
         """Find rows that updates in new batches may have begun, with some of their columns."""
         updated = f"SELECT own_key FROM rows WHERE batch > {self.since} AND op = 'update' AND partial"
-        for one in self.lanes:
-            if not one.above:
-                history = one.history(self._of_keys(one, updated), linked=False)
+        for lane in self.lanes:
+            if not lane.above:
+                history = lane.history(self._of_keys(lane, updated), linked=False)
                 begun, texts = began_incomplete(history, self.mirror)
                 self.found.texts |= texts
                 self.found.begun |= begun

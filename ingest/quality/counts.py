@@ -46,7 +46,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
 def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
     if subject.applied >= subject.last:
         return Metric("up_to_date", 0, subject.name)
-    lanes = " OR ".join(f"({duck.of_lane(one.source, one.table)})" for one in subject.lanes)
+    lanes = " OR ".join(f"({duck.of_lane(lane.source, lane.table)})" for lane in subject.lanes)
     [waiting] = lake.ask(
         f"""SELECT count(DISTINCT batch) AS n, CAST(sum(changes) AS BIGINT) AS changes FROM {{books}}
         WHERE batch > {subject.applied} AND changes > 0 AND ({lanes or "false"})"""

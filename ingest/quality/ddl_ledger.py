@@ -36,20 +36,20 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
     message contains, are counted by `ingest.quality.unknown_values`.
     """
     found: dict[str, list[str]] = {}
-    for one in statements:
-        for table in one.tables:
+    for statement in statements:
+        for table in statement.tables:
             first = pipeline.rule(table)
             is_open = any(
                 (leaves_open(effect, table) and not leaves_values(effect, table))
                 or renamed_into(effect, table)
                 or (effect.table == table and is_pinned(effect, first.declared))
-                for effect in one.effects
+                for effect in statement.effects
             )
-            if one.decided or one.kind == "none" or first.exclude or not is_open:
+            if statement.decided or statement.kind == "none" or first.exclude or not is_open:
                 continue
             for rule in (first, *first.also):
                 if not rule.ignores:
-                    found.setdefault(mirror_path(target(rule, table)), []).append(one.text)
+                    found.setdefault(mirror_path(target(rule, table)), []).append(statement.text)
     return found
 
 
@@ -60,10 +60,10 @@ def beginning(
     found, presence = None, Presence()
     if rule.ignores:
         return None
-    for one in statements:
-        if one.source != source or one.batch > last or one.decided == DISMISS:
+    for statement in statements:
+        if statement.source != source or statement.batch > last or statement.decided == DISMISS:
             continue
-        for effect in one.effects:
-            if table in touched(effect) and presence.begins(effect, one, table):
-                found = Cleared(one.order, one.batch)
+        for effect in statement.effects:
+            if table in touched(effect) and presence.begins(effect, statement, table):
+                found = Cleared(statement.order, statement.batch)
     return found

@@ -82,7 +82,9 @@ def _of_rows(
     if (rows := _few(lake, subject, since if on == "changed" else 0, wishes)) is not None:
         asset = gx.data_sources.add_or_update_pandas(name).add_dataframe_asset(name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows.frame})
-        return [_judged(batch, "COMPLETE", lambda _, bad: rows.failing(bad), subject, one) for one in wishes]
+        return [
+            _judged(batch, "COMPLETE", lambda _, bad: rows.failing(bad), subject, wish) for wish in wishes
+        ]
     changed = key_checks.changed_rows(lake, subject, since) if on == "changed" else None
     frame = readable(lake.read(subject.path) if changed is None else changed).cache()
     try:
@@ -115,7 +117,7 @@ class _Rows:
     def failing(self, result: Any) -> tuple[str, ...]:
         """Some keys of rows that do not meet an expectation."""
         places = result.result.get("unexpected_index_list") or () if self.mirror.keys else ()
-        names = [one.name for one in self.mirror.key_columns]
+        names = [key_column.name for key_column in self.mirror.key_columns]
         return tuple(
             sorted(
                 key_text(names, self.cells[at][: len(names)], self.kinds[: len(names)])
@@ -127,12 +129,12 @@ class _Rows:
 def _of_one_type(kind: str, given: Mapping[str, Any]) -> bool:
     wanted: type = {"STRING": str, **dict.fromkeys(WHOLE, int)}.get(kind, type(None))
     values = given.get("value_set")
-    return isinstance(values, list) and bool(values) and all(type(one) is wanted for one in values)
+    return isinstance(values, list) and bool(values) and all(type(value) is wanted for value in values)
 
 
 def _by_whole_numbers(kind: str, given: Mapping[str, Any]) -> bool:
     bounds = [given[name] for name in ("min_value", "max_value") if given.get(name) is not None]
-    return (kind in WHOLE or kind.startswith("DECIMAL")) and all(type(one) is int for one in bounds)
+    return (kind in WHOLE or kind.startswith("DECIMAL")) and all(type(bound) is int for bound in bounds)
 
 
 def _is_exact(kind: str, _given: Mapping[str, Any]) -> bool:
@@ -161,8 +163,8 @@ def _is_plain(wish: Expectation, kind: str) -> bool:
 def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expectation]) -> _Rows | None:
     """The rows that changed after a batch, all for 0, of a mirror that pandas can judge; None if Spark must."""
     mirror, types = subject.decided, subject.types
-    by_name = {one.name: one for one in mirror.columns}
-    columns = {one.name: one for one in mirror.key_columns}
+    by_name = {column.name: column for column in mirror.columns}
+    columns = {key_column.name: key_column for key_column in mirror.key_columns}
     for wish in wishes:
         one = by_name.get(str(wish.arguments.get("column")))
         if one is None or not _is_plain(wish, types.get(one.column, "")):
@@ -177,7 +179,7 @@ def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expect
         if changed is None or changed.num_rows > MOST:
             return None
         keyed = replace(mirror, columns=mirror.key_columns)
-        of_keys = [one.delta for one in mirror.key_columns]
+        of_keys = [key_column.delta for key_column in mirror.key_columns]
         cells = [of_column(column, kind) for column, kind in zip(changed.columns, of_keys, strict=True)]
         keys = {
             key for row in zip(*cells, strict=True) if (key := key_of_row(row, keyed, of_keys)) is not None
@@ -227,7 +229,7 @@ def _failing_keys(frame: DataFrame, mirror: Mirror, wish: Expectation) -> tuple[
     condition = _UNEXPECTED.get(wish.type.removeprefix(_HEAD))
     if condition is None or column is None or not mirror.keys or wish.arguments.keys() & set(_PARTIAL):
         return ()
-    cells = [F.col(quoted(one.column)).alias(one.name) for one in mirror.key_columns]
+    cells = [F.col(quoted(key_column.column)).alias(key_column.name) for key_column in mirror.key_columns]
     key = exact.key_json(cells)
     try:
         bad = frame.select(key.alias("key"), condition(F.col(quoted(column)), wish.arguments).alias("bad"))
@@ -242,7 +244,7 @@ def _failing_keys(frame: DataFrame, mirror: Mirror, wish: Expectation) -> tuple[
 
 def readable(frame: DataFrame) -> DataFrame:
     """VARIANT columns as JSON text: Great Expectations cannot handle the values."""
-    odd = [one.name for one in frame.schema.fields if isinstance(one.dataType, VariantType)]
+    odd = [field.name for field in frame.schema.fields if isinstance(field.dataType, VariantType)]
     return frame.withColumns({name: F.to_json(F.col(f"`{name}`")) for name in odd}) if odd else frame
 
 

@@ -58,8 +58,8 @@ def _result(name: str, subject: str, checked: list[CheckResult], version: dict[s
     }
 
 
-def _expectation(one: CheckResult) -> dict[str, Any]:
-    metric = one.metric
+def _expectation(result: CheckResult) -> dict[str, Any]:
+    metric = result.metric
     about = {"claim": CHECKS[metric.check].title, "measured": CHECKS[metric.check].question}
     if metric.column:
         about["of_column"] = metric.column
@@ -71,16 +71,16 @@ def _expectation(one: CheckResult) -> dict[str, Any]:
     }
 
 
-def _verdict(one: CheckResult) -> dict[str, Any]:
-    failed = one.state == ERROR  # it could not be judged
+def _verdict(result: CheckResult) -> dict[str, Any]:
+    failed = result.state == ERROR  # it could not be judged
     return {
-        "success": one.state == PASS,
-        "expectation_config": _expectation(one),
-        "result": {} if failed else {"observed_value": one.metric.observed},
-        "meta": {} if one.state == PASS else {"found": one.said(), "keys": list(one.metric.failing)},
+        "success": result.state == PASS,
+        "expectation_config": _expectation(result),
+        "result": {} if failed else {"observed_value": result.metric.observed},
+        "meta": {} if result.state == PASS else {"found": result.said(), "keys": list(result.metric.failing)},
         "exception_info": {
             "raised_exception": failed,
             "exception_traceback": None,
-            "exception_message": one.said() if failed else None,
+            "exception_message": result.said() if failed else None,
         },
     }

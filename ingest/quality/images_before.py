@@ -110,7 +110,7 @@ def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: Imag
         since: changes up to this batch are not judged again.
         images: how the lane's dialect writes images before.
     """
-    found = Screened()
+    screened = Screened()
     changes = _in_order(changes.combine_chunks())
     says = np.array(
         pc.and_(pc.is_valid(changes["before"]), pc.is_in(changes["op"], pa.array(["update", "delete"]))), bool
@@ -118,7 +118,7 @@ def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: Imag
     new = changes["batch"].to_numpy() > since
     entries = _entries(changes, says)
     if not len(entries.row):
-        return found
+        return screened
     starts = np.flatnonzero(np.r_[True, entries.hashes[1:] != entries.hashes[:-1]])
     asked = says[entries.row] & new[entries.row] & (entries.hashes != 0)
     # a change of the key is compared where it leaves
@@ -129,11 +129,11 @@ def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: Imag
     follows[starts] = False
     later = np.flatnonzero(asked & follows)
     alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
-    _neighbours(found, changes, _Pairs(entries, later, images, alone), sorted(truncates))
+    _neighbours(screened, changes, _Pairs(entries, later, images, alone), sorted(truncates))
     firsts = starts[asked[starts] & ~alone[entries.row[starts]]][:FIRSTS]
-    found.firsts = changes.take(pa.array(entries.row[firsts])).to_pylist()
-    found.hashes = entries.hashes[firsts].tolist()
-    return found
+    screened.firsts = changes.take(pa.array(entries.row[firsts])).to_pylist()
+    screened.hashes = entries.hashes[firsts].tolist()
+    return screened
 
 
 def _in_order(changes: pa.Table) -> pa.Table:
@@ -170,7 +170,7 @@ class _Pairs(NamedTuple):
     alone: npt.NDArray[np.bool_]  # changes whose images before may have only the key
 
 
-def _neighbours(found: Screened, changes: pa.Table, pairs: _Pairs, truncates: Sequence[str]) -> None:
+def _neighbours(screened: Screened, changes: pa.Table, pairs: _Pairs, truncates: Sequence[str]) -> None:
     """Compare changes with the ones just before them of the same key, as texts."""
     entries, later = pairs.entries, pairs.later
     now, then = pa.array(entries.row[later]), pa.array(entries.row[later - 1])
@@ -191,7 +191,7 @@ def _neighbours(found: Screened, changes: pa.Table, pairs: _Pairs, truncates: Se
     filled = np.array(updates, bool) & pairs.images.changed_only
     hashes = entries.hashes[later].tolist()
     alone = pairs.alone[entries.row[later]]
-    found.compared += len(hashes)
+    screened.compared += len(hashes)
     for hashed, said, new, row, is_filled, is_gone, is_part, is_alone in zip(
         hashes,
         before,
@@ -205,9 +205,9 @@ def _neighbours(found: Screened, changes: pa.Table, pairs: _Pairs, truncates: Se
     ):
         there = not is_gone and row is not None
         if there and (is_alone or _is_in(said, new if is_filled else None, row, is_part=is_part)):
-            found.proven += 1
+            screened.proven += 1
         else:
-            found.suspects.add(hashed)
+            screened.suspects.add(hashed)
 
 
 _cells = msgspec.json.Decoder(dict[str, str | None]).decode

@@ -49,9 +49,9 @@ def count(
     ]
     for one in passes:
         one.begins(logged)
-    found: dict[str, Counted] = {}
+    counteds: dict[str, Counted] = {}
     if not passes:
-        return found
+        return counteds
     left = EXPLAINED
     with many_keys.opened(lake) as keys:
         try:
@@ -67,22 +67,22 @@ def count(
             for one in some:
                 with damage_noted(lake, one.subject):
                     mine = numbers or keys.numbers([one])
-                    counted = found[one.subject.path] = Counted(mine[one.index])
+                    counted = counteds[one.subject.path] = Counted(mine[one.index])
                     wrong = [name for name, n in counted.numbers.items() if n and complains(name)]
                     counted.failing |= {name: keys.failing(one, name) for name in wrong[: max(0, left)]}
                     left -= len(wrong)
-    return found
+    return counteds
 
 
 def _together(lake: Lake, sides: Sequence[Side]) -> Iterator[list[Side]]:
     """The mirrors in groups of one query: small ones together, where it reads their files."""
     some: list[Side] = []
-    for one in sides:
-        size = sum(each.subject.size for each in [*some, one])
+    for side in sides:
+        size = sum(each.subject.size for each in [*some, side])
         if some and (len(some) == TOGETHER or size > SMALL or not lake.is_local):
             yield some
             some = []
-        some.append(one)
+        some.append(side)
     if some:
         yield some
 

@@ -83,7 +83,7 @@ class Side:
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
         """Name and logical type of each key column."""
-        return tuple((one.name, one.type) for one in self.columns)
+        return tuple((column.name, column.type) for column in self.columns)
 
     @property
     def columns(self) -> tuple[mirrors.Column, ...]:

@@ -25,7 +25,7 @@ _NUMBER = "%number"  # the name under which each row has a number of its own; no
 def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Content]:
     """The expected count of each row."""
     table = Table((_NUMBER,))
-    wanted = [one for one in history.steps if not appends or one.empties]
+    wanted = [step for step in history.steps if not appends or step.empties]
     events: list[Placed | SchemaStep] = [one.decoded() for one in wanted]
     events += _once(history)
     index: dict[str, list[str]] = {}
@@ -53,7 +53,7 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
             _apply(table, Placed(order, whole))
             index.setdefault(_name(after, mirror), []).append(str(serial))
     return Counter(
-        tuple(of_text(row.values.get(one.name), one.type) for one in mirror.columns)
+        tuple(of_text(row.values.get(column.name), column.type) for column in mirror.columns)
         for row in table.rows.values()
     )
 
@@ -85,7 +85,7 @@ def _indexed(table: Table, mirror: Mirror) -> dict[str, list[str]]:
 
 def _name(values: Image, mirror: Mirror) -> str:
     """A row's content as a text: equal if all values are equal, whatever its columns."""
-    kinds = {one.name: one.type for one in mirror.columns}
+    kinds = {column.name: column.type for column in mirror.columns}
     typed = {
         name: repr(of_text(text, kinds.get(name, "unknown")))
         for name, text in values.items()

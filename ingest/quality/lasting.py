@@ -67,12 +67,12 @@ def found_before(
     """
     subjects = list(subjects)
     lanes: dict[tuple[str | None, str | None], set[str]] = {
-        (one.name, None): {lane.source for lane in one.lanes} for one in subjects
+        (subject.name, None): {lane.source for lane in subject.lanes} for subject in subjects
     }
     lanes |= {(None, name): {name} for name in sources}
     rows = lake.ask(_OPEN)
     mine = [row for row in rows if (row["mirror"], row["source"]) in lanes]
-    of = {one.name: one for one in subjects}
+    of = {subject.name: subject for subject in subjects}
     refused: set[TableId] = set()
     if any(row["check"] == "refused_changes" for row in mine):
         names = ", ".join(map(duck.name, TableId._fields))
@@ -107,7 +107,7 @@ def _left(
         return row  # not all of its rows are named, or their state depends on earlier changes
     for lane in (one for one in subject.lanes if keys and one.changes):
         texts = [[str(cell) for cell in key_cells(key).values()] for key in keys]
-        names = [one.name for one in subject.mirror.key_columns]
+        names = [key_column.name for key_column in subject.mirror.key_columns]
         listed = ", ".join(f"[{', '.join(map(duck.text, each))}]" for each in texts)
         whole = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
         written = lake.ask(
@@ -135,7 +135,7 @@ def _united(new: CheckResult, old: CheckResult) -> CheckResult:
 
 def are_left(verdicts: Iterable[CheckResult]) -> bool:
     """True if some of the verdicts are faults that stay."""
-    return any(one.state != PASS and _lasts(one.metric.check) for one in verdicts)
+    return any(verdict.state != PASS and _lasts(verdict.metric.check) for verdict in verdicts)
 
 
 def _lasts(check: str) -> bool:

@@ -36,18 +36,18 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
         "SELECT source, CAST(count(*) AS BIGINT) AS count FROM {bronze.replay} "
         f"WHERE batch > {since} AND batch <= {last} GROUP BY source"
     )
-    found = Ledgers(
+    ledgers = Ledgers(
         lake.ask(_lanes(since)),
         [(row["source"], json.loads(row["value"])) for row in lake.ask(receipts)]
         + [(row["source"], {"count": row["count"]}) for row in lake.ask(replays)],
         lake.ask(f"SELECT * FROM {{ddl}} WHERE {COUNTING}"),
     )
     if any(source.kind == "kafka" for source in lake.pipeline.sources):
-        found.accepted += [
+        ledgers.accepted += [
             (one.subject, {**one.value, "batch": one.batch, "reason": one.reason})
             for one in decisions.read(lake).of(ACCEPT_GAP)
         ]
-    return found
+    return ledgers
 
 
 def lagging(lake: Lake) -> dict[str, int]:

@@ -42,8 +42,8 @@ def source_rows(
     chosen: Iterable[CheckedMirror], metrics: Collection[Metric], since: int
 ) -> dict[str | None, int]:
     """The rows of each mirror's source table, as far as the mirror holds or counts them all."""
-    rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
-    without = {one.mirror: int(one.observed) for one in metrics if one.check == LEFT_OUT}
+    rows = {metric.mirror: int(metric.observed) for metric in metrics if metric.check == "rows"}
+    without = {metric.mirror: int(metric.observed) for metric in metrics if metric.check == LEFT_OUT}
     for subject in chosen:
         if subject.mirror is not None and subject.mirror.where:
             held = rows.pop(subject.name, None)
@@ -60,7 +60,7 @@ def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
 def _of_columns(
     lake: Lake, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
 ) -> Iterator[Metric]:
-    known = {one.name for one in subject.decided.columns}
+    known = {column.name for column in subject.decided.columns}
     without, masked = dict[str, str](), dict[str, str]()
     for lane in subject.lanes:
         rule = rule_for(lake.pipeline, lane.table, subject.path)

@@ -82,7 +82,7 @@ class KeyDatabase:
             for lanes in groups.values():
                 self._base.execute(f"INSERT INTO events {fill(_events(self._cells(lanes), lanes[0][0]))}")
         self._base.execute(_STATES)
-        while any(one.since <= 0 for one in sides) and (self._base.execute(_MOVED).fetchone() or (0,))[0]:
+        while any(side.since <= 0 for side in sides) and (self._base.execute(_MOVED).fetchone() or (0,))[0]:
             pass  # once for each time that a row has moved
         self._base.execute("DROP TABLE events")
 
@@ -154,7 +154,7 @@ class KeyDatabase:
 
     def _changes(self, sides: Sequence[Side]) -> Iterator[_Filled]:
         """Functions that put the new changes into a query, one for each part of them: their files, or pages of Spark."""
-        lanes = [lane for one in sides for _, lane in one.lanes]
+        lanes = [lane for side in sides for _, lane in side.lanes]
         if not lanes:
             return
         if files := self._files(sides, late=any(lane.floor for lane in lanes)):
@@ -177,10 +177,10 @@ class KeyDatabase:
         with suppress(Exception):  # Spark reports damage in words
             state = delta.snapshot(folder)
             files = tuple(
-                one
-                for one in state.files
-                if one.partition.get("kind") == "change"
-                and (late or one.may_hold("batch", since + 1, 1 << 62))
+                file
+                for file in state.files
+                if file.partition.get("kind") == "change"
+                and (late or file.may_hold("batch", since + 1, 1 << 62))
             )
             text = scan(folder, replace(state, files=files), duck_types(CHANGES), wanted=_COLUMNS)
             if len(_alike(sides)) <= SCANS:
@@ -275,9 +275,9 @@ def _pages(frame: DataFrame, columns: Sequence[str], count: int) -> Iterator[pa.
 def _alike(sides: Iterable[Side]) -> dict[tuple[tuple[str, str], ...], list[SideLane]]:
     """The lanes of mirrors by the names and types of their keys."""
     found: dict[tuple[tuple[str, str], ...], list[SideLane]] = {}
-    for one in sides:
-        for i, lane in one.lanes:
-            found.setdefault(one.signature, []).append((one, i, lane))
+    for side in sides:
+        for i, lane in side.lanes:
+            found.setdefault(side.signature, []).append((side, i, lane))
     return found
 
 

@@ -58,12 +58,12 @@ def _cleared(one: OrderedLane, place: str) -> str:
     return max([*(row["order_key"] for row in found), *steps], default="")
 
 
-def _epoch(one: OrderedLane, place: str) -> str:
+def _epoch(lane: OrderedLane, place: str) -> str:
     """The command for an epoch that begins with the load."""
-    begun = one.lake.ask(
+    begun = lane.lake.ask(
         f"""SELECT batch, topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
-            WHERE op = 'read' AND {one.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
+            WHERE op = 'read' AND {lane.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
     )
     first = [row for row in begun if row["batch"] == begun[0]["batch"]]
-    places = from_places(first[:1] if one.source.kind == "files" else first)
-    return f"{one.epoch(places=places).removesuffix('`')} --complete`"
+    places = from_places(first[:1] if lane.source.kind == "files" else first)
+    return f"{lane.epoch(places=places).removesuffix('`')} --complete`"

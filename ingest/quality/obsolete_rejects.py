@@ -82,7 +82,7 @@ def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[s
     closed = {one.subject for one in decisions.read(lake).of(DISMISS_REJECT)} if found else set()
     waiting = [(key, row) for key, row in found if rejects.name_of(row) not in closed]
     kinds = [subject.types.get(one.column, "") for one in mirror.columns]
-    names = {one.name: i for i, one in enumerate(mirror.columns)}
+    names = {column.name: i for i, column in enumerate(mirror.columns)}
     there = {
         key_of_row(row, mirror, kinds): row
         for row in mirror_rows(lake, mirror, kinds, {key for key, _ in waiting})

@@ -46,28 +46,28 @@ def _of_lane(one: OrderedLane, proofs: Iterable[str]) -> Metric:
     return one.metric("nulls_left_out", n, detail)
 
 
-def _columns(one: OrderedLane) -> list[str]:
-    keys = {*one.subject.decided.keys}
-    return [column.name for column in one.subject.decided.sent if column.name not in keys]
+def _columns(lane: OrderedLane) -> list[str]:
+    keys = {*lane.subject.decided.keys}
+    return [column.name for column in lane.subject.decided.sent if column.name not in keys]
 
 
-def _lacking(one: OrderedLane, name: str, proofs: Iterable[str]) -> int:
+def _lacking(lane: OrderedLane, name: str, proofs: Iterable[str]) -> int:
     """The number of new rows that lack a column which an earlier row has."""
     kinds = ", ".join(map(duck.text, proofs))
     has = duck.has_member("after", name)
-    [found] = one.lake.ask(
+    [found] = lane.lake.ask(
         f"""WITH rows AS (SELECT op, batch, order_key, {has} AS has FROM {{changes.change}}
-            WHERE op IN ('read', 'insert', 'update') AND {one.where}),
+            WHERE op IN ('read', 'insert', 'update') AND {lane.where}),
         firsts AS (SELECT min(order_key) AS place FROM rows WHERE has)
-        SELECT count(*) AS n FROM rows, firsts WHERE NOT has AND op IN ({kinds}) AND batch > {one.since} AND order_key > place"""
+        SELECT count(*) AS n FROM rows, firsts WHERE NOT has AND op IN ({kinds}) AND batch > {lane.since} AND order_key > place"""
     )
     return int(found["n"])
 
 
-def _sends_nulls(one: OrderedLane) -> bool:
+def _sends_nulls(lane: OrderedLane) -> bool:
     """True if the source has ever sent a NULL, of any table."""
-    source = duck.text(one.source.name)
-    found = one.lake.ask(
+    source = duck.text(lane.source.name)
+    found = lane.lake.ask(
         f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {source} AND (regexp_matches(after, {duck.text(_NULL)})
         OR regexp_matches(before, {duck.text(_NULL)})) LIMIT 1"""
     )

@@ -60,7 +60,7 @@ def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableI
     """The statements of each source and table; unreadable ones count for their message's table."""
     found: dict[tuple[str, TableId], list[Mapping[str, Any]]] = {}
     for row in statements:
-        named = {TableId(*one["table"]) for one in json.loads(row["effects"] or "[]")}
+        named = {TableId(*load["table"]) for load in json.loads(row["effects"] or "[]")}
         for table in named or {TableId.of(row)}:
             found.setdefault((row["source"], table), []).append(row)
     return found

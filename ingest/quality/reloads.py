@@ -19,14 +19,14 @@ def advice(lake: Lake, subject: CheckedMirror) -> str:
     """What to do if rows that came again were a second load of a table, as a sentence before another; empty if none is found."""
     for lane in subject.lanes:
         batches = _batches(lake, subject, lane)
-        if differing := [i for i, parts in enumerate(batches) if any(one["differs"] for one in parts)]:
+        if differing := [i for i, parts in enumerate(batches) if any(part["differs"] for part in parts)]:
             load = list(
-                takewhile(lambda parts: any(one["again"] for one in parts), batches[differing[-1] :: -1])
+                takewhile(lambda parts: any(part["again"] for part in parts), batches[differing[-1] :: -1])
             )
             first = [one for one in load[-1] if one["again"]]
             batch, where = first[0]["batch"], ["--from-batch", first[0]["batch"]]
             if any(one["inside"] for one in first):  # the rows that it replaces are in the same batch
-                kinds = {one.name: one.kind for one in lake.pipeline.sources}
+                kinds = {source.name: source.kind for source in lake.pipeline.sources}
                 begun = first[:1] if kinds.get(lane.source) == "files" else first
                 where = from_places(begun)
             typed = command(

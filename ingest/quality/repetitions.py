@@ -62,20 +62,22 @@ def repeated(one: OrderedLane) -> Iterator[Metric]:
 _FROM_LATE = "came from a file that is before another one, by its name, which was read earlier and has newer changes of these rows"
 
 
-def _rows_set_back(one: OrderedLane, keys: list[str], detail: str) -> Metric:
-    return one.metric("rows_set_back", len(keys), f"{detail} with {one.epoch()}", tuple(keys[:FAILING_KEYS]))
+def _rows_set_back(lane: OrderedLane, keys: list[str], detail: str) -> Metric:
+    return lane.metric(
+        "rows_set_back", len(keys), f"{detail} with {lane.epoch()}", tuple(keys[:FAILING_KEYS])
+    )
 
 
-def _counted_on(one: OrderedLane) -> list[str]:
+def _counted_on(lane: OrderedLane) -> list[str]:
     """New statements that are those of an earlier position, to the source's own clock, and could not have run twice."""
     firsts: dict[tuple[object, str], Mapping[str, Any]] = {}
     again = []
-    for row in sorted(one.statements, key=lambda row: str(row["order_key"])):
+    for row in sorted(lane.statements, key=lambda row: str(row["order_key"])):
         once = any(effect["action"] in _ONCE for effect in json.loads(row["effects"] or "[]"))
         if not once or row["event_time"] is None or is_weak(row["order_key"]):
             continue
         first = firsts.setdefault((row["event_time"], row["statement"]), row)
-        if same_place(first["order_key"]) != same_place(row["order_key"]) and row["batch"] > one.since:
+        if same_place(first["order_key"]) != same_place(row["order_key"]) and row["batch"] > lane.since:
             again.append(str(row["statement"]))
     return again
 
@@ -85,21 +87,21 @@ _ONCE = frozenset(
 )  # a second time they fail, unless they were undone
 
 
-def _repeated_moves(one: OrderedLane) -> int:
+def _repeated_moves(lane: OrderedLane) -> int:
     """The number of new partial updates that change the key, equal an earlier change, and found no row that it had moved.
 
     A position would place the repetition at the first one. By arrival it moves the row that has the old key at that
     time, and inherits from it what the message does not carry, unless the row that the first one moved is still there.
     """
-    old, new = one.cells("before", "after"), one.cells("after", "before")
-    found = one.lake.ask(
+    old, new = lane.cells("before", "after"), lane.cells("after", "before")
+    found = lane.lake.ask(
         f"""WITH changes AS (SELECT batch, order_key, op, partial, "row" AS place, event_time, before, after,
             [{old}] AS left_key, CASE WHEN op <> 'delete' THEN [{new}] END AS new_key
-            FROM {{changes.change}} WHERE {one.where}),
+            FROM {{changes.change}} WHERE {lane.where}),
         moves AS (FROM changes WHERE op = 'update' AND partial AND left_key <> new_key)
         SELECT count(DISTINCT n.order_key) AS n FROM moves AS n JOIN moves AS o
             ON n.before = o.before AND n.after = o.after AND n.place = o.place AND o.order_key < n.order_key
-        WHERE n.event_time IS NOT DISTINCT FROM o.event_time AND n.batch > {one.since} AND EXISTS (
+        WHERE n.event_time IS NOT DISTINCT FROM o.event_time AND n.batch > {lane.since} AND EXISTS (
             SELECT 1 FROM changes AS r WHERE r.order_key > o.order_key AND r.order_key < n.order_key
             AND (r.op = 'truncate' OR (r.left_key = n.new_key AND r.new_key IS DISTINCT FROM r.left_key)))"""
     )
@@ -116,24 +118,24 @@ def _has_older(one: OrderedLane) -> bool:
     return bool(one.lake.ask(f"SELECT 1 FROM ({batches}) AS b WHERE batch > {one.since} AND {older} LIMIT 1"))
 
 
-def _turns_back(one: OrderedLane) -> bool:
+def _turns_back(lane: OrderedLane) -> bool:
     """True if a new change is older by the source's clock than a new one that arrived before it."""
-    found = one.lake.ask(
+    found = lane.lake.ask(
         f"""SELECT 1 AS n FROM (SELECT event_time, max(event_time) OVER (
             ORDER BY order_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
-            FROM {{changes.change}} WHERE batch > {one.since} AND {one.where}) AS c WHERE event_time < high LIMIT 1"""
+            FROM {{changes.change}} WHERE batch > {lane.since} AND {lane.where}) AS c WHERE event_time < high LIMIT 1"""
     )
     return bool(found)
 
 
-def _set_back(one: OrderedLane, batches: str) -> list[str]:
+def _set_back(lane: OrderedLane, batches: str) -> list[str]:
     """The keys whose last change came again after a newer one of the key, or after a statement that removed or changed the
     row, among the changes of some batches.
 
     A stream that goes back goes forward again to the same end; an old file that is copied does not.
     """
-    does = {str(row["order_key"]): "" for row in clears(one)}
-    for step, _ in one.taken():
+    does = {str(row["order_key"]): "" for row in clears(lane)}
+    for step, _ in lane.taken():
         if not step.empties:
             does[str(step.order)] = f"{step.action} {step.column} {step.to}"
     given = after = ""
@@ -145,10 +147,10 @@ def _set_back(one: OrderedLane, batches: str) -> list[str]:
         given = f"""does(order_key, what) AS (VALUES {listed}),
         stated AS (SELECT DISTINCT order_key, what, event_time FROM does JOIN {{changes}} AS c USING (order_key)
             WHERE c.kind IN ('change', 'ddl') AND c.order_key IN ({", ".join(map(duck.text, does))})),"""
-    found = one.lake.ask(
-        f"""WITH {_keyed(one, batches)}, {given}
+    found = lane.lake.ask(
+        f"""WITH {_keyed(lane, batches)}, {given}
         news AS (SELECT k, max(struct_pack(order_key, event_time, said, there, partly)) AS last
-            FROM keyed WHERE batch > {one.since} GROUP BY k),
+            FROM keyed WHERE batch > {lane.since} GROUP BY k),
         again AS (SELECT k, n.last.order_key AS order_key, n.last.event_time AS event_time, n.last.there AS there,
                 n.last.partly AS partly, min(c.order_key) AS first
             FROM news AS n JOIN keyed AS c USING (k)
@@ -157,23 +159,23 @@ def _set_back(one: OrderedLane, batches: str) -> list[str]:
         WHERE keyed.order_key > first AND keyed.order_key < again.order_key
         AND keyed.event_time > again.event_time {after}"""
     )
-    return _keys(one, found)
+    return _keys(lane, found)
 
 
-def _late(one: OrderedLane) -> list[str]:
+def _late(lane: OrderedLane) -> list[str]:
     """The keys whose last change is from a file that came late: older than an earlier change of the key, by the source's
     clock, and in a file that is before that one's by its name.
     """
-    if not _by_name(one):
+    if not _by_name(lane):
         return []
-    found = one.lake.ask(
-        f"""WITH {_keyed(one)},
+    found = lane.lake.ask(
+        f"""WITH {_keyed(lane)},
         news AS (SELECT k, max(struct_pack(order_key, event_time, topic)) AS last
-            FROM keyed WHERE batch > {one.since} GROUP BY k)
+            FROM keyed WHERE batch > {lane.since} GROUP BY k)
         SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
         WHERE o.order_key < n.last.order_key AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
     )
-    return _from_late_files(one, found)
+    return _from_late_files(lane, found)
 
 
 def _changed_late(one: OrderedLane) -> list[str]:
@@ -209,20 +211,20 @@ def _changed_late(one: OrderedLane) -> list[str]:
     )
 
 
-def _by_name(one: OrderedLane) -> bool:
+def _by_name(lane: OrderedLane) -> bool:
     """True if the source's files are in the order of their names."""
-    return one.source.kind == "files" and one.source.order_files_by == "name"
+    return lane.source.kind == "files" and lane.source.order_files_by == "name"
 
 
-def _keyed(one: OrderedLane, batches: str = "true") -> str:
+def _keyed(lane: OrderedLane, batches: str = "true") -> str:
     """SQL: ``keyed``, the changes of each key and what they say, also those by which a row leaves it; ``there`` if it has a
     row then, ``partly`` if that may have columns of the row before.
     """
     return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, json_keys(after) AS names,
             concat_ws('\n', op, before, after) AS said,
             op = 'update' AND partial AS partly,
-            [{one.cells("before", "after")}] AS left_key, [{one.cells("after", "before")}] AS new_key
-            FROM {{changes.change}} WHERE op <> 'truncate' AND {batches} AND {one.where}),
+            [{lane.cells("before", "after")}] AS left_key, [{lane.cells("after", "before")}] AS new_key
+            FROM {{changes.change}} WHERE op <> 'truncate' AND {batches} AND {lane.where}),
         keyed AS (SELECT batch, order_key, event_time, topic, there, names, said, partly, new_key AS k
             FROM c
             UNION ALL SELECT batch, order_key, event_time, topic, false AS there, names, said,
@@ -230,12 +232,12 @@ def _keyed(one: OrderedLane, batches: str = "true") -> str:
             FROM c WHERE left_key <> new_key)"""
 
 
-def _from_late_files(one: OrderedLane, rows: Iterable[Row]) -> list[str]:
+def _from_late_files(lane: OrderedLane, rows: Iterable[Row]) -> list[str]:
     """The keys of rows whose file is before another one of theirs by its name."""
     late = [row for row in rows if natural(row["late"]) < max(map(natural, row["others"]))]
-    return list(dict.fromkeys(_keys(one, late)))
+    return list(dict.fromkeys(_keys(lane, late)))
 
 
-def _keys(one: OrderedLane, rows: Iterable[Row]) -> list[str]:
-    names = [column.name for column in one.subject.decided.key_columns]
+def _keys(lane: OrderedLane, rows: Iterable[Row]) -> list[str]:
+    names = [column.name for column in lane.subject.decided.key_columns]
     return sorted(key_json(names, map(str, row["k"])) for row in rows)

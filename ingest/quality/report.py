@@ -104,14 +104,16 @@ def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
     rows.sort(key=lambda row: (_WORST.index(row.light), row.fact.name))
     sources = []
     for i, source in enumerate(facts.sources):
-        checks = sorted(source.checks, key=lambda one: _ORDER.get(one.state, 0))
+        checks = sorted(source.checks, key=lambda check: _ORDER.get(check.state, 0))
         sources.append(ReportRow(source, _light(checks), f"s{i}", checks, LIGHTS[_light(checks)]))
     problems = sorted([*_problems(rows, sources, facts), *also], key=lambda one: _WORST.index(one.light))
     counts = {light: sum(row.light == light for row in rows) for light in LIGHTS}
     light = next((one for one in _WORST if any(row.light == one for row in [*rows, *sources])), "none")
-    if any(one.light == "bad" for one in problems):
+    if any(problem.light == "bad" for problem in problems):
         light = "bad"
-    unread = sum(one.count for one in facts.rejects if one.kind == "message")  # each may belong to any table
+    unread = sum(
+        reject.count for reject in facts.rejects if reject.kind == "message"
+    )  # each may belong to any table
     headline, verdict = _headline(counts, len(rows), unread), _verdict(facts, problems)
     full = len(rows) <= FULL_DETAIL
     return Page(
@@ -122,7 +124,7 @@ def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
 def _common(rows: Sequence[ReportRow]) -> frozenset[str]:
     """The titles of the checks that every checked table passes, and that find nothing in any."""
     passed = [
-        {title(one) for one in row.checks if one.state == PASS and not one.observed}
+        {title(check) for check in row.checks if check.state == PASS and not check.observed}
         for row in rows
         if row.checks
     ]
@@ -144,7 +146,7 @@ def _row(table: TableFact, anchor: str) -> ReportRow:
 
 
 def _light(checks: Sequence[CheckFact]) -> str:
-    lights = {_check_light(one) for one in checks}
+    lights = {_check_light(check) for check in checks}
     return next((one for one in _WORST if one in lights), "none")
 
 
@@ -259,17 +261,17 @@ def _verdict(facts: Facts, problems: Sequence[Complaint]) -> str:
 def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
     """The numbers at the top."""
     rows = [check for table in facts.tables if (check := table.check("rows"))]
-    total = number(sum(one.observed for one in rows))
+    total = number(sum(row.observed for row in rows))
     lags = [(facts.now - table.newest).total_seconds() for table in facts.tables if table.newest]
     age = (duration(min(lags)), "ago, at the source") if lags else ("–", "no commit times")
     runs = [run.counts for run in reversed(facts.runs)]
     trends = {name: [counts.get(name, 0) for counts in runs] for name in ("read", "changes")}
     read, changes = (number(trend[-1]) if trend else "–" for trend in trends.values())
-    rejected = number(sum(one.count for one in facts.rejects))
+    rejected = number(sum(reject.count for reject in facts.rejects))
     pending = number(sum(one.pending for table in facts.tables for one in table.ddl))
     return [
         ("Tables", number(len(facts.tables)), counted(len(facts.sources), "source"), ()),
-        ("Rows", total, "in all mirrors", _sum_of([one.trend for one in rows])),
+        ("Rows", total, "in all mirrors", _sum_of([row.trend for row in rows])),
         ("Newest change", *age, ()),
         ("Read", read, "messages in the last run", trends["read"]),
         ("Changes", changes, "in the last run", trends["changes"]),
@@ -280,7 +282,7 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
 
 def _sum_of(trends: Sequence[Sequence[float]]) -> Sequence[float]:
     """The sum of trends of equal length; trends of different lengths belong to different runs."""
-    lengths = {len(one) for one in trends}
+    lengths = {len(trend) for trend in trends}
     return [sum(values) for values in zip(*trends, strict=True)] if len(lengths) == 1 else ()
 
 

@@ -49,7 +49,7 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     """
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
-    rules = {path: some[0] for view in targets.views(lake) for path, some in mirrors.rules(view).items()}
+    rules = {path: rule[0] for view in targets.views(lake) for path, rule in mirrors.rules(view).items()}
     tables = {
         path: _table(rules.get(path) or pipeline.rule(mirror.table), mirror)
         for path, mirror in mirrors.known(lake).items()
@@ -249,7 +249,7 @@ def _rejects(lake: Tables, batch: int | None) -> list[RejectFact]:
 def _complete(table: TableFact, pipeline: Pipeline) -> None:
     """Add queries for every check, the dialects' losses, and each column's own losses."""
     table.batches = table.batches[:TREND]
-    changed = max((one.at for one in table.batches if one.state == "done"), default=None)
+    changed = max((batch.at for batch in table.batches if batch.state == "done"), default=None)
     table.stale = bool(changed and table.checked_at and table.checked_at < changed)
     names = {one.name: one.column for one in table.columns}
     keys = [(key, names.get(key, key)) for key in table.keys]

@@ -37,7 +37,7 @@ def compared(
         try:
             counts = read(Path(rule.source_counts))
         except ValueError as error:
-            about = [one.name for one in subjects.values() if matches(rule.table, one.table)]
+            about = [subject.name for subject in subjects.values() if matches(rule.table, subject.table)]
             broken += [
                 CheckResult(Metric(NAME, 0.0, name, detail=str(error)), ERROR)
                 for name in about or [rule.table]

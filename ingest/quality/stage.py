@@ -104,7 +104,7 @@ def check(
     tell(STAGE, "judging")
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
     if others := (found.since > 0 or only is not None) and lasting.may_be_open(lake):
-        sources = {one.source for one in found.metrics if one.source is not None}
+        sources = {metric.source for metric in found.metrics if metric.source is not None}
         known, others = lasting.found_before(lake, found.subjects, sources, checked.verdicts, found.since)
         checked.verdicts = known if found.since > 0 else checked.verdicts  # else everything was judged again
     checked.open = others or lasting.are_left(checked.verdicts)
@@ -173,7 +173,7 @@ def _look(
     sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
     logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
-    sound = [one for one in surveyed.subjects if not one.damage]
+    sound = [subject for subject in surveyed.subjects if not subject.damage]
     metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(lake, sound, since, events, steps)
@@ -210,8 +210,10 @@ def _of_mirrors(
 def _limited(pipeline: Pipeline, chosen: Iterable[CheckedMirror], metrics: Iterable[Metric]) -> list[Metric]:
     limits = {subject.name: limits_of(pipeline, subject.table) for subject in chosen}
     return [
-        with_limit(one, limits.get(one.mirror or "") or limits_of(pipeline, TableId(None, None, one.source)))
-        for one in metrics
+        with_limit(
+            metric, limits.get(metric.mirror or "") or limits_of(pipeline, TableId(None, None, metric.source))
+        )
+        for metric in metrics
     ]
 
 
@@ -240,7 +242,7 @@ def rule_of(pipeline: Pipeline, table: TableId) -> QualityRule | None:
 def keep(lake: Lake, checked: Checked) -> None:
     """Append the verdicts to ``checks``."""
     now = lake.now()
-    rows = [_row(lake, checked.batch, one, now) for one in checked.verdicts]
+    rows = [_row(lake, checked.batch, verdict, now) for verdict in checked.verdicts]
     marks = {lasting.OPEN: checked.open} | ({} if checked.batch is None else {CHECKED: checked.batch})
     lake.append_unguarded(rows, CHECKS, marks)
 

@@ -141,7 +141,7 @@ def sent_again(statements: Iterable[Delivered]) -> list[tuple[Delivered, Deliver
     """Deliveries of one statement, known by its text and time, that were placed after different rows: first and later."""
     firsts: dict[tuple[str, object], Delivered] = {}
     pairs: list[tuple[Delivered, Delivered]] = []
-    for each in sorted(statements, key=lambda one: one.at):
+    for each in sorted(statements, key=lambda statement: statement.at):
         if order_of(each.order).half != AFTER_ITS_ROW:
             continue
         first = firsts.setdefault((each.text, each.time), each)
@@ -181,13 +181,13 @@ def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
 
 def _disordered(first_of: Mapping[tuple[Stream, Sequenced], tuple[int, int]]) -> set[Sequenced]:
     """The rows that arrived after one of their stream with a higher counter."""
-    found: set[Sequenced] = set()
+    sequenceds: set[Sequenced] = set()
     highest: dict[Stream, Sequenced] = {}
     for stream, sequence in sorted(first_of, key=lambda place: first_of[place]):
         if sequence < highest.setdefault(stream, sequence):
-            found.add(sequence)
+            sequenceds.add(sequence)
         highest[stream] = max(highest[stream], sequence)
-    return found
+    return sequenceds
 
 
 def _second(order_key: str) -> str:

@@ -91,7 +91,7 @@ FROM sets WHERE came < announced GROUP BY source"""
 
 def _by_marks(tables: Mapping[str, Iterable[str]], since: int) -> str:
     """Compare ends of transactions with the changes that name them; excluded tables are not expected."""
-    wanted = duck.listed((name, one) for name, some in tables.items() for one in some)
+    wanted = duck.listed((name, one) for name, table in tables.items() for one in table)
     members = ", ".join(
         f"coalesce({_member(f'payload.{one}')}, {_member(one)}) AS {one}"
         for one in ("status", "id", "event_count", "data_collections")

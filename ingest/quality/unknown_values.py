@@ -57,7 +57,7 @@ def is_unread(statement: Statement, table: TableId) -> bool:
     """True if it is not known what a statement did to a table's rows."""
     if statement.kind == "unknown" and not statement.effects:
         return table in statement.tables
-    return any(one.action == "unread" and one.table == table for one in statement.effects)
+    return any(effect.action == "unread" and effect.table == table for effect in statement.effects)
 
 
 _Retyped = set[tuple[str, TableId, str]]
@@ -75,19 +75,19 @@ def _retyped(lake: Lake) -> _Retyped:
 def _gaps(
     statements: Iterable[Statement], lane: CheckedLane, subject: CheckedMirror, retyped: _Retyped
 ) -> Iterator[LeftUnknown]:
-    for one in statements:
-        if one.source != lane.source or one.batch > subject.applied:
+    for statement in statements:
+        if statement.source != lane.source or statement.batch > subject.applied:
             continue
-        structure = any(effect.note == UNREAD and effect.table == lane.table for effect in one.effects)
-        if is_unread(one, lane.table) or structure:
-            yield LeftUnknown(one, None)
+        structure = any(effect.note == UNREAD and effect.table == lane.table for effect in statement.effects)
+        if is_unread(statement, lane.table) or structure:
+            yield LeftUnknown(statement, None)
             continue
-        for effect in one.effects:
+        for effect in statement.effects:
             converted = (
                 effect.action == "modify_column" and (lane.source, subject.table, effect.column) in retyped
             )
             if effect.table == lane.table and (converted or leaves_values(effect, lane.table)):
-                yield LeftUnknown(one, effect.column)
+                yield LeftUnknown(statement, effect.column)
 
 
 def _standing(
@@ -99,7 +99,7 @@ def _standing(
     emptied = max((str(step.order) for step, _ in taken if step.empties), default="")
     whole = "(op <> 'update' OR NOT coalesce(partial, false))"
     has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
-    names = [one.name for one in mirror.key_columns] if mirror.keys else []
+    names = [key_column.name for key_column in mirror.key_columns] if mirror.keys else []
     key = f"[{duck.cells(names)}]" if names else "order_key"
     left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
     older = f"order_key < {duck.text(statement.order)}"
@@ -124,7 +124,9 @@ def _standing(
 def _nulls(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
     """The mirror's rows without a value in the column, which bounds those that lack one; None where that says nothing."""
     column = next((one.column for one in subject.decided.columns if one.name == gap.column), None)
-    added = any(one.action == "add_column" and one.column == gap.column for one in gap.statement.effects)
+    added = any(
+        effect.action == "add_column" and effect.column == gap.column for effect in gap.statement.effects
+    )
     if column is None or not added:
         return None
     [row] = lake.ask_mirror(

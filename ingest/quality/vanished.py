@@ -128,16 +128,16 @@ def _touches(effect: Effect, name: str) -> bool:
 
 def _lines(lake: Lake, condition: str) -> dict[Lane, Line]:
     """The books of each source table, all lines that meet a condition as one."""
-    found: dict[Lane, Line] = {}
+    lines: dict[Lane, Line] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, columns, lacks, {duck.sums(_COUNTS)}, min(order_low) AS low, max(order_high) AS high
         FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {duck.LANE_SQL}, columns, lacks"""
     ):
         line = _line(row)
-        known = found.setdefault((line.source, line.table_id), line)
+        known = lines.setdefault((line.source, line.table_id), line)
         if known is not line:
             known.merge(line)
-    return found
+    return lines
 
 
 def _line(row: dict[str, Any]) -> Line:

@@ -59,7 +59,7 @@ class Service:
 
 def application(service: Service) -> ASGIApp:
     """The application with its guard in front."""
-    found = Starlette(
+    starlette = Starlette(
         routes=[
             *(Route(f"/{name}", partial(_page, service, name)) for name in pages.PAGES),
             Route("/row", partial(_row, service)),
@@ -83,7 +83,7 @@ def application(service: Service) -> ASGIApp:
             IngestError: partial(_refused, service),
         },
     )
-    return Front(found, service.guard)
+    return Front(starlette, service.guard)
 
 
 def _turned_away(path: str, text: str, status: int, headers: dict[str, str] | None = None) -> Response:
@@ -377,15 +377,15 @@ def _api_status(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
         return fleet.status(names[0])
     return [
         {
-            "pipeline": one.name, "light": one.light, "state": one.word, "lag_seconds": one.lag, "batch": one.batch,
-            "tables": len(one.tables), "not_ok": one.bad, "open_rejects": one.rejects,
-            "pending_statements": one.statements, "failing_checks": one.failing,
-            "complete_until": one.status.get("complete_until"),
-            "complete_reason": one.status.get("complete_reason", ""), "last_run": one.status.get("last_run"),
-            "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in one.troubles],
+            "pipeline": state.name, "light": state.light, "state": state.word, "lag_seconds": state.lag, "batch": state.batch,
+            "tables": len(state.tables), "not_ok": state.bad, "open_rejects": state.rejects,
+            "pending_statements": state.statements, "failing_checks": state.failing,
+            "complete_until": state.status.get("complete_until"),
+            "complete_reason": state.status.get("complete_reason", ""), "last_run": state.status.get("last_run"),
+            "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in state.troubles],
         }
-        | (dict.fromkeys(_COUNTS) if one.being_read else {})
-        for one in fleet.states(soon=not fleet.is_prepared)
+        | (dict.fromkeys(_COUNTS) if state.being_read else {})
+        for state in fleet.states(soon=not fleet.is_prepared)
     ]  # fmt: skip
 
 
@@ -442,7 +442,7 @@ async def _api(service: Service, make: Asked, request: Request) -> Response:
 
 async def _metrics(service: Service, request: Request) -> Response:
     found = await _made(
-        service, lambda: prom.text(*(one.status for one in service.fleet.states() if one.status))
+        service, lambda: prom.text(*(state.status for state in service.fleet.states() if state.status))
     )
     return Response(found, media_type="text/plain; version=0.0.4")
 

@@ -127,8 +127,8 @@ class JobRunner(JobList):
 
     def start(self) -> None:
         """Begin to work."""
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
 
     def _work(self) -> None:
         """One job after the other, those of users first."""
@@ -187,7 +187,7 @@ class JobRunner(JobList):
 
     def _started(self) -> subprocess.Popen[str] | None:
         """A process that does jobs; None at the end of the service, which would not wait for it."""
-        files = [str(one.file) for one in self.fleet.members.values()]
+        files = [str(member.file) for member in self.fleet.members.values()]
         with self.change:
             if self.stop.is_set():
                 return None
@@ -235,9 +235,9 @@ class JobRunner(JobList):
         if (comparing := self.compared.process) is not None:  # it only reads
             comparing.terminate()
         self._end()
-        for one in self._threads:
-            if one.is_alive():
-                one.join(5)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(5)
         if self._process is not None:
             self._closed(self._process)
 

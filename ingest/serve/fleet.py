@@ -219,12 +219,12 @@ class Fleet:
         lake = member.pipeline.lake
         if not stores.is_readable(lake):
             raise IngestError(f"{lake} is read by Spark alone: ask with {command('status', member.file)}.")
-        found = LakeReader(member.pipeline, member.kept)
+        reader = LakeReader(member.pipeline, member.kept)
         stored = is_stored(lake)
         if (stored or Path(lake).is_dir()) and (
-            self.kept(name, "identity", found, identity.look).table_id or not stored
+            self.kept(name, "identity", reader, identity.look).table_id or not stored
         ):
-            return found
+            return reader
         raise NoLakeError(
             f"There is no lake at {lake} yet: the first run makes it, {command('run', member.file)}."
         )
@@ -375,7 +375,7 @@ class PipelineState:
     @property
     def lag(self) -> int | None:
         """Seconds since the newest commit of the mirror that lags most."""
-        lags = [one["lag_seconds"] for one in self.tables if one["lag_seconds"] is not None]
+        lags = [table["lag_seconds"] for table in self.tables if table["lag_seconds"] is not None]
         return max(lags, default=None)
 
     @property
@@ -387,12 +387,12 @@ class PipelineState:
     @property
     def batch(self) -> int | None:
         """The newest batch of any mirror."""
-        return max((one["batch"] for one in self.tables if one["batch"] is not None), default=None)
+        return max((table["batch"] for table in self.tables if table["batch"] is not None), default=None)
 
     @property
     def bad(self) -> int:
         """Mirrors that are not up to date."""
-        return sum(one["state"] != "ok" for one in self.tables)
+        return sum(table["state"] != "ok" for table in self.tables)
 
     @property
     def rejects(self) -> int:

@@ -154,7 +154,7 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
     return View("pipeline.html.j2", name, {
         "pipeline": name, "state": state, "facts": facts, "made": made, "states": states,
         "shown": page_of(rows, asked), "flow": flow, "bars": bars(facts.runs) if facts else [],
-        "tallest": max((sum(one.seconds.values()) for one in facts.runs), default=0) if facts else 0,
+        "tallest": max((sum(run.seconds.values()) for run in facts.runs), default=0) if facts else 0,
         "books": _books(facts) if facts else [], "stages": STAGES,
     })  # fmt: skip
 
@@ -242,7 +242,7 @@ def table(fleet: Fleet, asked: Query) -> View:
 
 def _problems(made: report.Page, entry: Mapping[str, Any]) -> list[report.Complaint]:
     """What is wrong with a table, with advice; first its state, if its last checks do not say it."""
-    found = [one for one in made.problems if one.subject == entry["table"]]
+    found = [problem for problem in made.problems if problem.subject == entry["table"]]
     state, text = entry["state"], entry["message"]
     if state != "ok" and not any(text in one.text for one in found):
         light = "warn" if state == "paused" else "bad"
@@ -254,9 +254,9 @@ def _spent(batches: Sequence[BatchFact]) -> dict[str, Any]:
     """What the shown batches took of a mirror's disk and of everybody's time, and how that went."""
     ordered = batches[::-1]
     return {
-        "batches": len(batches), "seconds": sum(one.seconds for one in batches),
-        "bytes": sum(one.counts.get("rewritten_bytes", 0) for one in batches),
-        "cpu": sum(one.cpu or 0.0 for one in batches), "cpu_known": sum(one.cpu is not None for one in batches),
+        "batches": len(batches), "seconds": sum(batch.seconds for batch in batches),
+        "bytes": sum(batch.counts.get("rewritten_bytes", 0) for batch in batches),
+        "cpu": sum(batch.cpu or 0.0 for batch in batches), "cpu_known": sum(batch.cpu is not None for batch in batches),
         "trends": {
             "Seconds": [one.seconds for one in ordered],
             "CPU seconds": [one.cpu for one in ordered if one.cpu is not None],
@@ -271,7 +271,11 @@ def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:
     name, table, key = first.get("pipeline", ""), first.get("table", ""), list(asked.get("key", ()))
     lake = fleet.lake(name)
     found = explained(lake, table, key)
-    names = list(dict.fromkeys([*(found.folded or {}), *(cell for one in found.mirror_rows for cell in one)]))
+    names = list(
+        dict.fromkeys(
+            [*(found.folded or {}), *(cell for mirror_row in found.mirror_rows for cell in mirror_row)]
+        )
+    )
     return View("row.html.j2", table, {
         "pipeline": name, "table": found.mirror, "story": found, "headline": story.headline(found),
         "light": "good" if found.equal else "bad", "names": names,

@@ -91,7 +91,7 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
         for batch in map(how.opener.opened, batches):
             page = batch.filter(pc.is_in(batch.column("topic"), topics))
             spots = _spots(page)
-            streams = [stream_of(how.pipeline, one.source, one.topic, one.partition) for one in spots]
+            streams = [stream_of(how.pipeline, spot.source, spot.topic, spot.partition) for spot in spots]
             rows: list[dict[str, object]] = []
             for number, event in enumerate(events):
                 before = [

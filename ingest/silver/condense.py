@@ -60,7 +60,7 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
         return 0
     pace(session, 0, state.size or 0)
     old = lake.read(CHANGES.name).where((F.col("kind") == "change") & (F.col("batch") <= upto))
-    gone = reduce(DataFrame.unionByName, [_superseded(old, keys, some) for keys, some in lanes.items()])
+    gone = reduce(DataFrame.unionByName, [_superseded(old, keys, lane) for keys, lane in lanes.items()])
     gone = gone.persist()
     try:
         counts = gone.groupBy(*LANE).agg(F.max("since").alias("floor"), F.count("*").alias("n")).collect()
@@ -104,13 +104,13 @@ def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
         .where("new > 0 AND coalesce(inherits, 0) = 0")
     )
     known = mirrors.known(lake)
-    found: dict[Keys, list[LaneId]] = defaultdict(list)
+    lane_ids: dict[Keys, list[LaneId]] = defaultdict(list)
     for row in sums.collect():
         table = TableId(*row[1:4])
         keys = _keys(lake, known, table)
         if keys:
-            found[keys].append((row["source"], table))
-    return found
+            lane_ids[keys].append((row["source"], table))
+    return lane_ids
 
 
 def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Keys:

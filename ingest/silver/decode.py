@@ -249,9 +249,9 @@ def clearings(epochs: Epochs, batches: Sequence[int]) -> pa.Table:
     """
     found = [
         row
-        for one in epochs.resnapshots
-        if one.complete and one.start.first in batches
-        for row in _truncate(one, epochs.number(one.source, one.start))
+        for resnapshot in epochs.resnapshots
+        if resnapshot.complete and resnapshot.start.first in batches
+        for row in _truncate(resnapshot, epochs.number(resnapshot.source, resnapshot.start))
     ]
     return table_of(found, _CLEARING, change_rows.SCHEMA)
 

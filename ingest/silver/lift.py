@@ -222,7 +222,7 @@ class SourceDecoder:
 
     def _lift_columns(self, bronze: pa.RecordBatch, changes: ChangeColumns) -> Batches:
         """The rows of usual messages from one place."""
-        if not all(one.table.table for one in changes.shapes):
+        if not all(shape.table.table for shape in changes.shapes):
             yield from self._lift_each(bronze)
             return
         batches, arrivals = self._batches(bronze), self._arrivals(bronze, {})
@@ -232,7 +232,7 @@ class SourceDecoder:
         except Exception:  # a value cannot be written: find it
             yield from self._lift_each(bronze)
             return
-        excluded = [number for number, one in enumerate(changes.shapes) if self._is_excluded(one.table)]
+        excluded = [number for number, shape in enumerate(changes.shapes) if self._is_excluded(shape.table)]
         for number, one in enumerate(changes.shapes):
             line = self._line_of(bronze, batches, 0, one.table)
             if number in excluded:
@@ -300,7 +300,7 @@ class SourceDecoder:
         try:
             taken, refused = self._decoded(bronze)
             if self.masks is not None:
-                self.masks.changes([one for changes in taken.values() for one in changes])
+                self.masks.changes([change for changes in taken.values() for change in changes])
         except Exception:  # a mask fails: find the messages
             taken, refused = self._decoded(bronze, self.masks)
         if self.restarts is not None:
@@ -329,7 +329,7 @@ class SourceDecoder:
                 else:
                     found = parse(new(Message, (value, key, topic, pairs)), hints)
                 changes = found if type(found) is list else list(found)
-                if any(not one.table.table and one.op in ROW_OPS for one in changes):
+                if any(not change.table.table and change.op in ROW_OPS for change in changes):
                     refused.append(Refused(at, "no-table", _NO_TABLE))
                     continue
                 taken[at] = changes if masks is None else masks.changes(changes)
@@ -362,26 +362,31 @@ class SourceDecoder:
         """
         for at, changes in taken.items():
             stream = topics[at], partitions[at]
-            for i, one in enumerate(changes):
-                if one.op is Op.DELETE:
-                    last_deletes[stream] = one
+            for i, change in enumerate(changes):
+                if change.op is Op.DELETE:
+                    last_deletes[stream] = change
                     continue
-                if one.op not in _AFTER_DELETES:
+                if change.op not in _AFTER_DELETES:
                     continue
                 gone = last_deletes.pop(stream, None)
                 if (
                     gone is None
-                    or not (one.partial and one.op is Op.UPDATE and one.before is None and one.sequence)
-                    or (one.table, one.sequence) != (gone.table, gone.sequence)
+                    or not (
+                        change.partial
+                        and change.op is Op.UPDATE
+                        and change.before is None
+                        and change.sequence
+                    )
+                    or (change.table, change.sequence) != (gone.table, gone.sequence)
                 ):
                     continue
-                keys = one.keys or gone.keys
+                keys = change.keys or gone.keys
                 images = gone.before or {}
                 before = {key: images[key] for key in keys if key in images} or images
-                note = f"{one.note}; the key changed" if one.note else "the key changed"
+                note = f"{change.note}; the key changed" if change.note else "the key changed"
                 taken[at] = [
                     *changes[:i],
-                    msgspec.structs.replace(one, before=before, note=note),
+                    msgspec.structs.replace(change, before=before, note=note),
                     *changes[i + 1 :],
                 ]
 

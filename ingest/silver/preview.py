@@ -59,7 +59,7 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
 
     from ingest.silver.lift import INPUT, Lifting, lift
 
-    asked = {one.name: _Asked(one.registry) for one in pipeline.sources if one.registry}
+    asked = {source.name: _Asked(source.registry) for source in pipeline.sources if source.registry}
     rows = [dict(zip(INPUT, message, strict=True)) for message in given]
     batch = pa.RecordBatch.from_pylist(rows, schema=BRONZE.part(*INPUT))
     asks = any(rule.where or rule.made for rule in pipeline.every_rule)
@@ -69,11 +69,11 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
             found.changes += [row for row in page.to_pylist() if row["kind"] == "change"]
     found.lines = merged(found.lines)
     found.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
-    found.rejects = [one for one in found.rejects if one[0] not in found.faults]
+    found.rejects = [reject for reject in found.rejects if reject[0] not in found.faults]
     return found
 
 
-def _sort(page: pa.RecordBatch, found: Foretold) -> None:
+def _sort(page: pa.RecordBatch, foretold: Foretold) -> None:
     """Keep the DDL, rejects and book lines of one page of rows."""
     for at, kind in enumerate(page.column("kind").to_pylist()):
         if kind == "change":
@@ -81,12 +81,12 @@ def _sort(page: pa.RecordBatch, found: Foretold) -> None:
         row = page.slice(at, 1).to_pylist()[0]
         payload = json.loads(row["payload"])
         if row["kind"] == "book":
-            found.lines.append(Line.from_json(row["payload"]))
+            foretold.lines.append(Line.from_json(row["payload"]))
         elif row["kind"] == "reject":
-            found.rejects.append((row["source"], row["topic"], payload["reason"], payload["detail"]))
+            foretold.rejects.append((row["source"], row["topic"], payload["reason"], payload["detail"]))
         else:
             parsed = payload["parsed"]
             statement = {name: row[name] for name in _DDL} | {"statement": payload["statement"]}
-            found.statements.append(
+            foretold.statements.append(
                 statement | {"class": parsed["kind"], "effects": json.dumps(parsed["effects"])}
             )

@@ -37,7 +37,7 @@ class SilverRebuild:
     @property
     def none(self) -> bool:
         """True if every table already equals what bronze gives."""
-        return all(one.none for one in self.differences.values())
+        return all(difference.none for difference in self.differences.values())
 
 
 def rebuild(
@@ -140,7 +140,7 @@ def _difference(lake: Lake, shadow: Lake, schema: TableSchema, since: int) -> Di
 def _columns(schema: TableSchema) -> list[str]:
     """The columns in which a table is compared."""
     left_out = _UNORDERED if schema is BOOKS else ()
-    return [one["name"] for one in schema.fields if one["name"] not in left_out]
+    return [field["name"] for field in schema.fields if field["name"] not in left_out]
 
 
 def _rows(lake: Lake, schema: TableSchema, since: int) -> TableState:

@@ -146,7 +146,7 @@ def appoint(
     many stay rejected.
     """
     waits = lake.exists(REJECTS.name) and any(
-        one["kind"] == "message" and reason in ("", one["reason"]) for one in groups(lake)
+        group["kind"] == "message" and reason in ("", group["reason"]) for group in groups(lake)
     )
     waiting = still_open(lake) if waits else None  # which starts Spark
     if waiting is None:

@@ -57,5 +57,10 @@ def _is_move(before: Change, after: Change) -> bool:
     return before.op is Op.DELETE and after.op in _ARRIVING and before.table == after.table
 
 
-def _is_same(one: Change, other: Change) -> bool:
-    return (one.table, one.op, one.before, one.after) == (other.table, other.op, other.before, other.after)
+def _is_same(change: Change, other: Change) -> bool:
+    return (change.table, change.op, change.before, change.after) == (
+        other.table,
+        other.op,
+        other.before,
+        other.after,
+    )

@@ -28,7 +28,7 @@ def with_statements(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Se
     """The statements only: those about an excluded table may affect another one."""
     if _DDL not in _ops(messages.values()):
         return {}
-    found = {at: [one for one in changes if one.op is _DDL] for at, changes in messages.items()}
+    found = {at: [change for change in changes if change.op is _DDL] for at, changes in messages.items()}
     return {at: changes for at, changes in found.items() if changes}
 
 
@@ -142,8 +142,8 @@ def count_servers(line: Line, epoch: int, rows: Sequence[Change], offsets: Seque
     named = [change.servers for change in rows]
     # Backwards, so that the first offset of each name is kept.
     for servers, offset in dict(zip(reversed(named), reversed(offsets), strict=True)).items():
-        for one in servers:
-            name = f"{epoch} {one}"
+        for server in servers:
+            name = f"{epoch} {server}"
             line.servers[name] = min(offset, line.servers.get(name, offset))
 
 
@@ -189,9 +189,9 @@ def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
 def _count_lacking(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
     """The columns that some whole rows lack, with the places of the whole rows without and with each."""
     whole = [
-        (one.after, order)
-        for one, order in zip(rows, orders, strict=True)
-        if one.after is not None and not one.partial
+        (row.after, order)
+        for row, order in zip(rows, orders, strict=True)
+        if row.after is not None and not row.partial
     ]
     line.whole = _span([order for _, order in whole])
     short = [image for image, _ in whole if len(image) < len(line.columns)]

@@ -23,7 +23,7 @@ class Chunk(NamedTuple):
 
 def keys_of(dialect: SourceDialect, table: SourceTable) -> list[Key]:
     """How each column of a table's key is compared."""
-    columns = {one.name: one for one in table.columns}
+    columns = {column.name: column for column in table.columns}
     if lost := [name for name in table.keys if name not in columns]:
         raise IngestError(f"{table.id} has no column {lost[0]!r}, which `keys:` names.")
     return [dialect.key(columns[name]) for name in table.keys]
@@ -36,15 +36,15 @@ def bounds(
     keys = keys_of(dialect, table)
     if not keys:
         return
-    nulls = " OR ".join(f"{one.order} IS NULL" for one in keys)
+    nulls = " OR ".join(f"{key.order} IS NULL" for key in keys)
     if dialect.values(connection, dialect.nth(f"SELECT 1 AS one FROM {table.name} WHERE {nulls}", "", 0)):
         raise IngestError(
             f"{table.id} holds NULL in a column of its key ({', '.join(table.keys)}): such rows are in no range. "
             "Name columns that are never NULL under `keys:`, or none and write `no_key: full_row`."
         )
-    order = ", ".join(one.order for one in keys)
+    order = ", ".join(key.order for key in keys)
     # each text has a name of its own: ORDER BY looks here first
-    texts = ", ".join(f"{one.text} AS k{at}" for at, one in enumerate(keys))
+    texts = ", ".join(f"{key.text} AS k{at}" for at, key in enumerate(keys))
     last: Bound | None = None
     while True:
         rest = condition(keys, Chunk(last, None), where)
@@ -64,7 +64,7 @@ def chunks(found: Sequence[Bound]) -> list[Chunk]:
 
 def condition(keys: Sequence[Key], chunk: Chunk, where: str, quote: Callable[[str], str] = quoted) -> str:
     """The WHERE of a range."""
-    orders = [one.order for one in keys]
+    orders = [key.order for key in keys]
     parts = [f"({where})"] if where else []
     if chunk.low is not None:
         parts.append(beyond(orders, literals(keys, chunk.low, quote), ">"))
@@ -75,14 +75,14 @@ def condition(keys: Sequence[Key], chunk: Chunk, where: str, quote: Callable[[st
 
 def literals(keys: Sequence[Key], bound: Sequence[str], quote: Callable[[str], str] = quoted) -> list[str]:
     """A key's values as SQL."""
-    return [one.literal.format(quote(text)) for one, text in zip(keys, bound, strict=True)]
+    return [key.literal.format(quote(text)) for key, text in zip(keys, bound, strict=True)]
 
 
 def key_conditions(
     dialect: SourceDialect, table: SourceTable, keys: Sequence[Sequence[str | None]]
 ) -> Iterator[str]:
     """Conditions for the rows of some keys, each for as many as one question may have."""
-    columns = {one.name: one for one in table.columns}
+    columns = {column.name: column for column in table.columns}
     of_keys = [
         " AND ".join(
             dialect.equal(columns[name], text or "") for name, text in zip(table.keys, key, strict=True)
@@ -90,7 +90,7 @@ def key_conditions(
         for key in keys
     ]
     for first in range(0, len(keys), _TOGETHER):
-        yield " OR ".join(f"({one})" for one in of_keys[first : first + _TOGETHER])
+        yield " OR ".join(f"({of_key})" for of_key in of_keys[first : first + _TOGETHER])
 
 
 def beyond(orders: Sequence[str], values: Sequence[str], than: str, *, equal: bool = False) -> str:
@@ -102,7 +102,7 @@ def beyond(orders: Sequence[str], values: Sequence[str], than: str, *, equal: bo
         same = [f"{other} = {values[place]}" for place, other in enumerate(orders[:at])]
         cases.append(" AND ".join([*same, f"{one} {than} {values[at]}"]))
     if equal:
-        cases.append(" AND ".join(f"{one} = {text}" for one, text in zip(orders, values, strict=True)))
+        cases.append(" AND ".join(f"{order} = {text}" for order, text in zip(orders, values, strict=True)))
     # the first column alone, once more: an index finds the range by it
     first = f"{orders[0]} {than}= {values[0]}"
     return f"({first} AND ({' OR '.join(f'({case})' for case in cases)}))"

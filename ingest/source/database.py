@@ -289,7 +289,7 @@ class DatabaseError(IngestError):
 
 
 def _said(error: Exception, password: str) -> str:
-    text = " ".join([str(one) for one in error.args if isinstance(one, str)] or [str(error)])
+    text = " ".join([str(argument) for argument in error.args if isinstance(argument, str)] or [str(error)])
     hidden = text.replace(password, "***") if password else text  # while it is whole
     return " ".join(hidden.split())[:300].rstrip(".") or "it did not answer"
 

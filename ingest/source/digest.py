@@ -59,7 +59,7 @@ class ComparedColumn(NamedTuple):
 
 def row_key(keys: Sequence[ComparedColumn], texts: Sequence[str | None]) -> RowKey:
     """The key of a row by which both sides know it, from the texts that one of them has printed."""
-    return tuple(one.as_key(text) for one, text in zip(keys, texts, strict=True))
+    return tuple(key.as_key(text) for key, text in zip(keys, texts, strict=True))
 
 
 def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:
@@ -180,7 +180,7 @@ def mirror_text(parts: Sequence[str]) -> str:
 def _joined(parts: Sequence[str], concat: Callable[[Sequence[str]], str], md5: Callable[[str], str]) -> str:
     while len(parts) > _TOGETHER:
         groups = [parts[first : first + _TOGETHER] for first in range(0, len(parts), _TOGETHER)]
-        parts = [md5(_joined(one, concat, md5)) for one in groups]
+        parts = [md5(_joined(group, concat, md5)) for group in groups]
     return concat([part for one in parts for part in (one, "','")])
 
 

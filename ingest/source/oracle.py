@@ -255,7 +255,7 @@ def _ascii(text: str) -> str:
     """What ``UNISTR`` reads."""
     data = text.encode("utf-16-be", "surrogatepass")
     units = [int.from_bytes(data[at : at + 2]) for at in range(0, len(data), 2)]
-    return "".join(chr(one) if 31 < one < 127 and one != 92 else f"\\{one:04X}" for one in units)
+    return "".join(chr(unit) if 31 < unit < 127 and unit != 92 else f"\\{unit:04X}" for unit in units)
 
 
 def double(column: SourceColumn) -> tuple[str, str]:

@@ -56,13 +56,13 @@ class RangeSearch:
 
     def _each(self, do: Callable[[Chunk], None], ranges: Iterable[Chunk]) -> None:
         with ThreadPoolExecutor(self.options.parallel) as pool:
-            tasks = [pool.submit(do, one) for one in ranges]
+            tasks = [pool.submit(do, span) for span in ranges]
             try:
-                for one in tasks:
-                    one.result()
+                for task in tasks:
+                    task.result()
             finally:
-                for one in tasks:
-                    one.cancel()
+                for task in tasks:
+                    task.cancel()
 
     def _range(self, chunk: Chunk) -> None:
         theirs, mine = self.theirs.sums(chunk, "0", self.options.range_rows), self.mine.sums(chunk, "0")
@@ -89,7 +89,7 @@ class RangeSearch:
         for at in range(len(cuts) + 1):
             rows = mine[places[at] : places[at + 1]]
             count, total = found.get(str(at), (0, 0))
-            if (count, total) != (len(rows), sum(one.number for one in rows)):
+            if (count, total) != (len(rows), sum(row.number for row in rows)):
                 self._cut(Chunk(edges[at], edges[at + 1]), count, rows)
 
     def _hashed(self, ranges: Sequence[Chunk] = (), rows: int = 0) -> None:

@@ -87,18 +87,18 @@ def reconcile(
                 known(lake.pipeline, source.name, table).columns,
             )  # fmt: skip
         pair = compared_table(lake, dialect, found, mirror)
-        mine = MirrorSide(lake, pair, ends)
+        side = MirrorSide(lake, pair, ends)
         theirs = SourceSide(asking, dialect, pair)
         done = Reconciled(table, mirror.name, mirror.keys, sampled=options.sample, lacking=pair.lacking)
         done.left_out = pair.left_out
-        search = RangeSearch(theirs, mine, pair, options, done, tell)
+        search = RangeSearch(theirs, side, pair, options, done, tell)
         keys = search.run()
         theirs.unchanged()
         judging = Judging(done, theirs, (lambda: passed(mirror.name)), options)
         if search.unkeyed:
             judging.contents(search.unkeyed, lambda: search.again(MirrorSide(lake, pair, ends)))
         else:
-            judging.rows(mine, keys)
+            judging.rows(side, keys)
         done.fetched = theirs.fetched
     done.seconds = time.monotonic() - began
     return done
@@ -280,7 +280,7 @@ def repair(
             here / f"chunk-000001{ingest_snapshot.SUFFIX}", reading.messages(0, iter(rows), now_there)
         )
     if gone:
-        types = {one.name: one.type for one in found.columns if one.name in mirror.keys}
+        types = {column.name: column.type for column in found.columns if column.name in mirror.keys}
         order = [list(mirror.keys).index(name) for name in types]
         deletes = [orjson.dumps([key[at] for at in order]) for key in gone]
         snapshot.write(
@@ -295,9 +295,11 @@ def _rows_of_keys(
     dialect: SourceDialect, connection: Any, table: SourceTable, mirror: Mirror, keys: Sequence[Sequence[str]]
 ) -> tuple[list[bytes], list[RowKey]]:
     """The rows of some keys, and the keys that the source has denied twice."""
-    named = {one.name: one for one in table.columns}
-    compared = [digest.compared(dialect, named[one.name], one) for one in mirror.key_columns]
-    columns = [*(one.source for one in compared), *(one.text for one in table.columns)]
+    named = {column.name: column for column in table.columns}
+    compared = [
+        digest.compared(dialect, named[key_column.name], key_column) for key_column in mirror.key_columns
+    ]
+    columns = [*(one.source for one in compared), *(column.text for column in table.columns)]
     size = len(compared)
     wanted = {digest.row_key(compared, key) for key in keys}
     rows: list[bytes] = []

@@ -53,7 +53,7 @@ class Reconciled:
 
     def count(self, kind: str) -> int:
         """How many rows differ in one way."""
-        return sum(one.kind == kind for one in self.differences) + self.unkeyed.get(kind, 0)
+        return sum(difference.kind == kind for difference in self.differences) + self.unkeyed.get(kind, 0)
 
     @property
     def waiting(self) -> int:
@@ -81,4 +81,4 @@ class ReconcileOptions:
 def listed(differences: Sequence[RowDifference], most: int) -> Iterator[RowDifference]:
     """The first differences, of each kind as many."""
     for kind in (MISSING, SURPLUS, DIFFERENT):
-        yield from [one for one in differences if one.kind == kind][:most]
+        yield from [difference for difference in differences if difference.kind == kind][:most]

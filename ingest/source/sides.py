@@ -60,7 +60,7 @@ class ComparedTable:
 
     def cells_of(self, texts: Sequence[Any]) -> Cells:
         """The cells of a row in their one text."""
-        return tuple(one.canonical(text) for one, text in zip(self.columns, texts, strict=True))
+        return tuple(column.canonical(text) for column, text in zip(self.columns, texts, strict=True))
 
 
 def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> ComparedTable:
@@ -72,7 +72,7 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
         raise IngestError(
             f"{hidden[0]} is in the key of {mirror.name} and masked, so no row of it can be looked up in {table.id}."
         )
-    there_too = [one for one in table.columns if one.name in by_name]
+    there_too = [column for column in table.columns if column.name in by_name]
     if lost := set(mirror.keys) - {one.name for one in there_too}:
         raise IngestError(f"{table.id} has no column {min(lost)!r}, which is in the key of its mirror.")
     own_form = {one.name for one in there_too if not one.comparable}
@@ -88,7 +88,7 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
         if one not in not_compared
     }
     ranged = []
-    columns = {one.name: one for one in table.columns}
+    columns = {column.name: column for column in table.columns}
     for name in mirror.keys:
         mine = by_name[name]
         if mine.delta not in _WHOLE and not mine.delta.startswith("DECIMAL") and not columns[name].by_bytes:
@@ -100,7 +100,11 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
         tuple(both.values()),
         tuple(both[name] for name in mirror.keys),
         tuple(ranged),
-        tuple(one.name for one in table.columns if one.name not in by_name and not rule.leaves_out(one.name)),
+        tuple(
+            column.name
+            for column in table.columns
+            if column.name not in by_name and not rule.leaves_out(column.name)
+        ),
         tuple(one.name for one in (*not_compared, *table.left_out)),
     )
 
@@ -190,12 +194,12 @@ class SourceSide:
 
     def number(self) -> str:
         """SQL for a row's number."""
-        parts = [one.source_part for one in self.pair.columns]
+        parts = [column.source_part for column in self.pair.columns]
         return self.dialect.number(digest.source_text(self.dialect, parts))
 
     def key_hash(self, digits: int) -> str:
         """SQL for the first digits of the MD5 of a row's key, or of the row if it has none."""
-        parts = [one.source_part for one in self.pair.keys or self.pair.columns]
+        parts = [key.source_part for key in self.pair.keys or self.pair.columns]
         return self.dialect.md5(digest.source_text(self.dialect, parts), digits)
 
     def sums(self, chunk: Chunk, group: str, rows: int = 0) -> Sums:
@@ -206,14 +210,14 @@ class SourceSide:
 
     def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
         """SQL for the number of the piece in which a row is."""
-        orders = [one.order for one in self.keys]
+        orders = [key.order for key in self.keys]
         bounds_of = [beyond(orders, literals(self.keys, cut), "<", equal=True) for cut in cuts]
         cases = [f"WHEN {bound} THEN {at}" for at, bound in enumerate(bounds_of)]
         return f"CASE {' '.join(cases)} ELSE {len(cuts)} END" if cases else "0"
 
     def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
         """The rows of a range by key, as numbers."""
-        texts = ", ".join(f"{one.source} AS k{at}" for at, one in enumerate(self.pair.keys))
+        texts = ", ".join(f"{key.source} AS k{at}" for at, key in enumerate(self.pair.keys))
         found = self.asking.ask(
             f"SELECT {texts}, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk, where)}"
         )
@@ -231,7 +235,7 @@ class SourceSide:
     def rows(self, keys: Sequence[RowKey]) -> tuple[dict[RowKey, Cells], dict[RowKey, Cells]]:
         """Rows by key, cell by cell: as they are compared, and as the source has them."""
         both = [one.source for one in (*self.pair.keys, *self.pair.columns)]
-        own = {at: one.sent for at, one in enumerate(self.pair.columns) if one.sent}
+        own = {at: column.sent for at, column in enumerate(self.pair.columns) if column.sent}
         texts = ", ".join(f"{one} AS c{at}" for at, one in enumerate([*both, *own.values()]))
         rows: dict[RowKey, Cells] = {}
         sent: dict[RowKey, Cells] = {}
@@ -243,7 +247,7 @@ class SourceSide:
                 key, cells = self.pair.key_of(row[:size]), self.pair.cells_of(row[size:end])
                 rows[key] = cells
                 texts_of = dict(zip(own, row[end:], strict=True))
-                sent[key] = tuple(texts_of.get(at) if one is None else one for at, one in enumerate(cells))
+                sent[key] = tuple(texts_of.get(at) if cell is None else cell for at, cell in enumerate(cells))
         return rows, sent
 
     def clock(self) -> str:
@@ -281,13 +285,15 @@ class MirrorSide:
         folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
         self._base: DuckDBPyConnection = duck.opened(str(Path(folder) / "mirror.duckdb"))
         orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
-        texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
+        texts = [f"{key.mirror} AS k{at}" for at, key in enumerate(self._pair.keys)]
         ends.callback(self._base.close)
         hashed = "'' AS h"
         if len(orders) < len(texts) or not texts:  # else every place among the ranges has one row
-            parts = [one.mirror_part for one in self._pair.keys or self._pair.columns]
+            parts = [key.mirror_part for key in self._pair.keys or self._pair.columns]
             hashed = f"md5({digest.mirror_text(parts)}) AS h"
-        number = digest.mirror_number(digest.mirror_text([one.mirror_part for one in self._pair.columns]))
+        number = digest.mirror_number(
+            digest.mirror_text([column.mirror_part for column in self._pair.columns])
+        )
         sort = f"ORDER BY {', '.join(f'o{at}' for at in range(len(orders)))}" if orders else ""
         self._base.execute(
             f"CREATE TABLE m AS SELECT {', '.join([*orders, *texts, hashed, f'{number} AS d'])} "
@@ -319,7 +325,7 @@ class MirrorSide:
     def ordered(self, chunk: Chunk) -> list[MirrorRow]:
         """The rows of a range, in the order of its bounds."""
         orders = [f"o{at}" for at in range(len(self._pair.ranged))]
-        bound = ", ".join(f"CAST({one} AS VARCHAR)" for one in orders)
+        bound = ", ".join(f"CAST({order} AS VARCHAR)" for order in orders)
         key = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
         found = self._ask(f"SELECT {bound}, {key}, d FROM m {self.where(chunk)} ORDER BY {', '.join(orders)}")
         size = len(orders)
@@ -346,13 +352,13 @@ class MirrorSide:
             return {}
         ks = [f"k{at}" for at in range(len(self._pair.keys))]
         kinds = [
-            "DOUBLE" if one.is_float else "VARCHAR" for one in self._pair.keys
+            "DOUBLE" if key.is_float else "VARCHAR" for key in self._pair.keys
         ]  # by which keys are equal
         texts = [
             f"CAST({one.mirror} AS {kind}) AS k{at}"
             for at, (one, kind) in enumerate(zip(self._pair.keys, kinds, strict=True))
         ]
-        cells = [f"{one.mirror} AS c{at}" for at, one in enumerate(self._pair.columns)]
+        cells = [f"{column.mirror} AS c{at}" for at, column in enumerate(self._pair.columns)]
         base = self._base.cursor()
         declared = ", ".join(f"{name} {kind}" for name, kind in zip(ks, kinds, strict=True))
         base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({declared})")

@@ -100,7 +100,9 @@ class SnapshotPlan:
 
 def source_of(pipeline: Pipeline, name: str = "") -> Source:
     """The source whose database is read; an `IngestError` unless there is one, or several and a name."""
-    having = [one for one in pipeline.sources if one.database is not None and name in ("", one.name)]
+    having = [
+        source for source in pipeline.sources if source.database is not None and name in ("", source.name)
+    ]
     if not having:
         which = f"source {name!r}" if name else "any source"
         raise IngestError(
@@ -196,15 +198,15 @@ def described(
     known = {**unmasked, **rule.columns}
     declared = frozenset(rule.columns)
     left_out = tuple(
-        one
-        for one in table.columns
-        if (one.generated and streamed and one.name not in streamed)
-        or (not one.text and all(each.leaves_out(one.name) for each in (rule, *rule.also)))
+        column
+        for column in table.columns
+        if (column.generated and streamed and column.name not in streamed)
+        or (not column.text and all(each.leaves_out(column.name) for each in (rule, *rule.also)))
     )
     columns = tuple(
-        agreed(wanted, one, known.get(one.name, "unknown"), is_declared=one.name in declared)
-        for one in table.columns
-        if one not in left_out
+        agreed(wanted, column, known.get(column.name, "unknown"), is_declared=column.name in declared)
+        for column in table.columns
+        if column not in left_out
     )
     return replace(table, columns=columns, keys=rule.keys or table.keys, left_out=left_out)
 
@@ -213,7 +215,7 @@ def _unkeyed(
     dialect: Any, connection: Any, table: SourceTable, pipeline: Pipeline, keys: tuple[str, ...]
 ) -> Iterator[str]:
     """What a mirror will make of the rows of a table without a key; ``keys`` are those that its stream says."""
-    there = {one.name for one in table.columns}
+    there = {column.name for column in table.columns}
     if table.keys:
         return
     if not keys and pipeline.rule(table.id).no_key == "hold":
@@ -223,7 +225,7 @@ def _unkeyed(
         )
     if not keys or not there.issuperset(keys):
         return
-    nulls = " OR ".join(f"{one.order} IS NULL" for one in keys_of(dialect, replace(table, keys=keys)))
+    nulls = " OR ".join(f"{key.order} IS NULL" for key in keys_of(dialect, replace(table, keys=keys)))
     [(count,)] = dialect.values(connection, f"SELECT COUNT(*) FROM {table.name} WHERE {nulls}")
     if int(count):
         yield (
@@ -243,7 +245,7 @@ def _refuse_hidden(table: SourceTable, rule: TableRule, streamed: Mapping[str, s
             f"User {source.database.user!r} may not read all columns of {table.id}: grant SELECT on the table, or name the "
             "columns that the mirror goes without under `columns:` (`COLUMN: exclude`)."
         )
-    shown = {one.name for one in table.columns}
+    shown = {column.name for column in table.columns}
     if hidden := sorted(name for name in streamed if name not in shown and not rule.leaves_out(name)):
         raise IngestError(
             f"User {source.database.user!r} may not read all columns of {table.id}, and the stream has {hidden[0]!r}: grant "
@@ -470,7 +472,7 @@ class TableReading:
             rest = condition(keys_of(dialect, self.table), chunk, self.plan.where)
             try:
                 self._unchanged(dialect.table(connection, self.table.id))
-                texts = [one.text for one in self.table.columns]
+                texts = [column.text for column in self.table.columns]
                 rows = dialect.rows(connection, texts, f"{self.table.name} {rest}")
                 write(_file(self.here, number), lines(rows, clock_of(dialect, connection)))
             except dialect.ERRORS:  # also where a column is gone, which is not the database's fault
@@ -495,7 +497,7 @@ class TableReading:
         types: Mapping[str, str] | None = None,
     ) -> Iterator[bytes]:
         """Rows as messages of a bounded size; ``types`` has their columns, if these are not all of the table."""
-        named = types or {one.name: one.type for one in self.table.columns}
+        named = types or {column.name: column.type for column in self.table.columns}
         held: list[bytes] = []
         size = message = 0
         for row in rows:

@@ -61,7 +61,7 @@ def said(stages: Mapping[str, Ran]) -> str:
 
 def unused_cluster(spark: SparkSession, master: str, stages: Mapping[str, Ran]) -> str:
     """The cluster that a session was asked to use and that ran no task of these stages; empty if there is none."""
-    if not stages or any(one.executors for one in stages.values()):
+    if not stages or any(stage.executors for stage in stages.values()):
         return ""
     if has_started(spark):
         with suppress(Exception):

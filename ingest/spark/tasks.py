@@ -143,11 +143,11 @@ def dealt(items: Sequence[Item], weight: Callable[[Item], int], count: int) -> l
     share = sum(map(weight, items)) / count
     tasks: list[list[Item]] = [[]]
     filled = 0
-    for one in items:
-        own = weight(one)
+    for item in items:
+        own = weight(item)
         if tasks[-1] and filled + own / 2 >= share * len(tasks) and len(tasks) < count:
             tasks.append([])  # an item belongs where its middle lies
-        tasks[-1].append(one)
+        tasks[-1].append(item)
         filled += own
     return tasks
 

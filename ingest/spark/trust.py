@@ -43,8 +43,8 @@ def bundles() -> list[Path]:
     paths = ssl.get_default_verify_paths()
     system = [Path(one) for one in (paths.cafile, paths.openssl_cafile) if one]
     folders = [Path(one) for one in (os.environ.get(_FOLDER), paths.capath, paths.openssl_capath) if one]
-    listed = [one for folder in folders if folder.is_dir() for one in sorted(folder.iterdir())]
-    return [one for one in dict.fromkeys([*named, *system, *_own(), *listed]) if one.is_file()]
+    listed = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+    return [fromkey for fromkey in dict.fromkeys([*named, *system, *_own(), *listed]) if fromkey.is_file()]
 
 
 def missing() -> list[str]:

@@ -525,8 +525,8 @@ def _limited(rule: Conversion, old: str, new: str, declared: str) -> Conversion:
 
 def _width(old: str, name: str) -> float:
     """The most that a value of the old type needs: characters, or bytes where the new type counts these."""
-    found = re.fullmatch(r"(?:string|binary)\((\d+)\)", old)
-    known = int(found[1]) * (4 if name in _MOST and old.startswith("string") else 1) if found else None
+    match = re.fullmatch(r"(?:string|binary)\((\d+)\)", old)
+    known = int(match[1]) * (4 if name in _MOST and old.startswith("string") else 1) if match else None
     return known or _WIDTHS.get(_group(old)) or float("inf")
 
 
@@ -613,25 +613,25 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 def _digits(declared: str) -> int:
     """The fraction digits of a declared time type: none if it does not say."""
-    found = re.search(r"\(\s*(\d)\s*\)", declared)
-    return int(found[1]) if found else 0
+    match = re.search(r"\(\s*(\d)\s*\)", declared)
+    return int(match[1]) if match else 0
 
 
 def _rounded(text: str, digits: int) -> str:
     """A date and time rounded half up to some fraction digits."""
-    found = _DATETIME.fullmatch(text)
-    if found is None or len((found[3] or "").rstrip("0")) <= digits:
+    match = _DATETIME.fullmatch(text)
+    if match is None or len((match[3] or "").rstrip("0")) <= digits:
         return text
-    fraction = int(found[3][:digits] or "0") + (found[3][digits] >= "5")
+    fraction = int(match[3][:digits] or "0") + (match[3][digits] >= "5")
     over, fraction = divmod(fraction, 10**digits)
-    moment = f"{found[1]} {found[2]}"
+    moment = f"{match[1]} {match[2]}"
     if over:
         try:
             moment = str(dt.datetime.fromisoformat(moment) + dt.timedelta(seconds=1))
         except (ValueError, OverflowError):  # a zero date, or the end of time
             return text
     moment = moment.replace(" ", text[10])
-    return moment + (f".{fraction:0{digits}}" if digits else "") + (found[4] or "")
+    return moment + (f".{fraction:0{digits}}" if digits else "") + (match[4] or "")
 
 
 def named(logical: str, declared: str, *, mysql: bool = True) -> str:
@@ -700,14 +700,14 @@ def rounded_clock(text: str, digits: int) -> str:
 
 
 def _rounded_time(text: str, digits: int) -> str:
-    found = _TIME.fullmatch(text)
-    if found is None or len((found[5] or "").rstrip("0")) <= digits:
+    match = _TIME.fullmatch(text)
+    if match is None or len((match[5] or "").rstrip("0")) <= digits:
         return text
-    ticks = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4])
-    ticks = ticks * 10**digits + int(found[5][:digits] or "0") + (found[5][digits] >= "5")
+    ticks = int(match[2]) * 3600 + int(match[3]) * 60 + int(match[4])
+    ticks = ticks * 10**digits + int(match[5][:digits] or "0") + (match[5][digits] >= "5")
     seconds, fraction = divmod(ticks, 10**digits)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return found[1] + clock + (f".{fraction:0{digits}}" if digits else "")
+    return match[1] + clock + (f".{fraction:0{digits}}" if digits else "")
 
 
 def _date_of(text: str) -> str:
@@ -743,10 +743,10 @@ def _is_no_date(text: str) -> bool:
 
 
 def _is_no_datetime(text: str) -> bool:
-    found = _DATETIME.fullmatch(text)
-    if found is None:
+    match = _DATETIME.fullmatch(text)
+    if match is None:
         return _is_no_date(text)
-    return _is_no_date(found[1]) or bool(found[3] or found[4]) or found[2] > "23:59:59"
+    return _is_no_date(match[1]) or bool(match[3] or match[4]) or match[2] > "23:59:59"
 
 
 def _has_fraction(text: str) -> bool:

@@ -49,10 +49,10 @@ def timestamp_text(count: int, unit: int) -> str:
 
 def epoch_text(value: str) -> str:
     """An instant from ``seconds[.fraction]`` text (OMS and DRS write TIMESTAMP so)."""
-    found = _EPOCH_NUMBER.fullmatch(value)
-    if found is None:
+    match = _EPOCH_NUMBER.fullmatch(value)
+    if match is None:
         raise ValueError(f"{value[:40]!r} is not a count of seconds")
-    sign, whole, digits = found.groups()
+    sign, whole, digits = match.groups()
     digits = digits or ""
     seconds = int(whole)
     if sign:
@@ -88,10 +88,10 @@ OFFSET = re.compile(r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)", re.ASCII)
 
 def zoneless_text(value: str) -> str:
     """``YYYY-MM-DD HH:MM:SS[.f]`` from text with a space or a ``T`` and optional seconds."""
-    found = DATETIME.fullmatch(value)
-    if found is None:
+    match = DATETIME.fullmatch(value)
+    if match is None:
         raise ValueError(f"{value[:40]!r} is not a date and time")
-    day, clock, digits = found.groups()
+    day, clock, digits = match.groups()
     return f"{day} {clock if len(clock) == 8 else clock + ':00'}{fraction(digits or '')}"
 
 

@@ -220,7 +220,7 @@ def lenient(raw: bytes) -> bytes:
     Returns the input itself where there is nothing of the kind. Strings are left alone, and every byte
     keeps its place.
     """
-    return _LENIENT.sub(lambda found: found[1] or b" " * len(found[0]), raw)
+    return _LENIENT.sub(lambda match: match[1] or b" " * len(match[0]), raw)
 
 
 _LENIENT = re.compile(rb'("(?:[^"\\]++|\\.)*+"?)|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*+[}\]])', re.DOTALL)

@@ -33,10 +33,10 @@ def _json_text(value: Any) -> str:
 
 def uuid(text: str) -> str:
     """Small hexadecimal digits in groups of 8, 4, 4, 4 and 12."""
-    found = re.fullmatch(r"\{?((?:[0-9a-f]{4}-?){7}[0-9a-f]{4})\}?", text.strip().lower())
-    if found is None or text.startswith("{") != text.endswith("}"):
+    match = re.fullmatch(r"\{?((?:[0-9a-f]{4}-?){7}[0-9a-f]{4})\}?", text.strip().lower())
+    if match is None or text.startswith("{") != text.endswith("}"):
         raise ValueError("no UUID")
-    digits = found[1].replace("-", "")
+    digits = match[1].replace("-", "")
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
