@@ -60,11 +60,10 @@ def tables(
             output.yaml(catalog_dbt.document(lake, dialect, listed))
             return
         rows = sorted([*looking.tables(lake), *looking.feeds_of(lake)], key=lambda one: str(one["table"]))
-    if table:
-        from ingest.gold import fidelity
+        if table:
+            from ingest.gold import fidelity  # with Arrow, which a list of tables does without
 
-        with opened(file, to_look=True) as spark_lake:
-            rows = [{**looking.named(rows, table), "fidelity": fidelity.described(spark_lake, table)}]
+            rows = [{**looking.named(rows, table), "fidelity": fidelity.described(lake, table)}]
 
     def show() -> None:
         columns = ("table", "state", "rows", "batch", "version", "keys", "path")

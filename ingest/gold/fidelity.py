@@ -12,24 +12,21 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest import types
-from ingest.change import LaneId
 from ingest.gold import evidence
-from ingest.gold.cast import cast, truncates
+from ingest.gold.arrow_values import typed_column
 from ingest.gold.completed import folded
-from ingest.lake import mirrors
-from ingest.lake.images import image
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column as MirrorColumn
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import of_table
-from ingest.lake.schemas import CHANGES
+from ingest.lake import duck, mirrors
+from ingest.lake.compare import TableState
+from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.tables import Tables
 
+AT_ONCE = 50_000  # changes in memory
+_CUT = r"\.[0-9]{6}[0-9]*[1-9]"  # of a time: digits that its column cuts
 COUNTS = ("fit", "widened", "truncated", "rejected", "nulls", "absent")
 
 
@@ -43,7 +40,7 @@ class Fidelity:
     counts: Counter[str]
 
 
-def described(lake: Lake, name: str) -> list[dict[str, object]]:
+def described(lake: Tables, name: str) -> list[dict[str, object]]:
     """Conversion statistics of a mirror as plain values; empty for a table that is not a mirror."""
     return [
         {"column": one.column, "logical": one.type, "type": one.delta}
@@ -54,78 +51,48 @@ def described(lake: Lake, name: str) -> list[dict[str, object]]:
     ]
 
 
-def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:
+def of_mirror(lake: Tables, mirror: Mirror, since: int = 0) -> list[Fidelity]:
     """Every column of a mirror with its cells, for the changes after a batch up to the last one folded."""
-    applied = folded(lake, mirror)
-    changes = lake.read(CHANGES.name).where(
-        (F.col("kind") == "change") & (F.col("batch") > since) & (F.col("batch") <= applied)
-    )
-    lanes = [_of_lane(changes, lane) for lane in evidence.lanes(lake, mirror)]
-    if not lanes:
-        return [Fidelity(one.name, one.type, one.delta, Counter()) for one in mirror.sent]
-    return count(reduce(DataFrame.unionByName, lanes), mirror.sent, mirror.keys)
+    lanes = " OR ".join(f"({duck.of_lane(*lane)})" for lane in evidence.lanes(lake, mirror)) or "false"
+    where = f"batch > {since} AND batch <= {folded(lake, mirror)} AND ({lanes})"
+    changes = f"SELECT types, after FROM {{changes.change}} WHERE {where}"
+    return count(TableState.asked(lake, changes), mirror.sent, mirror.keys)
 
 
-def _of_lane(changes: DataFrame, lane: LaneId) -> DataFrame:
-    return changes.where(F.col("source") == lane[0]).where(of_table(lane[1]))
-
-
-def can_misfit(logical: str) -> bool:
-    """True if some texts are not values of the type."""
-    return bool(types.family(logical)) and types.delta(logical) != "STRING"
-
-
-def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[str] = ()) -> list[Fidelity]:
+def count(changes: TableState, columns: Sequence[Column], keys: Sequence[str] = ()) -> list[Fidelity]:
     """The cells of changes, by column.
 
     Args:
-        changes: rows of ``changes`` of one mirror.
+        changes: ``types`` and ``after`` of changes of one mirror.
         columns: its columns.
         keys: its key columns, whose cells are never truncated: their change is rejected.
     """
-    sending = changes.where(F.col("after").isNotNull()).select(
-        "types",
-        image("after", [column.name for column in columns]).alias("a"),
-        F.json_object_keys("after").alias("sent"),
-    )
-    sums = [
-        F.count_if(value).alias(f"{name}{i}")
-        for i, column in enumerate(columns)
-        for name, value in _tests(column, is_key=column.name in keys).items()
-    ]
-    groups = sending.groupBy("types").agg(F.count("*").alias("rows"), *sums).collect() if sums else []
-    found = [Fidelity(column.name, column.type, column.delta, Counter()) for column in columns]
-    for row in groups:
-        sent_types = json.loads(row["types"] or "{}")
-        for i, one in enumerate(found):
-            whole = {name: row[f"{name}{i}"] for name in ("there", "sent", "rejected", "truncated")}
-            sent = types.delta(sent_types.get(one.column, one.type))
-            widened = sent != one.delta and types.widens(sent, one.delta)
-            one.counts.update(_counts(row["rows"], whole, widened=widened))
+    found = [Fidelity(one.name, one.type, one.delta, Counter()) for one in columns]
+    texts = [f"{duck.member('after', one.name)} AS text{number}" for number, one in enumerate(columns)]
+    sent = [f"{duck.has_member('after', one.name)} AS sent{number}" for number, one in enumerate(columns)]
+    asked = ", ".join(["coalesce(types, '{}') AS types", *texts, *sent])
+    base = duck.connection().cursor()
+    rows = base.execute(f"SELECT {asked} FROM {changes.within(base, 'changes')} AS o WHERE after IS NOT NULL")
+    for page in rows.to_arrow_reader(AT_ONCE):
+        for kinds in pc.unique(page["types"]).to_pylist():
+            some, sent_types = page.filter(pc.equal(page["types"], kinds)), json.loads(kinds)
+            for number, one in enumerate(found):
+                kind = types.delta(sent_types.get(one.column, one.type))
+                widened = kind != one.delta and types.widens(kind, one.delta)
+                cells = _cells(some[f"text{number}"], one.type, is_key=one.column in keys)
+                cells["widened" if widened else "fit"] = cells.pop("exact")
+                was_sent = some[f"sent{number}"].true_count
+                cells |= {"nulls": was_sent - cells.pop("there"), "absent": some.num_rows - was_sent}
+                one.counts.update(cells)
     return found
 
 
-def _tests(column: MirrorColumn, *, is_key: bool) -> dict[str, Column]:
-    """The tests for each cell; one pass applies them to all columns."""
-    text = F.col("a")[column.name]
-    there, never = text.isNotNull(), F.lit(False)
-    misfit = there & cast(text, column.type).isNull() if can_misfit(column.type) else never
-    cut = truncates(text, column.type)
-    loses = never if cut is None else there & ~misfit & cut
-    return {
-        "there": there,
-        "sent": F.array_contains("sent", column.name),
-        "rejected": misfit | loses if is_key else misfit,
-        "truncated": never if is_key else loses,
-    }
-
-
-def _counts(rows: int, numbers: dict[str, int], *, widened: bool) -> dict[str, int]:
-    exact = numbers["there"] - numbers["rejected"] - numbers["truncated"]
-    return {
-        "widened" if widened else "fit": exact,
-        "truncated": numbers["truncated"],
-        "rejected": numbers["rejected"],
-        "nulls": numbers["sent"] - numbers["there"],
-        "absent": rows - numbers["sent"],
-    }
+def _cells(texts: pa.StringArray, logical: str, *, is_key: bool) -> dict[str, int]:
+    """The cells of one column that are there, and how many of them are rejected, truncated, and neither."""
+    there, cut = len(texts) - texts.null_count, 0
+    unfit = typed_column(texts, logical, 0 if is_key else None).unfit
+    rejected = 0 if unfit is None else unfit.true_count
+    if types.family(logical) in ("datetime", "timestamp") and not is_key:
+        loses = pc.fill_null(pc.match_substring_regex(texts, _CUT), False)
+        cut = (loses if unfit is None else pc.and_not(loses, unfit)).true_count
+    return {"there": there, "rejected": rejected, "truncated": cut, "exact": there - rejected - cut}

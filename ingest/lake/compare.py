@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ingest.lake import commits, delta, duck
-from ingest.lake.tables import scan
+from ingest.lake import delta, duck
+from ingest.lake.delta import UnreadableError
+from ingest.lake.tables import Tables, scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,19 +50,43 @@ class Difference:
 class TableState:
     """A state of a table: its rows as a relation of DuckDB's SQL, with instants in UTC without a zone.
 
-    ``loaded`` are rows that only Spark reads: ``{loaded}`` in the relation is a name for them.
+    ``loaded`` are rows that only Spark reads, instead of a relation.
     """
 
-    rows: str
+    rows: str = ""
     loaded: pa.Table | None = None
 
     @classmethod
     def of(cls, lake: Lake, name: str) -> TableState:
         """A mirror's table as it is now."""
         folder = lake.path(name)
-        if commits.within_reach(lake.pipeline.lake):
-            return cls(scan(folder, delta.snapshot(folder)))
-        return cls("(SELECT * FROM {loaded})", lake.read(name).toArrow())
+        if lake.is_local:
+            with suppress(UnreadableError):
+                return cls(scan(folder, delta.snapshot(folder)))
+        return cls(loaded=_without_zones(lake.read(name).toArrow()))
+
+    @classmethod
+    def asked(cls, lake: Tables, query: str) -> TableState:
+        """The rows of a query of `Tables.ask`."""
+        loaded = lake.far_rows(query)
+        return cls(f"({lake.sql(query)})") if loaded is None else cls(loaded=_without_zones(loaded))
+
+    def within(self, base: DuckDBPyConnection, label: str) -> str:
+        """The relation in a database, where loaded rows get a name."""
+        if self.loaded is None:
+            return self.rows
+        base.register(label, self.loaded)
+        return duck.name(label)
+
+
+def _without_zones(rows: pa.Table) -> pa.Table:
+    """Rows with their instants in UTC without a zone, as `scan` gives them."""
+    import pyarrow as pa
+
+    kinds = [
+        one.with_type(pa.timestamp("us")) if pa.types.is_timestamp(one.type) else one for one in rows.schema
+    ]
+    return rows.cast(pa.schema(kinds))
 
 
 def by_key(present: TableState, rebuilt: TableState, keys: Sequence[str]) -> Difference:
@@ -174,9 +199,7 @@ def _opened(present: TableState, rebuilt: TableState) -> Iterator[_Sides]:
         base.execute("SET preserve_insertion_order = false")
         relations, types = [], []
         for label, state in (("present", present), ("rebuilt", rebuilt)):
-            if state.loaded is not None:
-                base.register(f"{label}_loaded", state.loaded)
-            relations.append(state.rows.replace("{loaded}", f"{label}_loaded"))
+            relations.append(state.within(base, label))
             described = base.execute(f"DESCRIBE SELECT * FROM {relations[-1]}").fetchall()
             types.append({row[0]: row[1] for row in described})
         yield _Sides(base, (relations[0], relations[1]), *types)

@@ -13,12 +13,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.config import Pipeline
 from ingest.lake import delta, duck, stores
 from ingest.lake.delta import DataFile, Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, FORMAT, FORMAT_PROPERTY, TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TYPES = {
     "string": "VARCHAR", "long": "BIGINT", "integer": "INTEGER", "short": "SMALLINT", "byte": "TINYINT",
@@ -113,6 +116,10 @@ class Tables:
         # columns that its tables have; None if it may mean columns that it does not name
         wanted = None if "*" in query.replace("count(*)", "") else set(_WORD.findall(query.lower()))
         return filled(query, lambda name, kind: self._scanned(name, kind, wanted))
+
+    def far_rows(self, _query: str) -> pa.Table | None:
+        """The rows of a query of `ask` in a store that only Hadoop reaches; None where DuckDB reads them itself."""
+        return None
 
     def _rows(self, query: str) -> list[Row]:
         return duck.rows(query)

@@ -146,12 +146,13 @@ def _columns(schema: TableSchema) -> list[str]:
 def _rows(lake: Lake, schema: TableSchema, since: int) -> TableState:
     """A table's rows of this stage; for ``changes`` without book lines, which are in the books, merged."""
     where = _only(schema, since) or "true"
-    if schema is not CHANGES:
-        return TableState(lake.sql(f"(SELECT o.* FROM {{{schema.name}}} AS o WHERE {where})"))
-    members = ", ".join(f"{duck.text(one)}, {duck.member('payload', one)}" for one in _REJECT)
-    payload = f"CASE WHEN kind = 'reject' THEN CAST(json_object({members}) AS VARCHAR) ELSE payload END"
-    rows = f"SELECT o.* REPLACE ({payload} AS payload) FROM {{changes}} AS o WHERE kind <> 'book' AND {where}"
-    return TableState(lake.sql(f"({rows})"))
+    cells = {name: duck.name(name) for name in _columns(schema)}
+    if schema is CHANGES:
+        members = " || ', ' || ".join(f"coalesce({duck.member('payload', one)}, '')" for one in _REJECT)
+        cells["payload"] = f"CASE WHEN kind = 'reject' THEN {members} ELSE payload END"
+        where = f"kind <> 'book' AND {where}"
+    listed = ", ".join(f"{cell} AS {duck.name(name)}" for name, cell in cells.items())
+    return TableState.asked(lake, f"SELECT {listed} FROM {{{schema.name}}} AS o WHERE {where}")
 
 
 def _publish(lake: Lake, shadow: Lake, schema: TableSchema, since: int, batch: int) -> None:

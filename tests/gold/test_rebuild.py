@@ -79,6 +79,24 @@ def test_unharmed_silver_is_equal(rebuilt) -> None:
     assert rebuilt[3].none
 
 
+def test_rows_that_only_spark_reads_are_compared(rebuilt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that only Hadoop reaches has the same rows: they come to DuckDB through Spark."""
+    from ingest.lake.compare import TableState, as_sets, by_key
+    from ingest.lake.lake import Lake
+    from ingest.lake.schemas import CHANGES
+    from ingest.silver.rebuild import _columns, _rows
+
+    lake, mirror = rebuilt[1], "mirrors/depot/bins"
+    changes, rows = _rows(lake, CHANGES, 0), TableState.of(lake, mirror)
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "is_local", property(lambda _lake: False))
+        far_changes, far_rows = _rows(lake, CHANGES, 0), TableState.of(lake, mirror)
+    assert (None, None) == (changes.loaded, rows.loaded)
+    assert far_changes.loaded.num_rows > far_rows.loaded.num_rows > 0
+    assert as_sets(changes, far_changes, _columns(CHANGES)).none
+    assert by_key(rows, far_rows, ["id"]).none
+
+
 def test_the_next_batch_after_a_rebuild_continues(rebuilt, spark: SparkSession) -> None:
     """A generation that the next run does not know would fold everything twice, or nothing."""
     depot, lake, _, _ = rebuilt
