@@ -100,6 +100,8 @@ def judge(statement: Statement, subject: Subject) -> Verdict:
     does = tuple(_phrase(effect, subject) for effect in effects)
     if statement.kind == "unknown":
         does = ("nothing: the statement could not be read",)
+    if statement.kind == "none" and any(one.action == "create_table" for one in effects):
+        does = (f"describes {subject.table}: gives its keys and columns, and changes no rows",)
     if statement.decided == DISMISS:
         return Verdict(DISMISSED, does)
     approvable = not any(effect.action == "truncate_partition" for effect in effects)

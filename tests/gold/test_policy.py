@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,15 @@ def test_several_effects_in_one_statement() -> None:
         "adds column gate (INT); existing rows get '1'",
     ) == judge(said(text), subject()).does
     assert "drops column site" in judge(said(text), subject("evolve")).does
+
+
+def test_a_description_is_not_called_a_statement_that_deletes_rows() -> None:
+    """A connector's snapshot, or a message about a table, was said to delete rows, which it does not."""
+    described = dataclasses.replace(said("CREATE TABLE depot (id INT PRIMARY KEY)"), kind="none")
+    for policy in ("lenient", "evolve"):
+        assert judge(described, subject(policy)).does == (
+            f"describes {subject().table}: gives its keys and columns, and changes no rows",
+        )
 
 
 def test_shown() -> None:
