@@ -101,7 +101,11 @@ def recognise(sample: bytes) -> str | None:
 
 def _has_row(sample: bytes) -> bool:
     """True for a message of a row, in which the extended serializer would write its types."""
-    return OPS.get(values.member_text(values.peeked(sample), "recordType") or "") in ROW_OPS
+    try:
+        kind = values.member_text(values.peeked(sample), "recordType") or ""
+    except Undecodable:
+        return False
+    return OPS.get(kind) in ROW_OPS
 
 
 def looks_like(sample: bytes) -> bool:
