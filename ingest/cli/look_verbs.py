@@ -44,7 +44,7 @@ def tables(
     ] = "",
 ) -> None:
     """Every mirror, history table and change feed: its name, path, keys, columns, rows, batch and state."""
-    from ingest.cli import catalog_dbt, catalog_sql
+    from ingest.cli import catalog_sql
     from ingest.inspect import status as looking
 
     if table and output_as in ("sql", "dbt"):
@@ -54,6 +54,8 @@ def tables(
             output.text(catalog_sql.sql(dialect, catalog_sql.registered(lake)))
             return
         if output_as == "dbt":
+            from ingest.cli import catalog_dbt  # with the limits of checks, and so with Arrow
+
             listed = catalog_sql.registered(lake)
             for text in catalog_dbt.missing(listed):
                 output.line(text)
