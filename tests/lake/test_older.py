@@ -42,9 +42,9 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
             archive.extractall(tmp_path, [one for one in archive if one.name.partition("/")[0] == name])
         file = tmp_path / name / "depot.yaml"
         way = "apply: merge" if with_spark else "rewrite_budget: 4MiB"
-        text = f"{file.read_text('utf-8')}{way}\n"
+        # Its paths begin with the folder of this process, which a task of Spark does not share.
+        text = f"{file.read_text('utf-8')}{way}\nengine: auto\n"
         if not with_spark:  # which statements that were judged otherwise need
-            text += "engine: auto\n"
             text = text.replace("tables:\n", f"tables:\n{LEFT_OUT}")
         file.write_text(text, "utf-8")
         monkeypatch.chdir(file.parent)
