@@ -20,8 +20,7 @@ WRITTEN_BY_OPERATORS = {
     "f'(.*/)?{glob}'": "a glob of the pipeline file's `table` option",
 }
 MADE_OF_OTHERS = {
-    "f'^(?:{pattern})\\\\z'": "types.PATTERNS, tried below",
-    "PATTERNS[kind]": "the same",
+    "PATTERNS[kind]": "types.PATTERNS, tried below",
     "types.PATTERNS[name]": "the same",
     "'|'.join(sorted({*parts}, key=len, reverse=True)) or '(?!)'": "escaped texts, each found as it is",
 }
