@@ -129,8 +129,8 @@ MUTANTS = (
     Mutant(
         "a truncate in one share alone",
         "ingest/gold/keyless_shares.py",
-        "np.where(pc.equal(rows[ADDS], 0).to_numpy(), EVERY, own)",
-        "own",
+        "np.where(pc.equal(rows[ADDS], 0).to_numpy(), EVERY, parts)",
+        "parts",
         tests=("tests/properties/test_arrow_keyless.py",),
     ),
     Mutant(
