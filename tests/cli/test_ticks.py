@@ -76,7 +76,7 @@ def test_a_file_with_faults_ends_ticks_not_the_loop(
     """A typing error is reported with its line; the loop goes on once it is corrected, and its exit code says so."""
     *seen, code = loop(("lenient", "lenint"), ("lenint", "evolve"))
     assert ["lenient", "evolve"] == [one.tables[0].on_schema_change for one in seen]
-    assert 2 == code
+    assert 1 == code  # some ticks have run
     assert "lenint" in capsys.readouterr().err
 
 
@@ -92,7 +92,7 @@ def test_what_a_process_cannot_change_is_refused(
 ) -> None:
     """Another lake under a running loop would start from batch 1 with what the loop remembers of the first."""
     *seen, code = loop((old, new))
-    assert (1, 2) == (len(seen), code)
+    assert (1, 1) == (len(seen), code)
     assert said in capsys.readouterr().err
 
 

@@ -55,9 +55,10 @@ def test_a_message_loses_one_row_and_keeps_the_others(name: str) -> None:
         short = [*messages]
         short[at] = Message(value, None, messages[at].topic, ((HEADER, signature),))
         decoder = SourceDecoder(how, "s")
-        assert [row for row in before if (row["offset"], row["row"]) != (at, rows[-1].row)] == decoded(
-            decoder, short
-        )
+        left = [row for row in before if (row["offset"], row["row"]) != (at, rows[-1].row)]
+        if not any(row["kind"] != "change" or row["op"] in ROW_OPS for row in left if row["offset"] == at):
+            left = [row for row in left if row["offset"] != at]  # a message of marks alone is counted, not written
+        assert left == decoded(decoder, short)
         lines = merged(decoder.lines.values())
         assert (len(messages), 1, True) == (
             sum(line.messages for line in lines), sum(line.erased for line in lines), all(line.balanced for line in lines)
