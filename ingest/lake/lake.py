@@ -446,7 +446,15 @@ def _of_spark(query: Expr) -> str:
     """A query of DuckDB in Spark's SQL, in which the members of images (`duck.member`) are read as `images` does."""
     from sqlglot import exp, parse_one
 
+    def contains(image: Expr, part: Expr) -> Expr:
+        """True if an image has all cells of another one, each with the same text or NULL."""
+        cells, others = (f"from_json({text.sql('spark')}, 'map<string,string>')" for text in (image, part))
+        same = f"map_contains_key({cells}, cell.key) AND {cells}[cell.key] <=> cell.value"
+        return parse_one(f"forall(map_entries({others}), cell -> {same})", read="spark")
+
     def member(node: Expr) -> Expr:
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "json_contains":
+            return contains(*node.expressions)
         is_cell = isinstance(node, exp.JSONExtractScalar)
         is_asked = isinstance(node, exp.Anonymous) and node.name.lower() == "json_exists"
         if not is_cell and not is_asked:
