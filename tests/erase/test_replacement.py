@@ -57,7 +57,9 @@ def test_a_message_loses_one_row_and_keeps_the_others(name: str) -> None:
         decoder = SourceDecoder(how, "s")
         left = [row for row in before if (row["offset"], row["row"]) != (at, rows[-1].row)]
         if not any(row["kind"] != "change" or row["op"] in ROW_OPS for row in left if row["offset"] == at):
-            left = [row for row in left if row["offset"] != at]  # a message of marks alone is counted, not written
+            left = [
+                row for row in left if row["offset"] != at
+            ]  # a message of marks alone is counted, not written
         assert left == decoded(decoder, short)
         lines = merged(decoder.lines.values())
         assert (len(messages), 1, True) == (

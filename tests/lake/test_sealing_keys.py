@@ -101,7 +101,7 @@ def test_a_dropped_day_is_gone_and_says_so(
     depot.work()
     with pytest.raises(
         IngestError,
-        match=r"The key of 2026-03-14 is still needed: open rejects point at its messages, which `ingest replay .*dismiss",
+        match=r"The key of 2026-03-14 is still needed: open rejects point at its messages, which `ingest replay .*lists them",
     ):
         sealing.drop(depot.lake(), "2026-03-14")
     for text, words in (("yesterday", "is not a day"), ("2026-03-01", "There is no key of 2026-03-01")):

@@ -101,7 +101,13 @@ def _capture(name: str) -> Capture:
     return Capture(name, dialect, loss, keyed=not hints.keys, typed=not hints.columns)
 
 
-CAPTURES = tuple(_capture(name) for name, dialect in DIALECTS.items() if not dialect.hints.options.table)
+SCHEMAS = ("confluent-oracle",)
+"""Formats that name a database, a schema and a table: the model's source has no schemas."""
+CAPTURES = tuple(
+    _capture(name)
+    for name, dialect in DIALECTS.items()
+    if not dialect.hints.options.table and dialect.format not in SCHEMAS
+)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,8 @@ def _page(changes: Sequence[tuple[str, str | None, str | None]]) -> pa.Table:
     places = [f"{at:05}" for at in range(len(changes))]
     return pa.table(
         {"op": ops, "before": pa.array(before, pa.string()), "after": pa.array(after, pa.string()), "order_key": places,
-         "topic": places, "partition": [0] * len(places), "offset": [7] * len(places), "batch": [1] * len(places)}
+         "topic": places, "partition": [0] * len(places), "offset": [7] * len(places), "row": [0] * len(places),
+         "batch": [1] * len(places)}
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def _header(event: Event, word: str, offset: int) -> dict[str, Any]:
         "executeTime": event.second * 1000,
         "sourceType": 2,
         "schemaName": event.database,
-        "tableName": event.table,
+        "tableName": event.table or "",
         "eventLength": 400,
         "eventType": word,
         "props": [{"key": "curtGtid", "value": f"9f3c:{event.number}"}],
