@@ -228,7 +228,7 @@ class RuledLake:
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / "rules.yaml"
         text = {
-            "pipeline": "rules", "lake": "./lake", "mask_secret": SECRET,
+            "pipeline": "rules", "lake": "./lake", "engine": "auto", "mask_secret": SECRET,
             "sources": [{"name": "s", "kind": "files", "path": "./in-*.jsonl", "format": FORMAT, "settle": "1s"}],
             "tables": [one.entry for one in subjects],
         }  # fmt: skip

@@ -28,7 +28,7 @@ MIRROR = Mirror(TABLE, "mirrors/shop/t", ("id",), COLUMNS)
 CHANGES = pa.schema(
     [(name, pa.string()) for name in ("kind", "source", "database", "schema", "table", "op", "order_key")]
     + [("batch", pa.int64()), ("partial", pa.bool_())]
-    + [(name, pa.string()) for name in ("before", "after", "types")]
+    + [(name, pa.string()) for name in ("before", "after", "types", "transaction")]
 )
 ROW = pa.schema([("id", pa.int64()), ("a", pa.string()), ("n", pa.decimal128(10, 2))])
 
