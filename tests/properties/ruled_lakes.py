@@ -214,10 +214,12 @@ def parsed() -> Iterator[None]:
     """While it lasts, the format reads messages of these lakes."""
     module = cast("Any", formats.load(FORMAT))
     before, module.parse = module.parse, parse
+    formats.reader.cache_clear()
     try:
         yield
     finally:
         module.parse = before
+        formats.reader.cache_clear()
 
 
 class RuledLake:
