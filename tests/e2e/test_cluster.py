@@ -220,7 +220,7 @@ pipeline = ingest.load(file)
 with ingest.session(pipeline) as session:
     found = describe(ingest.run_pipeline(pipeline, session))
 spark.range(1).count()  # it is still the caller's, whose jobs have no name of ours
-print(json.dumps(found, indent=1, default=str))
+print(json.dumps(found, indent=1, default=str), flush=True)
 spark.stop()
 """
 
