@@ -155,11 +155,7 @@ class _Stage:
                 if plan.why_rebuilt:
                     self._rebuild(plan, result)
                     return plan
-            if tries > TRIES:
-                raise StoreError(
-                    f"another writer has committed to {plan.mirror.name} {tries} times meanwhile"
-                )
-            tries += 1
+            tries = _next_try(tries, plan.mirror)
             if commit is not None or fold is None:  # what was read earlier may be out of date
                 fold = fold_plan(self.lake, self.batch, plan)
             if not fold.work:
@@ -187,14 +183,17 @@ class _Stage:
             return
         commits = self._committed(folds.values())
         for path, fold in folds.items():
-            commit, result = commits[fold.plan.mirror.path], by_path[path]
+            table, result = fold.plan.mirror, by_path[path]
+            commit, tries = commits[table.path], 0
             try:
-                for _ in range(TRIES):
-                    result.seconds += commit.seconds
-                    if not commit.overtaken:
+                result.seconds += commit.seconds
+                while commit.overtaken:
+                    tries = _next_try(tries, table)
+                    again = history.states_plan(self.lake, self.batch, self.followed[path])
+                    if again is None:
                         break
-                    again = history.states_plan(self.lake, self.batch, self.followed[path]) or fold
-                    commit = self._committed([again])[fold.plan.mirror.path]
+                    commit = self._committed([again])[table.path]
+                    result.seconds += commit.seconds
                 _refuse_stopped(commit)
             except Exception as error:
                 result.stop(self.lake, error)
@@ -214,6 +213,17 @@ class _Stage:
         result.state, result.message, result.command = found.state, found.message, found.command
         result.version, result.size, result.counts = found.version, found.size, found.counts
         result.why_spark, result.rebuilt = found.why_spark, True
+
+
+def _next_try(tries: int, table: Mirror) -> int:
+    """Count a fold that another writer, or the table's own values, have made necessary once more.
+
+    Raises:
+        StoreError: there were too many.
+    """
+    if tries > TRIES:
+        raise StoreError(f"another writer has committed to {table.name} {tries} times meanwhile")
+    return tries + 1
 
 
 def _skip(lake: Lake, fold: FoldPlan, result: Folded) -> None:

@@ -168,3 +168,23 @@ def test_states_that_a_statement_made_stay(tmp_path: Path) -> None:
     depot.row(id="1", n="1").ddl("ALTER TABLE depot ADD COLUMN m INT DEFAULT 3").run()
     depot.row("UPDATE", {"n": "1"}, id="1", n="2", m="3").run()
     assert [(1, 1, 10, 20, False), (1, 1, 20, 30, False), (1, 2, 30, None, True)] == states(depot)
+
+
+def test_states_that_another_writer_overtakes_for_ever_are_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Called done, the mirror would be up to date, and its old states would lack the batch without a word."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", history=True))
+    depot.row(id="1", n="1").run()
+    write = commits.write
+
+    def overtaken(folder: str, *given: Any, **more: Any) -> bool:
+        return "/histories/" not in folder and write(folder, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "write", overtaken)
+        state, message = depot.row("UPDATE", {"n": "1"}, id="1", n="2").run()
+    assert "failed" == state
+    assert "another writer has committed to yard.depot__history" in message
+    assert ("done", "") == depot.row("UPDATE", {"n": "2"}, id="1", n="3").run()
+    assert [(1, 1, 10, 20, False), (1, 2, 20, 30, False), (1, 3, 30, None, True)] == states(depot)
