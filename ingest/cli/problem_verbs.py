@@ -82,7 +82,7 @@ def listing(
     from ingest.config import load
 
     if test:
-        sent = [send_sample for file in files for send_sample in alerting.send_samples(load(file))]
+        sent = [tried for file in files for tried in alerting.send_samples(load(file))]
         output.listing(sent, ("target", "state", "error"), output_as)
         if any(one["error"] for one in sent):
             raise typer.Exit(1)

@@ -106,9 +106,7 @@ def layers(text: str) -> Iterator[str]:
     yield text
     waiting = [text]
     for _ in range(_LAYERS):
-        waiting = [
-            fromkey for text in waiting for fromkey in dict.fromkeys(_bared(text)) if fromkey not in seen
-        ]
+        waiting = [bared for text in waiting for bared in dict.fromkeys(_bared(text)) if bared not in seen]
         if not waiting:
             return
         seen.update(waiting)

@@ -87,10 +87,10 @@ def settled(
 
 
 def _settled(
-    ending: Ending, batch: int, kept: str, work: MirrorWork, dealts: Sequence[Dealt], share: int
+    ending: Ending, batch: int, kept: str, work: MirrorWork, dealt: Sequence[Dealt], share: int
 ) -> Written:
     [lane] = work.lanes
-    batches = [*batches_of(dealts, EVERY), *batches_of(dealts, share)]
+    batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
     if not batches:
         return Written(work.path)
     rows = pa.Table.from_batches(batches).drop_columns(LANE)

@@ -205,16 +205,16 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
     return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)
 
 
-def _detail(lake: Lake, subject: CheckedMirror, found: Compared, wrongs: Sequence[Wrong]) -> str:
+def _detail(lake: Lake, subject: CheckedMirror, found: Compared, differences: Sequence[Wrong]) -> str:
     shown = []
-    for wrong in wrongs[:3]:
+    for wrong in differences[:3]:
         texts = found.texts[wrong.key]
         key = ", ".join(f"{name} = {text}" for name, text in zip(subject.decided.keys, texts, strict=True))
         words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
         about = f"{key}{f': {wrong.column}' if wrong.column else ''} "
         shown.append(f"{about}{wrong.text} (see `{asks}`)" if texts else wrong.text)
-    more = f"; and {len(wrongs) - 3:,} more" if len(wrongs) > 3 else ""
+    more = f"; and {len(differences) - 3:,} more" if len(differences) > 3 else ""
     return "; ".join(shown) + more
 
 

@@ -49,9 +49,9 @@ def count(
     ]
     for one in passes:
         one.begins(logged)
-    counteds: dict[str, Counted] = {}
+    counts: dict[str, Counted] = {}
     if not passes:
-        return counteds
+        return counts
     left = EXPLAINED
     with many_keys.opened(lake) as keys:
         try:
@@ -67,11 +67,11 @@ def count(
             for one in some:
                 with damage_noted(lake, one.subject):
                     mine = numbers or keys.numbers([one])
-                    counted = counteds[one.subject.path] = Counted(mine[one.index])
+                    counted = counts[one.subject.path] = Counted(mine[one.index])
                     wrong = [name for name, n in counted.numbers.items() if n and complains(name)]
                     counted.failing |= {name: keys.failing(one, name) for name in wrong[: max(0, left)]}
                     left -= len(wrong)
-    return counteds
+    return counts
 
 
 def _together(lake: Lake, sides: Sequence[Side]) -> Iterator[list[Side]]:

@@ -181,13 +181,13 @@ def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
 
 def _disordered(first_of: Mapping[tuple[Stream, Sequenced], tuple[int, int]]) -> set[Sequenced]:
     """The rows that arrived after one of their stream with a higher counter."""
-    sequenceds: set[Sequenced] = set()
+    overtaken: set[Sequenced] = set()
     highest: dict[Stream, Sequenced] = {}
     for stream, sequence in sorted(first_of, key=lambda place: first_of[place]):
         if sequence < highest.setdefault(stream, sequence):
-            sequenceds.add(sequence)
+            overtaken.add(sequence)
         highest[stream] = max(highest[stream], sequence)
-    return sequenceds
+    return overtaken
 
 
 def _second(order_key: str) -> str:

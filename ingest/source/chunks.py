@@ -83,14 +83,14 @@ def key_conditions(
 ) -> Iterator[str]:
     """Conditions for the rows of some keys, each for as many as one question may have."""
     columns = {column.name: column for column in table.columns}
-    of_keys = [
+    conditions = [
         " AND ".join(
             dialect.equal(columns[name], text or "") for name, text in zip(table.keys, key, strict=True)
         )
         for key in keys
     ]
     for first in range(0, len(keys), _TOGETHER):
-        yield " OR ".join(f"({of_key})" for of_key in of_keys[first : first + _TOGETHER])
+        yield " OR ".join(f"({condition})" for condition in conditions[first : first + _TOGETHER])
 
 
 def beyond(orders: Sequence[str], values: Sequence[str], than: str, *, equal: bool = False) -> str:

@@ -44,7 +44,7 @@ def bundles() -> list[Path]:
     system = [Path(one) for one in (paths.cafile, paths.openssl_cafile) if one]
     folders = [Path(one) for one in (os.environ.get(_FOLDER), paths.capath, paths.openssl_capath) if one]
     listed = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
-    return [fromkey for fromkey in dict.fromkeys([*named, *system, *_own(), *listed]) if fromkey.is_file()]
+    return [path for path in dict.fromkeys([*named, *system, *_own(), *listed]) if path.is_file()]
 
 
 def missing() -> list[str]:
