@@ -96,11 +96,6 @@ def table_of(mirror: Mirror) -> Mirror:
     return replace(mirror, table=name, path=path_of(mirror), columns=(*columns, *extra))
 
 
-def states_of(mirror: Mirror) -> Mirror:
-    """The mirror with the columns of its states: those of its history table but for the table's own."""
-    return replace(mirror, columns=table_of(mirror).columns[: -len(_EXTRA)])
-
-
 def _with_former(column: Column, former: Column | None) -> Column:
     """A column with the name that it has in older states, and a type that holds their values, too."""
     if former is None:
