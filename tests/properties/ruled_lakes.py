@@ -147,8 +147,6 @@ def subject(random: Random, number: int, count: int) -> Subject:
     name, key_types = random.choice(list(KINDS)), random.choice(ONE_OF_EACH)
     kind = Kind(name, key_types, epochs=False, **cast("dict[str, Any]", KINDS[name]))
     merged = random.choice(["", "", "", "", "", "shard", "shard", "apart"])
-    if merged == "shard" and kind.truncate_at:  # which Spark folds
-        merged = ""
     own = rule(random, key_types, soft_allowed=merged != "apart" and name != "inheriting")
     parts = random.choice((2, 3)) if merged else 1
     collides = merged == "apart" and random.random() < 0.25
