@@ -30,7 +30,7 @@ def folded(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """What the changes make of each key.
 
     Raises:
-        NotPlain: Spark must fold them, or the whole history is needed.
+        NotPlain: several tables send rows of one key, or the whole history is needed.
         CollisionError: a row with the same key is in two lanes.
     """
     for lane in work.lanes:

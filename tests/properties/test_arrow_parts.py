@@ -140,7 +140,7 @@ def _written(folder: Path, page: pa.Table) -> list[str]:
     return [str(folder / "changes.parquet")]
 
 
-def test_tables_that_send_one_key_are_left_to_spark(tmp_path: Path) -> None:
+def test_tables_that_send_one_key_are_refused(tmp_path: Path) -> None:
     """Which of two tables' rows stays is not decided by their places."""
     files = _written(tmp_path, _page(("a", "1", '{"id":"1","v":"x"}'), ("b", "2", '{"id":"1","v":"y"}')))
     _, made = _in_parts(_mirror(tmp_path, "a", "b"), files, 1)
