@@ -307,7 +307,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
             view,
             books,
             warm.decided,
-            lambda mirror, step: tell(f"gold {mirror}", step),
+            lambda about, step: tell(about if about == "gold" else f"gold {about}", step),
             backlog=backlog,
             rebuild=rebuild.within_run,
         )

@@ -59,8 +59,7 @@ def history(spark: SparkSession, path: str) -> Table:
         given, metrics = row["operationParameters"] or {}, row["operationMetrics"] or {}
         on = " AND ".join(json.loads(given.get("predicate") or "[]"))
         rows = [metrics.get(name, "-") for name in ROWS.values()]
-        engine = (row["engineInfo"] or "").partition(" ")[0]
-        shown.add_row(str(row["version"]), row["operation"], on or "-", *rows, engine)
+        shown.add_row(str(row["version"]), row["operation"], on or "-", *rows, row["engineInfo"] or "-")
     return shown
 
 
