@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from ingest import types
 from ingest.change import Message, TableId
@@ -98,16 +99,13 @@ def _capture(name: str) -> Capture:
     loss = LOSSES.get(name, NONE)
     if dialect.format == "dts-shareplex":  # its sources are Oracle, whose statements the model does not write
         loss = loss._replace(statements=True)
-    return Capture(name, dialect, loss, keyed=not hints.keys, typed=not hints.columns)
+    keyed = not hints.keys
+    if dialect.format == "confluent-oracle":  # the model has no schemas; a key of one column is not named
+        dialect, keyed = dialect._replace(write=partial(cast("Any", dialect.write), within="")), False
+    return Capture(name, dialect, loss, keyed=keyed, typed=not hints.columns)
 
 
-SCHEMAS = ("confluent-oracle",)
-"""Formats that name a database, a schema and a table: the model's source has no schemas."""
-CAPTURES = tuple(
-    _capture(name)
-    for name, dialect in DIALECTS.items()
-    if not dialect.hints.options.table and dialect.format not in SCHEMAS
-)
+CAPTURES = tuple(_capture(name) for name, dialect in DIALECTS.items() if not dialect.hints.options.table)
 
 
 @dataclass(slots=True)

@@ -13,14 +13,17 @@ from tests.formats.one_history.writing import Dialect, Loss, cells, message, pip
 OPS = {"read": "R", "insert": "I", "update": "U", "delete": "D", "truncate": "T"}
 
 
-def write(history: History, *, schema: bool, nested: bool) -> list[Message]:
-    """The row next to its metadata, or in a member of its own; two changes may share an scn."""
-    return [_message(event, schema, nested) for event in history.events if event.kind in OPS]
+def write(history: History, *, schema: bool, nested: bool, within: str = "ORCL.") -> list[Message]:
+    """The row next to its metadata, or in a member of its own; two changes may share an scn.
+
+    ``within`` is the name of the database before the schema's; empty in messages that name only the schema.
+    """
+    return [_message(event, within, schema, nested) for event in history.events if event.kind in OPS]
 
 
-def _message(event: Event, schema: bool, nested: bool) -> Message:
+def _message(event: Event, within: str, schema: bool, nested: bool) -> Message:
     metadata: dict[str, Any] = {
-        "table": f"ORCL.{event.database}.{event.table}",
+        "table": f"{within}{event.database}.{event.table}",
         "scn": str(589_000 + event.number // 2),
         "op_type": OPS[event.kind],
         "op_ts": None if event.kind == "read" else str(event.time),
