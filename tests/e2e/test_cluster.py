@@ -74,6 +74,7 @@ def _command(cluster: Cluster, folder: Path, *command: str) -> Any:
         timeout=PATIENCE,
     )
     assert 0 == done.returncode, done.stderr[-3000:] + cluster.logs()
+    assert "{\n" in done.stdout, f"{done.stdout[:500]}\n{done.stderr[-3000:]}"
     return json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{\n"))[0]
 
 
@@ -233,8 +234,11 @@ def test_a_session_that_exists_on_a_cluster(
         "spark.jars": ",".join(map(str, jars.require("delta"))), "spark.submit.pyFiles": str(archive),
     }  # fmt: skip
     file = example(NAME, tmp_path, "")
+    # Not by `python -c`: PySpark takes such a program for its own doctests, and ends it without a word.
+    notebook = tmp_path / "notebook.py"
+    notebook.write_text(_NOTEBOOK, "utf-8")
     result = _command(
-        cluster, tmp_path, sys.executable, "-c", _NOTEBOOK, cluster.master, str(file), json.dumps(conf)
+        cluster, tmp_path, sys.executable, str(notebook), cluster.master, str(file), json.dumps(conf)
     )
     found = seen(events)
     check(result, found)

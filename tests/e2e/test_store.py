@@ -123,6 +123,7 @@ def test_a_lake_in_a_store(store: Store, tmp_path: Path) -> None:
     except Missing as missing:
         pytest.skip(str(missing))
     place = _pipeline(store, tmp_path, "lake", "s3a://lake/shop", settings)
+    place.write_text(place.read_text("utf-8").replace("apply: merge", "apply: auto"), "utf-8")
     with place.open("a", encoding="utf-8") as more:
         more.write(f"bronze: {{seal: {{master_key: '{'0f' * 32}'}}}}\n")
     file = str(place)
