@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ingest.errors import HeldError
-from ingest.gold import arrow_runs, file_commits, merge_entry, targets, ways
+from ingest.gold import arrow_runs, cut_transactions, file_commits, merge_entry, targets, ways
 from ingest.gold.arrow_files import Written
 from ingest.gold.arrow_parts import Fragments
 from ingest.gold.arrow_values import MergeNeeded
@@ -67,7 +67,7 @@ class _Batch:
                 self.found[path] = target
             else:
                 opened[path] = target
-        works = [one.work for one in opened.values()]
+        works = cut_transactions.whole_where_cut(self.files, [one.work for one in opened.values()])
         load = Load(sum(work.changes for work in works))
         engine = merge_entry.engine(by_spark=self.files.lake.runner.in_tasks(STAGE, load))
         for path, made in arrow_runs.each_made(self.files, works, self.pool):

@@ -47,6 +47,8 @@ class LaneWork:
     merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
     shared_reads: bool = False  # rows of its snapshots share a position: `ingest.fold.identity`
     moves: bool = False  # some change may leave its key
+    departs: bool = False  # some new change may delete a row or leave its key
+    last_folded: int = 0  # the last batch with changes or statements of it before the new ones
     # the places after which, and up to which, its changes are read, and the rows that earlier keys have left (`ERA_ROW`)
     between: tuple[str, str] | None = None
     left: Ending | None = None  # the key that has left these

@@ -45,6 +45,7 @@ class Lane:
     stamps: Stamps = NO_STAMPS  # what its changes get when they are read
     eras: tuple[Era, ...] = ()  # of a lane whose key has changed
     merged: bool = False  # its mirror holds rows of other lanes, too, which only their key distinguishes
+    last_folded: int = 0  # the last folded batch that has changes or statements of it
     shared_reads: bool = False  # rows of its snapshots share a position: `ingest.fold.identity`
 
     @property

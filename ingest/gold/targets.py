@@ -114,6 +114,8 @@ def _lane(mirror: Mirror, lane: Lane, steps: Steps, lanes: Collection[LaneId]) -
         eras=lane.eras,
         begins=lane.folded_high is None,
         moves=lane.new.key_changes or lane.ever.key_changes,
+        departs=bool(lane.deletes) or lane.new.key_changes,
+        last_folded=lane.last_folded,
         merged=lane_name(lanes, (lane.source, lane.table)) if lane.merged else "",
         shared_reads=lane.shared_reads,
         late_from="" if whole else planner.late_from(lane, steps),

@@ -417,6 +417,7 @@ def _lane(name: LaneId, past: LaneSums, new: LaneSums, by: LaneKeys, **given: An
     return Lane(
         *name,
         folded_high=past.high if past.changes else None,
+        last_folded=past.last,
         changes=new.changes,
         reads=new.reads,
         new=ChangeKinds(bool(new.partials), bool(new.key_changes)),

@@ -35,6 +35,7 @@ from ingest.lake.snapshots import number_of
 from ingest.lake.stamps import change_of
 from ingest.order import Order, order_of
 from ingest.quality.cell_values import of_column, of_text, shown, text_of
+from ingest.quality.subjects import NOTHING_CUT, Cut
 
 Row = Mapping[str, Any]
 Cells = dict[str, object]  # by the mirror's column
@@ -53,6 +54,7 @@ class KeyHistory:
         rereads: the source sends no inserts, only rows that it reads.
         begins: the order key after which no change of them was left out.
         shared_reads: rows of the source's snapshots share a position.
+        cut: the transactions that a batch boundary cuts.
     """
 
     rows: Iterable[Row] = ()
@@ -63,6 +65,7 @@ class KeyHistory:
     rereads: bool = False
     begins: str = ""
     shared_reads: bool = False
+    cut: Cut = NOTHING_CUT
 
     @property
     def events(self) -> Iterator[Placed | SchemaStep]:
@@ -130,6 +133,12 @@ def expected(
         inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
             sent.take(step, table)
+            if (
+                not history.whole
+                and step.effect in _LEAVES
+                and step.event.change.transaction in history.cut.begun
+            ):
+                table.crossings.doubted.add(step.key)
     found, names = Expected(), {*(column.name for column in mirror.columns), DELETED, DELETED_AT}
     twice, reread = inserts.twice, inserts.reread
     doubted = () if history.whole else table.crossings.doubted
@@ -243,10 +252,12 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
     return found, {key: texts[key] for key in found}
 
 
+_LEAVES = ("delete", "nothing")
+
+
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:
-    return Inserts(
-        history.rereads, frozenset(column.name for column in mirror.columns if column.made is not None)
-    )
+    made = frozenset(column.name for column in mirror.columns if column.made is not None)
+    return Inserts(history.rereads, made, cut=history.cut.last)
 
 
 @dataclass(slots=True)
@@ -263,6 +274,7 @@ class Inserts:
     rereads: bool = False
     made: frozenset[str] = frozenset()  # columns that no message carries
     others: bool = False  # keys that are not seen here were read once
+    cut: str | None = None  # a transaction in which the former row of a key may still leave
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
@@ -333,7 +345,8 @@ class Inserts:
         content = _content(sent)
         contents = self._contents.setdefault(key, set())
         place = order[:4] if order.sequence else order
-        if self._there.get(key, place) != place and content not in contents:
+        ends = self.cut is None or change.transaction != self.cut
+        if self._there.get(key, place) != place and content not in contents and ends:
             self.inserted[key] = content
         self._there[key] = place
         contents.add(content)

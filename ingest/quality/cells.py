@@ -61,7 +61,7 @@ from ingest.quality.cell_diff import (
 )
 from ingest.quality.images_before import Proof
 from ingest.quality.key_checks import damage_noted
-from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut, StepsOf
 
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
@@ -400,6 +400,7 @@ class _Reading:
     rereads: bool = False  # the source sends no inserts
     shared_reads: bool = False  # rows of its snapshots share a position
     images: ImagesBefore = WHOLE
+    cut: Cut = NOTHING_CUT
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
         """The changes as input of the fold."""
@@ -407,7 +408,7 @@ class _Reading:
         begins = max(self.above, self.low, folded)
         whole = self.whole and not self.above
         return KeyHistory(
-            rows, self.steps, self.shard, whole, linked, self.rereads, begins, self.shared_reads
+            rows, self.steps, self.shard, whole, linked, self.rereads, begins, self.shared_reads, self.cut
         )
 
     @property
@@ -529,12 +530,13 @@ class _Check:
         late = bool(lane.order_low and lane.folded_high and lane.order_low <= lane.folded_high)
         stated = batch > self.since
         short = lane.changes_ever <= REACH
+        cut = self.subject.cut.get((lane.source, lane.table), NOTHING_CUT)
         whole = (
             self.deep
             or self.merged
             or self.since <= 0
             or lane.folded_high is None
-            or (short and (late or stated or lane.truncates > 0 or mirror.soft))
+            or (short and (late or stated or lane.truncates > 0 or mirror.soft or bool(cut.begun)))
         )
         steps: Sequence[tuple[SchemaStep, int]] = ()
         if stated or (batch and (whole or place >= (lane.order_low or ""))):
@@ -557,7 +559,7 @@ class _Check:
         shared = self.lake.pipeline.shared_reads(lane.source)
         images = self.lake.pipeline.images_before(lane.source)
         return _Reading(
-            lane, applied, sample, own, shard, stamps, whole, low, begins, rereads, shared, images
+            lane, applied, sample, own, shard, stamps, whole, low, begins, rereads, shared, images, cut
         )
 
     def run(self) -> Compared:

@@ -81,6 +81,7 @@ class KeyDatabase:
         for fill in self._changes(sides):
             for lanes in groups.values():
                 self._base.execute(f"INSERT INTO events {fill(_events(self._cells(lanes), lanes[0][0]))}")
+        self._base.register("cut", _begun_before(sides))
         self._base.execute(_STATES)
         while any(side.since <= 0 for side in sides) and (self._base.execute(_MOVED).fetchone() or (0,))[0]:
             pass  # once for each time that a row has moved
@@ -255,6 +256,13 @@ class KeyDatabase:
         return self._functions[logical]
 
 
+def _begun_before(sides: Sequence[Side]) -> pa.Table:
+    """The transactions of mirrors that began in earlier batches."""
+    cut = [(one.index, name) for one in sides for lane in one.subject.cut.values() for name in lane.begun]
+    rows = [{"m": index, "transaction": name} for index, name in cut]
+    return pa.Table.from_pylist(rows, pa.schema([("m", pa.int32()), ("transaction", pa.string())]))
+
+
 @contextmanager
 def opened(lake: Lake) -> Iterator[KeyDatabase]:
     """An empty database, which is deleted at the end."""
@@ -374,7 +382,8 @@ def _events(cells: str, one: Side) -> str:
         FROM ({cells}) WHERE {_fits(one)}"""
 
 
-# Which of two rows that met at a key has left it (`met`) is not told by the last change: the check of cells judges these.
+# Which of two rows that met at a key has left it (`met`) is not told by the last change: the check of cells judges these,
+# and what leaves a key in a transaction that began in an earlier batch.
 # Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
 _STATES = """CREATE TEMP TABLE states AS
@@ -388,7 +397,8 @@ met AS (
         HAVING min(last) FILTER (comes) < max(last) FILTER (right(last, 1) = '1')
     UNION SELECT m, h FROM (SELECT m, h, right(last, 1) = '1' AS leaves, said, lag(comes) OVER w AS came, lag(sent) OVER w AS sent
         FROM halves WHERE "transaction" IS NULL WINDOW w AS (PARTITION BY m, h ORDER BY last))
-        WHERE leaves AND came AND said IS DISTINCT FROM sent),
+        WHERE leaves AND came AND said IS DISTINCT FROM sent
+    UNION SELECT m, h FROM halves JOIN cut USING (m, "transaction") WHERE right(last, 1) = '1'),
 places AS (SELECT m, h, max(last) AS last, min(last) FILTER (whole) AS whole, min(message) <> max(message) AS again,
     min(content) = max(content) AS same, bool_or(right(last, 1) = '0') AS stays FROM halves GROUP BY m, h, place)
 SELECT m, h, right(max(last), 1) = '0' AS alive, min(whole) AS whole,

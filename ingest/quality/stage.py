@@ -21,6 +21,7 @@ from ingest.quality import (
     byte_texts,
     cells,
     counts,
+    cut_transactions,
     ddl_ledger,
     judge,
     key_checks,
@@ -170,6 +171,7 @@ def _look(
     """Measure the mirrors that batches after ``since`` touched, and the sources that fed them."""
     books = ledgers.read(lake, since, last)
     surveyed = survey(lake, books.lanes, also, decided, only)
+    cut_transactions.mark(lake, surveyed.subjects, since)
     sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
     logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))

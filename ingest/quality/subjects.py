@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
 from ingest.fold import SchemaStep
 from ingest.lake import faults, mirrors, targets
@@ -55,6 +55,17 @@ class CheckedLane:
         return low if low <= self.folded_high else None
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The cut transactions of one lane."""
+
+    begun: frozenset[str] = frozenset()  # with changes in earlier batches, and in those to check
+    last: str | None = None  # the newest one, if rows leave keys in it: others may follow
+
+
+NOTHING_CUT = Cut()
+
+
 @dataclass(slots=True)
 class CheckedMirror:
     """One mirror to check. ``mirror`` is None while no schema has been decided, for example for a held table."""
@@ -68,6 +79,7 @@ class CheckedMirror:
     damage: str = ""  # why its table cannot be read
     types: dict[str, str] = field(default_factory=dict)  # the actual Delta type of each column
     lanes: list[CheckedLane] = field(default_factory=list)
+    cut: dict[LaneId, Cut] = field(default_factory=dict)  # `ingest.quality.cut_transactions`
 
     @property
     def name(self) -> str:

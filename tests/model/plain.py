@@ -102,7 +102,7 @@ def _anchors(how: Lifting, landed: Sequence[pa.RecordBatch]) -> dict[Spot, tuple
 
 _COLUMNS = [
     *("kind", "batch", "topic", "partition", "offset", "row", "op", "database", "schema", "table"),
-    *("order_key", "keys", "before", "after", "types", "partial", "payload", "event_time"),
+    *("order_key", "transaction", "keys", "before", "after", "types", "partial", "payload", "event_time"),
 ]
 
 

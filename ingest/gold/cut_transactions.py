@@ -1,0 +1,97 @@
+"""Transactions that begin in one batch and end in a later one.
+
+A row may have come to a key with the first part, and the row that was there may leave it with the second: the new changes
+alone show a plain delete, which would take the newcomer. Where that may be, the whole history decides (`ingest.departures`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from ingest.change import LaneId, Op, TableId
+from ingest.gold import arrow_files, planner, targets
+from ingest.gold.arrow_crossings import rows_meet
+from ingest.gold.arrow_work import LaneWork, MirrorWork
+from ingest.gold.change_files import ChangeFiles
+from ingest.lake import stores
+
+REACH = 64  # batches before a lane's last folded one in which a cut transaction may have begun
+_LANE = ("source", *TableId._fields)
+_OPS = pa.array([str(op) for op in (Op.INSERT, Op.UPDATE, Op.DELETE)])
+
+
+def whole_where_cut(files: ChangeFiles, works: Sequence[MirrorWork]) -> list[MirrorWork]:
+    """The mirrors' parts of a batch; one in which a row may leave a key to which another one has come with an earlier part of
+    the same transaction is folded from its whole history.
+    """
+    lanes = {lane.id: lane for work in works if work.keys for lane in work.lanes if _may_be_cut(lane)}
+    cut = _cut(files, list(lanes.values())) if lanes else {}
+    return [
+        targets.whole(files, work)
+        if any(_meets(files, lane, work, cut[lane.id]) for lane in work.lanes if lane.id in cut)
+        else work
+        for work in works
+    ]
+
+
+def _may_be_cut(lane: LaneWork) -> bool:
+    return lane.departs and not lane.whole and 0 < lane.last_folded < lane.first
+
+
+def _cut(files: ChangeFiles, lanes: Sequence[LaneWork]) -> dict[LaneId, set[str]]:
+    """The transactions of each lane that have changes among the new ones and in the batch before these."""
+    parts = [_batches_of(page) for page in _named(files, lanes)]
+    cut = defaultdict[LaneId, set[str]](set)
+    if not parts:
+        return cut
+    spans = pa.concat_tables(parts).group_by([*_LANE, "transaction"])
+    spans = spans.aggregate([("batch_min", "min"), ("batch_max", "max")])
+    spans = spans.filter(pc.less(spans["batch_min_min"], spans["batch_max_max"]))
+    first = {lane.id: lane.first for lane in lanes}
+    for row in spans.to_pylist():
+        lane = row["source"], TableId.of(row)
+        if lane in first and row["batch_min_min"] < first[lane] <= row["batch_max_max"]:
+            cut[lane].add(row["transaction"])
+    return cut
+
+
+def _batches_of(page: pa.RecordBatch) -> pa.Table:
+    """The first and last batch of each transaction among some changes."""
+    found = pa.Table.from_batches([page]).group_by([*_LANE, "transaction"])
+    return found.aggregate([("batch", "min"), ("batch", "max")])
+
+
+def _named(files: ChangeFiles, lanes: Sequence[LaneWork]) -> Iterator[pa.RecordBatch]:
+    """The new changes of some lanes and those of the batch before, as far as they name transactions."""
+    first, last = min(lane.last_folded for lane in lanes), max(lane.last for lane in lanes)
+    asked = ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
+    asked &= (ds.field("batch") >= first) & (ds.field("batch") <= last) & ds.field("op").isin(_OPS)
+    asked &= ds.field("transaction").is_valid() & ~ds.field("transaction").isin(["", "0"])
+    paths = files.of([replace(lane, first=lane.last_folded) for lane in lanes])
+    if paths:
+        changes = stores.at(paths[0]).dataset(paths, format="parquet")
+        yield from changes.to_batches(columns=[*_LANE, "batch", "transaction"], filter=asked)
+
+
+def _meets(files: ChangeFiles, lane: LaneWork, work: MirrorWork, cut: Collection[str]) -> bool:
+    """True if a row may leave a key to which another has come before the new changes, in one of some cut transactions."""
+    begun = lane.last_folded - REACH
+    new, update = ds.field("batch") >= lane.first, ds.field("op") == str(Op.UPDATE)
+    arrives, departs = ds.field("op") == str(Op.INSERT), ds.field("op") == str(Op.DELETE)
+    asked = ds.field("transaction").isin(sorted(cut)) & (ds.field("batch") >= begun)
+    asked &= update | (~new & arrives) | (new & (departs | (arrives & ds.field("before").is_valid())))
+    paths = files.of([replace(lane, first=begun)])
+    names = ("batch", "op", "order_key", "transaction", "before", "after")
+    found, count = list[pa.RecordBatch](), 0
+    for page in arrow_files.pages(paths, lane, names, asked):
+        found.append(page)
+        count += page.num_rows
+        if count > planner.CHANGES_AT_MOST:  # more than are looked through at once
+            return True
+    return bool(found) and rows_meet(pa.Table.from_batches(found).sort_by("order_key"), lane, work)
