@@ -11,8 +11,8 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
-from ingest import types
-from ingest.change import Message, TableId
+from ingest import formats, types
+from ingest.change import Message, Op, TableId
 from ingest.config.model import TableRule
 from ingest.values import instant_micros
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE, Loss
@@ -124,28 +124,53 @@ class Wrong:
 
 
 def delivered(
-    messages: Sequence[Message], number: int, loss: Loss, *, ordered: bool = False
+    messages: Sequence[Message], number: int, capture: Capture, *, ordered: bool = False
 ) -> list[list[Message]]:
     """The messages in batches: late (unless ``ordered``), twice and cut anywhere, as far as the dialect allows."""
-    random = Random(f"delivery {number}")
-    found: list[Message] = []
+    random, loss = Random(f"delivery {number}"), capture.loss
+    blocks = _blocks(messages, capture.dialect)
+    found: list[list[Message]] = []
     if not loss.order and not ordered:
         style = random.randrange(3)
-        found = list(messages)
+        found = list(blocks)
         if style == 1:
             random.shuffle(found)
         elif style == 2:
             late = [i + 4 * random.random() for i in range(len(found))]
             found = [one for _, one in sorted(zip(late, found, strict=True), key=lambda pair: pair[0])]
-        for one in random.choices(messages, k=random.choice((0, len(messages) // 4))):
+        for one in random.choices(blocks, k=random.choice((0, len(blocks) // 4))):
             found.insert(random.randrange(len(found) + 1), one)
     else:
-        for at, one in enumerate(messages):
+        for at, one in enumerate(blocks):
             if random.random() < 0.08 and not loss.once:
-                found += messages[max(0, at - random.choice(AGAIN)) : at]
+                found += blocks[max(0, at - random.choice(AGAIN)) : at]
             found.append(one)
     ends = sorted(random.randrange(len(found) + 1) for _ in range(random.choice((0, 1, BATCHES - 1))))
-    return [found[start:end] for start, end in zip([0, *ends], [*ends, len(found)], strict=True)]
+    parts = [found[start:end] for start, end in zip([0, *ends], [*ends, len(found)], strict=True)]
+    return [[message for block in part for message in block] for part in parts]
+
+
+def _blocks(messages: Sequence[Message], dialect: Dialect) -> list[list[Message]]:
+    """The messages in blocks that arrive together and in their order: those of one position whose rows are counted again and
+    again, where nothing but arrival gives their order.
+    """
+    module = formats.load(dialect.format)
+    if not module.ABOUT.counts_rows:
+        return [[message] for message in messages]
+    blocks: list[list[Message]] = []
+    last: tuple[int, ...] = ()
+    for message in messages:
+        [*changes] = module.parse(message, dialect.hints)
+        sequence = changes[0].sequence if changes else ()
+        position = sequence[:-1] if len(sequence) == 3 else ()
+        if changes and changes[0].op is Op.CONTROL:  # a tombstone belongs to its delete
+            position = last
+        if position and position == last:
+            blocks[-1].append(message)
+        else:
+            blocks.append([message])
+        last = position
+    return blocks
 
 
 def checked(
@@ -157,7 +182,7 @@ def checked(
     batches: list[list[Message]] = [[] for _ in range(BATCHES)]
     for one in made:
         written = dialect.write(one)  # type: ignore[arg-type]
-        for number, part in enumerate(delivered(written, one.number, capture.loss, ordered=ordered)):
+        for number, part in enumerate(delivered(written, one.number, capture, ordered=ordered)):
             batches[number] += [message._replace(topic=f"h{one.number}") for message in part]
     pipeline = plain.pipeline_of(dialect, capture.rules(made))
     rows: dict[str, list[dict[str, Any]]] = {}

@@ -71,7 +71,7 @@ def feeds(
         feed.made.append(made)
         messages = feed.capture.dialect.write(made)  # type: ignore[arg-type]
         ordered = feed.capture.name in BY_SECOND
-        for batch, part in enumerate(delivered(messages, number, feed.capture.loss, ordered=ordered)):
+        for batch, part in enumerate(delivered(messages, number, feed.capture, ordered=ordered)):
             feed.batches[batch] += [message._replace(topic=f"h{number}") for message in part]
     return [feed for feed in found if feed.made]
 
