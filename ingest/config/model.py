@@ -116,7 +116,7 @@ class TableRule:
     mask: Mapping[str, str] = field(default_factory=dict)  # method by column or pattern; the first that fits
     no_key: str = "hold"  # append | full_row | hold
     on_schema_change: str = "lenient"  # lenient | evolve | freeze | ignore
-    shard_column: str = ""
+    shard_column: str | None = None  # an empty name is one that a source may have
     change_feed: bool = False
     changes_of: bool = False
     plain_tables: bool = False

@@ -87,7 +87,7 @@ class Mirror:
     history: tuple[str, ...] = ()  # the own columns of its history table, once it has one
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
     shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
-    shard: str = ""  # the column that names the source table; one of an older version does not say it
+    shard: str | None = None  # the column that names the source table; one of an older version does not say it
     ignores: bool = False  # statements, and columns that they add
     keyed_by: tuple[str, ...] = ()  # what the pipeline file said of its key
     # the source tables whose rows it has; empty for the one of its own name alone
@@ -96,9 +96,9 @@ class Mirror:
     # what only older states in its history table need, see `ingest.lake.histories.kept`
     former: tuple[Column, ...] = ()
 
-    def is_sharded_by(self, column: str) -> bool:
-        """True if that column, or none if it is empty, names the source tables of its rows."""
-        return column == (self.shard or (column if column in {one.name for one in self.columns} else ""))
+    def is_sharded_by(self, column: str | None) -> bool:
+        """True if that column, or none, names the source tables of its rows."""
+        return column == (self.shard or (column if column in {one.name for one in self.columns} else None))
 
     def is_shaped_by(self, rule: TableRule) -> bool:
         """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too."""
@@ -434,7 +434,7 @@ def grown(
     """
     before = {one.name: one for one in mirror.sent} if mirror else {}
     reshaped = mirror is not None and not mirror.is_shaped_by(rule)
-    if mirror is not None and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
+    if mirror and mirror.shard and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
         before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
     have = {column.name for column in columns}

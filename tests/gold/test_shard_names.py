@@ -17,6 +17,7 @@ from ingest.gold.explain import explain
 from ingest.gold.preview import foresee, know
 from ingest.lake import decisions, mirrors
 from ingest.lake.mirrors import Mirror
+from ingest.result import STAGES
 from ingest.run import Warm
 from tests.shops import Shops
 
@@ -157,3 +158,19 @@ def test_one_of_the_tables_is_created_again(tmp_path: Path) -> None:
     assert ("done", "") == shops.run()
     assert ("done", "") == shops.say(1, "DELETE", 2).run()
     assert {1: "d", 3: "e"} == shops.rows()
+
+
+@pytest.mark.parametrize("keys", [("id",), ("",), ("id", "")], ids=["value", "key", "in-key"])
+def test_a_column_without_a_name_is_no_shard_column(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    """The source's cells would be compared with, and in some folds overwritten by, the name of the source table."""
+    shops = Shops(tmp_path, TableRule("*"), keys=keys, stages=STAGES)
+    for key in (1, 2):
+        shops.say(7, "INSERT", key, "a", **{"": f"v{key}"})
+    shops.run()
+    shops.say(7, "UPDATE", 1, "b", **{"": "v1"}).say(7, "DELETE", 2, "a", **{"": "v2"})
+    shops.say(7, "INSERT", 3, "c", at=5, **{"": "v3"})  # late, so that its key's history is folded
+    shops.run()
+    assert shops.result is not None
+    assert ([], []) == (shops.result.failures, shops.result.warnings)
+    found = shops.lake.ask_mirror("mirrors/shop_7/item", "SELECT * FROM {mirror}")
+    assert {(1, "b", "v1"), (3, "c", "v3")} == {(row["id"], row["text"], row["_x"]) for row in found}
