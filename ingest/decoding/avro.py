@@ -3,7 +3,7 @@
 `load` refuses a schema that contains itself, and an array whose items take no bytes: by the one fastavro
 crashes, by the other a damaged count keeps it busy for ever. `read` refuses a datum that does not end with
 its last byte, and what the specification forbids: a negative choice of a union or an enum, an int of more than 32
-bits, a long of more than 64, a boolean that is neither 0 nor 1. It gives every failure a code.
+bits, a long of more than 64, a boolean that is not one byte that is 0 or 1. It gives every failure a code.
 
 A value of a union of several named types is ``(branch, value)``, so that two records of the same shape stay
 apart; every other value is bare. Logical types are not interpreted: a decimal is its bytes, a date its
@@ -110,17 +110,19 @@ def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
         raise Undecodable("bad-utf8", f"an Avro string holds byte {error.object[error.start]:#04x}") from None
     except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise Undecodable("bad-avro", f"the Avro datum cannot be read: {error}") from None
-    if _TOO_LONG.search(data, pos):
+    if _UNSURE.search(data, pos):
         _skipped(schema, schema.root, data, pos)
     return found[_WHOLE], source.tell()
 
 
-_TOO_LONG = re.compile(rb"[\x80-\xff]{9}[^\x00\x01]")
-"""What a number of more than 64 bits begins with, which fastavro wraps; a text may hold it, too."""
+_UNSURE = re.compile(rb"[\x80-\xff]{9}[^\x00\x01]|[\x80\x81]\x00")
+"""What a number of more than 64 bits begins with, which fastavro wraps, or a boolean of several bytes ends with, which is
+read as a number; texts and lengths may hold both.
+"""
 
 
 def _skipped(schema: AvroSchema, kind: Any, data: bytes, pos: int) -> int:
-    """The position after a value that fastavro could read; `Undecodable` if one of its numbers is too long."""
+    """The position after a value that fastavro could read; `Undecodable` if one of its numbers or booleans is too long."""
     kind = schema.resolved(kind)
     if isinstance(kind, list):
         index, pos = long(data, pos)
@@ -137,6 +139,8 @@ def _skipped(schema: AvroSchema, kind: Any, data: bytes, pos: int) -> int:
         return pos + length
     if name in ("int", "long", "enum"):
         return long(data, pos)[1]
+    if name == "boolean" and data[pos] > 1:
+        raise Undecodable("bad-avro", f"the Avro datum cannot be read: {_NO_BOOLEAN}")
     return pos + (int(kind["size"]) if name == "fixed" else _LEAST[name])
 
 
@@ -198,10 +202,11 @@ def _int(value: int, _writer: Any = None, _reader: Any = None) -> int:
 def _boolean(value: int, _writer: Any = None, _reader: Any = None) -> bool:
     """The byte of a boolean, read as a number: 0 is 0, and 1 is -1."""
     if value not in (0, -1):
-        raise ValueError("a boolean is neither 0 nor 1")
+        raise ValueError(_NO_BOOLEAN)
     return value == -1
 
 
+_NO_BOOLEAN = "a boolean is not one byte that is 0 or 1"
 _CHECKED = {"int": ("ingest-int", _int), "boolean": ("ingest-boolean", _boolean)}
 
 

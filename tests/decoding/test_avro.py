@@ -131,6 +131,10 @@ def written(schema: object, datum: object) -> bytes:
         (["null", "int"], b"\x02\x80\x80\x80\x80\x10", "bad-avro"),
         ("boolean", b"\x07", "bad-avro"),
         ("boolean", b"\x02", "bad-avro"),
+        ("boolean", b"\x80\x80\x80\x00", "bad-avro"),  # a number of several bytes that is 0
+        ("boolean", b"\x81\x00", "bad-avro"),  # and one that is -1, as the byte of a true would be
+        ({"type": "array", "items": ["null", "boolean"]}, b"\x02\x02\x80\x00\x00", "bad-avro"),
+        ({"type": "map", "values": "boolean"}, b"\x02\x02a\x80\x00\x00", "bad-avro"),
         ({"type": "map", "values": "boolean"}, b"\x02\x02a\x03\x00", "bad-avro"),
         ("long", b"\xff" * 9 + b"\x7f", "bad-avro"),
         ("long", b"\xff" * 10 + b"\x01", "bad-avro"),
@@ -170,6 +174,8 @@ def test_refuses_damage(schema, data, code):
         ("boolean", b"\x00", False),
         ("boolean", b"\x01", True),
         (["null", "boolean"], b"\x02\x01", True),
+        ({"type": "map", "values": "boolean"}, b"\x02\x04\xc4\x80\x00\x00", {"\u0100": False}),
+        ({"type": "array", "items": "long"}, b"\x02\x80\x80\x00\x00", [0]),
         ("string", b"\x28" + "删除订单".encode() + b"12345678", "删除订单12345678"),
         ({"type": "array", "items": "string"}, b"\x01\x2a\x28" + "删除订单".encode() + b"12345678\x00", ["删除订单12345678"]),
         ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, b"\x02", "B"),
