@@ -87,7 +87,7 @@ class Mirror:
     history: tuple[str, ...] = ()  # the own columns of its history table, once it has one
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
     shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
-    shard: str | None = None  # the column that names the source table; one of an older version does not say it
+    shard: str | None = None  # its column that names the source table; older versions do not say it
     ignores: bool = False  # statements, and columns that they add
     keyed_by: tuple[str, ...] = ()  # what the pipeline file said of its key
     # the source tables whose rows it has; empty for the one of its own name alone
