@@ -100,7 +100,7 @@ def test_the_words_after_an_accepted_gap_lead_to_an_exact_mirror(
 
     assert "add `database:` to source bins" in pipeline.accept(spark, monkeypatch, having=False)
     words = pipeline.accept(spark, monkeypatch)
-    reconcile, snapshot = re.findall(r"`(ingest (?:reconcile|snapshot) [^`]*)`", words)
+    (reconcile,) = re.findall(r"`(ingest reconcile [^`]*)`", words)
     assert [f"ingest run {pipeline.depot.file}"] == re.findall(r"ingest run [^ ]*yaml", words)
 
     compared = pipeline.type(reconcile)
@@ -114,7 +114,7 @@ def test_the_words_after_an_accepted_gap_lead_to_an_exact_mirror(
     pipeline.write(  # lost, too
         "DELETE FROM bins WHERE id = 2", "UPDATE bins SET word = 'drei' WHERE id = 3", "INSERT INTO bins VALUES (6, 'six')"
     )  # fmt: skip
-    assert pipeline.type(f"{snapshot.partition(' TABLE')[0]} depot.bins").exit_code == 0
+    assert pipeline.type(f"ingest snapshot {pipeline.depot.file} depot.bins").exit_code == 0
     pipeline.write("UPDATE bins SET word = 'later' WHERE id = 4", "DELETE FROM bins WHERE id = 1")
     pipeline.send(  # what the stream says afterwards wins over what was read
         change("UPDATE", "bins", LATE + 100, {"id": "4", "word": "later"}, old=[{"word": "four"}]),
