@@ -11,7 +11,7 @@ from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
 from ingest.cli.spark import PipelineFile, locked, looked_at, opened
-from ingest.errors import IngestError, counted
+from ingest.errors import IngestError, command, counted
 
 _SHOWN = 40  # characters of a cell's text in the list
 app = typer.Typer()
@@ -86,6 +86,10 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
         said.append(f"{'base64' if one.binary else 'message':<10} {one.text}")
         if len(one.text) < one.length and not one.binary:
             said.append(f"{'':<10} ... {one.length} bytes in all")
+    if row["open"]:
+        ways = [command("replay", file)] if row["kind"] == "message" else []
+        ways.append(command("rejects", "dismiss", file, which, "--reason", "..."))
+        output.note(f"next: {', or '.join(ways)}")
     output.answer(output_as, found, "\n".join(said))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -191,13 +191,16 @@ def gathered(lake: Tables, **given: Any) -> Facts:
     return facts
 
 
-def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> list[Problem]:
+def merged(
+    state: Iterable[Problem], facts: Facts, *, failed: bool = False, ended: Collection[str] = ()
+) -> list[Problem]:
     """The findings about the lake and of the last checks, each problem once, errors first.
 
     Args:
         state: the problems that need no check.
         facts: what the checks have found.
         failed: the last run ended with a failure or an alarm.
+        ended: the mirrors whose tables send no more, so that their newest change grows old.
     """
     from ingest.quality import report
 
@@ -230,7 +233,7 @@ def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> l
             _moment(one.since),
         )  # fmt: skip
         wrong.setdefault(subject, problem)
-    wrong |= {one.subject: one for table in facts.tables for one in _old(table)}
+    wrong |= {one.subject: one for table in facts.tables if table.name not in ended for one in _old(table)}
     if failed and not any(one.severity == ERROR for one in wrong.values()):
         text, typed = "it ended with a failure or an alarm", command("run", facts.file)
         wrong[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
@@ -359,7 +362,8 @@ def of_state(
     for one in decoded_with.outdated(lake, newest):
         text = one.sentence(lake.pipeline, newest)
         subject = f"source {one.source}: decoded by an older version"
-        yield Problem(subject, WARN, text, "", text, "decoded_before")
+        typed = one.command(lake.pipeline, newest)
+        yield Problem(subject, WARN, text, typed, text, "decoded_before")
 
 
 def _rejected(kind: str, count: int) -> str:

@@ -197,6 +197,7 @@ class LakeLook:
     complete: Complete
     last_run: dict[str, Any] | None
     idle_next: str  # what to type if nothing is wrong
+    ended: frozenset[str] = frozenset()  # mirrors whose tables send no more: excluded, or gone at the source
 
 
 def status(lake: Tables) -> dict[str, Any]:
@@ -244,13 +245,14 @@ def look(lake: Tables) -> LakeLook:
         f"{command('plan', lake.pipeline.file)} (the lake waits for nothing; it says what a run would read)"
         if is_idle
         else command("run", lake.pipeline.file),
+        frozenset([*gone, *(row["table"] for row in rows if row["state"] == EXCLUDED)]),
     )
 
 
 def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     """What `ingest status` says; a mirror's state is the worst of its open problems."""
     last = seen.last_run
-    merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))
+    merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]), ended=seen.ended)
     found = problems.with_acknowledged(lake, merged)
     states: dict[str, list[str]] = {}
     for one in found:

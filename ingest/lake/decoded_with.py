@@ -40,10 +40,13 @@ class Outdated:
     last: int
     differences: tuple[str, ...]  # "timezone was UTC and is Asia/Shanghai"
 
+    def command(self, pipeline: Pipeline, newest: int) -> str:
+        """The command that decodes them again, as batches up to ``newest`` are."""
+        return command("backfill", pipeline.file, "--last", newest - self.first + 1)
+
     def sentence(self, pipeline: Pipeline, newest: int) -> str:
         """What is wrong and what to do, in a sentence."""
-        count = newest - self.first + 1
-        backfill = command("backfill", pipeline.file, "--last", count)
+        backfill = self.command(pipeline, newest)
         which = f"batch {self.first}" if self.first == self.last else f"batches {self.first} to {self.last}"
         return (
             f"{which} of source {self.source} {'was' if self.first == self.last else 'were'} decoded with other "

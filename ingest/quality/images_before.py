@@ -12,6 +12,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,14 +32,14 @@ from ingest.lake.datafiles import listed
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.delta import Snapshot, snapshot, type_of_log
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.stamps import change_of
 from ingest.order import is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import KeyHistory, key_of_row
 from ingest.quality.cell_values import of_text
-from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
 FIRSTS = 100  # keys of a mirror whose first change is compared with the row that the mirror had before
 COMMITS = 64  # of a mirror's log that are searched for its state before a batch
@@ -333,15 +334,44 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror)
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
+    history = _history(lake, mirror, lane, keys)
+    proof.broken = list(broken(history, mirror, keys, since, lane.images))
+    proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
+    proof.proven = proof.compared - len(proof.broken) - proof.unjudged
+    return proof
+
+
+def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tuple[str, ...]]) -> KeyHistory:
+    """All changes of some keys since the table has its key, and the lane's statements."""
     rows = changes_of_keys(lake, mirror, lane.lane, lane.shard, lane.applied, keys.values())
     begins = max((era.place for era in mirror.eras_of(lane.lane.source, lane.lane.table)), default="")
     rows = [row for row in rows if row["order_key"] > begins]  # before it rows had another key
     steps = [step.after(begins) for step in lane.steps() if str(step.order) > begins]
-    history = KeyHistory(rows, steps, lane.shard)
-    proof.broken = list(broken(history, mirror, keys, since, lane.images))
-    proof.strong = not any(is_weak(row["order_key"]) for row in rows if row["batch"] > since)
-    proof.proven = proof.compared - len(proof.broken) - proof.unjudged
-    return proof
+    return KeyHistory(rows, steps, lane.shard)
+
+
+def still_broken(
+    lake: Lake, subject: CheckedMirror, texts: Iterable[tuple[str, ...]], steps: StepsOf
+) -> set[tuple[str, ...]]:
+    """The keys, of some that were found broken, that are so although late changes have come since.
+
+    A late message closes the chain that lacked it, if that is what was missing.
+    """
+    mirror, broken_keys = subject.decided, set[tuple[str, ...]]()
+    keys = {typed_key(mirror, cells): cells for cells in texts}
+    for one in subject.lanes:
+        lane = ProvenLane(
+            pa.table({}), (), one, subject.applied,
+            shard_of(lake.pipeline, mirror, (one.source, one.table)),
+            partial(_steps, steps, mirror, one, subject.applied), lake.pipeline.images_before(one.source),
+        )  # fmt: skip
+        history = _history(lake, mirror, lane, keys)
+        broken_keys |= {keys[each.key] for each in broken(history, mirror, keys, 0, lane.images)}
+    return broken_keys
+
+
+def _steps(steps: StepsOf, mirror: Mirror, lane: CheckedLane, applied: int) -> list[SchemaStep]:
+    return [step for step, _batch in steps(mirror, lane.source, lane.table, applied)]
 
 
 def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tuple[str, ...]]:

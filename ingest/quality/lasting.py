@@ -4,7 +4,7 @@ A run measures what its batches touched. A fault that it found there is found ag
 as a warning of the run that keeps the mirror's state, until something happened that can have repaired it: everything was checked
 again (`ingest quality`, which `ingest rebuild` does, too), an epoch or a decoding again, an equal comparison with the source; or
 until the operator accepts it. If it names its rows, it also ends when a newer batch has written or deleted each of them: what a batch
-writes is judged by the check of that batch.
+writes is judged by the check of that batch. A change that came late is no newer one, but may be the one that was missing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.rejects import refused_sql
 from ingest.lake.schemas import CHECKS as TABLE
 from ingest.lake.tables import Row
+from ingest.quality import images_before
 from ingest.quality.catalogue import (
     CHECKS,
     FAIL,
@@ -36,7 +37,7 @@ from ingest.quality.catalogue import (
     explained,
     key_cells,
 )
-from ingest.quality.subjects import CheckedMirror
+from ingest.quality.subjects import CheckedMirror, StepsOf
 
 _LASTING = ", ".join(duck.text(one.name) for one in CHECKS.values() if one.lasting)
 _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCILED}'
@@ -58,8 +59,9 @@ def found_before(
     sources: Iterable[str],
     verdicts: Sequence[CheckResult],
     since: int,
+    steps: StepsOf | None = None,
 ) -> tuple[list[CheckResult], bool]:
-    """What earlier looks have found.
+    """What earlier looks have found; ``steps`` gives the schema steps of a lane.
 
     Returns:
         The verdicts on batches after ``since``, with the faults in these mirrors and sources that are not repaired; and whether
@@ -79,7 +81,7 @@ def found_before(
         refused = set(map(TableId.of, lake.ask(f"SELECT DISTINCT {names} {refused_sql(lake)}")))
     judged, kept = list(verdicts), list[CheckResult]()
     for row in _unrepaired(lake, mine, lanes):
-        left = _left(lake, of[row["mirror"]], row, since, refused) if row["mirror"] else row
+        left = _left(lake, of[row["mirror"]], row, since, refused, steps) if row["mirror"] else row
         if left is None:
             continue
         one = _again(left, lake.pipeline.file)
@@ -94,7 +96,12 @@ def found_before(
 
 
 def _left(
-    lake: Lake, subject: CheckedMirror, row: Row, since: int, refused: Collection[TableId]
+    lake: Lake,
+    subject: CheckedMirror,
+    row: Row,
+    since: int,
+    refused: Collection[TableId],
+    steps: StepsOf | None,
 ) -> Row | None:
     """A fault without the rows that newer changes have written or deleted; None if no other was wrong.
 
@@ -117,6 +124,10 @@ def _left(
         )
         done = [each["k"] for each in written]
         keys = [key for key, each in zip(keys, texts, strict=True) if each not in done]
+    if keys and row["check"] == "images_before" and steps and any(lane.floor for lane in subject.lanes):
+        cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
+        open_still = images_before.still_broken(lake, subject, cells.values(), steps)
+        keys = [key for key in keys if cells[key] in open_still]
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
 
 

@@ -74,6 +74,11 @@ class OrderedLane:
         words = ("--resnapshot", self.lane.table) if loaded else ()
         return f"`{command('epoch', self.lake.pipeline.file, self.lane.source, *where, *words)}`"
 
+    def epoch_of_load(self, batch: int | None, places: Sequence[str] = ()) -> str:
+        """The commands that let a load win: where it begins, and when it has come to its end."""
+        begin = self.epoch(batch, places)
+        return f"{begin}, and when the load has come to its end, {begin.removesuffix('`')} --complete`"
+
 
 def from_places(streams: Iterable[Mapping[str, Any]]) -> list[str]:
     """The first messages of some streams, as options of `ingest epoch`."""

@@ -105,10 +105,11 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
         f"""SELECT source, {_LANE_SQL}, max(event_high) AS newest FROM {{books}}
         WHERE {ended} AND "table" IS NOT NULL AND (changes > 0 OR ddl > 0) GROUP BY source, {_LANE_SQL}"""
     )
+    gone = mirrors.dropped(lake)
     for row in lanes:
         source = TableId.of(row)
         newest = _moment(row["newest"])
-        for mirror in mirrors.names(lake.pipeline, source):
+        for mirror in (one for one in mirrors.names(lake.pipeline, source) if str(one) not in gone):
             table = tables.setdefault(
                 mirror_path(mirror), TableFact(str(mirror), mirror_path(mirror), mirror)
             )

@@ -106,7 +106,9 @@ def check(
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
     if others := (found.since > 0 or only is not None) and lasting.may_be_open(lake):
         sources = {metric.source for metric in found.metrics if metric.source is not None}
-        known, others = lasting.found_before(lake, found.subjects, sources, checked.verdicts, found.since)
+        known, others = lasting.found_before(
+            lake, found.subjects, sources, checked.verdicts, found.since, steps
+        )
         checked.verdicts = known if found.since > 0 else checked.verdicts  # else everything was judged again
     checked.open = others or lasting.are_left(checked.verdicts)
     checked.verdicts += expected(lake, [one for one in found.subjects if not one.damage], found.since, tell)

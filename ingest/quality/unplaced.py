@@ -12,7 +12,6 @@ from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 _ARRIVAL = 'batch, topic, "partition", "offset", order_key'
-_COMPLETE = "and when the load has come to its end, the command again with --complete"
 
 
 def unplaced_changes(one: OrderedLane) -> Iterator[Metric]:
@@ -23,7 +22,7 @@ def unplaced_changes(one: OrderedLane) -> Iterator[Metric]:
     if lost.placed:
         detail = (
             f"{lost.placed} rows of {table} that were read again lost against changes folded earlier: to let them win, "
-            f"{one.epoch(lost.batch)}, {_COMPLETE}"
+            f"{one.epoch_of_load(lost.batch)}"
         )
         yield one.metric("re_reads_ignored", lost.placed, detail)
     if unplaced:
@@ -151,6 +150,6 @@ def _loaded_in_vain(one: OrderedLane) -> Iterator[Metric]:
     detail = (
         f"{n} rows of {one.lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
         "the mirror: rows of a full load have no position, so they come before all statements. To let them win, "
-        f"{one.epoch(first, places)}, {_COMPLETE}"
+        f"{one.epoch_of_load(first, places)}"
     )
     yield one.metric("re_reads_ignored", n, detail)

@@ -554,9 +554,9 @@ class SourceDecoder:
 def _upserting(
     parse: Callable[[Message, Hints], Iterable[Change]], message: Message, hints: Hints
 ) -> list[Change]:
-    """A message's changes, of a source whose inserts are of rows that may be there already."""
+    """A message's changes, of a source whose inserts are of rows that may be there already, and are whole as any insert."""
     return [
-        msgspec.structs.replace(change, op=Op.UPDATE) if change.op is Op.INSERT else change
+        msgspec.structs.replace(change, op=Op.UPDATE, partial=False) if change.op is Op.INSERT else change
         for change in parse(message, hints)
     ]
 

@@ -1,0 +1,97 @@
+"""The list of problems after each of a few days: no alarm without a cause, and a way out of each that leads out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.fleet import Clock, Plant, typed
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that the test moves."""
+    return Clock(monkeypatch, dt.datetime(2026, 3, 2, 9, tzinfo=dt.UTC))
+
+
+def begun(plant: Plant, *tables: str) -> Plant:
+    """A pipeline whose tables have three days of rows, in one batch."""
+    plant.begin()
+    plant.tables |= {name: {} for name in tables}
+    ran(plant, 0)
+    return plant
+
+
+def ran(plant: Plant, day: int) -> set[str]:
+    """The kinds of problems after another day."""
+    plant.ordinary(day)
+    plant.deliver()
+    code, out = typed(f"ingest run {shlex.quote(str(plant.file))}")
+    assert code in (0, 1), out
+    plant.clock.next_day()
+    return {one["kind"] for one in plant.problems()}
+
+
+@pytest.mark.parametrize("dialect", ["dts-canal", "debezium with schema"])
+def test_the_message_that_was_missing_comes_late(dialect: str, clock: Clock, tmp_path: Path) -> None:
+    """The alarm stayed although the change that it missed had come, and its chain closed: for ever, on a right mirror."""
+    plant = begun(Plant(dialect, tmp_path / "p", clock, columns=dialect != "dts-canal"), "bins")
+    plant.update("bins", 1, word="first")
+    first = [message.value or b"" for message in plant.taken()]
+    plant.update("bins", 1, word="second")
+    second = [message.value or b"" for message in plant.taken()]
+    plant.update("bins", 3, word="third")
+    third = [message.value or b"" for message in plant.taken()]
+    plant.update("bins", 1, word="last")
+    assert {"images_before"} == ran(plant, 1)
+    plant.land(*third)
+    assert {"images_before"} == ran(plant, 2), "another change that was late repairs nothing"
+    plant.land(*first)
+    assert {"images_before"} == ran(plant, 3), "one of two is still missing"
+    plant.land(*second)
+    assert set() == ran(plant, 4)
+    assert set() == plant.differences()
+
+
+def test_an_insert_of_an_upsert_stream_begins_a_whole_row(clock: Clock, tmp_path: Path) -> None:
+    """Each new row was called incomplete in dialects whose rows may lack columns: a warning with every batch."""
+    plant = Plant("maxwell with position", tmp_path / "p", clock, {"inserts": "upsert"}, columns=True)
+    begun(plant, "bins")
+    plant.load("bins", kind="insert")
+    assert set() == ran(plant, 1)
+    assert set() == plant.differences()
+
+
+def test_a_table_that_sends_no_more_does_not_grow_old(clock: Clock, tmp_path: Path) -> None:
+    """A mirror that was dropped, or whose table is excluded, failed `freshness:` every day from then on."""
+    plant = begun(Plant("drs-json", tmp_path / "p", clock, columns=True), "bins", "boxes", "racks")
+    plant.rewrite("tables:\n", "tables:\n  - {match: depot.boxes, exclude: true}\n")
+    plant.quiet = {"boxes", "racks"}
+    assert {"excluded", "decoded_before"} == ran(plant, 1)
+    for day in (2, 3):
+        ran(plant, day)
+    listed = {(one["kind"], one["mirror"]): one["command"] for one in plant.problems()}
+    assert {
+        ("excluded", "depot.boxes"), ("freshness", "depot.racks"), ("decoded_before", None)
+    } == listed.keys(), listed  # fmt: skip
+    assert f"ingest backfill {plant.file} --last 4" == listed["decoded_before", None]
+    assert 0 == typed(listed["excluded", "depot.boxes"])[0]
+    plant.quiet = {"boxes"}
+    assert {"decoded_before"} == ran(plant, 4)
+
+
+def test_a_reject_says_how_it_is_closed(clock: Clock, tmp_path: Path) -> None:
+    """The list leads to the reject, and there the trail ended."""
+    plant = begun(Plant("drs-json", tmp_path / "p", clock, columns=True), "bins")
+    plant.land(b'{"broken": ')
+    assert {"reject_rate"} == ran(plant, 1)
+    code, out = typed(f"ingest rejects show {plant.file} 1")
+    file = plant.file
+    said = f"next: ingest replay {file}, or ingest rejects dismiss {file} 1 --reason ...\n"
+    assert (0, True) == (code, said in out), out
+    assert 0 == typed(f"ingest rejects dismiss {file} 1 --reason seen")[0]
+    assert [] == plant.problems()
+    assert "next:" not in typed(f"ingest rejects show {file} 1")[1]
