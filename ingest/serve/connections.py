@@ -12,8 +12,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEADER = 10.0  # seconds for the whole header of a request, from the connection or the answer before it
 STALLED = 30.0  # seconds in which a client reads nothing of its answer
-OF_ONE = 50  # connections from one address that have not asked anything yet
-OF_ALL = 1000
+ASKING = 1.0  # seconds in which a new connection has its place: of many that come at once, none has asked yet
+OF_ONE = 50  # connections from one address that have not asked anything since then
+OF_ALL = 1000  # connections that have not asked anything yet
 
 
 class BoundedConnection(H11Protocol):
@@ -22,7 +23,9 @@ class BoundedConnection(H11Protocol):
     Of those that have asked nothing yet, too many make the oldest close: a client that asks at once is not affected.
     """
 
-    _silent: ClassVar[dict[BoundedConnection, None]] = {}  # that have not asked yet, the oldest first
+    _silent: ClassVar[
+        dict[BoundedConnection, float]
+    ] = {}  # that have not asked yet: since when, the oldest first
     _header: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
 
@@ -69,11 +72,14 @@ class BoundedConnection(H11Protocol):
         if self.transport.is_closing():
             return
         self._header = self.loop.call_later(HEADER, self.transport.close)
-        self._silent[self] = None
+        now = self.loop.time()
+        self._silent[self] = now
         same = [other for other in self._silent if other.address() == self.address()]
-        for many, most in ((same, OF_ONE), (self._silent, OF_ALL)):
-            if len(many) > most:
-                next(iter(many)).give_up()
+        for other in same[: max(len(same) - OF_ONE, 0)]:
+            if now - self._silent[other] >= ASKING:
+                other.give_up()
+        if len(self._silent) > OF_ALL:
+            next(iter(self._silent)).give_up()
 
     def address(self) -> str:
         """The client's, without its port."""

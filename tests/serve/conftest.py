@@ -142,14 +142,15 @@ def own(lake: WrittenLake, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def listening() -> Iterator[Callable[[Service], int]]:
-    """Serve on a port of this machine, as the verb does; gives the port."""
+def listening() -> Iterator[Callable[..., int]]:
+    """Serve on a port of this machine, as the verb does; gives the port. Clients may come `before` the first answer."""
     import uvicorn
 
     started: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    def serve(service: Service) -> int:
+    def serve(service: Service, before: Callable[[int], None] = lambda _port: None) -> int:
         bound = server._bound(Address("127.0.0.1", 0))
+        before(int(bound.getsockname()[1]))
         config = server.config(service)
         running = server._Server(config)
         thread = threading.Thread(target=running.run, args=([bound],))

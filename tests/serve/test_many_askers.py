@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from ingest.serve import app as application
+from ingest.serve import connections
 from ingest.serve.app import Service
 from tests.serve.conftest import Client
 from tests.serve.test_pages import PAGES
@@ -37,6 +38,23 @@ def test_a_hundred_at_once_are_all_answered(client: Client, listening: Callable[
     assert 100 == len(codes)
     assert {200} >= set(codes) - {400, 503}  # SQL sends away whom it has no place for
     assert 90 <= codes.count(200)
+
+
+def test_who_came_while_the_service_was_busy_is_answered(
+    client: Client, listening: Callable[..., int]
+) -> None:
+    """Of many that are accepted in one moment nobody has been read yet: none of them is a silent client."""
+    waiting = []
+
+    def ask(port: int) -> None:
+        for _ in range(3 * connections.OF_ONE):
+            waiting.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+            waiting[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+
+    listening(client.service, before=ask)
+    assert {b"HTTP/1.1 200 OK"} == {asker.recv(15) for asker in waiting}
+    for asker in waiting:
+        asker.close()
 
 
 def test_a_slow_reader_or_writer_holds_no_other_up(
