@@ -28,7 +28,7 @@ def test_a_wide_table_takes_no_longer_than_its_columns(tmp_path: Path, is_declar
             began = time.process_time()
             assert ("done", "") == depot.run()
             seconds[count] = time.process_time() - began
-    assert seconds[4000] < 5
+    assert seconds[4000] < 10  # two on a quiet core; slow and shared ones take several times as long
     assert seconds[4000] < 30 * max(seconds[500], 0.1)
 
 
