@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -147,12 +147,29 @@ def run(
             result.warnings += _written_by_spark(lake)
             warm.looked = True
         result.warnings += _unused_cluster(lake, result)
-        if _record(lake, warm, result):
+        with _said("the run could not be recorded in runs"):
+            is_recorded = _record(lake, warm, result)
+        if is_recorded:
             emitter.end(result.failures, result.messages, _written(result))
     result.warnings.extend(emitter.warnings)
     if result.stopped:
         result.warnings.append(f"stopped before the end of {result.stopped}: the next run does the rest.")
     return result
+
+
+@contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Say of a failure of the lake's files what it stopped.
+
+    Raises:
+        StoppedError: a full disk, a refused access, a damaged file.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, IngestError) or faults.fault(error) is None:
+            raise
+        raise StoppedError(f"{what}: {faults.said(error)}.") from error
 
 
 def _look_for_mirrors(lake: Lake, warm: Warm, result: Result) -> None:

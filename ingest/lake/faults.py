@@ -5,8 +5,11 @@ Spark and Delta report these in traces of hundreds of lines, of which the operat
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.errors import IngestError, command
@@ -27,11 +30,13 @@ _NO_ANSWER = re.compile(
 )
 _SILENT = "the store does not answer{at}: see whether it can be reached from here, then run again"
 
+_FULL = "the disk is full{at}: free some space, then run again; what was half written is not counted"
+
 # A pattern of the failure's text, its description, and whether the table's own files are at fault; the first match applies.
 _KINDS = (
     (
         re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|There is not enough space"),
-        "the disk is full{at}: free some space, then run again; what was half written is not counted",
+        _FULL,
         False,
     ),
     (
@@ -66,10 +71,15 @@ def fault(error: BaseException) -> str | None:
     return _known(error)[0]
 
 
+def is_full(error: BaseException) -> bool:
+    """True if the system says that a disk, or a user's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def _known(error: BaseException) -> tuple[str | None, bool]:
     """The sentence of `fault`, and whether the table's own files are at fault."""
     text = _whole(error)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         text = f"No space left on device\n{text}"
     if sealed := _SEALED.search(text):
         return sealed[1].rstrip("."), False
@@ -80,7 +90,8 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
             if found.startswith(("file:", "/")):  # as a path for a shell
                 found = "/" + found.removeprefix("file:").lstrip("/")
             shown = _SILENT if is_silent else sentence
-            return shown.format(at=f" at {found}" if found else ""), is_damage and not is_silent
+            where = f" at {found}{_free(found) if sentence is _FULL else ''}" if found else ""
+            return shown.format(at=where), is_damage and not is_silent
     return None, False
 
 
@@ -119,6 +130,16 @@ def _path(error: BaseException, text: str) -> str:
     paths = [word.rstrip(".:") for word in _WORD.findall(text) if "/" in word]
     named = [path for path in paths if path.endswith(_FILES)]
     return next(iter([*named, *(path for path in paths if path.startswith(("/", "file:")))]), "")
+
+
+def _free(path: str) -> str:
+    """How much space is left where a path of this machine is; an unwritten file's folder may be missing, too."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        place = next(
+            place for place in (Path(path), *Path(path).parents) if place.is_absolute() and place.exists()
+        )
+        return f" ({shutil.disk_usage(place).free >> 20:,} MB free)"
+    return ""
 
 
 def _whole(error: BaseException) -> str:

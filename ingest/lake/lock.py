@@ -18,13 +18,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil  # type: ignore[import-untyped]
 
 from ingest.config import is_stored
 from ingest.errors import IngestError, LockedError, SetupError, StoreError
-from ingest.lake import hadoop, stores
+from ingest.lake import faults, hadoop, stores
 from ingest.lake.hadoop import SmallFiles
 
 NAME = "_ingest.lock"
@@ -33,7 +33,14 @@ STALE = 60.0  # seconds without a heartbeat after which the holder counts as dea
 ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
 _MOMENT = 1.0  # seconds to retry reading a lock without a holder's name
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
-_signed: dict[int, dict[str, Any]] = {}  # this process' locks of folders: their open files and holders
+
+
+class _Signed(NamedTuple):
+    holder: dict[str, Any]
+    lake: str
+
+
+_signed: dict[int, _Signed] = {}  # this process' locks of folders, by their open files
 
 
 def held(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
@@ -48,8 +55,8 @@ def held(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
 
 def name_jvm() -> None:
     """Write the JVM, which has just started, to the locks that this process holds: it may outlive the process."""
-    for file, holder in list(_signed.items()):
-        _sign(file, {**holder, "jvm": _jvm()})
+    for file, signed in list(_signed.items()):
+        _sign(file, {**signed.holder, "jvm": _jvm()}, signed.lake)
 
 
 def check(lake: str) -> None:
@@ -99,7 +106,7 @@ def _held_file(lake: str, what: str) -> Iterator[None]:
     file, left = _locked(lake)
     try:
         _wait_for_orphan(left)
-        _sign(file, _holder(what))
+        _sign(file, _holder(what), lake)
     except BaseException:
         _signed.pop(file, None)
         os.close(file)
@@ -114,10 +121,13 @@ def _held_file(lake: str, what: str) -> Iterator[None]:
             os.close(file)
 
 
-def _sign(file: int, holder: dict[str, Any]) -> None:
-    os.ftruncate(file, 0)
-    os.pwrite(file, _text(holder), 0)
-    _signed[file] = holder
+def _sign(file: int, holder: dict[str, Any], lake: str) -> None:
+    try:
+        os.ftruncate(file, 0)
+        os.pwrite(file, _text(holder), 0)
+    except OSError as error:
+        raise _unwritable(lake, error) from None
+    _signed[file] = _Signed(holder, lake)
 
 
 def _forget(lake: str) -> None:
@@ -156,11 +166,18 @@ def _opened(lake: str) -> int:
         Path(lake).mkdir(parents=True, exist_ok=True)
         return os.open(_path(lake), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        reason = "it is a file" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
-        raise SetupError(
-            f"The lake {lake} cannot be written ({reason or error}): "
-            "correct its permissions or its disk, or name another `lake:`."
-        ) from None
+        raise _unwritable(lake, error) from None
+
+
+def _unwritable(lake: str, error: OSError) -> SetupError:
+    if faults.is_full(error):
+        error.filename = error.filename or _path(lake)
+        return SetupError(f"The lake {lake} cannot be locked: {faults.said(error)}.")
+    reason = "it is a file" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+    return SetupError(
+        f"The lake {lake} cannot be written ({reason or error}): "
+        "correct its permissions or its disk, or name another `lake:`."
+    )
 
 
 def _jvm() -> dict[str, Any] | None:

@@ -173,16 +173,27 @@ def _settle(path: Path) -> None:
     """Let a file's bytes, or a folder's new and deleted names, outlive a crash of the machine."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with _named(path):
+            os.fsync(handle)
     finally:
         os.close(handle)
 
 
 def _write_through(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+    with _named(path), path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in an error of writing it: a machine has several disks, and the system does not say which is full."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def _make(folder: Path) -> None:

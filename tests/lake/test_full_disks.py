@@ -1,0 +1,123 @@
+"""A disk that is full at any write of a run: a sentence with the place, and the same command goes on once there is space."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ingest.config.model import TableRule
+from ingest.errors import SetupError, StoppedError
+from ingest.result import Result
+from ingest.run import Warm, run
+from tests.gold.depot import Depot
+from tests.unstarted import unstarted
+
+SENTENCE = re.compile(r"the disk is full at (/\S+) \([0-9,]+ MB free\): free some space, then run again")
+PLACES = [
+    f"{table} {what}"
+    for table in ("bronze", "changes", "books", "rejects", "decisions", "mirrors", "runs", "checks")
+    for what in ("file", "entry")
+]
+
+
+@dataclass
+class Disk:
+    """Refuses the first write of a kind, after which it is as full, until it is emptied."""
+
+    lake: Path
+    full_at: str
+    met: set[str] = field(default_factory=set)
+    is_full: bool = False
+
+    def write(self, place: Path) -> None:
+        """A file is brought to the disk."""
+        if not place.is_relative_to(self.lake) or place.is_dir():
+            return
+        table = place.relative_to(self.lake).parts[0]
+        self.met.add(f"{table} {'entry' if place.parent.name == '_delta_log' else 'file'}")
+        self.is_full = self.is_full or self.full_at in self.met
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextmanager
+def filled(lake: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """The disk, between this process and the system."""
+    disk, sync = Disk(lake, at), os.fsync
+
+    def fsync(handle: int) -> None:
+        disk.write(Path(f"/proc/self/fd/{handle}").resolve())
+        sync(handle)
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "fsync", fsync)
+        yield disk
+
+
+def ran(depot: Depot) -> Result:
+    """A run of all stages in a process that knows nothing of the last one."""
+    if depot.messages:
+        (depot.folder / f"in-{depot.number}.jsonl").write_text("\n".join(depot.messages) + "\n")
+        depot.messages.clear()
+    return run(unstarted(), depot.pipeline, warm=Warm())
+
+
+def second(folder: Path) -> Depot:
+    """A batch is in the lake, and the next one, with a statement and a reject, has come."""
+    depot = Depot(unstarted(), folder, Warm(), TableRule("yard.depot"))
+    ran(depot.row(id="1", n="1").row(id="2", n="1"))
+    depot.row("UPDATE", id="1", n="5").row("DELETE", id="2", n="1").row(id="3", n="3")
+    depot.ddl("ALTER TABLE depot ADD COLUMN m INT").messages.append('{"broken":')
+    return depot
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux which file is written")
+@pytest.mark.parametrize("place", PLACES)
+def test_a_full_disk_is_said_and_loses_nothing(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a place the operator empties the wrong disk; a step that is repeated wrongly loses or doubles rows."""
+    depot = second(tmp_path)
+    said: list[str] = []
+    with filled(tmp_path / "lake", place, monkeypatch) as disk:
+        try:
+            said = ran(depot).failures
+        except StoppedError as error:
+            said = [str(error)]
+    assert disk.is_full, disk.met
+    # a full disk stops one mirror, and what follows it meets it again
+    table = place.partition(" ")[0].replace("mirrors", "checks")
+    assert [file for text in said for file in SENTENCE.findall(text) if f"{disk.lake}/{table}/" in file], said
+    result = ran(depot)
+    assert [] == result.failures
+    assert {one.state for one in result.mirrors} <= {"done", "skipped"}
+    lake = depot.lake()
+    rows = lake.ask_mirror("mirrors/yard/depot", "SELECT id, n FROM {mirror} ORDER BY id")
+    assert [{"id": 1, "n": 5}, {"id": 3, "n": 3}] == rows
+    landed, rejected = "{bronze} WHERE kind = 'message'", "{rejects}"
+    assert [7, 1] == [lake.ask(f"SELECT count(*) AS n FROM {rows}")[0]["n"] for rows in (landed, rejected)]
+    checks = "SELECT count(*) AS n FROM {checks} WHERE batch = 2 AND mirror IS NOT NULL"
+    assert lake.ask(checks)[0]["n"]
+    assert [] == ran(depot).failures
+
+
+def test_a_full_disk_at_the_lock_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first write of a run is the lock's: a bare error of the system says neither which disk nor what to do."""
+    depot = second(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "pwrite", full)
+        with pytest.raises(SetupError) as caught:
+            ran(depot)
+    assert [f"{tmp_path}/lake/_ingest.lock"] == SENTENCE.findall(str(caught.value))
+    assert ([], "done") == ((result := ran(depot)).failures, result.mirrors[0].state)
