@@ -30,6 +30,7 @@ from ingest.quality.catalogue import (
     number,
     shown,
 )  # fmt: skip
+from ingest.quality.charts import charts, drawn, timeline
 from ingest.quality.report_model import TREND, CheckFact, Facts, TableFact
 
 if TYPE_CHECKING:
@@ -340,7 +341,8 @@ def environment(*packages: str) -> jinja2.Environment:
     )
     found.filters.update(
         spark=spark, sign=sign, moment=moment, duration=duration, number=number, title_of=title, words=words,
-        observed=observed, limit=limit, asks=asks, word_of=state_word, light_of=_check_light, ticks=ticks,
+        observed=observed, limit=limit, asks=asks, word_of=state_word, timeline=timeline,
+        drawn=drawn, charts=lambda table: list(charts(table, number, duration)), light_of=_check_light, ticks=ticks,
     )  # fmt: skip
     found.globals.update(most=MOST_PROBLEMS)
     return found
