@@ -32,6 +32,8 @@ WRITTEN = (
     "enum('new','old')", "enum('new','old','it''s')",
 )  # fmt: skip
 """Types that every writer knows."""
+UNWRITTEN = {"tencent-json": ("timestamp(6)",)}
+"""Types of which a dialect sends fewer digits than the source has: its TIMESTAMP counts milliseconds."""
 RELOADS = {
     **dict.fromkeys(
         ("oms-canal", "oms-dataworks", "maxwell", "dts-avro", "debezium", "debezium with schema"), ("rows",)
@@ -68,7 +70,8 @@ class Capture:
         unsaid |= set() if reloads else {"reload"}
         known = {name: weight for name, weight in steps.items() if name not in unsaid}
         wide = self.name.startswith(("dts-canal", "obcloud-canal"))
-        types = {} if wide else {"types": WRITTEN, "keys": ("int", "bigint", "varchar(20)")}
+        written = tuple(name for name in WRITTEN if name not in UNWRITTEN.get(self.name, ()))
+        types = {} if wide else {"types": written, "keys": ("int", "bigint", "varchar(20)")}
         return Life(known, reloads=reloads, fixed={} if self.typed else FIXED, **{**types, **parts})
 
     def rules(self, made: Iterable[History]) -> list[TableRule]:

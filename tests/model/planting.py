@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from ingest import types
 from ingest.change import Image
 from ingest.images_before import Excuse, Link
 from tests.formats.one_history.history import Event
@@ -39,6 +40,7 @@ class Tally:
     named: Counter[str] = field(default_factory=Counter)  # by the kind of fault
     loaded: int = 0  # the row was loaded just before, at no place among the changes
     unsaid: int = 0  # the next change says nothing of the column
+    hidden: int = 0  # it says NULL, which stands for a large value in this dialect
     missed: list[str] = field(default_factory=list)
 
 
@@ -64,6 +66,8 @@ def planted(numbers: Iterable[int], capture: Capture, seed: str = "") -> Tally:
             tally.named[fault.kind] += 1
         elif any(link.excuse is Excuse.LOADED for link in links):
             tally.loaded += 1
+        elif pipeline.images_before(plain.SOURCE).hides_large and _may_be_hidden(fault):
+            tally.hidden += 1
         elif any(_is_of(link, fault) for link in links):
             tally.missed.append(f"history {one.number} in {capture.name}: {fault}")
         else:
@@ -80,6 +84,12 @@ def _is_of(link: Link, fault: Fault) -> bool:
         and (change.after is None) == (shown.after is None)
         and (change.before or {}).get(fault.column) == (shown.before or {}).get(fault.column)
     )
+
+
+def _may_be_hidden(fault: Fault) -> bool:
+    """True if NULL before the next change may stand for a large value of the column's type."""
+    large = types.base(fault.shown.shape[fault.column].logical) in ("string", "binary", "json")
+    return large and (fault.shown.before or {}).get(fault.column) is None
 
 
 def plant(made: History, random: Random) -> Fault | None:
