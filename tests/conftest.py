@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,10 +41,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that uses the session: `-m 'not spark'` must start none."""
+    """Mark each test that uses the session: `-m 'not spark'` must start none. Of tests `one_of` many, most are slow."""
+    alike = defaultdict(list)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+        if sampled := item.get_closest_marker("one_of"):
+            alike[item.nodeid.partition("[")[0], *sampled.args].append(item)
+    for (_, count), cases in alike.items():
+        cases.sort(key=lambda case: zlib.crc32(case.nodeid.encode()))  # in an order of no parameter
+        for case in cases[math.ceil(len(cases) / count) :]:
+            case.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -224,6 +224,7 @@ def test_a_batch_of_several_keys_is_looked_up() -> None:
     assert several > 900
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("cuts", [(), (3,), (3, 4), (2, 4)])
 @pytest.mark.parametrize(
     ("pk", "kinds"), [("id", "INT NOT NULL, k DATETIME"), ("id, k", "INT NOT NULL, k VARCHAR(9)")]

@@ -148,6 +148,7 @@ def in_shares(work: MirrorWork, files: list[str], count: int) -> list[arrow_file
     return [arrow_shares.merged(work, dealt, share, by_path[work.path]) for share in range(count)]
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("shared_reads", [False, True], ids=["own places", "one place"])
 @pytest.mark.parametrize("appends", [False, True], ids=["full_row", "append"])
 @pytest.mark.parametrize("shares", [0, 4], ids=["whole", "shares"])
