@@ -611,7 +611,8 @@ def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], 
         if header["key"] == OVERSIZE:
             raise Undecodable(
                 "record-too-large",
-                f"the record has {bytes(header['value']).decode()} bytes, more than max_record_bytes",
+                f"the record has {bytes(header['value']).decode()} bytes, more than its source's max_record_bytes, and was "
+                "not kept: write a larger max_record_bytes there, then deliver the record again in a new file",
             )
     return tuple((one["key"], one["value"]) for one in headers)
 

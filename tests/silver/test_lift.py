@@ -283,7 +283,9 @@ def test_a_record_too_large_to_land_is_reported():
     """Its value is cut off: decoded as it is, it would give a wrong row."""
     cut = Message(b"good", headers=((OVERSIZE, b"99"),))
     (page,) = decoder({b"good": [change(Op.INSERT, after={"id": "1"})]}).lift(bronze([cut]))
-    assert "record-too-large" == json.loads(page.to_pylist()[0]["payload"])["reason"]
+    reject = json.loads(page.to_pylist()[0]["payload"])
+    assert "record-too-large" == reject["reason"]
+    assert "99 bytes, more than its source's max_record_bytes, and was not kept: write" in reject["detail"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 9])
