@@ -379,7 +379,7 @@ def describe(result: Result) -> dict[str, Any]:
                 "version": one.version,
                 "seconds": round(one.seconds, 3),
                 "counts": one.counts,
-                "why_spark": one.why_spark,
+                "why_merge": one.why_merge,
                 "message": one.message,
             }
             for one in result.mirrors

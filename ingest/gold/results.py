@@ -28,7 +28,7 @@ class Folded:
     size: int = 0  # bytes of its table
     began: dt.datetime | None = None  # None if nothing was begun
     waits: bool = False  # held for a decision: no message can change that
-    why_spark: str | None = (
+    why_merge: str | None = (
         None  # why Delta's MERGE applied it; empty if files did, None if nothing was folded
     )
     rebuilt: bool = False  # folded again from its first change

@@ -212,7 +212,7 @@ class _Stage:
         found, self.decided[path] = self.rebuild(self.lake, self.decided[path], last, self.tell)
         result.state, result.message, result.command = found.state, found.message, found.command
         result.version, result.size, result.counts = found.version, found.size, found.counts
-        result.why_spark, result.rebuilt = found.why_spark, True
+        result.why_merge, result.rebuilt = found.why_merge, True
 
 
 def _next_try(tries: int, table: Mirror) -> int:
@@ -260,7 +260,7 @@ def _refuse_stopped(commit: MirrorCommit) -> None:
 def _take(result: Folded, commit: MirrorCommit) -> None:
     """Take over what Arrow has committed."""
     _refuse_stopped(commit)
-    result.version, result.size, result.why_spark = commit.version, commit.size, commit.why_merge
+    result.version, result.size, result.why_merge = commit.version, commit.size, commit.why_merge
     result.counts = dict(commit.counts)
     if result.began is not None:
         result.began -= dt.timedelta(seconds=commit.seconds)

@@ -35,7 +35,7 @@ def main(files: list[str]) -> None:
                     replace(pipeline, engine="spark" if tasks else "auto", apply=way),
                     ("bronze", "silver", "gold"),
                 )
-                said = [[one.mirror, one.state, bool(one.why_spark)] for one in result.mirrors]
+                said = [[one.mirror, one.state, bool(one.why_merge)] for one in result.mirrors]
                 found.setdefault(pipeline.lake, []).append([result.failures, sorted(said)])
     for pipeline in pipelines:
         query = "SELECT * FROM {mirror} AS m ORDER BY id"

@@ -145,7 +145,7 @@ def test_a_lake_in_a_store(store: Store, tmp_path: Path) -> None:
     result = json.loads(first)
     assert ({"done"}, []) == ({one["state"] for one in result["mirrors"]}, result["failures"])
     assert [] == [text for text in result["warnings"] if "Arrow" in text]
-    assert {""} == {one["why_spark"] for one in result["mirrors"]}
+    assert {""} == {one["why_merge"] for one in result["mirrors"]}
     assert (None, 0, []) == tuple(json.loads(again)[name] for name in ("batch", "read", "failures"))
     paths = {one["path"] for one in json.loads(tables)}
     assert {f"s3a://lake/shop/mirrors/shop/{name}" for name in expected_shop()} == paths
@@ -218,6 +218,6 @@ def test_from_topics_into_a_store(store: Store, tmp_path: Path, broker: Broker, 
     result = json.loads(first)
     assert ([], 202) == (result["failures"], result["read"])
     assert [f"2 messages were rejected: see `ingest rejects {file}`."] == result["warnings"]
-    assert {""} == {one["why_spark"] for one in result["mirrors"]}
+    assert {""} == {one["why_merge"] for one in result["mirrors"]}
     assert (None, 0, []) == tuple(json.loads(again)[name] for name in ("batch", "read", "failures"))
     assert expected_shop() == json.loads(mirrors)

@@ -115,7 +115,7 @@ def test_a_store_holds_what_a_folder_holds(store: Store, tmp_path: Path, seed: i
         results = [one.run(messages) for one in (there, here)]
         assert [[], []] == [one.failures for one in results]
         assert [[], []] == [one.warnings for one in results]
-        ways = [[(one.mirror, one.state, one.why_spark) for one in result.mirrors] for result in results]
+        ways = [[(one.mirror, one.state, one.why_merge) for one in result.mirrors] for result in results]
         assert ways[0] == ways[1]
         assert [here.rows(table) for table in TABLES] == [there.rows(table) for table in TABLES]
     for name, what in (

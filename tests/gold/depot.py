@@ -31,7 +31,7 @@ class Depot:
     budget: int | None = None  # the pipeline's rewrite_budget
     apply: str = "auto"  # the pipeline's
     engine: str = "auto"
-    why_spark: str | None = None  # of the last run
+    why_merge: str | None = None  # of the last run
 
     @property
     def pipeline(self) -> Pipeline:
@@ -83,7 +83,7 @@ class Depot:
             self.messages.clear()
         stages = ("bronze", "silver", "gold", *(["quality"] if checked else []))
         result = running.run(self.spark, self.pipeline, stages, self.warm)
-        self.why_spark = result.mirrors[0].why_spark if result.mirrors else None
+        self.why_merge = result.mirrors[0].why_merge if result.mirrors else None
         return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
 
     def lake(self) -> Lake:

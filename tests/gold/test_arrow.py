@@ -131,7 +131,7 @@ def test_both_ways_make_the_same_table(spark: SparkSession, tmp_path: Path) -> N
         for row in ENDS:
             say(depot, "INSERT", row)
         assert ("done", "") == depot.run()
-        assert (depot.why_spark == "") == (apply == "auto"), depot.why_spark
+        assert (depot.why_merge == "") == (apply == "auto"), depot.why_merge
         found = log_of(depot, 0)
         protocol = {
             key: sorted(one) if isinstance(one, list) else one for key, one in found["protocol"].items()
@@ -155,7 +155,7 @@ def test_ranges_at_the_ends_of_each_type(spark: SparkSession, tmp_path: Path) ->
     say(depot, "INSERT", {"id": str(NOT_A_NUMBER), "near": "NaN", "single": "NaN"})
     assert ("done", "") == depot.run()
     say(depot, "UPDATE", ENDS[0] | {"small": "-127"}).run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     for engine, ask in engines(spark, depot.lake().path("mirrors/yard/depot")).items():
         for column in RANGES:
             text = (ENDS[0] | {"small": "-127"})[column]
@@ -179,7 +179,7 @@ def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_p
             depot.row("UPDATE" if old else "INSERT", old, id=str(key), n=str(n))
             truth[key] = n
         assert ("done", "") == depot.run()
-        assert (depot.why_spark == "") == (depot.apply == "auto"), depot.why_spark
+        assert (depot.why_merge == "") == (depot.apply == "auto"), depot.why_merge
         assert truth == {row["id"]: row["n"] for row in depot.rows()}
         assert [truth] * 3 == read_by_others(depot.lake().path("mirrors/yard/depot"))
         if turn == 5:  # as either writer makes one now and then; what comes next is read through it
@@ -223,7 +223,7 @@ def test_statements_change_columns_by_both_ways(spark: SparkSession, tmp_path: P
         ]
         for i, (sql, row) in enumerate(zip(statements, rows, strict=True)):
             assert ("done", "") == depot.ddl(sql).row(id=str(i), **row).run()
-            assert (depot.why_spark == "") == (apply == "auto"), (sql, depot.why_spark)
+            assert (depot.why_merge == "") == (apply == "auto"), (sql, depot.why_merge)
         frame = depot.lake().read("mirrors/yard/depot")
         history = deltalake.DeltaTable(depot.lake().path("mirrors/yard/depot"))
         made.append([json.loads(frame.schema.json()), depot.rows(), history.metadata().configuration])
@@ -239,12 +239,12 @@ def test_a_folder_without_hard_links_is_written_by_spark(
     """Without them two writers may take one version; a cell that does not fit is no reason."""
     depot = depot_of(spark, tmp_path)
     assert ("done", "") == depot.row(id="1", n="1").run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     assert "done" == depot.row(id="2", n="many").run()[0]
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     monkeypatch.setattr("ingest.lake.stores._has_links", lambda _folder: False)
     assert ("done", "") == depot.row(id="3", n="3").run()
-    assert "hard links" in (depot.why_spark or "")
+    assert "hard links" in (depot.why_merge or "")
     assert [1, None, 3] == [row["n"] for row in depot.rows()]
 
 
@@ -266,6 +266,6 @@ def test_a_commit_in_between_is_not_overwritten(
 
     monkeypatch.setattr(file_commits, "committed", after_another)
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, id="1", n="2").run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     assert [{"id": 1, "n": 2}] == depot.rows()
     assert 7 == deltalake.DeltaTable(path).transaction_version("another")

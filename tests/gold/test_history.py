@@ -66,7 +66,7 @@ def test_states(
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, 25, id="1", n="7").run()
     late = [(1, 1, 10, 25, False), (1, 7, 25, 30, False), *expected[1:]]
     assert late == states(depot)
-    assert (depot.why_spark == "") == (way in ("auto", "tasks")), depot.why_spark
+    assert (depot.why_merge == "") == (way in ("auto", "tasks")), depot.why_merge
     assert [(9,)] == cells(depot, "id")
 
     count = "SELECT count(*) AS n FROM yard.depot__history"

@@ -62,5 +62,5 @@ def test_what_was_done_to_rows_stays_done(tmp_path: Path) -> None:
     decisions.append(depot.lake(), [noticed])
     assert ("done", "") == depot.ddl("ALTER TABLE depot ADD COLUMN door INT DEFAULT 7").run(checked=True)
     assert [(None, 7)] == [(row["gate"], row["door"]) for row in rows(depot)]
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     assert [] == failing(depot)

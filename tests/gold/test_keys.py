@@ -147,7 +147,7 @@ def test_numbers_with_a_point_and_truths_are_keys(
     depot.row("UPDATE", id="-0.0", on="true", n="3").row("UPDATE", id="NaN", on="true", n="4")
     depot.row("DELETE", id="1.50", on="false", n="2").row("INSERT", id="1e400", on="true", n="9")
     assert ("done", "") == depot.run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     shown = 'SELECT CAST(id AS VARCHAR) AS i, "on" AS t, n FROM {mirror} ORDER BY ALL'
     rows = [tuple(row.values()) for row in depot.lake().ask_mirror("mirrors/yard/depot", shown)]
     assert [

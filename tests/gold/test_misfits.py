@@ -97,7 +97,7 @@ def test_a_cell_that_does_not_fit_costs_the_others_nothing(depot: Depot) -> None
         depot.say(isDdl=False, type="INSERT", data=[row], mysqlType=types, old=None, pkNames=["id"], sql="")
     depot.rule = TableRule("yard.*", columns={"day": "date"})
     assert ("done", "") == depot.run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     shown = "id, CAST(day AS VARCHAR), CAST(price AS VARCHAR)"
     assert [
         (1, None, "1.10"), (2, "0001-01-02 (BC)", None), (3, None, "3.00"), (4, "2024-02-29", None),
@@ -117,7 +117,7 @@ def test_outgrown_columns_become_wider(depot: Depot) -> None:
     assert ("done", "") == depot.row(id="8000000000", n=str(1 << 63)).run()
     assert (8_000_000_000, 1 << 63) == cells(depot)[-1]
     assert [("3", "A1", 2, True)] == reject_states(depot)
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
 
 
 def test_a_column_that_the_pipeline_file_declares_does_not_become_wider(depot: Depot) -> None:
@@ -139,7 +139,7 @@ def test_tasks_report_what_does_not_fit(
     for at in range(6):
         depot.row(id=f"{at}", n="A1" if at == 4 else "1")
     assert ("done", "") == depot.row(id="A9", n="1").row("UPDATE", id="3", n="A3").run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     assert [(0, 1), (1, 1), (2, 1), (3, None), (4, None), (5, 1)] == cells(depot)
     assert [("3", "A3", 1, True), ("4", "A1", 1, True)] == [
         one for one in reject_states(depot) if one[0] != "A9"

@@ -35,7 +35,7 @@ def test_a_lake_that_only_spark_reads(spark: SparkSession, tmp_path: Path) -> No
         id="4", n="4", w="6"
     ).run()
     assert [{"id": 1, "n": 3, "w": 5}, {"id": 4, "n": 4, "w": 6}] == depot.rows()
-    assert "delta-rs" in (depot.why_spark or "")
+    assert "delta-rs" in (depot.why_merge or "")
 
 
 @pytest.mark.parametrize("no_key", ["full_row", "append"])
@@ -50,7 +50,7 @@ def test_a_table_without_a_key_that_only_a_merge_may_write(
     keyless(depot, "DELETE", id="1", n="1")
     keyless(depot, "INSERT", id="3", n=None)
     assert ("done", "") == depot.run()
-    assert "change feed" in (depot.why_spark or "")
+    assert "change feed" in (depot.why_merge or "")
     left = {"full_row": [1, 2, 3], "append": [1, 1, 2, 3]}[no_key]
     assert left == [row["id"] for row in depot.rows()]
     depot.say(isDdl=True, sql="TRUNCATE TABLE depot", type="TRUNCATE")
@@ -67,7 +67,7 @@ def test_rows_that_take_too_much_memory_are_merged(
     assert ("done", "") == depot.row(id="1", n="1").row(id="2", n="2").run()
     monkeypatch.setattr(arrow_files, "ROWS_AT_MOST", 1)
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, id="1", n="3").run()
-    assert "memory" in (depot.why_spark or "")
+    assert "memory" in (depot.why_merge or "")
     assert [{"id": 1, "n": 3}, {"id": 2, "n": 2}] == depot.rows()
     depot.rule = TableRule("yard.*", apply="files")
     state, message = depot.row("DELETE", id="1", n="3").run()

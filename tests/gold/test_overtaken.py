@@ -136,7 +136,7 @@ def test_a_long_history_is_folded_in_shares(
     assert ("done", "") == shops.run()
     assert {key: text for key, text in moved.items() if key != 4} == shops.rows("mirrors/shop_1/item")
     assert shops.result is not None
-    assert [""] == [one.why_spark for one in shops.result.mirrors]
+    assert [""] == [one.why_merge for one in shops.result.mirrors]
     for compared in shops.compared(0).values():
         assert ([], []) == (compared.wrong, compared.left_out)
     assert not list(tmp_path.glob("lake/mirrors/shop_1/item/parts-*")), "what the tasks wrote is removed"
@@ -156,6 +156,6 @@ def test_a_late_change_that_needs_more_is_folded_from_its_history(
     rows = {1: "1", 2: "2", 3: "3", 4: "4", 5: "five", 15: "late move", 16: "moved"}
     assert rows == shops.rows("mirrors/shop_1/item")
     assert shops.result is not None
-    assert [""] == [one.why_spark for one in shops.result.mirrors]
+    assert [""] == [one.why_merge for one in shops.result.mirrors]
     for compared in shops.compared(0).values():
         assert ([], []) == (compared.wrong, compared.left_out)

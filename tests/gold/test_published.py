@@ -47,7 +47,7 @@ def test_small_mirrors_are_published_without_spark(tmp_path: Path) -> None:
     depot = depot_of(tmp_path)
     first = depot.lake().snapshot(MIRROR)
     assert ("done", "") == depot.row(id="9", n="1", m="7").row(id="10", n="10", m="7").run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     assert [(3, 3, None), (4, 4, None), (10, 10, 7)] == rows(depot)
     lake, after = depot.lake(), depot.lake().snapshot(MIRROR)
     assert (first.table_id, first.meta["configuration"]) == (after.table_id, after.meta["configuration"])
@@ -89,7 +89,7 @@ def test_a_killed_table_without_a_key_is_finished(no_key: Any, when: str, tmp_pa
 
     say("INSERT", 1), say("INSERT", 1)
     assert ("done", "") == depot.run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     say("INSERT", 2), say("DELETE", 1), say("UPDATE", 3, 2)
     with killed_at(Point("gold", "commit", "mirror", when), depot.pipeline.lake):
         depot.run()

@@ -67,7 +67,7 @@ def test_what_cannot_be_known_is_recorded_without_spark(tmp_path: Path) -> None:
     with killed_at(Point("gold", "append", "rejects", AFTER), depot.pipeline.lake):
         depot.run()
     assert ("done", "") == depot.run()
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     lake = depot.lake()
     found = lake.ask('SELECT "column", reason FROM {rejects}')
     assert [{"column": "n", "reason": "values-not-known"}] == found
@@ -183,7 +183,7 @@ def test_a_name_that_another_column_takes_holds_its_values_without_rows_of_it(
             assert ("done", "") == depot.run()
         depot.say(**one)
     assert ("done", "") == depot.run(checked=True)
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     lake = depot.lake()
     found = lake.ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m ORDER BY id")
     assert expected == [one["n"] for one in found]
@@ -223,7 +223,7 @@ def test_a_name_that_a_column_of_a_table_created_again_takes_holds_its_values(
     depot.say(**row, data=[{"id": "1", "v": "1234567"}], mysqlType={"id": "int", "v": second})
     depot.ddl("ALTER TABLE depot RENAME COLUMN v TO n")
     assert ("done", "") == depot.run(checked=True)
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
     found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m")
     assert [{"n": 1234567}] == found
 

@@ -56,7 +56,7 @@ def test_a_truncate_of_one_table_leaves_the_others(
     assert ("done", "") == mine.say(2, "INSERT", 4, "e").run()
     assert [(ONE, 3, "c"), (TWO, 4, "e")] == rows(mine)
     assert mine.result is not None
-    assert [""] == [one.why_spark for one in mine.result.mirrors]
+    assert [""] == [one.why_merge for one in mine.result.mirrors]
     agree(mine)
 
 

@@ -49,7 +49,7 @@ def test_a_task_that_runs_twice_folds_once(depot: Depot) -> None:
     assert ([(1, 1), (2, 1)], 1) == mirror(depot)
     assert ("done", "") == depot.row("UPDATE", {"n": "1"}, id="1", n="2").row("DELETE", id="2", n="1").run()
     assert ([(1, 2)], 2) == mirror(depot)
-    assert "" == depot.why_spark
+    assert "" == depot.why_merge
 
 
 def test_a_worker_that_ends_with_its_file_written_loses_nothing(
@@ -105,7 +105,7 @@ def left(depot: Depot) -> list[Path]:
 def test_a_large_first_load_is_one_commit(large: Depot) -> None:
     """A reader must not see a part of the rows, and what is dealt must not fill the lake's disk."""
     assert ("done", "") == many(large).run()
-    assert "" == large.why_spark
+    assert "" == large.why_merge
     rows, _ = mirror(large)
     assert [(n, 1 + (n == 3)) for n in range(10)] == rows
     state = large.lake().snapshot("mirrors/yard/depot")
@@ -125,7 +125,7 @@ def test_many_changes_go_into_existing_rows(large: Depot, budget: int | None) ->
         "DELETE", id="9", n="1"
     )
     assert ("done", "") == large.row(id="10", n="7").run()
-    assert "" == large.why_spark
+    assert "" == large.why_merge
     rows, _ = mirror(large)
     assert [(0, 1), (1, 1), (2, 5), (3, 5), (4, 6), *((n, 5) for n in range(5, 9)), (10, 7)] == rows
     state = large.lake().snapshot("mirrors/yard/depot")

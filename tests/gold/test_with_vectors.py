@@ -207,7 +207,7 @@ def test_upkeep_and_rebuilds_go_on_from_vectors(
         update(depot, truth, range(batch, 9), gone=30 + batch)
         depot.engine = "auto"
         states[batch] = dict(truth)
-        assert ("", True) == (depot.why_spark, marked(depot) > 0)
+        assert ("", True) == (depot.why_merge, marked(depot) > 0)
 
     put, lost = commits._put, []
 
@@ -222,7 +222,7 @@ def test_upkeep_and_rebuilds_go_on_from_vectors(
         patch.setattr(commits, "_put", late)
         update(depot, truth, [3], gone=34)
     states[4] = dict(truth)
-    assert ("", 1) == (depot.why_spark, len(lost))
+    assert ("", 1) == (depot.why_merge, len(lost))
     last = depot.lake().snapshot(PATH).version
     leftovers = data_files(depot) - needed(depot, range(last + 1))
     assert [".bin", ".parquet"] == sorted(Path(one).suffix for one in leftovers)
@@ -246,7 +246,7 @@ def test_upkeep_and_rebuilds_go_on_from_vectors(
 
     update(depot, truth, [5], gone=36)
     update(depot, truth, [6], gone=37)
-    assert ("", True) == (depot.why_spark, marked(depot) > 0)
+    assert ("", True) == (depot.why_merge, marked(depot) > 0)
     [rebuilt] = rebuild(depot.lake(), [], dry_run=False)
     assert ("rebuilt", True) == (rebuilt.state, rebuilt.difference == Difference(len(truth)))
     assert (0, truth) == (marked(depot), {row["id"]: row["n"] for row in depot.rows()})

@@ -78,7 +78,7 @@ def test_files_are_ordered_by_the_columns_of_the_rule(spark: SparkSession, depot
     assert protocol == DeltaTable(lake.path(BINS)).protocol()
     depot.grow()
     result = run(spark, depot.pipeline)
-    assert {""} == {one.why_spark for one in result.mirrors if one.path == BINS}
+    assert {""} == {one.why_merge for one in result.mirrors if one.path == BINS}
 
 
 def test_dead_files_are_deleted_after_the_horizon(spark: SparkSession, depot: Depot) -> None:

@@ -90,7 +90,7 @@ def go_on(spark: Any, file: Path) -> Lake:
     before = doubled(Lake(spark, load(file)))
     result = run(spark, load(file), ("bronze", "silver", "gold"))
     folded = [one for one in result.mirrors if one.state == "done"]
-    assert {not isinstance(spark, Deferred)} == {bool(one.why_spark) for one in folded}, folded
+    assert {not isinstance(spark, Deferred)} == {bool(one.why_merge) for one in folded}, folded
     assert STOPPED == sorted(one.mirror for one in result.mirrors if one.state == "held"), result.failures
     assert [] == [one for one in result.mirrors if one.state == "failed"]
     lake = Lake(spark, load(file))

@@ -125,7 +125,7 @@ def _play(
         result = running.run(spark, pipeline, ("bronze", "silver", "gold"), warm)
         held = {one.mirror: one.message for one in result.mirrors if one.state == "held"}
         outcome.failed += [f"{one.mirror}: {one.message}" for one in result.mirrors if one.state == "failed"]
-        outcome.arrow += sum(one.why_spark == "" for one in result.mirrors)
+        outcome.arrow += sum(one.why_merge == "" for one in result.mirrors)
     outcome.held |= held
     begin_epochs(spark, pipeline, scenarios)
     gather(spark, pipeline, outcome)
