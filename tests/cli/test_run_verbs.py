@@ -13,8 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
+from ingest.cli.run_verbs import describe
 from ingest.errors import SetupError
+from ingest.gold.results import Folded
 from ingest.lake.tables import LakeReader
+from ingest.result import Result
 from tests.lakes import ROOT, Depot
 from tests.timing import PATIENCE
 
@@ -103,6 +106,14 @@ def test_without_java_a_run_says_how_to_get_one_and_how_to_do_without(tmp_path: 
 
 
 @pytest.mark.usefixtures("no_spark")
+def test_a_run_says_why_a_merge_applied_a_batch_as_a_plan_does() -> None:
+    """A script that reads `why_merge` of a plan would find nothing of that name in the run that follows."""
+    bins = Folded("depot.bins", "mirrors/depot/bins", "done", why_merge="apply is merge")
+    [mirror] = describe(Result("depot", "run-1", mirrors=[bins]))["mirrors"]
+    assert "apply is merge" == mirror["why_merge"]
+    assert "why_spark" not in mirror
+
+
 def test_a_renamed_pipeline_is_refused_by_every_verb(tmp_path: Path) -> None:
     """A run would read and number all batches again under the new name, while `plan` and `status` said OK."""
     depot = Depot(tmp_path, "tables: [{match: depot.*, keys: [id]}]\n")
