@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import IngestError, command, counted
+from ingest.inspect.gone_tables import departed
 from ingest.lake import barriers, decisions, decoded_with, identity, sealing
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import misdated
@@ -180,10 +181,15 @@ def gathered(lake: Tables, **given: Any) -> Facts:
     from ingest.quality.report_data import gather
 
     facts = gather(lake, **given)
+    logged = approval.listed(lake)
+    if any(table.is_to_be_fresh for table in facts.tables):
+        excluded = known_mirrors.excluded(lake)
+        gone = dict(departed(lake, {one.statement.id: one.statement for one in logged}.values()))
+        for table in facts.tables:
+            if table.path in excluded or table.name in gone:
+                table.may_grow_old()
     waiting = {
-        (one.mirror, one.statement.batch, one.statement.text[:STATEMENT])
-        for one in approval.listed(lake)
-        if one.pending
+        (one.mirror, one.statement.batch, one.statement.text[:STATEMENT]) for one in logged if one.pending
     }
     for table in facts.tables:
         for one in table.ddl:
@@ -191,16 +197,13 @@ def gathered(lake: Tables, **given: Any) -> Facts:
     return facts
 
 
-def merged(
-    state: Iterable[Problem], facts: Facts, *, failed: bool = False, ended: Collection[str] = ()
-) -> list[Problem]:
+def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> list[Problem]:
     """The findings about the lake and of the last checks, each problem once, errors first.
 
     Args:
         state: the problems that need no check.
         facts: what the checks have found.
         failed: the last run ended with a failure or an alarm.
-        ended: the mirrors whose tables send no more, so that their newest change grows old.
     """
     from ingest.quality import report
 
@@ -233,7 +236,7 @@ def merged(
             _moment(one.since),
         )  # fmt: skip
         wrong.setdefault(subject, problem)
-    wrong |= {one.subject: one for table in facts.tables if table.name not in ended for one in _old(table)}
+    wrong |= {one.subject: one for table in facts.tables for one in _old(table)}
     if failed and not any(one.severity == ERROR for one in wrong.values()):
         text, typed = "it ended with a failure or an alarm", command("run", facts.file)
         wrong[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,12 @@ from ingest.gold import approval, completed
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
 from ingest.inspect import problems
+from ingest.inspect.gone_tables import departed
 from ingest.inspect.idle import is_finished
 from ingest.inspect.problems import EXCLUDED, OK, Problem, worst
 from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
-from ingest.lake.decisions import DISMISS
 from ingest.lake.delta import NO_TABLE
-from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import BRONZE, CPU
@@ -197,7 +196,6 @@ class LakeLook:
     complete: Complete
     last_run: dict[str, Any] | None
     idle_next: str  # what to type if nothing is wrong
-    ended: frozenset[str] = frozenset()  # mirrors whose tables send no more: excluded, or gone at the source
 
 
 def status(lake: Tables) -> dict[str, Any]:
@@ -212,7 +210,7 @@ def look(lake: Tables) -> LakeLook:
     folded = completed.progress(lake)
     lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines, folded)
     logged = approval.listed(lake)
-    gone = dict(_departed(lake, {one.statement.id: one.statement for one in logged}.values()))
+    gone = dict(departed(lake, {one.statement.id: one.statement for one in logged}.values()))
     lagging = {lake.path(path) for path in folded.lagging}
     rows, waits = [], 0
     for entry in entries:
@@ -245,14 +243,13 @@ def look(lake: Tables) -> LakeLook:
         f"{command('plan', lake.pipeline.file)} (the lake waits for nothing; it says what a run would read)"
         if is_idle
         else command("run", lake.pipeline.file),
-        frozenset([*gone, *(row["table"] for row in rows if row["state"] == EXCLUDED)]),
     )
 
 
 def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     """What `ingest status` says; a mirror's state is the worst of its open problems."""
     last = seen.last_run
-    merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]), ended=seen.ended)
+    merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))
     found = problems.with_acknowledged(lake, merged)
     states: dict[str, list[str]] = {}
     for one in found:
@@ -350,28 +347,6 @@ def verdicts(lake: Tables) -> dict[str, int]:
         QUALIFY rank() OVER (PARTITION BY mirror, source, "check" = 'reconcile' ORDER BY checked_at DESC) = 1) AS c GROUP BY state"""
     )
     return {row["state"]: row["n"] for row in rows}
-
-
-def _departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, str]]:
-    """Mirrors whose source table was dropped or renamed after its last row, and not made again: what became of it."""
-    gone: dict[tuple[str, TableId], tuple[str, Statement]] = {}
-    for statement in logged:
-        for effect in () if statement.decided == DISMISS else statement.effects:
-            lane = statement.source, effect.table
-            if effect.action == "drop_table":
-                gone[lane] = f"dropped {effect.table}", statement
-            elif effect.action == "rename_table" and isinstance(effect.to, TableId):
-                gone[lane] = f"renamed {effect.table} to {effect.to}", statement
-                gone.pop((statement.source, effect.to), None)
-            elif effect.action in ("create_table", "swap_table"):
-                gone.pop(lane, None)
-    for (source, table), (what, statement) in gone.items():
-        rows = f"{{books}} WHERE changes > 0 AND {duck.of_lane(source, table)}"
-        [last] = lake.ask(f"SELECT max(order_high) AS place FROM {rows}")
-        if last["place"] is not None and last["place"] < statement.order:
-            at = f"statement {statement.id} of batch {statement.batch}"
-            for name in known_mirrors.names(lake.pipeline, table):
-                yield str(name), f"the source has {what} ({at}): its rows stay as they were"
 
 
 def _next(lake: Tables, needing: Sequence[Problem], seen: LakeLook) -> str:

@@ -109,6 +109,18 @@ class TableFact:
     def check(self, name: str) -> CheckFact | None:
         return next((one for one in self.checks if one.check == name), None)
 
+    @property
+    def is_to_be_fresh(self) -> bool:
+        """True if the age of its newest change has a limit."""
+        check = self.check("freshness")
+        return check is not None and check.limit is not None
+
+    def may_grow_old(self) -> None:
+        """Judge the age of the newest change no more: the table sends nothing any more."""
+        check = self.check("freshness")
+        if check is not None and check.state != ERROR:
+            check.limit, check.state = None, PASS
+
     def judge_age(self, now: dt.datetime) -> None:
         """Judge the age of the newest change again: a stopped stream triggers no run that would."""
         check = self.check("freshness")

@@ -77,6 +77,11 @@ def test_a_table_that_sends_no_more_does_not_grow_old(clock: Clock, tmp_path: Pa
     assert {
         ("excluded", "depot.boxes"), ("freshness", "depot.racks"), ("decoded_before", None)
     } == listed.keys(), listed  # fmt: skip
+    page = plant.folder / "page.html"
+    typed(f"ingest report {plant.file} --out {page}")
+    assert 1 == page.read_text("utf-8").count("<strong>The newest change is old</strong>"), (
+        "the report has one list, too"
+    )
     assert f"ingest backfill {plant.file} --last 4" == listed["decoded_before", None]
     assert 0 == typed(listed["excluded", "depot.boxes"])[0]
     plant.quiet = {"boxes"}
@@ -95,3 +100,14 @@ def test_a_reject_says_how_it_is_closed(clock: Clock, tmp_path: Path) -> None:
     assert 0 == typed(f"ingest rejects dismiss {file} 1 --reason seen")[0]
     assert [] == plant.problems()
     assert "next:" not in typed(f"ingest rejects show {file} 1")[1]
+
+
+def test_a_table_that_the_source_has_dropped_does_not_grow_old(clock: Clock, tmp_path: Path) -> None:
+    """Its mirror stays as it was, as its line says, and failed `freshness:` every day from then on."""
+    plant = begun(Plant("dts-canal", tmp_path / "p", clock), "bins", "boxes", "racks")
+    plant.emit("drop", "boxes", None, None, "DROP TABLE boxes")
+    plant.quiet = {"boxes", "racks"}
+    for day in (1, 2, 3):
+        ran(plant, day)
+    aged = [one["mirror"] for one in plant.problems() if one["kind"] == "freshness"]
+    assert ["depot.racks"] == aged

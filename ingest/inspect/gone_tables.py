@@ -1,0 +1,34 @@
+"""Tables that the source has dropped or renamed: their mirrors stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ingest.change import TableId
+from ingest.lake import duck
+from ingest.lake import mirrors as known_mirrors
+from ingest.lake.decisions import DISMISS
+from ingest.lake.logged_statements import Statement
+from ingest.lake.tables import Tables
+
+
+def departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, str]]:
+    """Mirrors whose source table was dropped or renamed after its last row, and not made again: what became of it."""
+    gone: dict[tuple[str, TableId], tuple[str, Statement]] = {}
+    for statement in logged:
+        for effect in () if statement.decided == DISMISS else statement.effects:
+            lane = statement.source, effect.table
+            if effect.action == "drop_table":
+                gone[lane] = f"dropped {effect.table}", statement
+            elif effect.action == "rename_table" and isinstance(effect.to, TableId):
+                gone[lane] = f"renamed {effect.table} to {effect.to}", statement
+                gone.pop((statement.source, effect.to), None)
+            elif effect.action in ("create_table", "swap_table"):
+                gone.pop(lane, None)
+    for (source, table), (what, statement) in gone.items():
+        rows = f"{{books}} WHERE changes > 0 AND {duck.of_lane(source, table)}"
+        [last] = lake.ask(f"SELECT max(order_high) AS place FROM {rows}")
+        if last["place"] is not None and last["place"] < statement.order:
+            at = f"statement {statement.id} of batch {statement.batch}"
+            for name in known_mirrors.names(lake.pipeline, table):
+                yield str(name), f"the source has {what} ({at}): its rows stay as they were"
