@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config import Pipeline, load
+from ingest.config.model import AUTO, SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,12 +92,13 @@ def play(
     *,
     apart: bool = True,
     by_merge: bool = False,
+    engines: tuple[str, str] = (SPARK, AUTO),
 ) -> Outcome:
-    """Run scenarios and gather what became of them: in one lake those with even numbers by Spark's tasks, in another the others
-    in this process; ``by_merge`` applies all outcomes by MERGE.
+    """Run scenarios and gather what became of them: in one lake those with even numbers by the first engine, in another the
+    others by the second; ``by_merge`` applies all outcomes by MERGE.
     """
     outcome = Outcome()
-    for engine, mine in (("spark", scenarios[::2]), ("auto", scenarios[1::2])):
+    for engine, mine in zip(engines, (scenarios[::2], scenarios[1::2]), strict=True):
         pipeline = pipeline_of(folder / engine, mine, engine, by_merge=by_merge)
         _play(spark, folder / engine, mine, pipeline, outcome, apart=apart)
     return outcome
@@ -201,6 +203,12 @@ def batch_by_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
+def by_the_other_engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """All scenarios as they came, with even numbers in this process, the others in tasks."""
+    return play(spark, tmp_path_factory.mktemp("exchanged"), FOLDERS, engines=(AUTO, SPARK))
+
+
+@pytest.fixture(scope="module")
 def some_by_merge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """One scenario of each kind of step, by MERGE alone."""
     return play(spark, tmp_path_factory.mktemp("some"), SAMPLE, by_merge=True)
@@ -281,6 +289,13 @@ def check_at_once(folder: Path, outcome: Outcome) -> None:
 def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
     """Each folder's first line says what breaks for readers if its rows differ."""
     check(folder, batch_by_batch)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("folder", FOLDERS, ids=names)
+def test_scenario_by_the_other_engine(folder: Path, by_the_other_engine: Outcome) -> None:
+    """What was tried in this process alone may go wrong in Spark's tasks, which pass it on to other processes."""
+    check(folder, by_the_other_engine)
 
 
 @pytest.mark.e2e
