@@ -20,11 +20,16 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from ingest.config.model import TableRule
 from ingest.errors import LockedError, SetupError
 from ingest.lake import lock
 from ingest.lake.hadoop import HadoopStore
 from ingest.lake.lock import check, held
+from ingest.run import Warm
+from tests.gold.depot import Depot
+from tests.lakes import ROOT
 from tests.timing import PATIENCE, until
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -331,3 +336,39 @@ def test_a_store_without_its_jars_is_named(spark: SparkSession) -> None:
         SetupError, match=r"s3a://bucket/lake cannot be reached .*S3AFileSystem.*docs/cluster.md"
     ):
         HadoopStore("s3a://bucket/lake").put_new("s3a://bucket/lake/x", b"")
+
+
+@pytest.mark.e2e
+def test_two_drivers_on_a_file_system_without_locks_double_nothing(tmp_path: Path) -> None:
+    """Some network file systems have no `flock`: then Delta's identifiers alone keep two runs apart, in every stage."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import errno, fcntl\n\ndef refuse(*_):\n    raise OSError(errno.ENOLCK, 'No locks available')\n\nfcntl.flock = refuse\n"
+    )
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.depot"))
+    file = tmp_path / "depot.yaml"
+    source = "{name: s, kind: files, path: './in-*.jsonl', format: dts-canal, settle: 0s}"
+    file.write_text(f"pipeline: depot\nlake: ./lake\nengine: auto\nsources:\n  - {source}\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    words = [sys.executable, "-m", "ingest", "run", str(file)]
+    for n in range(2):
+        depot.row(id=str(n), n="1").row(id="99", n=str(n))
+        (tmp_path / f"in-{n}.jsonl").write_text("\n".join(depot.messages) + "\n")
+        depot.messages.clear()
+        both = [
+            subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        said = "".join(one.communicate()[1] for one in both)
+        assert "unexpected" not in said, said
+    done = subprocess.run(
+        words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert 0 == done.returncode, done.stderr
+    lake = depot.lake()
+    counts = [
+        lake.ask(f"SELECT count(*) AS n FROM {table}")[0]["n"]
+        for table in ("{bronze} WHERE kind = 'message'", "{changes} WHERE kind = 'change'")
+    ]
+    assert [4, 4] == counts
+    rows = lake.ask_mirror("mirrors/yard/depot", "SELECT id, n FROM {mirror} ORDER BY id")
+    assert [(0, 1), (1, 1), (99, 1)] == [(row["id"], row["n"]) for row in rows]
