@@ -291,7 +291,7 @@ def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
     check(folder, batch_by_batch)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=names)
 def test_scenario_by_the_other_engine(folder: Path, by_the_other_engine: Outcome) -> None:
     """What was tried in this process alone may go wrong in Spark's tasks, which pass it on to other processes."""
