@@ -16,7 +16,7 @@ ITEM, BOTH = "mirrors/shop/item", {1: "a", 2: "b"}
 
 def rule(shop: int, into: str = "shop.item", shard: str = "") -> TableRule:
     """Where a shop's rows go."""
-    return TableRule(f"shop_{shop}.item", into=into, shard_column=shard)
+    return TableRule(f"shop_{shop}.item", into=into, shard_column=shard or None)
 
 
 def edited(mine: Shops, *rules: TableRule) -> tuple[str, str]:
