@@ -113,17 +113,19 @@ def test_the_epoch_that_the_check_names_ends_with_the_loaded_rows(
     sent = ([] if apart else [emptied]) + [mine.row("INSERT", 2, "b"), mine.row("INSERT", 7, "c")]
     [metric] = [one for one in mine.batch(*sent) if one.check == "re_reads_ignored"]
     lake = Lake(spark, mine.pipeline)
+    first, then = re.findall("`(ingest epoch [^`]*)`", metric.detail)
+    assert f"{first} --complete" == then
     start = (
-        epochs.with_batch(int(metric.detail.partition("--from-batch ")[2].split()[0]), lake.decoded())
+        epochs.with_batch(int(first.partition("--from-batch ")[2].split()[0]), lake.decoded())
         if apart
-        else epochs.at_places(lake, "s", re.findall("--from ([^ `]+)", metric.detail))
+        else epochs.at_places(lake, "s", re.findall("--from ([^ ]+)", first))
     )
     for complete in (False, True):
         epoch_verb.decide(
             lake,
             "s",
             start,
-            [metric.detail.partition("--resnapshot ")[2].partition("`")[0]],
+            [first.partition("--resnapshot ")[2]],
             "",
             complete=complete,
             withdraw=False,
