@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,17 @@ from ingest.lake import stores
 from ingest.lake.lake import Lake
 
 _FOLDER = "_rebuild"  # the underscore hides it from readers of the lake
+# Mirrors are folded at once: one that ends must not delete the folder of all while another one makes its own in it.
+_COMING_OR_GOING = threading.Lock()
 
 
 @contextlib.contextmanager
 def shadow_of(lake: Lake, *shadowed: str) -> Iterator[Lake]:
     """The same lake, except that tables with these names or prefixes are in a folder that is deleted afterwards."""
     folder = f"{lake.path(_FOLDER)}/{uuid.uuid4().hex}"  # a new one each time: Delta caches tables by path
+    if lake.is_folder:
+        with _COMING_OR_GOING:
+            Path(folder).mkdir(parents=True)
     try:
         yield Lake(lake.spark, lake.pipeline, lake.run, shadow=folder, shadowed=shadowed)
     finally:
@@ -41,7 +47,8 @@ def clean(lake: Lake) -> int:
 def _remove(lake: Lake, folder: str) -> None:
     if lake.is_folder or lake.takes_commits:
         stores.at(folder).remove_folder(folder)
-        with contextlib.suppress(OSError):  # another table is rebuilt there, or a store has no folders
+        # Another table is rebuilt there, or a store has no folders.
+        with contextlib.suppress(OSError), _COMING_OR_GOING:
             Path(folder).parent.rmdir()
         return
     jvm: Any = lake.spark._jvm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,16 @@ def test_halves_of_log_entries_are_forgotten_with_old_ones(tmp_path: Path) -> No
         (log / name).touch()
     commits.forget(str(tmp_path), 2)
     assert {one.name for one in log.iterdir()} == {*kept}
+
+
+def test_rebuilds_at_once_keep_each_others_folder(tmp_path: Path) -> None:
+    """A mirror failed because another one, folded again at the same time, had deleted the empty folder of both."""
+    lake = Lake(unstarted(), Pipeline("p", tmp_path / "p.yaml", str(tmp_path / "lake"), ()))
+
+    def rebuild(_number: int) -> None:
+        with staging.shadow_of(lake, "mirrors") as shadow:
+            Path(shadow.path("mirrors/depot/bins")).mkdir(parents=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [None] * 4000 == list(pool.map(rebuild, range(4000)))
+    assert not Path(lake.path("_rebuild")).exists()
