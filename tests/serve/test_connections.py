@@ -67,7 +67,7 @@ def slow_clients(port: int, count: int, text: bytes) -> Iterator[list[socket.soc
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"GET / HTTP/1.1\r\nHost: localh", b"POST /login HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+    "text", [b"", b"GET / HTTP/1.1\r\nHost: localh", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"]
 )
 def test_many_slow_clients_delay_nobody(port: int, text: bytes) -> None:
     """With a connection for each, a few lines of a script take every descriptor of the service."""
