@@ -127,7 +127,7 @@ def test_spark_answers_the_same(
     from ingest.gold import approval
     from ingest.quality.report_data import gather
 
-    for shop in shops.values():
+    for shop in list(shops.values())[:2]:  # of two batches, one of them with deletion vectors
         reader, lake = LakeReader(shop.lake.pipeline), Lake(spark, shop.lake.pipeline)
         here = [status.status(reader), status.tables(reader), rejects.listed(reader), approval.listed(reader)]
         facts = gather(reader)
@@ -188,7 +188,7 @@ def test_queries_answer_as_with_spark(spark: SparkSession, shops: dict[str, Exam
 
     texts = ["SELECT * FROM bronze", "SELECT * FROM changes", "SELECT * FROM rejects", "SELECT * FROM books"]
     texts += [f"SELECT * FROM `shop`.`{name}`" for name in ("orders", "customers", "order_lines")]
-    for shop in shops.values():
+    for shop in list(shops.values())[:2]:  # of two batches, one of them with deletion vectors
         reader, lake = LakeReader(shop.lake.pipeline), Lake(spark, shop.lake.pipeline)
         for text in texts:
             found = [query.query(reader, text), spark_query.query(lake, text)]
