@@ -142,9 +142,13 @@ class Crossings:
         return taken
 
 
+NO_TRANSACTION = ("", "0")
+"""What messages say that name no transaction."""
+
+
 def transaction_of(change: Change) -> str | None:
     """The transaction of a change; None if its message names none."""
-    return change.transaction if change.transaction not in ("", "0") else None
+    return change.transaction if change.transaction not in NO_TRANSACTION else None
 
 
 def _comes_again(event: PlacedChange, standing: StandingRow, values: Image) -> bool:

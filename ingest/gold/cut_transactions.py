@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ingest.change import LaneId, Op, TableId
+from ingest.departures import NO_TRANSACTION
 from ingest.gold import arrow_files, planner, targets
 from ingest.gold.arrow_crossings import rows_meet
 from ingest.gold.arrow_work import LaneWork, MirrorWork
@@ -72,7 +73,7 @@ def _named(files: ChangeFiles, lanes: Sequence[LaneWork]) -> Iterator[pa.RecordB
     first, last = min(lane.last_folded for lane in lanes), max(lane.last for lane in lanes)
     asked = ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
     asked &= (ds.field("batch") >= first) & (ds.field("batch") <= last) & ds.field("op").isin(_OPS)
-    asked &= ds.field("transaction").is_valid() & ~ds.field("transaction").isin(["", "0"])
+    asked &= ds.field("transaction").is_valid() & ~ds.field("transaction").isin(NO_TRANSACTION)
     paths = files.of([replace(lane, first=lane.last_folded) for lane in lanes])
     if paths:
         changes = stores.at(paths[0]).dataset(paths, format="parquet")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from ingest.quality.catalogue import key_json
 from ingest.quality.cell_values import of_column, text_of
 from ingest.quality.subjects import CheckedLane
 
+_Taken = TypeVar("_Taken")
 Read = Callable[[Lake, str, Sequence[str], str], Iterator[pa.RecordBatch]]
 """Read columns of the rows of a table, named as under the lake, for which a condition holds.
 
@@ -70,12 +71,30 @@ def by_spark(lake: Lake, name: str, columns: Sequence[str], where: str) -> Itera
 
 def read(lake: Lake, name: str, columns: Sequence[str], where: str) -> list[pa.RecordBatch]:
     """Read the rows for which a condition holds, by the first that can."""
-    for one in (by_duck, by_delta):
+    return _read(lake, name, columns, where, lambda page: page, (by_duck, by_delta))
+
+
+def read_sums(
+    lake: Lake, name: str, columns: Sequence[str], where: str, sums: Callable[[pa.RecordBatch], pa.Table]
+) -> list[pa.Table]:
+    """Sum up the rows for which a condition holds, page by page: they may be more than memory holds."""
+    return _read(lake, name, columns, where, sums, (by_delta,))
+
+
+def _read(
+    lake: Lake,
+    name: str,
+    columns: Sequence[str],
+    where: str,
+    taken: Callable[[pa.RecordBatch], _Taken],
+    readers: Iterable[Read],
+) -> list[_Taken]:
+    for reader in readers:
         with suppress(
             Exception
         ):  # a store or a table that it does not support; Spark reports damage in words
-            return list(one(lake, name, columns, where))
-    return list(by_spark(lake, name, columns, where))
+            return [taken(page) for page in reader(lake, name, columns, where)]
+    return [taken(page) for page in by_spark(lake, name, columns, where)]
 
 
 def changes_since(batch: int, tables: Iterable[str | None]) -> str:

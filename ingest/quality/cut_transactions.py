@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import LaneId, Op, TableId
+from ingest.departures import NO_TRANSACTION
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES
-from ingest.quality.arrow_rows import by_delta, by_spark, changes_since
+from ingest.quality.arrow_rows import changes_since, read_sums
 from ingest.quality.subjects import CheckedLane, CheckedMirror, Cut
 
 REACH = 8  # batches before the ones to check in which a cut transaction may have begun
@@ -50,13 +51,9 @@ def _found(lake: Lake, lanes: Sequence[CheckedLane], since: int) -> Iterator[tup
 def _spans(lake: Lake, lanes: Sequence[CheckedLane], since: int) -> pa.Table:
     """Each transaction of the lanes: whether it has old and new changes, whether it deletes rows, and its newest place."""
     where = changes_since(since - REACH, (lane.table.table for lane in lanes))
-    where += " AND op IN ('insert', 'update', 'delete') AND \"transaction\" NOT IN ('', '0')"
+    where += f" AND op IN ('insert', 'update', 'delete') AND \"transaction\" NOT IN {NO_TRANSACTION}"
     columns = (*duck.LANE, "batch", "op", "transaction", "order_key")
-    parts = list[pa.Table]()
-    for read in (by_delta, by_spark):  # a store or a table that delta-rs does not support
-        with suppress(Exception):
-            parts = [_of_page(page, since) for page in read(lake, CHANGES.name, columns, where)]
-            break
+    parts = read_sums(lake, CHANGES.name, columns, where, partial(_of_page, since))
     if not parts:
         return pa.table({})
     spans = _by_transaction(pa.concat_tables(parts))
@@ -65,7 +62,7 @@ def _spans(lake: Lake, lanes: Sequence[CheckedLane], since: int) -> pa.Table:
     return spans.filter(pc.or_(cut, pc.is_in(spans["place"], newest.combine_chunks())))
 
 
-def _of_page(page: pa.RecordBatch, since: int) -> pa.Table:
+def _of_page(since: int, page: pa.RecordBatch) -> pa.Table:
     new = pc.greater(page.column("batch"), since)
     changes = pa.table(
         {name: page.column(name) for name in (*duck.LANE, "transaction")}

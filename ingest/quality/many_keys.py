@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest import types
+from ingest.departures import NO_TRANSACTION
 from ingest.fold import KeyCellError, typed
 from ingest.lake import delta, duck
 from ingest.lake.cleared import last_truncate
@@ -377,7 +378,7 @@ def _events(cells: str, one: Side) -> str:
         op <> 'update' OR NOT coalesce(partial, false) AS whole,
         hash(coalesce({place_sql("order_key")}, order_key)) AS place,
         hash(batch, topic, "partition", "offset") AS message, hash(op, before, after) AS content,
-        op = 'insert' AS comes, CASE WHEN "transaction" NOT IN ('', '0') THEN "transaction" END AS "transaction",
+        op = 'insert' AS comes, CASE WHEN "transaction" NOT IN {NO_TRANSACTION} THEN "transaction" END AS "transaction",
         hash(before) AS said, hash(after) AS sent
         FROM ({cells}) WHERE {_fits(one)}"""
 
