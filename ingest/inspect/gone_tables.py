@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ingest.change import TableId
 from ingest.lake import duck
@@ -11,11 +12,14 @@ from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.tables import Tables
 
+if TYPE_CHECKING:
+    from ingest.gold.approval import Listed
 
-def departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, str]]:
+
+def departed(lake: Tables, logged: Iterable[Listed]) -> dict[str, str]:
     """Mirrors whose source table was dropped or renamed after its last row, and not made again: what became of it."""
     gone: dict[tuple[str, TableId], tuple[str, Statement]] = {}
-    for statement in logged:
+    for statement in {one.statement.id: one.statement for one in logged}.values():
         for effect in () if statement.decided == DISMISS else statement.effects:
             lane = statement.source, effect.table
             if effect.action == "drop_table":
@@ -25,10 +29,12 @@ def departed(lake: Tables, logged: Iterable[Statement]) -> Iterator[tuple[str, s
                 gone.pop((statement.source, effect.to), None)
             elif effect.action in ("create_table", "swap_table"):
                 gone.pop(lane, None)
+    became: dict[str, str] = {}
     for (source, table), (what, statement) in gone.items():
         rows = f"{{books}} WHERE changes > 0 AND {duck.of_lane(source, table)}"
         [last] = lake.ask(f"SELECT max(order_high) AS place FROM {rows}")
         if last["place"] is not None and last["place"] < statement.order:
             at = f"statement {statement.id} of batch {statement.batch}"
             for name in known_mirrors.names(lake.pipeline, table):
-                yield str(name), f"the source has {what} ({at}): its rows stay as they were"
+                became[str(name)] = f"the source has {what} ({at}): its rows stay as they were"
+    return became

@@ -184,7 +184,7 @@ def gathered(lake: Tables, **given: Any) -> Facts:
     logged = approval.listed(lake)
     if any(table.is_to_be_fresh for table in facts.tables):
         excluded = known_mirrors.excluded(lake)
-        gone = dict(departed(lake, {one.statement.id: one.statement for one in logged}.values()))
+        gone = departed(lake, logged)
         for table in facts.tables:
             if table.path in excluded or table.name in gone:
                 table.may_grow_old()

@@ -210,7 +210,7 @@ def look(lake: Tables) -> LakeLook:
     folded = completed.progress(lake)
     lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines, folded)
     logged = approval.listed(lake)
-    gone = dict(departed(lake, {one.statement.id: one.statement for one in logged}.values()))
+    gone = departed(lake, logged)
     lagging = {lake.path(path) for path in folded.lagging}
     rows, waits = [], 0
     for entry in entries:
