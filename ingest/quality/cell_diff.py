@@ -39,6 +39,7 @@ from ingest.quality.subjects import NOTHING_CUT, Cut
 
 Row = Mapping[str, Any]
 Cells = dict[str, object]  # by the mirror's column
+_LEAVES = ("delete", "nothing")  # effects of a change that takes the row from its key
 
 
 @dataclass(slots=True)
@@ -250,9 +251,6 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
             texts[step.key] = _texts(mirror.keys, step.row)
     found = {key for key in texts if key in table.rows and not table.rows[key].complete}
     return found, {key: texts[key] for key in found}
-
-
-_LEAVES = ("delete", "nothing")
 
 
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:

@@ -612,10 +612,7 @@ class _Check:
         if changes is None:
             return Proof()
 
-        def steps() -> list[SchemaStep]:
-            known = self.asked.steps(self.mirror, one.lane.source, one.lane.table, self.subject.applied)
-            return [step for step, _batch in known]
-
+        steps = partial(images_before.steps_of, self.asked.steps, self.mirror, one.lane, self.subject.applied)
         lane = images_before.ProvenLane(
             changes, one.sample.emptied, one.lane, one.applied, one.shard, steps, one.images
         )

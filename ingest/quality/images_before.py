@@ -363,14 +363,15 @@ def still_broken(
         lane = ProvenLane(
             pa.table({}), (), one, subject.applied,
             shard_of(lake.pipeline, mirror, (one.source, one.table)),
-            partial(_steps, steps, mirror, one, subject.applied), lake.pipeline.images_before(one.source),
+            partial(steps_of, steps, mirror, one, subject.applied), lake.pipeline.images_before(one.source),
         )  # fmt: skip
         history = _history(lake, mirror, lane, keys)
         broken_keys |= {keys[each.key] for each in broken(history, mirror, keys, 0, lane.images)}
     return broken_keys
 
 
-def _steps(steps: StepsOf, mirror: Mirror, lane: CheckedLane, applied: int) -> list[SchemaStep]:
+def steps_of(steps: StepsOf, mirror: Mirror, lane: CheckedLane, applied: int) -> list[SchemaStep]:
+    """The schema steps of a lane's statements of batches up to ``applied``."""
     return [step for step, _batch in steps(mirror, lane.source, lane.table, applied)]
 
 
