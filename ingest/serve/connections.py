@@ -23,9 +23,8 @@ class BoundedConnection(H11Protocol):
     Of those that have asked nothing yet, too many make the oldest close: a client that asks at once is not affected.
     """
 
-    _silent: ClassVar[
-        dict[BoundedConnection, float]
-    ] = {}  # that have not asked yet: since when, the oldest first
+    # Those that have not asked yet, the oldest first: since when.
+    _silent: ClassVar[dict[BoundedConnection, float]] = {}
     _header: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
 
