@@ -11,13 +11,14 @@ loaded at no known place among the changes, another epoch, a large value that th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from ingest import types
 from ingest.change import Change, Image, Op
+from ingest.departures import transaction_of
 from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Step, Table, key_of_change, steps
 from ingest.order import Order
 from ingest.values.same_value import same_value
@@ -34,24 +35,46 @@ class Excuse(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImagesBefore:
-    """How a dialect writes what rows were before.
+    """How a dialect writes what rows were before, and by what its repetitions are known.
 
     Args:
         hides_large: a large value that the source does not know is NULL.
         changed_only: an update's image has the columns that changed, maybe more; the others are those of the image after.
         key_deletes: where a table's updates have no image, that of a delete has its key alone: other columns are NULL, zero
             or their default (Debezium documentation, PostgreSQL connector, replica identity).
+        renumbers: positions are counted by the task that reads the source's log: one that is put back may count on, and
+            give what it sends again higher positions.
+        counts_rows: a position ends with a count of rows, which may start again inside one position (`ingest.formats.About`).
+        clocks_messages: where a message names no transaction, its time is that of the message, not that of the change.
     """
 
     hides_large: bool = False
     changed_only: bool = False
     key_deletes: bool = False
+    renumbers: bool = False
+    counts_rows: bool = False
+    clocks_messages: bool = False
 
     def of(self, change: Change) -> Image:
         """What a change says of its row before it, as far as it does."""
         if self.changed_only and change.op is Op.UPDATE:
             return {**(change.after or {}), **(change.before or {})}
         return change.before or {}
+
+    def identities(self, event: Placed) -> Iterator[Hashable]:
+        """What a change has in common with its repetitions: what it says, at the source's position or moment.
+
+        What it says does not suffice: a row may become A, B and A again, and the change between may be lost.
+        """
+        order, change = event
+        says = change.op, _content(change.before), _content(change.after)
+        if order.sequence:
+            position = order.sequence[:-1] if self.counts_rows and len(order.sequence) > 1 else order.sequence
+            yield order.epoch, order.phase, position, order.half, says
+        if not order.sequence or (self.renumbers and change.event_time is not None):
+            transaction = transaction_of(change)
+            is_timed = transaction is not None or not self.clocks_messages
+            yield change.event_time if is_timed else None, transaction, says
 
 
 WHOLE = ImagesBefore()
@@ -92,7 +115,7 @@ class Chain:
     table: Table
     logical: Mapping[str, str] = field(default_factory=dict)
     images: ImagesBefore = WHOLE
-    _applied: set[tuple[object, ...]] = field(default_factory=set)  # what changes said
+    _applied: set[Hashable] = field(default_factory=set)  # identities of the changes before
     _loaded: set[Key] = field(default_factory=set)  # keys whose rows were read at no place among the changes
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
     _tells: bool = False  # the last update had an image before
@@ -152,7 +175,7 @@ class Chain:
         return self.images.hides_large and not is_null_after and types.base(kind) in _MAY_BE_LARGE
 
     def _excuse(self, event: Placed, key: Key) -> Excuse | None:
-        if _said(event.change) in self._applied:
+        if not self._applied.isdisjoint(self.images.identities(event)):
             return Excuse.REPEATED
         if key in self._loaded:
             return Excuse.LOADED
@@ -177,7 +200,7 @@ class Chain:
             else:
                 self._loaded.discard(step.key)
         if change.before is not None:
-            self._applied.add(_said(change))
+            self._applied.update(self.images.identities(event))
 
 
 def _moves_in_time(now: str | None, then: str | None) -> bool:
@@ -192,10 +215,6 @@ _MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})
 def _has_no_place(order: Order) -> bool:
     """True for a row of a load that was not read at a place among the changes."""
     return not order.phase or not order.sequence
-
-
-def _said(change: Change) -> tuple[object, ...]:
-    return change.op, _content(change.before), _content(change.after)
 
 
 def _content(image: Image | None) -> frozenset[tuple[str, str | None]]:

@@ -329,11 +329,14 @@ class Pipeline:
 
     def images_before(self, source: str) -> ImagesBefore:
         """How a source writes what rows were before."""
-        known = [formats.load(one.format).ABOUT.before for one in self.sources if one.name == source]
+        known = [formats.load(one.format).ABOUT for one in self.sources if one.name == source]
         return ImagesBefore(
-            any(each.hides_large for each in known),
-            bool(known) and all(each.changed_only for each in known),
-            any(each.key_deletes for each in known),
+            hides_large=any(about.before.hides_large for about in known),
+            changed_only=bool(known) and all(about.before.changed_only for about in known),
+            key_deletes=any(about.before.key_deletes for about in known),
+            renumbers=any(about.before.renumbers for about in known),
+            counts_rows=any(about.counts_rows for about in known),
+            clocks_messages=any(about.before.clocks_messages for about in known),
         )
 
     def shown(self, place: str) -> str:

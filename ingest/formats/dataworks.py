@@ -26,6 +26,7 @@ from ingest.ddl import dialect_of
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -50,6 +51,7 @@ ABOUT = About(
         "order_by": "sequence (default), arrival or event_time",
     },
     bytes_as="base64",
+    before=ImagesBefore(renumbers=True),
 )
 
 OPS = {

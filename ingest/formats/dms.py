@@ -34,6 +34,7 @@ from ingest.decoding import rows
 from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -63,6 +64,7 @@ ABOUT = About(
     order_by="arrival",
     bytes_as="hex",
     leaves_out_nulls="by default",
+    before=ImagesBefore(clocks_messages=True),
 )
 
 OPS = {

@@ -18,6 +18,7 @@ from ingest.decoding.converters import instant, listed_or_hex, truth, zoneless
 from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
 from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
+from ingest.images_before import ImagesBefore
 
 ABOUT = About(
     title="JSON, Huawei Cloud DRS",
@@ -35,6 +36,7 @@ ABOUT = About(
         "database_kind": "the database whose type names are sent, if neither dbType nor a name shows it",
     },
     bytes_as="int-list",
+    before=ImagesBefore(renumbers=True),
 )
 
 DIALECT = CanalDialect(

@@ -29,6 +29,7 @@ from ingest.decoding.dts_values import Column, columns
 from ingest.decoding.rows import statement
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values import micros_of, strict
 from ingest.values.remembered import remembered
 
@@ -46,6 +47,7 @@ ABOUT = About(
     options={"timezone": "no meaning; instants carry their own", "order_by": "sequence"},
     framing="length",
     binary=True,
+    before=ImagesBefore(renumbers=True),
 )
 
 OPS = {

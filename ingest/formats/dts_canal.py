@@ -40,7 +40,7 @@ ABOUT = About(
         "database_kind": "the database whose type names are sent, if no name shows it",
     },
     bytes_as="base64",
-    before=ImagesBefore(changed_only=True),
+    before=ImagesBefore(changed_only=True, renumbers=True),
 )
 
 DIALECT = CanalDialect(

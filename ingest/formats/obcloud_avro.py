@@ -49,7 +49,7 @@ ABOUT = About(
     options={"order_by": "sequence"},
     framing="length",
     binary=True,
-    before=ImagesBefore(hides_large=True),
+    before=ImagesBefore(hides_large=True, renumbers=True),
 )
 
 OPS = {

@@ -38,7 +38,7 @@ ABOUT = About(
         "database_kind": "oracle for a tenant of Oracle whose types MySQL has, too",
     },
     bytes_as="base64",
-    before=ImagesBefore(hides_large=True, changed_only=True),
+    before=ImagesBefore(hides_large=True, changed_only=True, renumbers=True),
 )
 
 

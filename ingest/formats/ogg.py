@@ -25,6 +25,7 @@ from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, 
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -54,6 +55,7 @@ ABOUT = About(
     },
     bytes_as="base64",
     leaves_out_nulls="by a setting",
+    before=ImagesBefore(renumbers=True),
 )
 
 OPS = {

@@ -49,7 +49,7 @@ ABOUT = About(
         "order_by": "sequence",
     },
     bytes_as="base16",
-    before=ImagesBefore(hides_large=True),
+    before=ImagesBefore(hides_large=True, renumbers=True),
 )
 
 OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ, "HEARTBEAT": Op.HEARTBEAT}

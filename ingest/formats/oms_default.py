@@ -56,7 +56,7 @@ ABOUT = About(
     },
     event_marks=('"ddl"',),
     bytes_as="base64",
-    before=ImagesBefore(hides_large=True),
+    before=ImagesBefore(hides_large=True, renumbers=True),
 )
 
 OPS = {

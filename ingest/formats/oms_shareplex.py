@@ -57,7 +57,7 @@ ABOUT = About(
     },
     event_marks=('"ddl"', '"truncate"', '"drop column"'),
     bytes_as="base64",
-    before=ImagesBefore(hides_large=True),
+    before=ImagesBefore(hides_large=True, renumbers=True),
 )
 
 OPS = {

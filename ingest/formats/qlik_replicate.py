@@ -26,6 +26,7 @@ from ingest.decoding import rows
 from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -51,6 +52,7 @@ ABOUT = About(
         "order_by": "sequence (default), arrival or event_time",
     },
     bytes_as="hex",
+    before=ImagesBefore(renumbers=True),
 )
 
 OPS = {

@@ -40,7 +40,7 @@ ABOUT = About(
         "timezone": "the zone of TIMESTAMP texts that name none, which the fully compatible mode sends (default UTC)",
     },
     bytes_as="hex",
-    before=ImagesBefore(changed_only=True),
+    before=ImagesBefore(changed_only=True, renumbers=True),
 )
 
 DIALECT = CanalDialect(

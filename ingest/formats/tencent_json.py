@@ -21,6 +21,7 @@ from ingest.decoding import rows
 from ingest.decoding.flat_messages import mysql_types
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -45,6 +46,7 @@ ABOUT = About(
         "order_by": "sequence (default), arrival or event_time",
     },
     bytes_as="hex",
+    before=ImagesBefore(renumbers=True),
 )
 
 OPS = {

@@ -15,6 +15,7 @@ from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
+from ingest.lake.stamps import TIME
 from ingest.lake.tables import scan
 from ingest.quality.catalogue import key_json
 from ingest.quality.cell_values import of_column, text_of
@@ -148,14 +149,14 @@ def changes_of_keys(
     applied: int,
     keys: Iterable[Sequence[str]] | str,
 ) -> list[dict[str, Any]]:
-    """All changes of some keys of a lane up to a batch, with its TRUNCATEs.
+    """All changes of some keys of a lane up to a batch, with its TRUNCATEs, and the time of each.
 
     ``keys`` are cells as texts, without that of the shard; or a query that finds the first `ALWAYS` of them as
     ``own_key`` in the lane's ``rows``.
     """
     named = [name for name in mirror.keys if shard is None or name != shard[0]]
     own, left = duck.cells(named), duck.cells(named, "before", "after")
-    columns = ", ".join(map(duck.name, CHANGE))
+    columns = ", ".join(map(duck.name, (*CHANGE, TIME)))
     if not isinstance(keys, str):
         at = [i for i, name in enumerate(mirror.keys) if name in named]
         listed = ", ".join(f"[{', '.join(duck.text(key[i]) for i in at)}]" for key in keys)

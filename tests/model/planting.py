@@ -12,12 +12,12 @@ from ingest import types
 from ingest.change import Image
 from ingest.images_before import Excuse, Link
 from tests.formats.one_history.history import Event
-from tests.model import plain
+from tests.model import plain, values
 from tests.model.checks import Capture
 from tests.model.histories import history
 from tests.model.rows import History
 
-FAULTS = ("drop", "alter", "exchange")
+FAULTS = ("drop", "alter", "exchange", "repeat")
 STEPS = {"insert": 6, "update": 12, "delete": 2, "move": 2}
 """Without statements and loads, so that each fault leaves a wrong cell until the next change of its row."""
 
@@ -101,13 +101,19 @@ def plant(made: History, random: Random) -> Fault | None:
     at, following = random.choice(places)
     event, shown = events[at], events[following]
     column = _changed(event)
-    kind = random.choice(FAULTS)
     assert column is not None
     assert event.after is not None
+    # updates of different columns may have each other's place, if only these are sent
+    commute = (shown.before or {}).get(column) == (shown.after or {}).get(column)
+    kind = random.choice([fault for fault in FAULTS if not (commute and fault == "exchange")])
     if kind == "drop":
         made.lost.add(event.number)
     elif kind == "alter":
         events[at] = event._replace(after={**event.after, column: (event.before or {})[column]})
+    elif kind == "repeat":  # it comes again, with another content
+        events.insert(
+            at + 1, event._replace(after={**event.after, column: _other_value(event, column, random)})
+        )
     else:  # two changes of the row have each other's place
         before, after = events[following].before, events[following].after
         events[following] = events[following]._replace(before=event.before, after=event.after)
@@ -130,6 +136,14 @@ def _places(events: list[Event]) -> Iterator[tuple[int, int]]:
                 if other.kind == "update" and _key(other, other.after) == _key(other, other.before):
                     yield at, later
                 break
+
+
+def _other_value(event: Event, column: str, random: Random) -> str | None:
+    """A value that an update's column neither had nor got; NULL if none is drawn."""
+    known = [(image or {})[column] for image in (event.before, event.after)]
+    kind = values.read(event.shape[column].declared)
+    drawn = [values.value(kind, random) for _ in range(20)]
+    return next((text for text in drawn if text not in known), None)
 
 
 def _changed(event: Event) -> str | None:

@@ -7,6 +7,7 @@ That right histories show none is asserted with their mirrors, by `tests.model.c
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import msgspec
 import pytest
@@ -92,8 +93,9 @@ def placed(op: Op, at: int, before: str | None = "", after: str | None = "", **m
     order = Order(
         more.get("epoch", 0), more.get("phase", 1), (at,) if at else (), 0, (more.get("arrival", at),), 0
     )
+    types = {"id": "int32", "v": "string"}
     return Placed(
-        order, Change(op=op, before=images[0], after=images[1], types={"id": "int32", "v": "string"})
+        order, Change(op=op, before=images[0], after=images[1], types=types, event_time=more.get("time"))
     )
 
 
@@ -131,6 +133,66 @@ def test_the_delete_of_a_table_whose_updates_tell_nothing_has_only_its_key() -> 
     assert [False, True] == [link.is_broken for link in links(first, telling, delete, images=images)]
     again = placed(Op.DELETE, 6, before="x")
     assert [False, True] == [link.is_broken for link in links(first, delete, again, images=images)]
+
+
+NUMBERED = ImagesBefore(renumbers=True)
+
+
+@pytest.mark.parametrize(
+    ("images", "places", "times"),
+    [
+        (WHOLE, (1, 2, 4), (5, 5, 5)),
+        (WHOLE, (0, 0, 0), (5, 6, 8)),
+        (NUMBERED, (1, 2, 4), (5, 6, 8)),
+    ],
+    ids=["position", "arrival", "number"],
+)
+def test_a_change_that_happens_twice_is_no_repetition(
+    images: ImagesBefore, places: tuple[int, ...], times: tuple[int, ...]
+) -> None:
+    """A flag that is set, cleared and set again says the same twice: the loss of what cleared it went unnoticed."""
+    texts = (("", "x"), ("x", None), ("x", None))
+    ops = (Op.INSERT, Op.UPDATE, Op.UPDATE)
+    events = [
+        placed(op, at, *text, arrival=arrival, time=time)
+        for op, at, text, time, arrival in zip(ops, places, texts, times, range(3), strict=True)
+    ]
+    assert [False, True] == [link.is_broken for link in links(*events, images=images)]
+
+
+@pytest.mark.parametrize(
+    ("images", "first", "again"),
+    [
+        (WHOLE, {"sequence": (2,), "time": 5}, {"sequence": (2,), "time": 5}),
+        (WHOLE, {"sequence": (2,)}, {"sequence": (2,)}),
+        (WHOLE, {"time": 5}, {"time": 5}),
+        (WHOLE, {}, {}),
+        (NUMBERED, {"sequence": (2,), "time": 5}, {"sequence": (9,), "time": 5}),
+        (ImagesBefore(counts_rows=True), {"sequence": (7, 4, 1)}, {"sequence": (7, 4, 3)}),
+        (ImagesBefore(clocks_messages=True), {"time": 5}, {"time": 8}),
+    ],
+    ids=["position", "position alone", "arrival", "content alone", "number", "rows", "clock of messages"],
+)
+def test_a_message_that_came_again_is_an_excuse(
+    images: ImagesBefore, first: dict[str, Any], again: dict[str, Any]
+) -> None:
+    """At-least-once connectors repeat messages after a restart: each would be a false alarm."""
+    events = [placed(Op.INSERT, 1 if "sequence" in first else 0, after="a", arrival=0)]
+    for arrival, said in ((1, first), (2, again)):
+        order = Order(0, 1, said.get("sequence", ()), 0, (arrival,), 0)
+        events.append(placed(Op.UPDATE, 0, "a", "b", time=said.get("time", 0))._replace(order=order))
+    assert [None, Excuse.REPEATED] == [link.excuse for link in links(*events, images=images)]
+
+
+def test_another_transaction_repeats_nothing() -> None:
+    """Where the clock is that of the message, the transaction tells two changes apart."""
+    events = [placed(Op.INSERT, 0, after="a", arrival=0)]
+    for arrival, transaction in ((1, "7"), (2, "7"), (3, "8")):
+        event = placed(Op.UPDATE, 0, "a", "b", arrival=arrival, time=5)
+        change = msgspec.structs.replace(event.change, transaction=transaction)
+        events.append(event._replace(change=change))
+    found = links(*events, images=ImagesBefore(clocks_messages=True))
+    assert [None, Excuse.REPEATED, None] == [link.excuse for link in found]
 
 
 def test_another_epoch_is_an_excuse() -> None:

@@ -118,6 +118,31 @@ def test_a_repeated_message_is_no_complaint(tmp_path: Path, dialect: str) -> Non
     assert [] == proof(update(shops, 1, "c", "d", 40), 2).broken
 
 
+@pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_change_that_happens_twice_is_no_repetition(tmp_path: Path, dialect: str, batches: int) -> None:
+    """A flag that is set, cleared and set again says the same twice: the loss of what cleared it went unnoticed."""
+    shops = update(insert(shop(tmp_path, dialect), 1, "a", 10), 1, "a", "b", 20)
+    update(update(shops, 1, "b", "a", 30), 1, "a", "b", 40)
+    if batches == 2:
+        assert "done" == shops.run()[0]
+    found = proof(update(shops, 1, "a", "b", 60), batches - 1)  # that of 50 is lost
+    assert [("text", "a", "b")] == differing(found)
+
+
+@pytest.mark.parametrize("places", [(40, 50), (20, 30)], ids=["counts on", "same numbers"])
+def test_a_task_that_is_put_back_repeats_its_changes(tmp_path: Path, places: tuple[int, int]) -> None:
+    """What it sends again has the source's old time, and maybe a higher number: no message is lost."""
+    shops = update(update(insert(shop(tmp_path), 1, "a", 10), 1, "a", "b", 20), 1, "b", "c", 30)
+    assert "done" == shops.run()[0]
+    for place, old, text, when in ((places[0], "a", "b", 20), (places[1], "b", "c", 30)):
+        update(shops, 1, old, text, place)
+        message = json.loads(shops.lines.pop())
+        shops.lines.append(json.dumps(message | {"es": message["es"] + 1000 * (when - place)}))
+    assert [] == proof(shops, 1).broken
+    assert [] == proof(update(shops, 1, "c", "d", 60), 2).broken
+
+
 def postgres(shops: Shops, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Shops:
     """A change as Debezium sends it from PostgreSQL."""
     shops.number += 10
