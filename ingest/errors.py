@@ -5,7 +5,16 @@ Every message is one sentence: what was found, where, and what to do about it.
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+_FAULT = "ingest-fault: "  # before the record of a fault, wherever only text passes
+_DECODER = json.JSONDecoder()
 
 
 def command(*words: object) -> str:
@@ -32,6 +41,51 @@ class IngestError(Exception):
     """Root of everything this package raises on purpose; the text is meant for the user."""
 
     exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a worker reports to the driver where only text passes: an error of Spark's, a column of a task's report.
+
+    Attributes:
+        kind: the name of the exception's class.
+        text: the sentence for the operator.
+        facts: what the driver has to know, as JSON has it.
+    """
+
+    kind: str
+    text: str
+    facts: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return _FAULT + json.dumps([self.kind, self.text, self.facts])
+
+
+class FaultError(Exception):
+    """Root of what a task raises and the driver recognises, by `fault_of`: a note of the error carries its fault.
+
+    A traceback has an error's notes, and is all that Spark brings back of it.
+    """
+
+    def __init__(self, text: str, facts: Mapping[str, Any]) -> None:
+        super().__init__(text)
+        self.fault = Fault(type(self).__name__, text, facts)
+        self.add_note(str(self.fault))
+
+
+def fault_of(error: BaseException | str, kind: type[FaultError]) -> Fault | None:
+    """The fault of a kind that an error is, or that its text or a task's report carries; None if there is none.
+
+    Nothing else reads a worker's text.
+    """
+    if isinstance(error, FaultError):
+        return error.fault if isinstance(error, kind) else None
+    whole, last = str(error), None
+    for begins in re.finditer(_FAULT, whole):
+        with suppress(ValueError, TypeError):  # cut off, or in the words of another record
+            fault = Fault(*_DECODER.raw_decode(whole, begins.end())[0])
+            last = fault if fault.kind == kind.__name__ else last
+    return last  # a traceback ends with the error that was raised, after its causes
 
 
 class ConfigError(IngestError):

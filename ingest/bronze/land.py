@@ -17,7 +17,7 @@ from ingest.bronze import files, kafka
 from ingest.bronze.offsets import Look
 from ingest.bronze.positions import Positions, Receipts
 from ingest.bronze.positions import receipts as receipts_of
-from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read
+from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, headers, hole, read
 from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.errors import IngestError, counted
@@ -104,13 +104,13 @@ def _append(
         try:
             return commit(lake, work, looks, batch, cores)
         except (BrokenRange, *kafka.READ_ERRORS) as error:
-            found = before_broken(work, str(error))
-            if found is None:
+            unread = hole(work, error)
+            if unread is None:
                 raise
-            work, broken, fault = found
-            source = lake.pipeline.sources[broken.source].name
+            work = unread.before
+            source = lake.pipeline.sources[unread.broken.source].name
             text = (
-                f"{fault} What comes after it in source {source} was not read, to keep its order: run again."
+                f"{unread.fault} What comes after it in source {source} was not read, to keep its order: run again."
             )
             landed.alarms.append((source, text))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
@@ -20,7 +19,7 @@ from ingest.bronze import opening
 from ingest.bronze.opening import Identity
 from ingest.bronze.receipts import FINGERPRINT, Receipt
 from ingest.config import is_stored
-from ingest.errors import Undecodable
+from ingest.errors import FaultError, Undecodable, fault_of
 
 BLOCK = 8 * 1024 * 1024
 WHOLE = 1 << 30  # the largest file that is held in memory: a document, a container, a raw datum
@@ -55,28 +54,35 @@ class Range:
         return self.size if self.compressed else self.end - self.start
 
 
-class BrokenRange(Exception):
+class BrokenRange(FaultError):
     """A range that could not be read, though the batch holds what comes after it."""
 
     def __init__(self, work: Range, fault: str) -> None:
-        super().__init__(f"[broken range {work.source} {work.rank} {work.start}] {fault}")
+        super().__init__(fault, {"source": work.source, "rank": work.rank, "start": work.start})
 
 
-_BROKEN = re.compile(r"\[broken range ([0-9]+) ([0-9]+) ([0-9]+)\] ([^\r\n]*+)")
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A range that could not be read: the work that may land before it, the range, and the fault."""
+
+    before: list[Range]
+    broken: Range
+    fault: str
 
 
-def before_broken(work: Sequence[Range], error: str) -> tuple[list[Range], Range, str] | None:
-    """The work before the range that an error names, that range, and its fault; None if it names none.
+def hole(work: Sequence[Range], error: BaseException | str) -> Hole | None:
+    """The hole that an error of a task leaves in the work; None if it leaves none.
 
     If arrival orders changes, nothing after a hole may land before it.
     """
-    match = _BROKEN.search(error)
-    if match is None:
+    fault = fault_of(error, BrokenRange)
+    if fault is None:
         return None
-    source, place = int(match[1]), (int(match[2]), int(match[3]))
-    kept = [one for one in work if one.source != source or (one.rank, one.start) <= place]
-    broken = next(one for one in kept if one.source == source and (one.rank, one.start) == place)
-    return [replace(one, followed=False) if one is broken else one for one in kept], broken, match[4]
+    source, place = fault.facts["source"], (fault.facts["rank"], fault.facts["start"])
+    before = [piece for piece in work if piece.source != source or (piece.rank, piece.start) <= place]
+    broken = next(piece for piece in before if piece.source == source and (piece.rank, piece.start) == place)
+    before = [replace(piece, followed=False) if piece is broken else piece for piece in before]
+    return Hole(before, broken, fault.text)
 
 
 Record = tuple[int, bytes | None, int]

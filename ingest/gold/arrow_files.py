@@ -134,11 +134,12 @@ def told(work: MirrorWork, write: Callable[[], Written]) -> Written:
         return made
     except NotPlain as error:
         return Written(work.path, str(error), error.needs)
-    except (CollisionError, HeldError) as error:
+    except (CollisionError, conditions.RuleFailed) as error:
+        return Written(work.path, held=str(error.fault))
+    except HeldError as error:
         return Written(work.path, held=str(error))
     except conditions.ConditionError as error:
-        text = str(error)
-        return Written(work.path, held=text) if conditions.FAILED in text else Written(work.path, text)
+        return Written(work.path, str(error))
     except StoreError as error:
         return Written(work.path, failed=str(error))
     except Exception as error:  # whatever it is, the other mirrors go on

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from ingest.change import TableId
 from ingest.config import TableRule
-from ingest.errors import HeldError
+from ingest.errors import FaultError, HeldError, fault_of
 
-MARK = "two tables have a row of the key "
-
-
-class CollisionError(Exception):
-    """Raised for a row that two tables have; its text, in Spark's errors too, is input of `refuse`."""
+class CollisionError(FaultError):
+    """Raised for a row that two tables have; its fault is input of `refuse`."""
 
     def __init__(self, key: Mapping[str, str], tables: Sequence[str]) -> None:
-        super().__init__(MARK + json.dumps([dict(key), list(tables)], ensure_ascii=False))
+        super().__init__("two tables have a row of one key", {"key": dict(key), "tables": list(tables)})
 
 
 def refuse(error: str, mirror: TableId, rule: TableRule) -> None:
-    """Hold the mirror if an error's text is that of a row in two tables.
+    """Hold the mirror if an error, or what a task reports, is that of a row in two tables.
 
     Raises:
         HeldError: it is; the text names the ways out.
     """
-    _, found, rest = error.partition(MARK)
-    if not found:
+    fault = fault_of(error, CollisionError)
+    if fault is None:
         return
-    (key, tables), _ = json.JSONDecoder().raw_decode(rest)
+    key, tables = fault.facts["key"], fault.facts["tables"]
     row = ", ".join(f"{name} = {text}" for name, text in key.items())
     raise HeldError(
         f"{mirror} merges tables by their key alone, and {' and '.join(sorted(tables))} both have a row with {row}: if it "

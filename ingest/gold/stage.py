@@ -162,9 +162,7 @@ class _Stage:
                 _skip(self.lake, fold, result)
                 return plan
             commit = self._committed([fold])[plan.mirror.path]
-        collision.refuse(commit.held, plan.mirror.table, plan.job.rule)
-        conditions.refuse(commit.held, plan.job.rule)
-        _take(result, commit)
+        _take(result, commit, plan)
         if fold is not None:
             result.counts |= not_applied(plan, fold.work)
         return plan
@@ -194,7 +192,7 @@ class _Stage:
                         break
                     commit = self._committed([again])[table.path]
                     result.seconds += commit.seconds
-                _refuse_stopped(commit)
+                _refuse_stopped(commit, self.followed[path])
             except Exception as error:
                 result.stop(self.lake, error)
 
@@ -249,17 +247,19 @@ def not_applied(plan: Plan, work: Work) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def _refuse_stopped(commit: MirrorCommit) -> None:
+def _refuse_stopped(commit: MirrorCommit, plan: Plan) -> None:
     """Raise what kept outcomes from being committed, if something did."""
     if commit.held:
+        collision.refuse(commit.held, plan.mirror.table, plan.job.rule)
+        conditions.refuse(commit.held, plan.job.rule)
         raise HeldError(commit.held, commit.command)
     if commit.failed:
         raise StoreError(commit.failed)
 
 
-def _take(result: Folded, commit: MirrorCommit) -> None:
+def _take(result: Folded, commit: MirrorCommit, plan: Plan) -> None:
     """Take over what Arrow has committed."""
-    _refuse_stopped(commit)
+    _refuse_stopped(commit, plan)
     result.version, result.size, result.why_merge = commit.version, commit.size, commit.why_merge
     result.counts = dict(commit.counts)
     if result.began is not None:

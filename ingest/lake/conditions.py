@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ingest import types
 from ingest.config import TableRule, conditions
-from ingest.errors import HeldError
+from ingest.errors import FaultError, HeldError, fault_of
 from ingest.lake import duck
 from ingest.values.typed_values import value_of
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 _SOURCE = re.compile(r" when casting from source column c[0-9]+")  # by a number that only `numbered` knows
 _FRACTION = re.compile(r"(:[0-9]{2}\.[0-9]{6})[0-9]+")
-FAILED = "%rule-failed "  # before the rule, `SAYS` and the error, if it cannot be evaluated on some row
-SAYS = "%says "
+_WHERE = ""  # the rule that is the condition; each other one is named by its computed column
 _LOGICAL = {
     "BOOLEAN": "boolean", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64",
     "FLOAT": "float32", "DOUBLE": "float64", "VARCHAR": "string", "BLOB": "binary", "DATE": "date",
@@ -35,7 +34,14 @@ _LOGICAL = {
 
 
 class ConditionError(ValueError):
-    """An expression cannot be evaluated on a row: for example a text that is not a number."""
+    """An expression cannot be evaluated, or has a type that a column cannot have."""
+
+
+class RuleFailed(FaultError, ConditionError):
+    """A rule cannot be evaluated on some row, for example because of a text that is not a number: the mirror is held."""
+
+    def __init__(self, rule: str, why: str) -> None:
+        super().__init__(why.rstrip("."), {"rule": rule})
 
 
 def shaped(
@@ -50,7 +56,7 @@ def shaped(
         gone: rows that are deleted; nothing is computed for them.
 
     Raises:
-        ConditionError: an expression fails on a row.
+        RuleFailed: an expression fails on a row.
     """
     import pyarrow.compute as pc
 
@@ -82,21 +88,21 @@ def met(where: str, cells: Cells, rows: int) -> pa.Array:
     """For each of a number of rows, whether a condition is true; NULL counts as false. ``cells`` are as in `shaped`.
 
     Raises:
-        ConditionError: it fails on a row.
+        RuleFailed: it fails on a row.
     """
     names = conditions.columns(where)
-    return _asked(WHERE, [cells(name) for name in names], _holds(where), rows).cast("bool")  # of no rows, too
+    return _asked(_WHERE, [cells(name) for name in names], _holds(where), rows).cast("bool")  # of no rows, too
 
 
 def values(name: str, expression: str, logical: str, cells: Cells, rows: int) -> pa.Array:
     """For each of a number of rows, the value of a computed column by its expression, as in `shaped`.
 
     Raises:
-        ConditionError: the expression fails on a row, or its logical type would round or cut a value.
+        RuleFailed: the expression fails on a row, or its logical type would round or cut a value.
     """
     names = conditions.columns(expression)
     given = [cells(one) for one in names]
-    return _asked(_of_column(name), given, conditions.numbered(expression), rows, logical=logical)
+    return _asked(name, given, conditions.numbered(expression), rows, logical=logical)
 
 
 def met_by_row(where: str, values: Mapping[str, str | None], types_: Mapping[str, str]) -> bool:
@@ -106,7 +112,7 @@ def met_by_row(where: str, values: Mapping[str, str | None], types_: Mapping[str
 
 def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> list[bool]:
     """The same for canonical texts that are values of their Delta types, in the order of the condition's columns."""
-    found: list[bool] = _asked_of_texts(WHERE, rows, deltas, _holds(where)).to_pylist()
+    found: list[bool] = _asked_of_texts(_WHERE, rows, deltas, _holds(where)).to_pylist()
     return found
 
 
@@ -120,7 +126,7 @@ def value_by_row(one: Column, values: Mapping[str, str | None], types_: Mapping[
 def values_by_texts(one: Column, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> pa.Array:
     """The same as `values` for canonical texts that are values of their Delta types."""
     sql = conditions.numbered(one.expression)
-    return _asked_of_texts(_of_column(one.name), rows, deltas, sql, one.type)
+    return _asked_of_texts(one.name, rows, deltas, sql, one.type)
 
 
 def check(
@@ -132,7 +138,7 @@ def check(
     """Evaluate a mirror's rules on rows of canonical texts, only to find where they fail.
 
     Raises:
-        ConditionError: an expression fails on a row.
+        RuleFailed: an expression fails on a row.
     """
     if where:
         texts = [_texts(where, row, types_) for row in rows]
@@ -149,12 +155,10 @@ def refuse(error: Exception | str, rule: TableRule) -> None:
     Raises:
         HeldError: it has failed; the text says where it is written, and why it failed.
     """
-    _, found, text = str(error).partition(FAILED)
-    if found:
-        what, _, why = text.partition(SAYS)
-        place = rule.where_place if what == WHERE else rule.places[what.partition(" ")[2]]
-        why = why.splitlines()[0].rstrip(".")
-        raise HeldError(f"{place} {what} fails on a row: {why}: correct the expression there.") from None
+    if fault := fault_of(error, RuleFailed):
+        column = fault.facts["rule"]
+        place, what = (rule.places[column], f"columns: {column}") if column else (rule.where_place, "where:")
+        raise HeldError(f"{place} {what} fails on a row: {fault.text}: correct the expression there.") from None
 
 
 def refused(where: str, deltas: Sequence[str]) -> str:
@@ -177,13 +181,6 @@ def type_of(expression: str, deltas: Sequence[str]) -> str:
     if logical is None:
         raise ConditionError(f"its type is {found}, which a column cannot have: add a CAST")
     return logical
-
-
-WHERE = "where:"
-
-
-def _of_column(name: str) -> str:
-    return f"columns: {name}"
 
 
 def _holds(where: str) -> str:
@@ -293,7 +290,7 @@ def _asked(
         found = cursor.execute(f"SELECT v FROM ({query}) ORDER BY n").to_arrow_table()
     except duckdb.Error as error:
         said = _SOURCE.sub("", str(error).splitlines()[0])
-        raise ConditionError(f"{FAILED}{rule}{SAYS}{said}") from None
+        raise RuleFailed(rule, said) from None
     finally:
         cursor.close()
     return found["v"].combine_chunks()

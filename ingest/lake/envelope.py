@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import zstandard
 
-from ingest.errors import SetupError
+from ingest.errors import FaultError, SetupError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +36,11 @@ _PARTS = ("key", "value", "headers")
 COLUMNS = ("batch", *_PLACE, *_PARTS)  # of bronze, that are needed to open messages
 
 
-class SealError(SetupError):
+class SealError(FaultError, SetupError):
     """Sealed messages cannot be read or written; the text names the days and what to do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, {})
 
 
 class Parts(NamedTuple):

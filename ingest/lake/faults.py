@@ -12,7 +12,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingest.errors import IngestError, command
+from ingest.errors import IngestError, command, fault_of
+from ingest.lake.envelope import SealError
 
 if TYPE_CHECKING:
     from ingest.lake.tables import Tables
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
 _FILES = (".parquet", ".json", ".crc", ".bin")
 _CALLING = "An error occurred while calling"
-
-_SEALED = re.compile(r"SealError: (.+)")  # of a worker, too, whose error is text alone
 
 # Why a file could not be asked for: what is in it is not known.
 _NO_ANSWER = re.compile(
@@ -81,8 +80,8 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
     text = _whole(error)
     if is_full(error):
         text = f"No space left on device\n{text}"
-    if sealed := _SEALED.search(text):
-        return sealed[1].rstrip("."), False
+    if sealed := fault_of(text, SealError):
+        return sealed.text.rstrip("."), False
     for pattern, sentence, is_damage in _KINDS:
         if pattern.search(text):
             is_silent = is_damage and _NO_ANSWER.search(text) is not None

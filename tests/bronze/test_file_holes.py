@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,10 @@ def landed(feed: Feed, broken: str, monkeypatch: pytest.MonkeyPatch) -> list[byt
                 rows = [row for batch in _read_all(work, ["feed"]) for row in batch.to_pylist()]
                 break
             except reading.BrokenRange as error:
-                found = reading.before_broken(work, f"Py4JJavaError: {error}\n at java")
-                assert found is not None
-                work = found[0]
+                trace = "".join(traceback.format_exception(error))
+                unread = reading.hole(work, f"Py4JJavaError: {trace}\n at java")
+                assert unread is not None
+                work = unread.before
     for row in rows:
         if row["kind"] == "receipt":
             receipt = Receipt.from_json(row["value"])
@@ -69,16 +71,12 @@ def test_a_hole_inside_a_file_ends_what_is_landed_of_it(
     feed.write("a.jsonl", b"aa\nbb\ncc\ndd\nee\n", 100)
     ranges = feed.plan().ranges
     assert [True] * (len(ranges) - 1) + [False] == [one.followed for one in ranges]
-    found = reading.before_broken(ranges, str(reading.BrokenRange(ranges[1], "a.jsonl cannot be read.")))
-    assert found is not None
-    kept, broken, fault = found
-    assert ([0, ranges[1].start], ranges[1], "a.jsonl cannot be read.") == (
-        [one.start for one in kept],
-        broken,
-        fault,
-    )
-    assert not kept[-1].followed
-    assert reading.before_broken(ranges, "some other error") is None
+    unread = reading.hole(ranges, reading.BrokenRange(ranges[1], "a.jsonl cannot be read."))
+    assert unread is not None
+    assert [0, ranges[1].start] == [piece.start for piece in unread.before]
+    assert (ranges[1], "a.jsonl cannot be read.") == (unread.broken, unread.fault)
+    assert not unread.before[-1].followed
+    assert reading.hole(ranges, "some other error") is None
 
 
 def test_later_files_wait_for_a_damaged_one_where_arrival_orders(tmp_path: Path) -> None:

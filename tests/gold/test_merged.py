@@ -92,7 +92,7 @@ def test_the_words_name_the_entry_and_survive_another_engine() -> None:
     """Spark wraps an error's text in its own words."""
     error = collision.CollisionError({"id": "7", "n": "ä"}, ["b.t", "a.t"])
     with pytest.raises(HeldError) as caught:
-        collision.refuse(f"[USER_RAISED_EXCEPTION] {error} SQLSTATE: P0001 ...", MIRROR, RULE)
+        collision.refuse(f"[USER_RAISED_EXCEPTION] {error.fault} SQLSTATE: P0001 ...", MIRROR, RULE)
     assert (
         "shop.item merges tables by their key alone, and a.t and b.t both have a row with id = 7, n = ä: "
         in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 from ingest import run as runs
 from ingest.config.model import TableRule
 from ingest.errors import IngestError, StoppedError
+from ingest.lake.envelope import SealError
 from ingest.lake.datafiles import FilePart, Files, Layout, written
 from ingest.lake.faults import damaged, fault, of_mirror, said
 from tests.shops import Shops
@@ -141,7 +143,8 @@ def test_own_errors_are_sentences_already() -> None:
 
 def test_a_sealed_message_that_does_not_open_is_a_sentence_in_a_task_too() -> None:
     """A worker's error reaches the driver as a trace of a hundred lines."""
-    trace = 'Traceback (most recent call last):\n  File "w.py", line 9\ningest.lake.envelope.SealError: The message at t/0/7 was changed.\n\tat org.apache'
+    error = "".join(traceback.format_exception(SealError("The message at t/0/7 was changed.")))
+    trace = f"Traceback (most recent call last):\n{error}\tat org.apache"
     assert "The message at t/0/7 was changed" == fault(RuntimeError(trace))
 
 

@@ -1,0 +1,45 @@
+"""A fault's record: what a worker reports to the driver where only text passes."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from ingest.errors import Fault, FaultError, fault_of
+from ingest.lake.envelope import SealError
+
+
+class _OtherError(FaultError):
+    """A fault of another kind."""
+
+
+_SAID = 'row "7\n  ingest-fault: ["SealError", "x", {}]" of t\\1'  # as hostile as a value of a message
+
+
+def _trace(error: FaultError) -> str:
+    """What Spark brings back of a worker's error."""
+    return "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("only", [True, False], ids=["a report", "a trace"])
+def test_a_fault_comes_back_whole(only: bool) -> None:
+    """A sentence that was cut at a line's end, or read from another's words, would name the wrong row."""
+    error = _OtherError(_SAID, {"row": "ä\n", "part": 3})
+    text = str(error.fault) if only else f"Py4JJavaError: job aborted\n{_trace(error)}\tat org.apache"
+    assert Fault("_OtherError", _SAID, {"row": "ä\n", "part": 3}) == fault_of(text, _OtherError)
+    assert error.fault == fault_of(error, _OtherError)
+
+
+def test_only_the_kind_asked_for_is_one() -> None:
+    """A mirror would be held for the fault of another place."""
+    text = _trace(_OtherError("the disk", {})) + _trace(SealError("the key is gone."))
+    assert "the key is gone." == getattr(fault_of(text, SealError), "text", None)
+    assert fault_of(_OtherError("the disk", {}), SealError) is None
+    assert fault_of("the key is gone", SealError) is None
+    assert fault_of(str(SealError("the key is gone.").fault)[:-5], SealError) is None, "cut off"
+
+
+def test_the_text_itself_is_for_the_operator() -> None:
+    """A record in JSON is no sentence: where the error is shown, only its words are."""
+    assert "the key is gone." == str(SealError("the key is gone."))
