@@ -15,9 +15,24 @@ STAGES = ("bronze", "silver", "gold", "quality")
 """The stages of a run, in order."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What makes a run fail.
+
+    Attributes:
+        text: what went wrong, in a sentence.
+        subject: the mirror or source that it is about; empty for the whole run.
+        is_check: a check has found it, and it is a problem for as long as the check does.
+    """
+
+    text: str
+    subject: str = ""
+    is_check: bool = False
+
+
 @dataclass(slots=True)
 class Result:
-    """What one run did. ``failures`` make exit code 1, ``warnings`` do not."""
+    """What one run did. What has ``failed`` makes exit code 1, ``warnings`` do not."""
 
     pipeline: str
     run: str
@@ -34,14 +49,22 @@ class Result:
     stages: dict[str, float] = field(default_factory=dict)  # seconds
     ran: dict[str, Ran] = field(default_factory=dict)  # where the stages with something to do were done
     began: dict[str, dt.datetime] = field(default_factory=dict)  # by stage
-    failures: list[str] = field(default_factory=list)
-    failed_checks: list[str] = field(default_factory=list)  # those of the failures that checks have found
+    failed: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=dict)  # state -> count
     incomplete: bool = False  # some mirror was skipped on purpose
     stopped: str = ""  # the stage before whose end the run was asked to stop
     complete_until: dt.datetime | None = None  # of all mirrors, in UTC without a zone; None if unknown
     messages: dict[tuple[str, str | None], int] = field(default_factory=dict)  # by source and topic
+
+    def fail(self, text: str, subject: str = "") -> None:
+        """Add a failure, of a mirror or source if it is about one."""
+        self.failed.append(Failure(text, subject))
+
+    @property
+    def failures(self) -> list[str]:
+        """What has failed, in sentences."""
+        return [failure.text for failure in self.failed]
 
     @property
     def seconds(self) -> float:
@@ -65,4 +88,4 @@ class Result:
     @property
     def exit_code(self) -> int:
         """0, or 1 if something failed, is held or does not balance."""
-        return 1 if self.failures else 0
+        return 1 if self.failed else 0

@@ -40,7 +40,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
 from ingest.quality import stage as quality
 from ingest.quality.catalogue import FAILED_CHECK
-from ingest.result import STAGES, Result
+from ingest.result import STAGES, Failure, Result
 from ingest.silver.decode import decode
 from ingest.spark import jobs
 from ingest.spark.deferred import cores, deferred
@@ -127,7 +127,7 @@ def run(
             except Exception as error:
                 said = f"{stage} stopped: {faults.said(error)}"
                 emitter.end([said], result.messages, [])
-                result.failures.append(said)
+                result.fail(said)
                 with suppress(Exception):  # the cause that stopped the stage may prevent this write, too
                     _record(lake, warm, result)
                 if isinstance(error, IngestError) or faults.fault(error) is None:
@@ -179,10 +179,9 @@ def _look_for_mirrors(lake: Lake, warm: Warm, result: Result) -> None:
         return
     warm.next_look = now + LOOK_AGAIN
     typed = command("retry", lake.pipeline.file)
-    result.failures.extend(
-        f"{mirror.name}: its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
-        for mirror in completed.missing(lake)
-    )
+    for mirror in completed.missing(lake):
+        text = f"{mirror.name}: its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
+        result.fail(text, mirror.name)
 
 
 def _unused_cluster(lake: Lake, result: Result) -> list[str]:
@@ -218,10 +217,11 @@ def _bronze(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     try:
         landed = land(lake, warm.positions, cores(lake.spark))
     except SealError as error:  # nothing was landed: the sources keep the messages for the next run
-        result.failures.append(f"nothing was read, because {error}")
+        result.fail(f"nothing was read, because {error}")
         return False
     result.batch, result.read = landed.batch, landed.messages
-    result.failures.extend(f"source {source}: {text}" for source, text in landed.alarms)
+    for source, text in landed.alarms:
+        result.fail(f"source {source}: {text}", source)
     result.warnings.extend(landed.warnings)
     return landed.batch is not None
 
@@ -236,10 +236,10 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     try:
         decoded = decode(lake, last, cores(lake.spark))
     except SetupError as error:  # a registry is down: bronze keeps the messages for the next run
-        result.failures.append(str(error))
+        result.fail(str(error))
         return False
     if any(line.ddl for line in decoded.lines) and (lost := decoded_with.lost_masks(lake)):
-        result.failures.append(lost)
+        result.fail(lost)
     warm.decoded = last
     for line in decoded.lines:
         result.changes += line.changes
@@ -251,7 +251,8 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
             result.rejecting.add(line.source)
         place = line.source, line.topic
         result.messages[place] = result.messages.get(place, 0) + line.messages
-    result.failures.extend(f"the books do not balance: {text}" for text in decoded.unbalanced)
+    for text in decoded.unbalanced:
+        result.fail(f"the books do not balance: {text}")
     if decoded.batches:
         result.batch = decoded.batches[-1]
     if result.rejected:
@@ -266,8 +267,10 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     first, warm.begun = not warm.begun, True
     now = warm.progress = warm.progress or progress(lake)
     if first or last > now.complete:
-        result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
-        result.failures.extend(one.text for one in targets.contested(lake))
+        for mirror in mirrors.outdated(lake):
+            result.fail(mirrors.outdated_text(lake, mirror), mirror.name)
+        for contested in targets.contested(lake):
+            result.fail(contested.text)
     if first:
         now = Progress(now.complete, now.lagging | mirrors.not_created_yet(lake) | targets.unfinished(lake))
     if last <= now.complete and not now.lagging:
@@ -276,7 +279,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     result.mirrors = _folded(lake, warm, now, last, tell)
     for one in result.mirrors:
         if one.state in ("failed", "held"):
-            result.failures.append(f"{one.mirror} {one.state}: {one.message}")
+            result.fail(f"{one.mirror} {one.state}: {one.message}", one.mirror)
         elif one.state == "paused":
             result.warnings.append(f"{one.mirror} is paused: {one.message}")
         if unfit := one.counts.get(COUNTED):
@@ -380,12 +383,11 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
                 # earlier batches have other rows now, too
                 checked.take_over(look(only=rebuilt), rebuilt.values())
     except SealError as error:  # the next run checks these batches, too
-        result.failures.append(f"nothing was checked, because {error}")
+        result.fail(f"nothing was checked, because {error}")
         return False
     result.checks = checked.counts()
     failures, warnings = quality.complaints(lake.pipeline.file, checked, set(_reported(result)))
-    result.failures.extend(failures)
-    result.failed_checks.extend(failures)
+    result.failed.extend(Failure(text, is_check=True) for text in failures)
     result.warnings.extend(warnings)
     if not result.incomplete:
         warm.checked = last
@@ -446,7 +448,7 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
         if one.state != "skipped":
             about = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
             yield (*head, "gold", one.mirror, one.state, *about, None, one.command or None, *_NO_PLACE)
-    for text in result.failures:
-        # what a check has found is a problem for as long as the check finds it
-        state = FAILED_CHECK if text in result.failed_checks else "alarm"
-        yield (*head, "alarm", None, state, now, 0.0, None, "{}", text, None, None, *_NO_PLACE)
+    for failure in result.failed:
+        state = FAILED_CHECK if failure.is_check else "alarm"
+        subject = failure.subject or None
+        yield (*head, "alarm", subject, state, now, 0.0, None, "{}", failure.text, None, None, *_NO_PLACE)

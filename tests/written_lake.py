@@ -172,6 +172,7 @@ class WrittenLake:
                 {
                     **head,
                     "stage": "alarm",
+                    "subject": name,
                     "state": "alarm",
                     "seconds": 0.0,
                     "counts": "{}",

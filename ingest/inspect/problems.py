@@ -219,9 +219,7 @@ def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> l
     for one in problems:
         if one.title == _OLD:
             continue  # its age is as of now
-        if one.subject == LAST_RUN and any(
-            known.mirror and one.text.startswith(known.mirror) for known in state
-        ):
+        if one.about and any(known.mirror == one.about for known in state):
             continue  # its mirror says so itself
         alarms += one.subject == LAST_RUN
         name = f"alarm {alarms}" if one.subject == LAST_RUN else one.title

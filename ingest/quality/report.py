@@ -72,6 +72,7 @@ class Complaint:
     advice: str = ""
     since: dt.datetime | None = None
     check: str = ""  # the check that found it, if one did
+    about: str = ""  # of an alarm of the last run: the mirror or source
 
 
 @dataclass(slots=True)
@@ -167,15 +168,22 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
             claim = HELD if last.state == "held" else FOLD_FAILED
             found.append(Complaint("bad", row.fact.name, row.anchor, claim, last.message, advice, last.at))
     for row in [*rows, *sources]:
-        kind = "" if isinstance(row.fact, TableFact) else "source "
+        subject = row.fact.name if isinstance(row.fact, TableFact) else _of_source(row.fact.name)
         for check in row.checks:
             if check.state == PASS or (check.check == "up_to_date" and row.word in ("Held", "Failed")):
                 continue
-            found.append(_problem(facts, row, kind + row.fact.name, check))
+            found.append(_problem(facts, row, subject, check))
+    listed = {complaint.subject for complaint in found}
     for alarm in facts.runs[0].alarms if facts.runs else ():
-        if not any(alarm.startswith(one.subject) for one in found):
-            found.append(Complaint("bad", LAST_RUN, "runs", "The last run raised an alarm", alarm))
+        if listed.isdisjoint((alarm.subject, _of_source(alarm.subject))):
+            claim = "The last run raised an alarm"
+            found.append(Complaint("bad", LAST_RUN, "runs", claim, alarm.text, about=alarm.subject))
     return sorted(found, key=lambda one: _WORST.index(one.light))
+
+
+def _of_source(name: str) -> str:
+    """The subject of a source's complaints."""
+    return f"source {name}"
 
 
 def _problem(facts: Facts, row: ReportRow, subject: str, check: CheckFact) -> Complaint:

@@ -23,6 +23,7 @@ from ingest.quality.catalogue import FAILED_CHECK, PASS, RECONCILED
 from ingest.quality.report_model import (
     STATEMENT,
     TREND,
+    AlarmFact,
     BatchFact,
     BookFact,
     CheckFact,
@@ -129,12 +130,12 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
 def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: str, trend: int) -> None:
     """Add the last runs, and what each did to which mirror."""
     ended = _ended(facts.batch)
-    wanted = f"(r.subject IS NULL OR r.subject = {duck.text(only)})" if only else "true"
+    wanted = f"(r.stage = 'alarm' OR r.subject IS NULL OR r.subject = {duck.text(only)})" if only else "true"
     found = lake.ask(
-        f"""SELECT * FROM (SELECT r.*, row_number() OVER (PARTITION BY r.subject ORDER BY r.started_at DESC) AS place
+        f"""SELECT * FROM (SELECT r.*, row_number() OVER (PARTITION BY r.stage, r.subject ORDER BY r.started_at DESC) AS place
         FROM {{runs}} AS r JOIN (SELECT run, max(started_at) AS began FROM {{runs}} WHERE {ended}
         GROUP BY run ORDER BY began DESC LIMIT {TREND}) AS l ON r.run = l.run
-        WHERE {ended.replace("batch", "r.batch")} AND {wanted}) AS q WHERE subject IS NULL OR place <= {trend}"""
+        WHERE {ended.replace("batch", "r.batch")} AND {wanted}) AS q WHERE stage = 'alarm' OR subject IS NULL OR place <= {trend}"""
     )
     by_name = {table.name: table for table in tables.values()}
     runs: dict[str, RunFact] = {}
@@ -144,7 +145,7 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
         counts = json.loads(row["counts"] or "{}")
         if row["stage"] == "alarm":
             if row["state"] != FAILED_CHECK:  # which are among the checks
-                run.alarms.append(row["message"])
+                run.alarms.append(AlarmFact(row["message"], row["subject"] or ""))
         elif row["subject"] is None:
             run.counts = counts
             run.seconds[row["stage"]] = row["seconds"]

@@ -141,6 +141,14 @@ class SourceFact:
     checked_at: dt.datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AlarmFact:
+    """What went wrong in a run, and the mirror or source that it is about; empty for the whole run."""
+
+    text: str
+    subject: str = ""
+
+
 @dataclass(slots=True)
 class RunFact:
     """One run: its numbers, the seconds of its stages, where these were done, and its alarms."""
@@ -151,7 +159,7 @@ class RunFact:
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     ran: dict[str, Ran] = field(default_factory=dict)  # where stages were done
-    alarms: list[str] = field(default_factory=list)
+    alarms: list[AlarmFact] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -315,7 +315,7 @@ def test_causes_are_what_the_report_lists_and_age_is_as_of_now(tmp_path: Path) -
         pa.table(
             {
                 "run": ["r"] * 3, "pipeline": ["p"] * 3, "batch": [1] * 3, "stage": ["gold", "alarm", "alarm"],
-                "subject": pa.array([None] * 3, pa.string()), "state": ["done", "alarm", "alarm"],
+                "subject": pa.array([None, "shop.orders", "s"], pa.string()), "state": ["done", "alarm", "alarm"],
                 "started_at": [old] * 3, "seconds": [1.0] * 3, "counts": ["{}"] * 3,
                 "message": ["", "shop.orders: 2 keys stand twice", "source s: offsets 5 to 12 are gone"],
             }

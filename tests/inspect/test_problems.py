@@ -16,11 +16,12 @@ from ingest.cli.app import app
 from ingest.gold import completed
 from ingest.gold.completed import Progress
 from ingest.inspect import problems, prom, status
-from ingest.inspect.problems import ERROR, WARN
+from ingest.inspect.problems import ERROR, WARN, Problem
 from ingest.lake.delta import Snapshot
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
 from ingest.quality.report_data import gather
+from ingest.quality.report_model import AlarmFact
 from ingest.serve.fleet import Fleet
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
@@ -101,6 +102,18 @@ def test_the_command_of_a_held_mirror_is_a_field_next_to_its_message(lake: Writt
     assert silver == problems.resolving_command(lake.reader, row)
     asked = problems.resolving_command(lake.reader, row | {"command": ""})
     assert f"ingest retry {lake.file}" == asked
+
+
+def test_only_the_alarm_of_a_mirror_that_is_listed_is_left_out(lake: WrittenLake) -> None:
+    """An alarm of `depot.boxes` was swallowed by a problem of `depot.box`; one of the lake, in other words, was listed twice."""
+    facts = gather(lake.reader)
+    boxes = AlarmFact("depot.boxes: its table is gone", "depot.boxes")
+    facts.runs[0].alarms = [boxes, AlarmFact("In other words: it is held", "depot.box")]
+    state = [Problem("depot.box: The table is held", ERROR, KEYLESS, mirror="depot.box")]
+    for table in facts.tables:
+        table.batches.clear()  # so that the report itself does not list it
+    found = problems.merged(state, facts)
+    assert [boxes.text] == [problem.text for problem in found if problem.kind == "last_run"]
 
 
 def test_a_check_that_names_the_source_replaces_the_count(tmp_path: Path) -> None:

@@ -159,5 +159,5 @@ def _run(i: int) -> f.RunFact:
         "ddl": i % 2,
     }
     seconds = {"bronze": 1.1, "silver": 2.4, "gold": 6.0 + i % 3, "quality": 1.9}
-    alarms = ["hub.courier held: hub.courier has no key"] if i == 0 else []
+    alarms = [f.AlarmFact("hub.courier held: hub.courier has no key", "hub.courier")] if i == 0 else []
     return f.RunFact(f"run-{i}", NOW - dt.timedelta(minutes=4 + 30 * i), 57 - i, counts, seconds, alarms)

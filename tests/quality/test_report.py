@@ -10,6 +10,7 @@ import pytest
 from markupsafe import escape
 
 from ingest.quality import report_model as f
+from ingest.quality.catalogue import LAST_RUN
 from ingest.quality.report import page, render, spark, state_word, title
 
 EVIL = "<script>alert('x')</script>\"&`"
@@ -91,7 +92,7 @@ def evil_facts(made):
                 EVIL,
             )
     facts.sources[0].name = facts.sources[0].format = EVIL
-    facts.runs[0].alarms = [EVIL]
+    facts.runs[0].alarms = [f.AlarmFact(EVIL, EVIL)]
     facts.rejects = [f.RejectFact(EVIL, EVIL, EVIL, EVIL, 1, EVIL, EVIL)]
     facts.books[0].source = EVIL
     return facts
@@ -130,6 +131,15 @@ def test_problems_come_first(made):
     """The wrong table must come before 400 good ones."""
     lights = [row.light for row in page(made(14)).rows]
     assert sorted(lights, key=["bad", "warn", "none", "good"].index) == lights
+
+
+def test_an_alarm_is_left_out_only_if_its_own_table_is_listed(made):
+    """The alarm of `hub.courier_old` vanished behind the complaint of `hub.courier`, with which its sentence begins."""
+    facts = made(14)
+    other = f.AlarmFact("hub.courier_old: its table is gone", "hub.courier_old")
+    facts.runs[0].alarms = [other, f.AlarmFact("In other words: no key", "hub.courier")]
+    alarms = [problem.text for problem in page(facts).problems if problem.subject == LAST_RUN]
+    assert [other.text] == alarms
 
 
 def test_tables_have_captions_and_scopes(made):
