@@ -151,7 +151,7 @@ def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding
                 one for table in tables if (one := _unread(dialect, connection, pipeline, source, table))
             ]
     except SetupError as error:
-        return Finding(check, "missing", str(error), str(error).partition("`")[2].partition("`")[0])
+        return Finding(check, "missing", str(error), error.command)
     except IngestError as error:
         return Finding(check, "wrong", str(error), "correct `database:` of the source, or start the database")
     said = f"{place_of(database)} lets {database.user} in"

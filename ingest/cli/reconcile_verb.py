@@ -182,6 +182,7 @@ class _Comparisons:
         """Compare a table with each of its mirrors; one that cannot be compared is an error of its own."""
         from ingest.inspect import status as looking
         from ingest.source import reconcile as comparing
+        from ingest.source.database import DatabaseError
 
         def passed(mirror: str) -> dt.datetime | None:
             known = looking.complete(self.lake).get(mirror)
@@ -194,7 +195,8 @@ class _Comparisons:
                     tell=lambda progress: self.notes.say(_so_far(progress)),
                 )  # fmt: skip
             except IngestError as error:
-                output.error(str(error) if str(table) in str(error) else f"{table}: {error}")
+                # that of a connection names none; all others name their table
+                output.error(f"{table}: {error}" if isinstance(error, DatabaseError) else str(error))
                 self.failed = True
                 continue
             self.done.append(one)

@@ -28,7 +28,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ingest.change import LOAD_ENDS, NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
+from ingest.change import (
+    LOAD_ENDS,
+    NO_TABLE,
+    NULL_VALUE,
+    Change,
+    Hints,
+    Image,
+    Message,
+    Op,
+    Options,
+    TableHints,
+    TableId,
+)
 from ingest.decoding import connect, debezium_events, json_values
 from ingest.decoding.connect import ConnectPlan, Field, meanings
 from ingest.decoding.declared_values import Reading
@@ -231,7 +243,7 @@ def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
     if not key or table is None:
         return Change(op=CONTROL, note="tombstone")
     keys = hints.tables(table).keys or tuple(key)
-    return Change(op=DELETE, table=table, keys=keys, before=key, note="null value")
+    return Change(op=DELETE, table=table, keys=keys, before=key, note=NULL_VALUE)
 
 
 # --- flattened rows -----------------------------------------------------------------------------

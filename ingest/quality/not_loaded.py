@@ -66,4 +66,4 @@ def _epoch(lane: OrderedLane, place: str) -> str:
     )
     first = [row for row in begun if row["batch"] == begun[0]["batch"]]
     places = from_places(first[:1] if lane.source.kind == "files" else first)
-    return f"{lane.epoch(places=places).removesuffix('`')} --complete`"
+    return lane.epoch(places=places, complete=True)

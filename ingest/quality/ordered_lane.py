@@ -68,16 +68,29 @@ class OrderedLane:
         """The command that decodes what has landed again: all batches."""
         return f"`{command('backfill', self.lake.pipeline.file, '--last', self.lake.decoded())}`"
 
-    def epoch(self, batch: int | None = None, places: Sequence[str] = (), *, loaded: bool = True) -> str:
-        """The command for an epoch: from places, from a batch, or from the next one; of a table that is ``loaded`` again."""
+    def epoch(
+        self,
+        batch: int | None = None,
+        places: Sequence[str] = (),
+        *,
+        loaded: bool = True,
+        complete: bool = False,
+    ) -> str:
+        """The command for an epoch: from places, from a batch, or from the next one.
+
+        ``loaded`` is for a table that is loaded again, ``complete`` for a load that has come to its end.
+        """
         where = places or ("--from-batch", self.lake.decoded() + 1 if batch is None else batch)
-        words = ("--resnapshot", self.lane.table) if loaded else ()
+        words = [
+            *(("--resnapshot", self.lane.table) if loaded else ()),
+            *(["--complete"] if complete else []),
+        ]
         return f"`{command('epoch', self.lake.pipeline.file, self.lane.source, *where, *words)}`"
 
     def epoch_of_load(self, batch: int | None, places: Sequence[str] = ()) -> str:
         """The commands that let a load win: where it begins, and when it has come to its end."""
-        begin = self.epoch(batch, places)
-        return f"{begin}, and when the load has come to its end, {begin.removesuffix('`')} --complete`"
+        begin, end = self.epoch(batch, places), self.epoch(batch, places, complete=True)
+        return f"{begin}, and when the load has come to its end, {end}"
 
 
 def from_places(streams: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ingest.change import NULL_VALUE
 from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
 from ingest.order import is_weak, loaded_sql, order_of, weak_sql
@@ -54,7 +55,7 @@ def _unplaced(one: OrderedLane) -> int:
             PARTITION BY topic, "partition" ORDER BY batch, "offset") AS number FROM rows WHERE NOT weak)
         SELECT count(*) AS n FROM (SELECT DISTINCT r.batch, r.topic, r."partition", r."offset"
             FROM rows AS r LEFT JOIN places AS f ON r.topic = f.topic AND r."partition" = f."partition" AND f.number = 1
-            WHERE r.weak AND r.op <> 'read' AND NOT coalesce(r.note LIKE '%null value%', false) AND {late}) AS late"""
+            WHERE r.weak AND r.op <> 'read' AND NOT coalesce(r.note LIKE '%{NULL_VALUE}%', false) AND {late}) AS late"""
     )
     return int(found[0]["n"])
 

@@ -24,6 +24,7 @@ FETCHED_ROWS = 1000  # at once
 _MODULES = {
     "mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserver",
 }  # fmt: skip
+_CLIENTS = "pip install 'ingest[databases]'"  # what installs them
 
 
 _PORTS = {"mysql": 3306, "postgres": 5432, "oracle": 1521, "sqlserver": 1433}
@@ -216,9 +217,7 @@ def dialect_of(database: Database) -> SourceDialect:
     try:
         return cast("SourceDialect", importlib.import_module(f"ingest.source.{_MODULES[scheme]}"))
     except ImportError as error:
-        raise SetupError(
-            f"The client of {scheme} is not installed: type `pip install 'ingest[databases]'`."
-        ) from error
+        raise SetupError(f"The client of {scheme} is not installed: type `{_CLIENTS}`.", _CLIENTS) from error
 
 
 def place_of(database: Database) -> str:
