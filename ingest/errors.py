@@ -97,7 +97,14 @@ class ConfigError(IngestError):
 
 
 class SetupError(IngestError):
-    """Java, a jar, a path or a permission is missing; the text names the one command that repairs it."""
+    """Java, a jar, a path or a permission is missing; the text names the one command that repairs it.
+
+    ``command`` is that command alone where `ingest doctor` lists it; empty elsewhere.
+    """
+
+    def __init__(self, text: str, command: str = "") -> None:
+        super().__init__(text)
+        self.command = command
 
 
 class StoreError(IngestError):

@@ -110,6 +110,133 @@ def test_only_a_format_spells_its_name(sources):
     assert [] == found
 
 
+_READS = {
+    "startswith",
+    "endswith",
+    "partition",
+    "rpartition",
+    "split",
+    "splitlines",
+    "removeprefix",
+    "removesuffix",
+    "find",
+    "index",
+}
+_MATCHES = {"search", "match", "fullmatch", "findall", "finditer", "sub", "split"}
+_SENTENCES = {
+    "text",
+    "detail",
+    "message",
+    "sentence",
+    "why",
+    "held",
+    "failed",
+    "refused",
+    "alarm",
+    "fault",
+    "note",
+    "problem",
+}
+_READERS = {
+    "ingest/errors.py": "has the one record that comes back from a worker as text",
+    "ingest/lake/faults.py": "has the one table of what libraries' traces mean",
+    "ingest/lake/object_store.py": "knows its own client's answers, which have no fields",
+    "ingest/lake/conditions.py": "hides a column's number from what DuckDB says",
+    "ingest/inspect/duck_query.py": "shows what DuckDB says without its own names",
+    "ingest/cli/spark_query.py": "shows what Spark says without its own names",
+    "ingest/config/masks.py": "hides values in texts that may quote them",
+    "ingest/ddl/structure.py": "reads a change's note, which has fixed parts",
+    "ingest/quality/lasting.py": "finds the words that it has written into `checks` itself",
+    "ingest/serve/pages.py": "shows the same words once",
+}  # fmt: skip
+
+
+def test_no_module_reads_another_ones_sentence(sources):
+    """A sentence that is improved would change what the program does, and no type would say so."""
+    found = {
+        f"{file}:{node.lineno} {ast.unparse(node)[:100]}"
+        for file, tree in sources.items()
+        if file not in _READERS
+        for node in _sentences_read(tree)
+    }
+    assert set() == found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if 'no such table' in str(error): pass",
+        "reason = str(error).splitlines()[0]",
+        "line = first_line(error).partition(': ')[2]",
+        "typed = str(error).partition('`')[2].partition('`')[0]",
+        "found = re.search('batch ([0-9]+)', str(error))",
+        "told = any(alarm.startswith(name) for alarm in alarms)",
+        "known = problem.text.startswith(mirror.name)",
+        "held = FAILED in commit.held",
+        "command = one.epoch().detail.removesuffix('`')",
+    ],
+)
+def test_a_sentence_that_is_read_is_seen(line):
+    """The search above must find what was there once."""
+    tree = ast.parse(line)
+    assert [] != _sentences_read(tree)
+
+
+@pytest.mark.parametrize(
+    "line", ["words = path.split('/')", "text = ' '.join(statement.text.split())", "x = str(error)"]
+)
+def test_other_texts_may_be_read(line):
+    """A search that finds everything ends as a list of exceptions."""
+    tree = ast.parse(line)
+    assert [] == _sentences_read(tree)
+
+
+def _sentences_read(tree: ast.AST) -> list[ast.expr]:
+    """Where a module searches a text made for people, or takes it apart."""
+    errors = _errors_of(tree)
+    return [node for node in ast.walk(tree) if isinstance(node, ast.expr) and _reads_a_sentence(node, errors)]
+
+
+def _errors_of(tree: ast.AST) -> set[str]:
+    """The names that errors have in a module."""
+    names = {"error"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            names.add(node.name)
+        if (
+            isinstance(node, ast.arg)
+            and node.annotation
+            and ast.unparse(node.annotation).endswith(("Error", "Exception"))
+        ):
+            names.add(node.arg)
+    return names
+
+
+def _reads_a_sentence(node: ast.expr, errors: set[str]) -> bool:
+    """Whether a text made for people is searched or taken apart here."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        return _is_a_sentence(node.comparators[0], errors)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    words = node.func.attr == "split" and not node.args  # changes only the white space
+    if node.func.attr in _READS and not words and _is_a_sentence(node.func.value, errors):
+        return True
+    return node.func.attr in _MATCHES and any(_is_a_sentence(given, errors) for given in node.args)
+
+
+def _is_a_sentence(node: ast.AST, errors: set[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="str" | "repr" | "first_line"), args=[ast.Name(id=name)]):
+            return name in errors
+        case ast.Call(func=ast.Attribute(value=value)) | ast.Subscript(value=value):
+            return _is_a_sentence(value, errors)
+        case ast.Attribute(attr=name):
+            return name in _SENTENCES
+        case ast.Name(id=name):
+            return name in ("alarm", "detail", "message", "sentence")
+    return False
+
+
 def test_nothing_loads_code_from_data(sources):
     """Messages come from strangers: a pickle or an eval among the parsers would run what they say."""
     banned = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}

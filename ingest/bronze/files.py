@@ -45,7 +45,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class NotRead:
     """Why nothing of a file is read now."""
 
     text: str
@@ -185,8 +185,8 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
             found = refused.get(file.path) or _look(source, rank, file, state)
         except OSError as error:
             text = f"cannot be read ({error.strerror or error}): none of it was read; repair that"
-            found = Fault(text, holds=True)
-        if isinstance(found, Fault):
+            found = NotRead(text, holds=True)
+        if isinstance(found, NotRead):
             alarms.append(f"{shown(file.path)} {found.text}.")
             if source.by_arrival and found.holds:
                 waiting = waiting or file.path
@@ -218,18 +218,18 @@ def _content_of(source: Source, files: list[Found]) -> moved.Same:
     return same
 
 
-def _said_of_moved(source: Source, seen: moved.Recognised) -> tuple[list[str], dict[str, Fault]]:
+def _said_of_moved(source: Source, seen: moved.Recognised) -> tuple[list[str], dict[str, NotRead]]:
     """What is said of files that are in another place than when they were read, and which of them are not read."""
     notes = [
         f"{counted(count, 'file')} that {'was' if count == 1 else 'were'} read in {shown(former)} "
         f"{'is' if count == 1 else 'are'} now in {shown(folder)}: nothing of {'it' if count == 1 else 'them'} is read again"
         for (former, folder), count in moved.folders(seen.moved, moved.below(source.path)).items()
     ]
-    refused: dict[str, Fault] = {}
+    refused: dict[str, NotRead] = {}
     for path, former in seen.renamed.items():
         text = f"holds what was read as {shown(former)}, which is not there any more"
         if source.renamed == "refuse":
-            refused[path] = Fault(
+            refused[path] = NotRead(
                 f"{text}: none of it was read; write `renamed_files: same` for source {source.name} if it is that file "
                 "under another name, or `renamed_files: new` to read it as another one"
             )
@@ -265,23 +265,23 @@ def _vanished(files: list[Found], known: dict[str, FileState]) -> Iterator[str]:
             yield f"{shown(path)} {what}."
 
 
-def _look(source: Source, rank: int, file: Found, state: FileState | None) -> Range | Fault | None:
+def _look(source: Source, rank: int, file: Found, state: FileState | None) -> Range | NotRead | None:
     """The unread end of a file; None if there is nothing to read."""
     try:
         file.path.encode()
     except UnicodeEncodeError:
-        return Fault("has a name that is not UTF-8: rename it")
+        return NotRead("has a name that is not UTF-8: rename it")
     packed = _compressed(file.path)
     if state is None or (state.position == 0 and (file.size, file.mtime) != (state.size, state.mtime)):
         return _rest(source, rank, file, 0)
     if (file.size, file.mtime) == (state.size, state.mtime):
         if state.damage:
             text = f"is still damaged ({state.damage.rstrip('.')}): repair it, or take it away"
-            return Fault(text, holds=True)
+            return NotRead(text, holds=True)
         is_due = state.unread(packed) and _finished(source, file)
         return _rest(source, rank, file, state.position) if is_due else None
     if text := _difference(source, file, state):
-        return Fault(text)
+        return NotRead(text)
     if (file.size > state.size or state.rest) if packed else file.size > state.position:
         return _rest(source, rank, file, state.position)
     state.mtime = file.mtime  # only touched: this session does not compare it again

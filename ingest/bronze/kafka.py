@@ -29,7 +29,7 @@ from ingest.bronze.offsets import Cluster, KafkaReceipt, Look, Offsets, OffsetSp
 from ingest.bronze.store import REPORT, storing
 from ingest.config import Source
 from ingest.config.secrets import struck
-from ingest.lake import stores
+from ingest.lake import faults, stores
 from ingest.lake.datafiles import Layout
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
@@ -205,11 +205,9 @@ def failed(looks: Iterable[Look], error: Exception) -> list[tuple[str, str]]:
     finds the state.
     """
     sources = [one.source for one in looks if one.plan.spans]
-    if "kafka" not in str(error):
+    reason = faults.of_kafka(error)
+    if not reason:
         return []
-    lines = str(error).splitlines()
-    causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
-    reason = (causes or lines)[-1]
     for source in sources:
         reason = struck(reason, source)
     text = f"reading failed ({reason[:300].rstrip('.')}): nothing was landed; run again."

@@ -109,9 +109,7 @@ def _append(
                 raise
             work = unread.before
             source = lake.pipeline.sources[unread.broken.source].name
-            text = (
-                f"{unread.fault} What comes after it in source {source} was not read, to keep its order: run again."
-            )
+            text = f"{unread.fault} What comes after it in source {source} was not read, to keep its order: run again."
             landed.alarms.append((source, text))
 
 

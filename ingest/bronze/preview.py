@@ -10,6 +10,7 @@ from ingest.bronze.kafka_settings import BrokerError
 from ingest.bronze.offsets import OffsetSpan
 from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
+from ingest.errors import first_line
 from ingest.lake import duck, sealing
 from ingest.lake.envelope import NOT_SEALED
 from ingest.lake.tables import Tables
@@ -82,7 +83,7 @@ def of_topics(lake: Lake | None, look: Look, count: int) -> Sample:
     try:
         rows = frame.where("kind = 'message'").select(*_INPUT).limit(count).collect()
     except kafka.READ_ERRORS as error:
-        return Sample(faults=[text for _, text in kafka.failed([look], error)] or [str(error).split("\n")[0]])
+        return Sample(faults=[text for _, text in kafka.failed([look], error)] or [first_line(error)])
     return Sample([(*row[:-1], row[-1] and [header.asDict() for header in row[-1]]) for row in rows])
 
 

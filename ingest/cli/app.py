@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from ingest.cli import output
-from ingest.errors import IngestError
+from ingest.errors import IngestError, first_line
 
 VERBS = {
     "init": "pipeline_verbs",
@@ -124,8 +124,8 @@ def _unexpected(error: Exception) -> str:
 
     if (found := fault(error)) is not None:
         return f"{found}."
-    text = str(error).strip().splitlines()
-    what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    text = first_line(error)
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"something unexpected went wrong ({what}); add --debug for the traceback"
 
 

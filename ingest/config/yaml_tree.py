@@ -21,7 +21,7 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from ingest.config import small_files
-from ingest.errors import ConfigError, command
+from ingest.errors import ConfigError, command, first_line
 
 Where = tuple[str | int, ...]
 """The way from the top of the file to a value: keys and list indexes."""
@@ -131,9 +131,9 @@ def _compose(path: Path, text: str) -> Node:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise ConfigError([f"{path}:{line}:{column} {_yaml_problem(error)}"]) from None
+        raise ConfigError([f"{path}:{line}:{column} {_yaml_problem(error, text)}"]) from None
     except YAMLError as error:
-        raise ConfigError([f"{path}:1:1 is not YAML: {str(error).splitlines()[0]}"]) from None
+        raise ConfigError([f"{path}:1:1 is not YAML: {first_line(error)}"]) from None
     except RecursionError:
         raise ConfigError([f"{path}:1:1 is nested too deeply"]) from None
     if node is None:
@@ -162,12 +162,15 @@ class _BoundedComposer(Composer):
             self._depth -= 1
 
 
-def _yaml_problem(error: MarkedYAMLError) -> str:
-    problem = str(error.problem or "the file is not YAML").strip()
-    if "'\\t'" in problem:
+def _yaml_problem(error: MarkedYAMLError, text: str) -> str:
+    """What is wrong, by what the file has at the error's place if it is a frequent mistake."""
+    mark = error.problem_mark
+    there = text[mark.index :] if mark else ""
+    if there.startswith("\t"):
         return "a tab is where YAML wants spaces; indent with spaces"
-    if "another document" in problem:
+    if there.startswith("---"):
         return "a second document starts here; keep one pipeline in one file"
+    problem = str(error.problem or "the file is not YAML").strip()
     context = str(error.context).strip() if error.context else ""
     return f"is not YAML: {context + ': ' if context else ''}{problem}"
 

@@ -21,7 +21,7 @@ from ingest import formats
 from ingest.bronze.land import last_batch
 from ingest.change import LaneId, Op
 from ingest.config import conditions
-from ingest.errors import IngestError, command, counted
+from ingest.errors import IngestError, command, counted, first_line
 from ingest.fold import Key
 from ingest.formats import ingest_snapshot
 from ingest.gold import evidence
@@ -197,9 +197,7 @@ def keys_where(lake: Lake, name: str, condition: str) -> list[Texts]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
             raise
-        raise IngestError(
-            f"--where cannot be evaluated on {mirror.name}: {str(error).splitlines()[0]}"
-        ) from None
+        raise IngestError(f"--where cannot be evaluated on {mirror.name}: {first_line(error)}") from None
     return [tuple(str(cell) for cell in row.values()) for row in found]
 
 

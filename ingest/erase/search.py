@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ingest.erase.quotes import Quotes
+from ingest.errors import first_line
 
 _ROWS = 20_000  # of a Parquet file, held at a time
 _BYTES = 16 << 20  # of another file
@@ -71,7 +72,7 @@ def search(folder: Path, texts: Sequence[str]) -> Searched:
                 _of_parquet(path, name, texts) if path.suffix == ".parquet" else _of_bytes(path, name, texts)
             )
         except (OSError, pa.ArrowException) as error:
-            unread.append(f"{name}: {str(error).splitlines()[0]}")
+            unread.append(f"{name}: {first_line(error)}")
     return Searched(files, size, hits, unread)
 
 

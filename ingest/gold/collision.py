@@ -8,6 +8,7 @@ from ingest.change import TableId
 from ingest.config import TableRule
 from ingest.errors import FaultError, HeldError, fault_of
 
+
 class CollisionError(FaultError):
     """Raised for a row that two tables have; its fault is input of `refuse`."""
 

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from ingest.change import LaneId
-from ingest.errors import HeldError
+from ingest.errors import HeldError, first_line
 from ingest.fold import Key, KeyCellError, typed
 from ingest.gold import evidence
 from ingest.lake import delta, duck, mirrors
@@ -53,7 +53,7 @@ def follow(lake: Lake, mirror: Mirror) -> int:
     except (UnreadableError, duckdb.IOException) as error:
         raise HeldError(
             f"the change feed of {mirror.name} has reached version {reached} of the mirror, which can no longer be read "
-            f"({str(error).splitlines()[0]}): delete {lake.path(schema_of(mirror).name)}, and the next run begins it again "
+            f"({first_line(error)}): delete {lake.path(schema_of(mirror).name)}, and the next run begins it again "
             "with all rows as inserts."
         ) from None
 

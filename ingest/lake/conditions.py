@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ingest import types
 from ingest.config import TableRule, conditions
-from ingest.errors import FaultError, HeldError, fault_of
+from ingest.errors import FaultError, HeldError, fault_of, first_line
 from ingest.lake import duck
 from ingest.values.typed_values import value_of
 
@@ -91,7 +91,9 @@ def met(where: str, cells: Cells, rows: int) -> pa.Array:
         RuleFailed: it fails on a row.
     """
     names = conditions.columns(where)
-    return _asked(_WHERE, [cells(name) for name in names], _holds(where), rows).cast("bool")  # of no rows, too
+    return _asked(_WHERE, [cells(name) for name in names], _holds(where), rows).cast(
+        "bool"
+    )  # of no rows, too
 
 
 def values(name: str, expression: str, logical: str, cells: Cells, rows: int) -> pa.Array:
@@ -158,7 +160,9 @@ def refuse(error: Exception | str, rule: TableRule) -> None:
     if fault := fault_of(error, RuleFailed):
         column = fault.facts["rule"]
         place, what = (rule.places[column], f"columns: {column}") if column else (rule.where_place, "where:")
-        raise HeldError(f"{place} {what} fails on a row: {fault.text}: correct the expression there.") from None
+        raise HeldError(
+            f"{place} {what} fails on a row: {fault.text}: correct the expression there."
+        ) from None
 
 
 def refused(where: str, deltas: Sequence[str]) -> str:
@@ -194,7 +198,7 @@ def _described(sql: str, deltas: Sequence[str]) -> str:
     try:
         return _type(duck.connection().cursor(), sql, f"SELECT {nulls}")
     except duckdb.Error as error:
-        raise ConditionError(str(error).splitlines()[0]) from None
+        raise ConditionError(first_line(error)) from None
 
 
 def _type(cursor: DuckDBPyConnection, sql: str, rows: str) -> str:
@@ -289,7 +293,7 @@ def _asked(
             query = f"SELECT {_exact(_type(cursor, sql, given), logical)} AS v, n FROM ({query})"
         found = cursor.execute(f"SELECT v FROM ({query}) ORDER BY n").to_arrow_table()
     except duckdb.Error as error:
-        said = _SOURCE.sub("", str(error).splitlines()[0])
+        said = _SOURCE.sub("", first_line(error))
         raise RuleFailed(rule, said) from None
     finally:
         cursor.close()

@@ -1,6 +1,7 @@
 """Describe a failure of a table's files in one sentence: a full disk, a refused access, a damaged file.
 
-Spark and Delta report these in traces of hundreds of lines, of which the operator needs the path.
+Spark and Delta report these in traces of hundreds of lines, of which the operator needs the path. No other module
+decides by the words of a library's trace.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
 _FILES = (".parquet", ".json", ".crc", ".bin")
 _CALLING = "An error occurred while calling"
+_CAUSE = "Caused by: "
 
 # Why a file could not be asked for: what is in it is not known.
 _NO_ANSWER = re.compile(
@@ -92,6 +94,16 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
             where = f" at {found}{_free(found) if sentence is _FULL else ''}" if found else ""
             return shown.format(at=where), is_damage and not is_silent
     return None, False
+
+
+def of_kafka(error: BaseException) -> str:
+    """The last cause of a failed job of Spark's that Kafka has made fail; empty if it has not."""
+    text = str(error)
+    if "kafka" not in text:
+        return ""
+    lines = text.splitlines()
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return (causes or lines)[-1]
 
 
 def of_mirror(error: BaseException, lake: Tables, name: str, path: str) -> str:

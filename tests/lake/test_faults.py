@@ -16,8 +16,8 @@ import pytest
 from ingest import run as runs
 from ingest.config.model import TableRule
 from ingest.errors import IngestError, StoppedError
-from ingest.lake.envelope import SealError
 from ingest.lake.datafiles import FilePart, Files, Layout, written
+from ingest.lake.envelope import SealError
 from ingest.lake.faults import damaged, fault, of_mirror, said
 from tests.shops import Shops
 
