@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ingest import values
 
 HEX = "hex"
-"""How the engine writes bytes unless it is told otherwise: digits, with or without ``0x``."""
+"""How the engine writes bytes unless a setting says otherwise: digits, with or without ``0x``."""
 _BYTES = {"base64": "binary", "hex": "hex", "base16": "hex"}
 
 _LOGICAL = {

@@ -383,7 +383,7 @@ def _events(cells: str, one: Side) -> str:
         FROM ({cells}) WHERE {_fits(one)}"""
 
 
-# Which of two rows that met at a key has left it (`met`) is not told by the last change: the check of cells judges these,
+# Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,
 # and what leaves a key in a transaction that began in an earlier batch.
 # Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
