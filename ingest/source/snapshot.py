@@ -45,7 +45,8 @@ _TRIES = 4
 _RESTARTS = 3
 _AGAIN = "It is read again from its beginning."
 _WAIT_SECONDS = 600.0
-_LOOK_SECONDS = 0.25  # InnoDB refreshes its list of open transactions only if it was not read for a tenth of a second
+# InnoDB refreshes its list of open transactions only if it was not read for a tenth of a second
+_LOOK_SECONDS = 0.25
 _PLAN, _DONE = "plan.json", "done"
 
 
