@@ -16,6 +16,7 @@ from ingest.ddl import as_stored
 from ingest.ddl.effect_model import ColumnDefinition, Dialect, Effect
 from ingest.ddl.stored_mysql import padded
 from ingest.ddl.tokens import Cursor, Token, Unread, split
+from ingest.values.same_value import same_value
 
 _ATTRIBUTES = frozenset(
     "NOT NULL DEFAULT COMMENT PRIMARY UNIQUE KEY AUTO_INCREMENT AUTOINCREMENT CHARSET COLLATE GENERATED AS ON "
@@ -371,7 +372,8 @@ def zero(effect: Effect) -> str | None:
     found = _ZERO_DATES.get(kind)
     if found is None:
         found = implicit(ColumnDefinition("", kind, effect.declared, nullable=False)).default
-    return None if effect.has_default and effect.default != found else found
+    agree = not effect.has_default or same_value(effect.type or kind, effect.default, found)
+    return found if agree else None
 
 
 def implicit(column: ColumnDefinition) -> ColumnDefinition:

@@ -164,6 +164,7 @@ def _in_row(found: list[SchemaStep]) -> list[SchemaStep]:
         ("MODIFY no INT NOT NULL", "0"),
         ("CHANGE no nr DECIMAL(6,2) NOT NULL DEFAULT 7", None),  # MySQL's zero, or MariaDB's 7
         ("MODIFY no INT NOT NULL DEFAULT 0", "0"),
+        ("MODIFY no DECIMAL(6,2) NOT NULL DEFAULT 0.00", "0"),  # the same, spelt otherwise
         ("MODIFY site VARCHAR(9) NOT NULL DEFAULT ''", ""),
         ("MODIFY site VARCHAR(9) NOT NULL DEFAULT 'x'", None),
         ("MODIFY site DATE NOT NULL DEFAULT '2024-01-02'", None),
