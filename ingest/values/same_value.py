@@ -52,7 +52,7 @@ def _single(text: str) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _unknown(text: str) -> object:
+def _number(text: str) -> object:
     """A number's or a document's value, else the text."""
     if text[:1] in "{[":
         try:
@@ -73,5 +73,6 @@ _BY_KIND = {
     "timestamp": _instant,
     "time": _clock,
     "float32": _single,
-    "unknown": _unknown,
+    "decimal": _number,  # of any precision: a mirror may keep it as text
+    "unknown": _number,
 }

@@ -44,6 +44,8 @@ def test_the_next_change_shows_a_fault(capture: Capture) -> None:
     [
         ("decimal(10,2)", "1.50", "1.5"),
         ("decimal(10,2)", "1e2", "100.00"),
+        ("decimal", "0.00", "0"),
+        ("decimal(60,20)", "1.50", "1.5"),
         ("int32", "07", "7"),
         ("float32", "0.333333", "0.33333334"),
         ("float64", "1.0", "1"),
@@ -66,6 +68,7 @@ def test_texts_of_one_value(logical: str, said: str, had: str) -> None:
     ("logical", "said", "had"),
     [
         ("decimal(10,2)", "1.50", "1.51"),
+        ("decimal", "1.50", "1.51"),
         ("float64", "0.333333", "0.33333334"),
         ("json", '{"a": 1}', '{"a": "1"}'),
         ("json", '{"a": 9007199254740993}', '{"a": 9007199254740992}'),
