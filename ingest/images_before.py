@@ -115,7 +115,7 @@ class Chain:
     table: Table
     logical: Mapping[str, str] = field(default_factory=dict)
     images: ImagesBefore = WHOLE
-    _applied: set[Hashable] = field(default_factory=set)  # identities of the changes before
+    _said: set[Hashable] = field(default_factory=set)  # identities of the changes before this one
     _loaded: set[Key] = field(default_factory=set)  # keys whose rows were read at no place among the changes
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
     _tells: bool = False  # the last update had an image before
@@ -130,6 +130,11 @@ class Chain:
             if isinstance(event, Placed):
                 self._take(event, done)
             yield event, done, link
+
+    def remember(self, event: Placed) -> None:
+        """Take note of a change, whose message may come again; also of one from before the table had its key."""
+        if event.change.before is not None:
+            self._said.update(self.images.identities(event))
 
     def _link(self, event: Placed) -> Link | None:
         change = event.change
@@ -175,7 +180,7 @@ class Chain:
         return self.images.hides_large and not is_null_after and types.base(kind) in _MAY_BE_LARGE
 
     def _excuse(self, event: Placed, key: Key) -> Excuse | None:
-        if not self._applied.isdisjoint(self.images.identities(event)):
+        if not self._said.isdisjoint(self.images.identities(event)):
             return Excuse.REPEATED
         if key in self._loaded:
             return Excuse.LOADED
@@ -199,8 +204,7 @@ class Chain:
                 self._loaded.add(step.key)
             else:
                 self._loaded.discard(step.key)
-        if change.before is not None:
-            self._applied.update(self.images.identities(event))
+        self.remember(event)
 
 
 def _moves_in_time(now: str | None, then: str | None) -> bool:

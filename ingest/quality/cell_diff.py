@@ -56,6 +56,7 @@ class KeyHistory:
         begins: the order key after which no change of them was left out.
         shared_reads: rows of the source's snapshots share a position.
         cut: the transactions that a batch boundary cuts.
+        earlier: changes from before the table had its key, which may come again.
     """
 
     rows: Iterable[Row] = ()
@@ -67,6 +68,7 @@ class KeyHistory:
     begins: str = ""
     shared_reads: bool = False
     cut: Cut = NOTHING_CUT
+    earlier: Sequence[Row] = ()
 
     @property
     def events(self) -> Iterator[Placed | SchemaStep]:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from ingest import images_before
 from ingest.change import Image
 from ingest.errors import command, counted
-from ingest.fold import Key, KeyCellError, SchemaStep, Table, key_of_change, texts_of_key, typed
+from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, key_of_change, texts_of_key, typed
 from ingest.images_before import WHOLE, Chain, ImagesBefore, Mismatch, in_words
 from ingest.lake import decisions
 from ingest.lake.datafiles import listed
@@ -345,9 +345,10 @@ def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tu
     """All changes of some keys since the table has its key, and the lane's statements."""
     rows = changes_of_keys(lake, mirror, lane.lane, lane.shard, lane.applied, keys.values())
     begins = max((era.place for era in mirror.eras_of(lane.lane.source, lane.lane.table)), default="")
+    earlier = [row for row in rows if row["order_key"] <= begins and row["op"] != "truncate"]
     rows = [row for row in rows if row["order_key"] > begins]  # before it rows had another key
     steps = [step.after(begins) for step in lane.steps() if str(step.order) > begins]
-    return KeyHistory(rows, steps, lane.shard)
+    return KeyHistory(rows, steps, lane.shard, earlier=earlier)
 
 
 def still_broken(
@@ -414,6 +415,8 @@ def broken(
     wanted, logical = set(suspected), {column.name: column.type for column in mirror.columns}
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
     chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images)
+    for row in history.earlier:
+        chain.remember(Placed(order_of(row["order_key"]), change_of(row, history.shard)))
     open_breaks: dict[Key, list[Broken]] = {}
     for event, done, link in chain.steps(history.events):
         batch = placed.get(event.order, 0)

@@ -221,7 +221,10 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
             *(Placed(order_of(row["order_key"]), change_of(row)) for row in rows),
             *(step.after(begin).decoded() for step in found if begin < str(step.order) <= end),
         ]
-        live = _live(mirror, era.keys, types, events, rereads=rereads, pipeline=pipeline)
+        earlier = [
+            Placed(order_of(row["order_key"]), change_of(row)) for row in changes if row["order_key"] <= begin
+        ]
+        live = _live(mirror, era.keys, types, events, earlier, rereads=rereads, pipeline=pipeline)
         if after is None:
             continue
         at = order_of(after.place)
@@ -252,16 +255,19 @@ def _live(
     keys: tuple[str, ...],
     types: dict[str, str],
     events: Sequence[Placed | SchemaStep],
+    earlier: Iterable[Placed],
     *,
     rereads: bool,
     pipeline: Pipeline,
 ) -> list[Row]:
-    """The rows that live after some events; they are the mirror's, too."""
+    """The rows that live after some events, which may come again from before the key was this; they are the mirror's, too."""
     if not keys:
         return list(copies(events, shared_reads=pipeline.shared_reads(SOURCE)))
     state = Table(keys, {name: types.get(name, "unknown") for name in keys})
     inserts = Inserts(rereads)
     chain = Chain(state, types, pipeline.images_before(SOURCE))
+    for event in earlier:
+        chain.remember(event)
     for event, done, link in chain.steps(events):
         mirror.links += [link] if link else []
         for step in done:
