@@ -69,7 +69,10 @@ def _text_literal(text: str, family: str) -> str:
         return values.boolean_text(text)
     if (read := _MOMENTS.get(family)) is not None:
         return read(text.strip())
-    return text if types.family(family) is None else values.number_text(text.strip())
+    if types.family(family) is None:
+        return text
+    number = values.number_text(text.strip())
+    return number.lstrip("-") if types.family(family) == "float" and not float(number) else number
 
 
 def padded(base64: str, declared: str | None) -> str:

@@ -54,6 +54,8 @@ def _of_event(change: Change) -> Ddl:
         return Ddl((), "unknown", "neither a statement nor a structure")
     if structure is None:
         return found
+    if structure["type"] != "ALTER" and any(effect.action == "rename_table" for effect in found.effects):
+        return found  # the structures may show the table as one that was created and one that was dropped
     types, key = structure["columns"], tuple(structure["keys"])
     if structure["type"] == "ALTER" and found.kind != "unknown" and change.ddl:
         return _typed(found, change.table, structure, key)

@@ -40,6 +40,8 @@ MYSQL = [
     ("VARCHAR(9) DEFAULT ('x')", "x"),
     ("VARCHAR(4) DEFAULT x'4142'", "AB"),
     ("INT DEFAULT (-5)", "-5"),
+    ("DOUBLE DEFAULT -0.0", "0.0"),
+    ("FLOAT DEFAULT '-0'", "0"),
     ("INT DEFAULT 1e2", "100"),
     ("INT DEFAULT 2.5", "3"),
     ("BIGINT DEFAULT '-2.5'", "-3"),

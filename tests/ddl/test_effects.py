@@ -128,6 +128,13 @@ def test_a_structure_leaves_a_created_column_its_default(
     assert {"id": "int32", "n": "string"} == {one.name: one.type for one in created.columns}
 
 
+@pytest.mark.parametrize("kind", ["CREATE", "DROP"])
+def test_a_renamed_table_is_not_a_created_one(kind: str) -> None:
+    """Taken for a CREATE, the table had no rows under its new name, and nothing was held."""
+    found = ddl("RENAME TABLE shop.orders TO archive.orders", None, kind)
+    assert ["rename_table"] == [one.action for one in found.effects]
+
+
 def test_a_structure_gives_the_key_of_a_statement_that_was_not_understood() -> None:
     """A key known from structures alone must follow a change of it, or two source rows become one."""
     found = ddl("ALTER TABLE orders WIBBLE", None, "ALTER")
