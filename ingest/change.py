@@ -83,7 +83,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     since 1970 UTC. ``partial`` says that a column missing from ``after`` keeps its value; in a full
     image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
     ``structure`` is a DDL message's own description of the table, which takes precedence over its SQL text: compact
-    JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
+    JSON ``{"type": "CREATE|ALTER|DROP|RENAME", "keys": [...], "columns": {name: logical type}}``.
     ``servers`` names the servers that counted the sequence, if the message says so (`ingest.decoding.rows.binlog`).
     ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
     until silver finds the rows around it (`ingest.silver.anchors`). ``arrival`` is the place that the message claims

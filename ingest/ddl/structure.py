@@ -48,7 +48,7 @@ def _of_event(change: Change) -> Ddl:
         return Ddl((), "unknown", f"{UNPLACED}, so that the rows which it removed are not known")
     structure = None if change.structure is None else json.loads(change.structure)
     says = structure is not None and (
-        structure["columns"] or structure["keys"] or structure["type"] == "DROP"
+        structure["columns"] or structure["keys"] or structure["type"] in ("DROP", "RENAME")
     )
     if not says and not (change.ddl or "").strip():
         return Ddl((), "unknown", "neither a statement nor a structure")
@@ -72,6 +72,9 @@ def _of_event(change: Change) -> Ddl:
         return _of((effect, *foreign), "the message's own structure")
     if structure["type"] == "DROP":
         return _of((Effect("drop_table", change.table),), "the message's own structure")
+    if structure["type"] == "RENAME":  # of the two names it has one, and does not say which
+        effect = Effect("truncate_partition", change.table, note="the table has another name")
+        return _of((effect,), "the message's own structure")
     added = tuple(
         Effect("add_column", change.table, name, type=logical, note=UNREAD) for name, logical in types.items()
     )

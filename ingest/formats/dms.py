@@ -169,14 +169,17 @@ def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | Non
     return {name[len(BEFORE_PREFIX) :]: data.pop(name) for name in names} or None
 
 
+_STRUCTURES = {"create-table": "CREATE", "drop-table": "DROP", "rename-table": "RENAME"}
+
+
 @remembered(256)
 def _structure(control: bytes, kind: str, encoding: str) -> str | None:
     """The table's structure as `Change.structure` wants it, or None where there is none; bytes are in ``encoding``."""
-    action = {"create-table": "CREATE", "drop-table": "DROP"}.get(kind, "ALTER")
+    action = _STRUCTURES.get(kind, "ALTER")
     found = values.strict(control)
     try:
         definition = found.get("table-def")
-        if definition is None and action != "DROP":
+        if definition is None and action in ("CREATE", "ALTER"):
             return None
         columns = {
             str(name): logical(column, encoding)

@@ -191,7 +191,7 @@ def _holds(
 
 
 def _explained(job: Job, statement: Statement, verdict: Verdict, typed: str) -> str:
-    text = " ".join(statement.text.split())
+    text = statement.said
     shown = text if len(text) <= 200 else text[:199] + "…"
     verbs = "approve or dismiss" if verdict.approvable else "dismiss"
     way = ", and let the source send the table's rows again" if verdict.reload else ""

@@ -47,6 +47,11 @@ class Statement:
         return found or ([self.table] if self.table.table is not None else [])
 
     @property
+    def said(self) -> str:
+        """Its text in one line, or that its message has a structure alone."""
+        return " ".join(self.text.split()) or "a change of its structure"
+
+    @property
     def meant(self) -> tuple[Effect, ...]:
         """Its effects, and those of its first delivery."""
         return (*self.effects, *(self.first.effects if self.first else ()))

@@ -49,7 +49,7 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
                 continue
             for rule in (first, *first.also):
                 if not rule.ignores:
-                    found.setdefault(mirror_path(target(rule, table)), []).append(statement.text)
+                    found.setdefault(mirror_path(target(rule, table)), []).append(statement.said)
     return found
 
 

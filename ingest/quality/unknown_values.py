@@ -138,7 +138,7 @@ def _nulls(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
 def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str:
     """What is not known, and the ways out with the commands to type."""
     statement, file = gap.statement, pipeline.file
-    text = " ".join(statement.text.split()) or "a change of its structure"
+    text = statement.said
     what = f"no message says what {text[:120]!r} gave {counted(rows, 'row')} of {lane.table}"
     if gap.column is None:
         what = f"what {text[:120]!r} did to {counted(rows, 'row')} of {lane.table} is not known"

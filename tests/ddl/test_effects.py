@@ -135,6 +135,16 @@ def test_a_renamed_table_is_not_a_created_one(kind: str) -> None:
     assert ["rename_table"] == [one.action for one in found.effects]
 
 
+@pytest.mark.parametrize("columns", [{}, {"id": "int32"}])
+def test_a_renamed_table_whose_other_name_is_not_said(columns: dict[str, str]) -> None:
+    """AWS DMS names one table of a rename: the other one's rows were missing under it, and nothing was held."""
+    structure = json.dumps({"type": "RENAME", "keys": [], "columns": columns})
+    [effect] = of_change(
+        Change(op=Op.DDL, table=TableId("shop", None, "orders"), structure=structure)
+    ).effects
+    assert ("truncate_partition", "orders") == (effect.action, effect.table.table)
+
+
 def test_a_structure_gives_the_key_of_a_statement_that_was_not_understood() -> None:
     """A key known from structures alone must follow a change of it, or two source rows become one."""
     found = ddl("ALTER TABLE orders WIBBLE", None, "ALTER")
