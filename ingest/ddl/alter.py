@@ -8,8 +8,9 @@ mirror; a clause that begins with anything else not known makes the statement un
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise, takewhile
 
 from ingest.change import TableId
 from ingest.ddl import as_stored, columns
@@ -63,8 +64,8 @@ def _altered(
     except Unread as why:
         why.tables = (table,)
         raise
-    if scope.dialect == "mysql" and (does := columns.cascades([token for one in clauses for token in one])):
-        found.append(Effect("add_foreign_key", table, note=does))
+    if scope.dialect == "mysql":
+        found += [effect for clause in clauses for effect in cascading_keys(clause, scope, table)]
     if ignore and (clause := next(filter(_removes_rows, clauses), None)):
         found.append(Effect("truncate_partition", table, note=f"IGNORE {_text(clause)}"))
     elif _COPY.fullmatch(table.table or "") and any(map(_is_unique, clauses)):
@@ -223,6 +224,9 @@ def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
     return split(cursor.group()) if cursor.is_symbol("(") else [cursor.rest()]
 
 
+_FOREIGN = ("FOREIGN", "CONSTRAINT")  # what DROP says of a foreign key
+
+
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.word() in _PARTITIONS:
         return _emptied("DROP", cursor, scope, table)
@@ -235,12 +239,14 @@ def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         # the primary key that DROP takes away, by its words or by the name that the source gives it by itself
         if cursor.accept("PRIMARY", "KEY"):
             return (Effect("drop_primary_key", table),)
+        of_mysql = scope.dialect == "mysql"
+        foreign = (Effect("drop_foreign_key", table),) if of_mysql and cursor.word() in _FOREIGN else ()
         if not (cursor.accept("CONSTRAINT") or cursor.accept("INDEX") or cursor.accept("KEY")):
-            return ()
+            return foreign
         cursor.accept("IF", "EXISTS")
         named = columns.name(cursor, scope.dialect)
-        own = named.upper() == "PRIMARY" if scope.dialect == "mysql" else named == f"{table.table}_pkey"
-        return (Effect("drop_primary_key", table),) if own else ()
+        own = named.upper() == "PRIMARY" if of_mysql else named == f"{table.table}_pkey"
+        return (Effect("drop_primary_key", table),) if own else foreign
     if not explicit and scope.dialect == "oracle" and not cursor.is_symbol("("):
         raise Unread(f"DROP {cursor.peek().text[:40]!r} is not known here")
     return _dropped(cursor, scope, table)
@@ -412,6 +418,39 @@ def references(items: Sequence[Token], scope: Scope, table: TableId) -> list[Eff
             to = scope.table(Cursor(rest), like=table)
             effects.append(Effect("references", table, to=to, note=columns.cascades(rest[:end]) or None))
     return effects
+
+
+def cascading_keys(items: Sequence[Token], scope: Scope, table: TableId) -> Iterator[Effect]:
+    """The foreign keys by which MySQL changes rows of its own accord; those of a column alone are named without columns."""
+    places = [at for at, token in enumerate(items) if token.word == "REFERENCES"]
+    for start, end in pairwise([*places, len(items)]):
+        does = columns.cascades(items[start:end])
+        if not does:
+            continue
+        cursor = Cursor(items[start + 1 : end])
+        to = scope.table(cursor, like=table)
+        there = _names(cursor.group(), scope) if cursor.is_symbol("(") else ()
+        here = _names(_last_group(items[:start]), scope)
+        named = len(here) == len(there)
+        yield Effect(
+            "add_foreign_key",
+            table,
+            to=to,
+            note=does,
+            keys=here if named else (),
+            made_of=there if named else (),
+        )
+
+
+def _names(items: Sequence[Token], scope: Scope) -> tuple[str, ...]:
+    return tuple(columns.name(Cursor(part), scope.dialect) for part in split(items))
+
+
+def _last_group(items: Sequence[Token]) -> Sequence[Token]:
+    """The columns of ``FOREIGN KEY name (...)``, with which tokens end; nothing if they end otherwise."""
+    opens = next((at for at in reversed(range(len(items))) if items[at].text == "("), len(items))
+    before = takewhile(lambda token: token.kind != "symbol", reversed(items[:opens]))
+    return items[opens + 1 : -1] if ("KEY", "FOREIGN") in pairwise(token.word for token in before) else ()
 
 
 # --- partitions ---------------------------------------------------------------------------------

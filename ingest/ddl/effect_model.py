@@ -26,13 +26,15 @@ Kind = Literal["safe", "lossy", "none", "unknown"]
 
 ACTIONS = tuple(
     "create_table drop_table drop_database rename_table truncate truncate_partition add_column drop_column "
-    "rename_column modify_column comment_column add_primary_key drop_primary_key add_foreign_key default_charset "
-    "convert_charset unread references inherit disinherit make_type rename_type drop_type alter_type rename_label "
+    "rename_column modify_column comment_column add_primary_key drop_primary_key add_foreign_key drop_foreign_key "
+    "default_charset convert_charset unread references inherit disinherit make_type rename_type drop_type alter_type rename_label "
     "domain_default rename_schema".split()
 )
 OF_TYPES = frozenset("make_type rename_type drop_type alter_type rename_label domain_default".split())
 """Effects whose ``table`` is the name of a type; `ingest.lake.reach` makes of them what they do to tables."""
-DESCRIBING = frozenset("references inherit disinherit make_type rename_type domain_default".split())
+DESCRIBING = frozenset(
+    "drop_foreign_key references inherit disinherit make_type rename_type domain_default".split()
+)
 """Effects that change no row and no column: later statements reach further because of them."""
 REACHED = "reached"  # note of a table that is emptied because of another one, without a change that says so
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
@@ -82,7 +84,8 @@ class Effect:
     ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
     ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.  For ``add_primary_key``, ``keys``
     are its columns in their order; there are none where an index gives them (``note`` says ``using-index``).
-    For ``add_foreign_key``, ``note`` is what MySQL does to rows by it, which its binary log does not contain.
+    For ``add_foreign_key``, ``note`` is what MySQL does to rows by it, which its binary log does not contain; ``keys`` are
+    its columns, and ``made_of`` those of the table ``to`` to which they refer, if the statement names both.
     For ``drop_database``, ``table`` names the database, or its schema, alone.  ``guarded`` is True of a column that
     is added only IF NOT EXISTS; ``solid`` of one that MySQL changes to NOT NULL, so that NULLs become zeros;
     ``dialect`` is whose rules convert the values of a retyped column, where they are not MySQL's.  ``charset`` is also

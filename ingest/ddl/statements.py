@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ingest.change import TableId
 from ingest.ddl import columns, pg_types
-from ingest.ddl.alter import alter_fragment, alter_table, references
+from ingest.ddl.alter import alter_fragment, alter_table, cascading_keys, references
 from ingest.ddl.effect_model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
 from ingest.ddl.scope import LOGS_CASCADES, Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
@@ -145,8 +145,8 @@ def _create(cursor: Cursor, scope: Scope) -> _Found:
     body = cursor.rest()
     made = _table_body(Cursor(body), scope, table, "if-not-exists" if guarded else None)
     found = [made if scope.dialect == "mysql" else replace(made, dialect=scope.dialect)]
-    if scope.dialect == "mysql" and (does := columns.cascades(body)):
-        found.append(Effect("add_foreign_key", table, note=does))
+    if scope.dialect == "mysql":
+        found += cascading_keys(body, scope, table)
     found += _relations(body, scope, table)
     if replaces:
         return [Effect("drop_table", table), *found], "replaces a table"

@@ -21,6 +21,7 @@ FAILED_CHECK = "check"  # the state of an alarm that a check has raised, in `run
 LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
 LEFT_OUT = "rows_left_out"  # by a condition
+CASCADED_ROWS = "cascaded_rows"
 UNKNOWN_VALUES = "unknown_values"  # values, or what a statement did, that no message contains
 RECONCILED = "reconcile"  # the one check that does not run after each batch
 MAX_DETAIL = 2_000
@@ -75,6 +76,8 @@ CHECKS = {
         Check("changes_erased", "Changes that were erased", "Changes that were erased", "changes of erased rows, which the changes no longer contain", "warn", None),
         Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
               advice=_HISTORY, lasting=True, ends_with=WHOLE_ROW),
+        Check(CASCADED_ROWS, "Rows go with those to which they refer", "Rows refer to rows that are gone", "rows that a foreign key has deleted or changed at the source, which its log does not contain", "error", 0,
+              advice="Load these rows again, or let the application delete and change them by statements of its own: these are logged.", lasting=True, ends_with=ANY_CHANGE),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
               advice="See the row's life with the command that is given, then fold the mirror again: `{rebuild}`.", lasting=True, ends_with=WHOLE_ROW),
         Check("images_before", "Each change finds the row that it describes", "Changes do not find the row that they describe", "keys whose rows were not as a change says that they were before it", "error", 0,
@@ -84,7 +87,7 @@ CHECKS = {
               advice="If the table was loaded again, the command for an epoch in the message removes rows that the load lacks; else name the key's new column under keys: of this table, then fold the mirror again: `{rebuild}`.", lasting=True),
         Check("rows_read_again", "No row was read again with other values", "Rows were read again with other values", "keys read again with other values, without a change in between", "warn", 0,
               advice="If the table was loaded again, the command for an epoch in the message removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
-        Check("rows_not_loaded", "A load had every row", "A load lacked rows of the mirror", "rows that a later load of the table did not contain", "warn", 0,
+        Check("rows_not_loaded", "A load had every row", "A load lacked rows of the mirror", "rows that a later load of the table did not contain", "error", 0,
               advice="If the load was of the whole table, the command for an epoch in the message removes them; else compare the table with the source.", lasting=True),
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
@@ -125,7 +128,7 @@ CHECKS = {
               advice="The command for an epoch in the message places what came since after everything before; then compare the table with the source.", lasting=True),
         Check("repeated_moves", "No key change came again without all its columns", "Key changes came again without all their columns", "repeated key changes that took columns from another row", "error", 0,
               advice="Compare these rows with the source; a dialect that carries positions has no such doubt.", lasting=True),
-        Check("rows_set_back", "No old change came after newer ones", "Old changes came after newer ones", "rows whose last change is an old one that came again or late", "warn", 0,
+        Check("rows_set_back", "No old change came after newer ones", "Old changes came after newer ones", "rows whose last change is an old one that came again or late", "error", 0,
               advice="Remove the copy of old messages, if there is one, and load the table again; a stream that went back goes forward again by itself.", lasting=True, ends_with=ANY_CHANGE),
         Check("partial_rows", "Whole rows came whole", "Rows lacked columns", "columns that rows lacked while rows before and after them had these", "error", 0,
               advice="The source leaves columns out of its rows: let it send all of them (MySQL: binlog_row_image=FULL), then load the table again.", lasting=True),

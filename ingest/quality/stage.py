@@ -19,6 +19,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
 from ingest.quality import (
     byte_texts,
+    cascades,
     cells,
     counts,
     cut_transactions,
@@ -172,6 +173,8 @@ def _look(
 ) -> _Found:
     """Measure the mirrors that batches after ``since`` touched, and the sources that fed them."""
     books = ledgers.read(lake, since, last)
+    keys = cascades.foreign_keys(books.statements)
+    also = {*also, *cascades.mirrors_of(lake, keys, books.lanes)}
     surveyed = survey(lake, books.lanes, also, decided, only)
     cut_transactions.mark(lake, surveyed.subjects, since)
     sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
@@ -179,6 +182,7 @@ def _look(
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
     sound = [subject for subject in surveyed.subjects if not subject.damage]
     metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
+    metrics += cascades.of_mirrors(lake, sound, since, keys)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(lake, sound, since, events, steps)
     rejected = counts.open_rejects(lake, surveyed.booked)

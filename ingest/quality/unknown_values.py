@@ -142,9 +142,13 @@ def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: LeftUnknown, rows: int
     what = f"no message says what {text[:120]!r} gave {counted(rows, 'row')} of {lane.table}"
     if gap.column is None:
         what = f"what {text[:120]!r} did to {counted(rows, 'row')} of {lane.table} is not known"
-    source = next((one for one in pipeline.sources if one.name == lane.source), None)
-    load = "load these rows again at the source"
-    if source is not None and source.database is not None:
-        load = f"`{command('snapshot', file, lane.table)}` reads them from the source"
     accept = command("ddl", "approve", file, statement.id)
-    return f"{what}: {load}, or `{accept}` accepts them as they are"
+    return f"{what}: {loaded_again(pipeline, lane)}, or `{accept}` accepts them as they are"
+
+
+def loaded_again(pipeline: Pipeline, lane: CheckedLane) -> str:
+    """How rows come again, with the command to type if the source has a database."""
+    source = next((one for one in pipeline.sources if one.name == lane.source), None)
+    if source is None or source.database is None:
+        return "load these rows again at the source"
+    return f"`{command('snapshot', pipeline.file, lane.table)}` reads them from the source"

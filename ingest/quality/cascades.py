@@ -1,0 +1,191 @@
+"""Rows that a foreign key has deleted or changed at the source: MySQL and MariaDB do not write them into the binary log.
+
+A row of the table with the key, whose last change is older than the delete (or the change of the key) of the row to which it
+refers, cannot be there any more as it is in the mirror.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ingest.change import LaneId, TableId
+from ingest.config import target
+from ingest.errors import counted
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.lake.names import mirror_path
+from ingest.lake.tables import Row
+from ingest.order import is_weak
+from ingest.quality.catalogue import CASCADED_ROWS, FAILING_KEYS, Metric, key_json
+from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.unknown_values import loaded_again
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key whose rows go with those of another table.
+
+    Args:
+        columns: those of its own table, for each of ``referred`` one.
+        does: ``ON DELETE CASCADE, ON UPDATE SET NULL``.
+        order: the place of its statement.
+    """
+
+    source: str
+    table: TableId
+    columns: tuple[str, ...]
+    to: TableId
+    referred: tuple[str, ...]
+    does: str
+    order: str
+
+    @property
+    def own(self) -> LaneId:
+        """Its table."""
+        return _folded(self.source, self.table)
+
+    @property
+    def other(self) -> LaneId:
+        """The table to which it refers."""
+        return _folded(self.source, self.to)
+
+
+def _folded(source: str, table: TableId) -> LaneId:
+    """A table in whatever letters statements and rows spell it."""
+    return source, TableId(*(None if part is None else part.casefold() for part in table))
+
+
+@dataclass(slots=True)
+class _Keys:
+    """The foreign keys that statements have made so far."""
+
+    known: list[ForeignKey] = field(default_factory=list)
+
+    def take(self, effect: Mapping[str, Any], source: str, order: str) -> None:
+        """Follow one effect."""
+        table, to = TableId(*effect["table"]), effect.get("to")
+        place = _folded(source, table)
+        match effect["action"]:
+            case "add_foreign_key" if effect.get("keys") and isinstance(to, list):
+                columns, referred = tuple(effect["keys"]), tuple(effect["made_of"])
+                self.known.append(
+                    ForeignKey(source, table, columns, TableId(*to), referred, effect["note"], order)
+                )
+            case "drop_foreign_key" | "drop_table":
+                self.known = [key for key in self.known if key.own != place]
+            case "create_table" if effect.get("note") != "if-not-exists":
+                self.known = [key for key in self.known if key.own != place]
+            case "rename_table" if isinstance(to, list):
+                self.known = [_renamed(key, place, TableId(*to)) for key in self.known]
+
+
+def _renamed(key: ForeignKey, place: LaneId, to: TableId) -> ForeignKey:
+    key = replace(key, table=to) if key.own == place else key
+    return replace(key, to=to) if key.other == place else key
+
+
+def foreign_keys(statements: Iterable[Row]) -> list[ForeignKey]:
+    """The foreign keys that stand after all statements of the ledger, whose rows MySQL deletes or changes by itself."""
+    rows, keys = list(statements), _Keys()
+    if any('"add_foreign_key"' in (row["effects"] or "") for row in rows):
+        for row in sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"])):
+            for effect in json.loads(row["effects"] or "[]"):
+                keys.take(effect, row["source"], row["order_key"] or "")
+    return keys.known
+
+
+def mirrors_of(lake: Lake, keys: Iterable[ForeignKey], lanes: Sequence[Row]) -> set[str]:
+    """The paths of the mirrors whose rows may have gone with new changes of the tables to which they refer."""
+    tables = {_folded(row["source"], TableId.of(row)): row for row in lanes if row["table"] is not None}
+    paths = set()
+    for key in keys:
+        own, other = tables.get(key.own), tables.get(key.other)
+        if own is not None and other is not None and other["new"]:
+            table = TableId.of(own)
+            paths.add(mirror_path(target(lake.pipeline.rule(table), table)))
+    return paths
+
+
+def of_mirrors(
+    lake: Lake, chosen: Sequence[CheckedMirror], since: int, keys: Collection[ForeignKey]
+) -> Iterator[Metric]:
+    """Count the rows that are older than what took them away, among the changes after the batch ``since``."""
+    lanes = {
+        _folded(lane.source, lane.table): (subject, lane) for subject in chosen for lane in subject.lanes
+    }
+    for key in keys:
+        if key.own not in lanes or key.other not in lanes:
+            continue
+        (subject, lane), (_, parent) = lanes[key.own], lanes[key.other]
+        if not (subject.exists and subject.keyed and (parent.deletes or parent.changes)):
+            continue
+        rows = [row for row in _older(lake, subject, lane, parent.table, since, key) if _is_surely_older(row)]
+        names = [column.name for column in subject.decided.key_columns]
+        failing = tuple(dict.fromkeys(key_json(names, row["k"]) for row in rows))
+        yield Metric(
+            CASCADED_ROWS,
+            len(failing),
+            subject.name,
+            detail=_sentence(lake, lane, key, failing) if failing else "",
+            failing=failing[:FAILING_KEYS],
+        )
+
+
+def _older(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, parent: TableId, since: int, key: ForeignKey
+) -> list[Row]:
+    """The live rows whose last change comes before a change that took away the row to which they refer."""
+    names = [column.name for column in subject.decided.key_columns]
+    was, left = duck.cells(key.referred, "before", "after"), []
+    if "ON DELETE" in key.does:
+        left.append("op = 'delete'")
+    if "ON UPDATE" in key.does:
+        left.append(f"(op = 'update' AND [{was}] IS DISTINCT FROM [{_cells(key.referred)}])")
+    event = 'struct_pack(order_key := order_key, batch := batch, event_time := event_time, topic := topic, part := "partition")'
+    return lake.ask(
+        f"""WITH gone AS (SELECT [{was}] AS v, max({event}) AS event FROM {{changes.change}}
+            WHERE {duck.of_lane(lane.source, parent)} AND batch > {since}
+            AND order_key > {duck.text(key.order)} AND ({" OR ".join(left)}) GROUP BY v),
+        rows AS (SELECT op, order_key, {event} AS event, [{duck.cells(names)}] AS k,
+            [{duck.cells(names, "before", "after")}] AS left_key, [{_cells(key.columns)}] AS v
+            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}),
+        written AS (SELECT k, op, v, event FROM rows WHERE op <> 'truncate'
+            UNION ALL SELECT left_key, 'delete', v, event FROM rows WHERE op = 'update' AND left_key <> k),
+        newest AS (SELECT k, max(struct_pack(event, op, v)) AS last FROM written GROUP BY k)
+        SELECT k, last.event AS child, gone.event AS parent FROM newest JOIN gone ON last.v = gone.v
+        WHERE last.op <> 'delete' AND last.event.order_key < gone.event.order_key
+        AND last.event.order_key > (SELECT coalesce(max(order_key), '') FROM rows WHERE op = 'truncate') ORDER BY k"""
+    )
+
+
+def _cells(names: Iterable[str]) -> str:
+    """The cells of a row after a change, NULLs too; those that the change does not carry are as before."""
+    return ", ".join(
+        f"CASE WHEN {duck.has_member('after', name)} THEN {duck.member('after', name)} ELSE {duck.member('before', name)} END"
+        for name in names
+    )
+
+
+def _is_surely_older(row: Row) -> bool:
+    """True if a row's last change is older than the one that took it away, also where only arrival orders them."""
+    child, parent = row["child"], row["parent"]
+    clocks = child["event_time"], parent["event_time"]
+    if None not in clocks and clocks[0] > clocks[1]:
+        return False
+    if not is_weak(child["order_key"]) or child["batch"] != parent["batch"]:
+        return True
+    one_place = (child["topic"], child["part"]) == (parent["topic"], parent["part"])
+    return one_place or (None not in clocks and clocks[0] < clocks[1])
+
+
+def _sentence(lake: Lake, lane: CheckedLane, key: ForeignKey, failing: Sequence[str]) -> str:
+    """What is wrong, and the ways out with the commands to type."""
+    ways = loaded_again(lake.pipeline, lane)
+    return (
+        f"{counted(len(failing), 'row')} of {lane.table}, such as {failing[0]}, refer to rows of {key.to} that were deleted or "
+        f"have another key since; a foreign key ({key.does}) has deleted or changed them at the source, and MySQL's binary log "
+        f"has no word of it: {ways}"
+    )
