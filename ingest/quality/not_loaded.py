@@ -8,7 +8,7 @@ from typing import Any
 from ingest.change import LOAD_ENDS
 from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
-from ingest.order import place_sql
+from ingest.order import place_sql, same_place
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
@@ -18,14 +18,15 @@ def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
 
     All rows of such a load have one position. A load without one comes before all changes, so nothing is older.
     """
-    if not one.lane.reads or not one.subject.keyed or one.subject.mirror is None or not one.lane.folded_high:
+    if not one.lane.reads or not one.subject.keyed or one.subject.mirror is None:
         return
     loads = one.lake.ask(
         f"""SELECT DISTINCT {place_sql("order_key")} AS place FROM {{changes.change}} WHERE op = 'read' AND {one.where}
             AND batch > {one.since} AND note LIKE '%{LOAD_ENDS}%' AND NOT {read_sql()}"""
     )
     place = max((row["place"] for row in loads if row["place"] is not None), default=None)
-    if place is None:
+    first = min(filter(None, (one.lane.folded_high, one.lane.order_low)), default="")
+    if place is None or same_place(first) >= place:
         return
     keys = one.lake.ask(
         f"""WITH rows AS (SELECT op, order_key, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key

@@ -15,8 +15,10 @@ from ingest.lake import commits, duck, epochs
 from ingest.lake.lake import Lake
 from ingest.quality.key_sides import Side
 from ingest.quality.restarted_positions import turned_files
+from ingest.run import run
 from tests.quality.plain_keys import by_duckdb, by_plain_fold
 from tests.shops import Shops, order_metrics
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +59,13 @@ def test_an_old_file_that_is_copied_is_reported(shops: Shops) -> None:
     """Otherwise the row had its old value again, with every check green."""
     assert 1 == found(shops.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "b", at=11), 2)
     assert {1: "a", 2: "b"} == shops.rows("mirrors/shop_1/item")
+
+
+def test_a_row_that_was_set_back_fails_the_run(shops: Shops) -> None:
+    """The mirror has a value that the source has not: with exit code 0 nobody looks at a warning."""
+    shops.say(1, "INSERT", 1, "a", at=10).run()
+    result = run(unstarted(), shops.pipeline, ["quality"])
+    assert (1, 1) == (result.exit_code, sum("set back" in one for one in result.failures))
 
 
 def test_an_old_delete_is_reported(shops: Shops) -> None:

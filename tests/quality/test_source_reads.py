@@ -20,9 +20,11 @@ from ingest.quality import cells
 from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked
 from ingest.quality.reloads import advice
+from ingest.run import run
 from ingest.source import place
 from tests.quality.test_unplaced import RULE, Loads
 from tests.shops import Shops
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -227,6 +229,7 @@ def test_rows_that_a_second_snapshot_lacks_are_named(tmp_path: Path) -> None:
     assert (2, ('{"id":"2"}', '{"id":"5"}')) == (metric.observed, metric.failing)
     assert f"epoch {mine.pipeline.file} s --from " in metric.detail
     assert "in-3.jsonl/0/0 --resnapshot cut.t --complete`" in metric.detail
+    assert 1 == run(unstarted(), mine.pipeline, ["quality"]).exit_code, "the rows are not in the source"
 
 
 @pytest.mark.slow
