@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from ingest.change import TableId
 from ingest.gold import arrow_files
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.row_files import RowFile
 from ingest.order import Order, order_key
 
 MIB = 1 << 20
@@ -105,8 +106,10 @@ def written(one: Mirror, folder: str) -> None:
     """Write both files; a process of its own, so that their making is not measured."""
     work = MirrorWork("orders", f"{folder}/mirror", ("id",), COLUMNS, ())
     Path(work.folder).mkdir()
-    name, _ = arrow_files._write(rows_of(one), work)
-    Path(work.folder, name).rename(Path(work.folder, "rows.parquet"))
+    file = RowFile(work.folder, work.key_columns)
+    file.add(rows_of(one))
+    file.finish()
+    Path(work.folder, file.name).rename(Path(work.folder, "rows.parquet"))
     pq.write_table(changes_of(one), f"{folder}/changes.parquet", compression="zstd")
 
 

@@ -355,6 +355,8 @@ def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
         "dropped": list(one.dropped),
         "left_out": list(one.left_out),
         "why_merge": one.why_merge,
+        "why_folded_again": one.why_folded,
+        "file_by_file": one.passes,
         "deletion_vectors": one.marks,
         "bytes": one.size,
         "rewrite_budget": one.budget,

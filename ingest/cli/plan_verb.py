@@ -108,12 +108,19 @@ def _table(one: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _way(one: dict[str, Any]) -> str:
-    """How what becomes of a mirror is applied."""
+    """How what becomes of a mirror is applied, and why new statements need all its changes."""
+    why = one["why_folded_again"]
+    return _applied(one) + (f"; all its changes are folded again, because {why}" if why else "")
+
+
+def _applied(one: dict[str, Any]) -> str:
     if one["why_merge"]:
         return f"by MERGE: {one['why_merge']}"
     if not one["keys"] or one["action"] not in ("create", "change", "fold"):
         return ""
     size, most = _size(one["bytes"]), _size(one["rewrite_budget"])
+    if one["file_by_file"]:
+        return f"by Arrow, which writes its files of {size} again one after the other"
     if one["deletion_vectors"]:
         return f"by Arrow, with deletion vectors: its files of {size} are more than the {most} that may be rewritten"
     return f"by Arrow, which may rewrite its files of {size} (at most {most})" if one["bytes"] else "by Arrow"

@@ -99,7 +99,7 @@ class _Batch:
         except HeldError as error:
             self.found[plan.mirror.path] = MirrorCommit(held=str(error))
             return
-        self.large.append(replace(fold, why_merge=why, marks=False))
+        self.large.append(replace(fold, why_merge=why, marks=False, passes=False))
 
 
 def _target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target | MirrorCommit:

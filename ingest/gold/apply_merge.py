@@ -93,7 +93,8 @@ def _merged(
     else:
         guard.set_on(lake.spark)
         conditions = [_of_shard(mirror, shard) for shard in cleared]
-        merging.merge(lake, mirror, source, conditions, partial=any(part.partial for part in made))
+        partial = any(part.partial for part in made)
+        merging.merge(lake, mirror, source, conditions, partial=partial, fills=work.fills)
     after = lake.snapshot(mirror.path)
     foreign_commits.refuse_between(lake, mirror, before.version, after.version)
     counts.update(counts_of(lake, mirror, after.version))

@@ -5,9 +5,7 @@ What cannot be folded in one way stops the work before a commit.
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -24,29 +22,27 @@ from ingest.gold import arrow_states, keyless_arrow, unfit
 from ingest.gold.arrow_crossings import folded, refuse_doubted
 from ingest.gold.arrow_fold import TYPES
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
-from ingest.gold.arrow_values import MergeNeeded, NotPlain, of_delta
+from ingest.gold.arrow_values import MergeNeeded, NotPlain, arrow_type, of_delta, typed_column
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
+from ingest.gold.row_files import RowFile
 from ingest.gold.staged import stage
 from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.schemas import CPU
 from ingest.lake.stamps import TIME, stamped
 
-LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
 FILES = 16  # with this many a mirror is written whole, so that appended files stay few
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
 ROWS_AT_MOST = 512 << 20  # bytes that a mirror's rows take in memory, whatever their files take
 SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and rows of a sample
-LARGE = 64 << 10  # bytes of a column's usual value: a dictionary of such values would be a copy of them
-GROUP_BYTES = 128 << 20  # of a row group in memory, which is held until it is written
 READ = 16 << 10  # rows that are read at once of a large mirror's file
 _COLUMNS = (
     "source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after", "topic",
     "partition", "offset", "row", "transaction",
 )  # fmt: skip
-_PARQUET = ds.ParquetFileFormat(
+PARQUET = ds.ParquetFileFormat(
     read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
 )
 
@@ -116,7 +112,7 @@ def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
         known, result = time.monotonic(), part.rows
         made = _write_merged(work, result, part.gone)
         effort = Effort(
-            result.sources, result.cleared, _copied(made.counts), result.fold_ms,
+            result.sources, result.cleared, _copied(made.counts), result.filled, result.fold_ms,
             scan_ms=max(0, round(1000 * (known - started)) - result.fold_ms),
             write_ms=round(1000 * (time.monotonic() - known)),
         )  # fmt: skip
@@ -202,11 +198,17 @@ def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
         result = pa.concat_tables([merged.stays, merged.put, merged.new])
         found = vectors.write(work.folder, gone) if gone else {}
         made = Written(work.path, replaces=True, vectors=found, counts=counts)
-    if not result.num_rows:
+    file = RowFile(work.folder, work.key_columns)
+    file.add(result)
+    return with_file(made, file)
+
+
+def with_file(made: Written, file: RowFile) -> Written:
+    """The result of a part with the file that its rows were written to."""
+    if (end := file.finish()) is None:
         return made
-    name, size = _write(result, work)
-    counts |= {"written": result.num_rows, "rewritten_bytes": size}
-    return replace(made, file=name, size=size, stats=_statistics(result, work))
+    counts = {**made.counts, "written": end.rows, "rewritten_bytes": end.size}
+    return replace(made, file=end.name, size=end.size, stats=end.stats, counts=counts)
 
 
 def leaves_files(work: MirrorWork) -> bool:
@@ -289,7 +291,7 @@ def pages(
 
 def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
     """The columns of ``changes`` that the folds of some lanes need."""
-    needed = (*_COLUMNS, TYPES) if any(lane.whole for lane in lanes) else _COLUMNS
+    needed = (*_COLUMNS, TYPES) if any(lane.whole or lane.stated for lane in lanes) else _COLUMNS
     return (*needed, TIME) if any(lane.timed for lane in lanes) else needed
 
 
@@ -334,13 +336,8 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
 
 
 def there(work: MirrorWork) -> pa.Table:
-    """The mirror's rows."""
-    old = dict(work.old)
-    stored = pa.schema(
-        one.with_type(of_delta(old[one.name])) if one.name in old else one
-        for one in work.schema
-        if old.get(one.name, "same")
-    )
+    """The mirror's rows, as new statements leave them."""
+    stored = stored_columns(work)
     parts, left = [stored.empty_table()], ROWS_AT_MOST
     for name, kept in work.files:
         part = _rows_of(f"{work.folder}/{name}", stored, left)
@@ -349,12 +346,36 @@ def there(work: MirrorWork) -> pa.Table:
             rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
             part = part.filter(pa.concat_arrays([kept, rest]))
         parts.append(part)
-    found = pa.concat_tables(parts)
-    columns = dict(zip(found.schema.names, found.columns, strict=True))
-    nothing = pa.nulls(found.num_rows, pa.null())
-    return pa.table(
-        [_widened(columns.get(one.name, nothing), one.type) for one in work.schema], schema=work.schema
-    )
+    return as_they_become(pa.concat_tables(parts), work)
+
+
+def stored_columns(work: MirrorWork) -> pa.Schema:
+    """The columns of the mirror's files whose values its rows keep, or take over, as they are stored."""
+    old, filled = dict(work.old), {one.column for one in work.fills}
+    stored = {
+        one.name: one.with_type(of_delta(old[one.name])) if one.name in old else one
+        for one in work.schema
+        if old.get(one.name, "same") and one.name not in filled
+    }
+    for fill in work.fills:
+        if fill.of and fill.column in work.schema.names:
+            stored[fill.of] = pa.field(fill.of, work.schema.field(fill.column).type)
+    return pa.schema(stored.values())
+
+
+def as_they_become(stored: pa.Table, work: MirrorWork) -> pa.Table:
+    """Rows of the mirror's files with its columns, and what new statements put into these."""
+    columns = dict(zip(stored.schema.names, stored.columns, strict=True))
+    fills, nothing = {one.column: one for one in work.fills}, pa.nulls(stored.num_rows, pa.null())
+    cells = []
+    for one in work.columns:
+        fill, kind = fills.get(one.column), arrow_type(one.type)
+        if fill is not None and fill.text is not None:
+            text = typed_column(pa.array([fill.text], pa.string()), one.type).cells
+            cells.append(text.take(pa.array(np.zeros(stored.num_rows, np.int64))))
+        else:
+            cells.append(_widened(columns.get(fill.of if fill else one.column, nothing), kind))
+    return pa.table(cells, schema=work.schema)
 
 
 def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
@@ -367,7 +388,7 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
     if stores.at(file).size(file) < SAMPLED:
         found = _small(file, stored)
     elif _likely_bytes(file) <= most:
-        found = stores.at(file).dataset([file], schema=stored, format=_PARQUET).to_table()
+        found = stores.at(file).dataset([file], schema=stored, format=PARQUET).to_table()
     if found is None or found.nbytes > most:
         raise _too_much()
     return found
@@ -379,7 +400,7 @@ def _small(file: str, stored: pa.Schema) -> pa.Table:
     with pq.ParquetFile(store.source(file), coerce_int96_timestamp_unit="us") as parquet:
         if parquet.schema_arrow.equals(stored):
             return pa.Table.from_arrays(parquet.read(use_threads=False).columns, schema=stored)
-    return store.dataset([file], schema=stored, format=_PARQUET).to_table()
+    return store.dataset([file], schema=stored, format=PARQUET).to_table()
 
 
 def _too_much() -> MergeNeeded:
@@ -407,7 +428,7 @@ def _touched(
     Raises:
         MergeNeeded: the rows take more memory than so many bytes.
     """
-    dataset = stores.at(work.folder).dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET)
+    dataset = stores.at(work.folder).dataset([f"{work.folder}/{name}"], schema=work.schema, format=PARQUET)
     [file] = dataset.get_fragments()
     firsts = np.cumsum([0, *(group.num_rows for group in file.row_groups)])
     left = np.ones(firsts[-1], np.bool_)
@@ -451,50 +472,3 @@ def _widened(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Chunke
     if column.type == pa.float32() and kind == pa.float64():
         column = column.cast(pa.string())
     return column.cast(kind)
-
-
-def _write(rows: pa.Table, work: MirrorWork) -> tuple[str, int]:
-    """Write a table's rows to a new file in its folder; returns its name and size."""
-    name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    file = stores.at(work.folder).create(f"{work.folder}/{name}")
-    # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
-    ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
-    short = [name for name in rows.column_names if rows[name].nbytes <= LARGE * rows.num_rows]
-    groups = 1 + rows.nbytes // GROUP_BYTES
-    pq.write_table(
-        rows,
-        file,
-        row_group_size=min(1 << 20, -(-rows.num_rows // groups)),
-        compression="zstd",
-        use_dictionary=short,
-        write_statistics=ended,
-        store_decimal_as_integer=True,
-    )
-    return name, stores.at(work.folder).finish(f"{work.folder}/{name}", file)
-
-
-def _statistics(rows: pa.Table, work: MirrorWork) -> str:
-    """A file's statistics, for key columns whose values no engine rounds or truncates."""
-    ends: dict[str, tuple[object, object]] = {}
-    for name in work.key_columns:
-        kind = rows.schema.field(name).type
-        if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind):
-            ends_of = pc.min_max(rows[name]).values()
-            # a date as its text: Python has none of year 0
-            found = (
-                end.cast(pa.string()).as_py() if pa.types.is_date(kind) else end.as_py() for end in ends_of
-            )
-            low, high = found
-            if not isinstance(low, str) or max(len(low), len(str(high))) <= LONGEST_STATISTIC:
-                ends[name] = low, high
-    return json.dumps(
-        {
-            "numRecords": rows.num_rows,
-            "minValues": {name: low for name, (low, _) in ends.items()},
-            "maxValues": {name: high for name, (_, high) in ends.items()},
-            "nullCount": dict.fromkeys(ends, 0),
-            "tightBounds": True,
-        },
-        # Arrow's reader of JSON makes of an escaped character beyond U+1FFFF another one, and its engines miss the file
-        ensure_ascii=False,
-    )

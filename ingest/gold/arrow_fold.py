@@ -213,7 +213,8 @@ def fold(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping
     if lane.whole:
         return _refolded(rows, lane, keys, logical)
     rows, cleared = _after_clearing(rows, lane)
-    found, unusable, doubted = (_last if lane.images else _folded)(rows, lane, keys, logical)
+    by_images = lane.images and not lane.stated
+    found, unusable, doubted = (_last if by_images else _folded)(rows, lane, keys, logical)
     if cleared:  # nothing from before is kept
         found = replace(found, whole=[True] * len(found.keys))
     if cleared or lane.floor:
@@ -244,7 +245,8 @@ def last_images(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> tuple[pa.Ta
     """What `_last` and `typed_outcomes` give, column by column, with the places of the changes, and whether the lane's
     other rows are deleted; None for what only these can do, or refuse.
     """
-    plain = lane.images and not (lane.whole or lane.merged or lane.shard) and lane.stamps == NO_STAMPS
+    several = lane.whole or lane.stated or lane.merged or lane.shard
+    plain = lane.images and not several and lane.stamps == NO_STAMPS
     if not plain or rows.num_rows < (1 if work.where else AT_ONCE):
         return None
     rows, cleared = _after_clearing(rows, lane)
@@ -429,9 +431,10 @@ class Events:
 
 def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> _Folded:
     """`ingest.fold` of the new rows, and the numbers of those without a usable key: a row that is only updated in part
-    keeps the mirror's other values.
+    keeps the mirror's other values, to which new statements do the same as to all others.
     """
-    table, events, whole = Table(keys, key_types), Events(keys, key_types), dict[Key, bool]()
+    table, whole = Table(keys, key_types), dict[Key, bool]()
+    events = Events(keys, key_types, [step.decoded() for step in lane.stated])
     unusable: list[int] = []
     for number, (place, change) in enumerate(
         zip(rows["order_key"].to_pylist(), _changes(rows, lane), strict=True)
@@ -444,7 +447,8 @@ def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Ma
         if concerned.left is not None and change.partial:
             raise HistoryNeeded("a changed key takes values along that its message does not carry")
     for step in steps(table, events.found):
-        whole[step.key] = whole.get(step.key, False) or step.effect != "overlay"
+        partly = step.effect == "overlay" or isinstance(step.event, SchemaStep)
+        whole[step.key] = whole.get(step.key, False) or not partly
     doubted = [events.texts[key] for key in table.crossings.doubted]
     return _Folded(events.outcomes(table, whole), unusable, doubted)
 

@@ -20,6 +20,7 @@ class Effort:
     sources: int = 0  # outcomes
     cleared: int = 0  # deleted rows without an outcome
     copied: int = 0  # rows that were written again as they were
+    filled: int = 0  # updated rows without an outcome, which new statements have changed
     fold_ms: int = 0  # until the outcomes were known
     scan_ms: int = 0  # until they were matched with the mirror's rows
     write_ms: int = 0
@@ -31,7 +32,7 @@ class Effort:
     @property
     def figures(self) -> tuple[int, ...]:
         """Its numbers in order."""
-        return self.sources, self.cleared, self.copied, self.fold_ms, self.scan_ms, self.write_ms
+        return self.sources, self.cleared, self.copied, self.filled, self.fold_ms, self.scan_ms, self.write_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Merged:
     deleted: int
     sources: int = 0  # the outcomes
     cleared: int = 0  # deleted rows without an outcome
+    filled: int = 0  # rows that stay, and that new statements have changed: among the updated ones
     fold_ms: int = 0  # until the outcomes were known
 
 
@@ -53,7 +55,7 @@ def merge(there: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared)
     """Merge outcomes into a mirror's rows; a row that would not change is not touched.
 
     Args:
-        there: the rows.
+        there: the rows, as new statements leave them.
         source: the outcomes.
         work: the mirror.
         cleared: the tables of which only rows with an outcome stay.
@@ -81,7 +83,17 @@ def merge(there: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared)
     stays = there.filter(pc.invert(leaves))
     deleted = there.num_rows - stays.num_rows - put.num_rows
     without_outcome = deleted - going.true_count
-    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted, source.num_rows, without_outcome)
+    filled = _filled(stays, work)
+    updated = put.num_rows + filled
+    return Merged(stays, put, new, new.num_rows, updated, deleted, source.num_rows, without_outcome, filled)
+
+
+def _filled(rows: pa.Table, work: MirrorWork) -> int:
+    """How many rows have got a value by new statements."""
+    columns = [rows[one.column] for one in work.fills]
+    if not columns:
+        return 0
+    return pc.sum(reduce(pc.or_, map(pc.is_valid, columns))).as_py() or 0
 
 
 def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from ingest.errors import StoreError, counted
-from ingest.gold import arrow_parts, arrow_shares, era_shares, planner, targets
+from ingest.gold import arrow_parts, arrow_pass, arrow_shares, era_shares, planner, targets
 from ingest.gold.arrow_files import Written, make, read
 from ingest.gold.arrow_parts import Dealt, RowGroup
+from ingest.gold.arrow_pass import FilesPart, NewRowsPart
 from ingest.gold.arrow_shares import Links
 from ingest.gold.arrow_values import HistoryNeeded, PartsNeeded
 from ingest.gold.arrow_work import MirrorWork
@@ -27,12 +29,13 @@ from ingest.gold.past_keys import Ending
 from ingest.lake import stores
 from ingest.lake.schemas import CPU
 from ingest.spark.deferred import cores
-from ingest.spark.tasks import Load, Work, one_each
+from ingest.spark.tasks import Load, Work, dealt, one_each
 
 Given = TypeVar("Given")
 Report = TypeVar("Report")
 Across = Callable[..., Iterable[Any]]
 """`map`, or that of a pool of threads."""
+_ROWS = "rows of large mirrors"
 _LEAST = 1_000  # changes of a part: fewer are not the reason why it is large
 
 
@@ -55,7 +58,9 @@ def _made(
 ) -> Iterator[tuple[str, list[Written]]]:
     """The results of each mirror; one of which now is known that its whole history is needed is folded again from it."""
     waiting = {work.path: work for work in works}
-    for path, made in _by_news(files, [work for work in works if not work.shared], pool):
+    passing = [work for work in works if work.passed and not work.shared]
+    news = [work for work in works if not work.shared and not work.passed]
+    for path, made in chain(_by_news(files, news, pool), _in_passes(files, passing)):
         if any(one.needs == HistoryNeeded.needs for one in made):
             waiting[path] = targets.whole(files, waiting[path])
         else:
@@ -80,6 +85,48 @@ def _by_news(
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
         pieces = arrow_parts.pieces(changes, [lane for work in many for lane in work.lanes])
         yield from _in_parts(files, many, pieces, planner.CHANGES_AT_MOST)
+
+
+def _in_passes(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tuple[str, list[Written]]]:
+    """The results of large mirrors all of whose rows are written again, file by file."""
+    if not works:
+        return
+    changes = files.of([lane for work in works for lane in work.lanes])
+    load = Load(sum(work.changes + work.passed // arrow_pass.CHANGE_ROWS for work in works))
+    folder = f"parts-{uuid.uuid4()}"
+    try:
+        folding = partial(_fold_for_passes, changes, folder)
+        folded = {one.path: one for one in _reports(files, folding, works, Written, one_each, load)}
+        ready = [work for work in works if folded[work.path].is_made]
+        made = {work.path: [folded[work.path]] for work in works}
+        parts = [
+            FilesPart(some, folded[work.path].file)
+            for work in ready
+            for some in _of_files(work, cores(files.lake.spark))
+        ]
+        for one in _reports(files, _pass_files, parts, Written, one_each, load, what=_ROWS):
+            made[one.path].append(one)
+        new = [
+            NewRowsPart(work, folded[work.path].file, [one.gone[arrow_pass.MATCHED] for one in parts_made])
+            for work, parts_made in ((work, made[work.path][1:]) for work in ready)
+            if all(one.is_made for one in parts_made)
+        ]
+        for one in _reports(files, _insert_rows, new, Written, one_each, load, what=_ROWS):
+            made[one.path].append(one)
+        # the file of outcomes is none of the mirror's
+        yield from ((path, [replace(first, file=""), *rest]) for path, (first, *rest) in made.items())
+    finally:
+        for work in works:
+            with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
+                stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
+
+
+def _of_files(work: MirrorWork, cores: int) -> list[MirrorWork]:
+    """A mirror's part of a batch for some of its files each, of about equal size."""
+    sizes = {file: stores.at(work.folder).size(f"{work.folder}/{file}") for file, _ in work.files}
+    count = max(cores, sum(sizes.values()) // arrow_pass.FILE_BYTES)
+    shares = dealt(work.files, lambda file: sizes[file[0]], count)
+    return [replace(work, files=tuple(share)) for share in shares if share]
 
 
 def _in_parts(
@@ -287,6 +334,23 @@ def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across
     return iter(across(lambda work: make(work, rows), works))
 
 
+def _fold_for_passes(files: Sequence[str], folder: str, works: Sequence[MirrorWork]) -> Iterator[Written]:
+    """Fold the changes of some mirrors whose rows take a pass."""
+    try:
+        rows = read(files, [lane for work in works for lane in work.lanes])
+    except StoreError as error:
+        return (Written(work.path, failed=str(error)) for work in works)
+    return (arrow_pass.outcomes(work, rows, folder) for work in works)
+
+
+def _pass_files(parts: Sequence[FilesPart]) -> Iterator[Written]:
+    return map(arrow_pass.passed, parts)
+
+
+def _insert_rows(parts: Sequence[NewRowsPart]) -> Iterator[Written]:
+    return map(arrow_pass.inserted, parts)
+
+
 def _merge_parts(parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], most: int) -> Iterator[Written]:
     return (arrow_parts.merged(*part, most) for part in parts)
 
@@ -305,8 +369,9 @@ def _reports(
     deal: Callable[[Sequence[Given]], Sequence[Sequence[Given]]],
     load: Load,
     pool: ThreadPoolExecutor | None = None,
+    what: str = "changes of large mirrors",
 ) -> Iterator[Report]:
-    """What the work on some items has found."""
+    """What the work on some items has found; ``what`` is read if these are not mirrors."""
 
     def run(some: Sequence[Given], **how: Any) -> Iterator[pa.RecordBatch]:
         for one in do(some, **how):
@@ -315,8 +380,6 @@ def _reports(
 
     mirrors = [item for item in items if isinstance(item, MirrorWork)]
     last = max((lane.last for work in mirrors for lane in work.lanes), default=0)
-    about = (
-        (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", "changes of large mirrors")
-    )
+    about = (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", what)
     work = Work(STAGE, items, run, "written STRING", deal, load, *about, pool)
     return (msgspec.json.decode(row["written"], type=kind) for row in files.rows(work))

@@ -14,6 +14,7 @@ from ingest.fold import (
     SchemaStep,
 )
 from ingest.gold.arrow_values import arrow_type
+from ingest.gold.passes import Fill
 from ingest.gold.past_keys import Ending
 from ingest.lake.mirrors import Era
 from ingest.lake.stamps import NO_STAMPS, Stamps
@@ -41,6 +42,8 @@ class LaneWork:
     stamps: Stamps = NO_STAMPS
     whole: bool = False  # its whole history is folded again, because new changes precede folded ones
     steps: tuple[SchemaStep, ...] = ()  # which only a whole history needs, by order key
+    # the new ones, which the new changes meet, if all other rows take a pass (`MirrorWork.fills`)
+    stated: tuple[SchemaStep, ...] = ()
     since: str = ""  # the place of the first new one; empty if none is new
     eras: tuple[Era, ...] = ()  # if its key has changed; only a whole history has rows under earlier ones
     begins: bool = False  # no change of it has been folded before
@@ -118,11 +121,13 @@ class MirrorWork:
     staging: str = ""  # the folder in its own for its outcomes, if a MERGE applies them
     marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
     states: bool = False  # it is a table of old states, whose rows are those of a key
+    fills: tuple[Fill, ...] = ()  # what new statements put into its rows
+    passed: int = 0  # its rows, if its files are written again one after the other; else 0
 
     def whole(self, changes: int) -> MirrorWork:
         """The same, folded from its whole history of so many changes."""
-        lanes = tuple(replace(lane, whole=True, late_from="") for lane in self.lanes)
-        return replace(self, lanes=lanes, shared=changes)
+        lanes = tuple(replace(lane, whole=True, late_from="", stated=()) for lane in self.lanes)
+        return replace(self, lanes=lanes, shared=changes, fills=(), passed=0)
 
     def replacing(self) -> MirrorWork:
         """The same, with a file that replaces the table's others."""

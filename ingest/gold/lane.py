@@ -62,6 +62,7 @@ class Steps:
     new: tuple[SchemaStep, ...] = ()
     # a late statement changes what later ones do, which the mirror has folded: all rows are folded again
     revised: bool = False
+    passes: bool = False  # the new ones are a pass over the mirror's rows (`ingest.gold.passes`)
 
     def after(self, place: str | None) -> Steps:
         """The steps after a place; none if there is no place."""

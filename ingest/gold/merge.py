@@ -7,16 +7,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.gold.arrow_values import typed_column
+from ingest.gold.passes import Fill
 from ingest.gold.staged import GONE, has_name, sent_name
 from ingest.lake.exact import FLOATING
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import quoted
+from ingest.lake.names import literal, quoted
 from ingest.spark.settings import USER_METADATA
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
@@ -66,7 +69,13 @@ def whole(outcomes: DataFrame, mirror: Mirror) -> DataFrame:
 
 
 def merge(
-    lake: Lake, mirror: Mirror, source: DataFrame, cleared: Sequence[str | None], *, partial: bool
+    lake: Lake,
+    mirror: Mirror,
+    source: DataFrame,
+    cleared: Sequence[str | None],
+    *,
+    partial: bool,
+    fills: Sequence[Fill] = (),
 ) -> None:
     """MERGE outcomes into a mirror; the lake's session carries the guard. A row is rewritten only if a column differs.
 
@@ -76,13 +85,15 @@ def merge(
         source: the outcomes, with the names of `ingest.gold.staged`.
         cleared: conditions in SQL of rows that are deleted unless they have an outcome; None: all of them.
         partial: some outcomes do not carry every column.
+        fills: what new statements put into the rows.
     """
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
     on = " AND ".join(
         f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in mirror.key_columns
     )
+    kept = {one.column: f"t.{quoted(one.column)}" for one in mirror.columns} | _filled(mirror, fills)
     rest = [
-        (one, _new_value(i, one.column, partial=partial))
+        (one, _new_value(i, kept[one.column], partial=partial))
         for i, one in enumerate(mirror.columns)
         if one.name not in mirror.keys
     ]
@@ -90,16 +101,46 @@ def merge(
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         update: dict[str, Column | str] = {quoted(one.column): value for one, value in rest}
-        differs = " OR ".join(
-            f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
-            for one, value in rest
-        )
-        builder = builder.whenMatchedUpdate(condition=differs, set=update)
+        builder = builder.whenMatchedUpdate(condition=_differ(rest), set=update)
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
     for condition in cleared:
         builder = builder.whenNotMatchedBySourceDelete(condition)
+    if fills:
+        filled = [(one, kept[one.column]) for one in mirror.columns if one.column in _filled(mirror, fills)]
+        new: dict[str, Column | str] = {quoted(one.column): value for one, value in filled}
+        builder = builder.whenNotMatchedBySourceUpdate(condition=_differ(filled), set=new)
     builder.execute()
+
+
+def _differ(values: Sequence[tuple[MirrorColumn, str]]) -> str:
+    """A condition that a row meets in which some columns would get other values."""
+    return " OR ".join(
+        f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
+        for one, value in values
+    )
+
+
+def _filled(mirror: Mirror, fills: Sequence[Fill]) -> dict[str, str]:
+    """What new statements put into columns, as expressions over a mirror's row."""
+    columns = {one.column: one for one in mirror.columns}
+    found = {}
+    for fill in fills:
+        value = f"t.{quoted(fill.of)}" if fill.of else "NULL"
+        if fill.text is not None:
+            value = _constant(fill.text, columns[fill.column])
+        found[fill.column] = f"CAST({value} AS {columns[fill.column].delta})"
+    return found
+
+
+def _constant(text: str, column: MirrorColumn) -> str:
+    """A text's value in a column's type, by the fold's own reading of it, for Spark to read exactly."""
+    cells = typed_column(pa.array([text], pa.string()), column.type).cells
+    if pa.types.is_binary(cells.type):
+        return f"X'{cells[0].as_py().hex()}'"
+    if pa.types.is_floating(cells.type):
+        return literal(repr(cells[0].as_py()))
+    return literal(cells.cast(pa.string())[0].as_py())
 
 
 def compared(value: str, one: MirrorColumn) -> str:
@@ -107,7 +148,7 @@ def compared(value: str, one: MirrorColumn) -> str:
     return f"CAST({value} AS STRING)" if one.delta in FLOATING else value
 
 
-def _new_value(index: int, column: str, *, partial: bool) -> str:
-    """The sent value, or the mirror's own if a partial outcome does not carry the column."""
+def _new_value(index: int, kept: str, *, partial: bool) -> str:
+    """The sent value, or what the mirror's row has then if a partial outcome does not carry the column."""
     sent = f"s.{quoted(sent_name(index))}"
-    return f"IF(s.{quoted(has_name(index))}, {sent}, t.{quoted(column)})" if partial else sent
+    return f"IF(s.{quoted(has_name(index))}, {sent}, {kept})" if partial else sent

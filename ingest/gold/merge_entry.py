@@ -89,8 +89,16 @@ def _clauses(work: MirrorWork, effort: Effort) -> dict[str, str | None]:
         "predicate": _json([f"({on})" if len(keys) > 1 else on]),
         "matchedPredicates": _json(matched),
         "notMatchedPredicates": _json([_action("insert", f"NOT {_GONE}")]),
-        "notMatchedBySourcePredicates": _json([{"actionType": "delete"}] if effort.cleared else []),
+        "notMatchedBySourcePredicates": _json(
+            [{"actionType": action} for action in _without_outcome(effort)]
+        ),
     }
+
+
+def _without_outcome(effort: Effort) -> list[str]:
+    """What is done to rows without an outcome."""
+    done = {"delete": effort.cleared, "update": effort.filled}
+    return [action for action, rows in done.items() if rows]
 
 
 def _action(kind: str, predicate: str) -> dict[str, str]:
@@ -112,8 +120,8 @@ def _merged(before: Snapshot, rows: NewRows, counts: Mapping[str, int], effort: 
         numSourceRows=effort.sources,
         numTargetRowsInserted=inserted,
         numTargetRowsUpdated=updated,
-        numTargetRowsMatchedUpdated=updated,
-        numTargetRowsNotMatchedBySourceUpdated=0,
+        numTargetRowsMatchedUpdated=updated - effort.filled,
+        numTargetRowsNotMatchedBySourceUpdated=effort.filled,
         numTargetRowsDeleted=deleted,
         numTargetRowsMatchedDeleted=deleted - effort.cleared,
         numTargetRowsNotMatchedBySourceDeleted=effort.cleared,

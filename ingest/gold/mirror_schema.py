@@ -57,6 +57,7 @@ class Plan:
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` omits, or that a rule excludes
     noticed: int = 0  # statements that could not be read, or leave rows elsewhere
     verdicts: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
+    before: Mirror | None = None  # the mirror as it was decided last
 
     @property
     def is_keyless(self) -> bool:
@@ -129,7 +130,7 @@ def decide(
     rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
     verdicts = tuple((new, policy.judge(new, lane.subject)) for lane in lanes for new in lane.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
-    return Plan(job, decided, hold, free_until, why_rebuilt, left_out, noticed, verdicts)
+    return Plan(job, decided, hold, free_until, why_rebuilt, left_out, noticed, verdicts, before)
 
 
 def _rows(job: Job) -> dict[str, str]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
-from ingest.gold import forgotten, ways
+from ingest.gold import forgotten, passes, ways
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, subject_of
+from ingest.gold.passes import Fill
 from ingest.gold.steps import lane_steps
 from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
-from ingest.lake import commits, condensed, delta, histories, mirrors
+from ingest.lake import commits, condensed, delta, histories, mirrors, rejects
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.stamps import stamps_of
@@ -53,6 +54,11 @@ class FoldPlan:
     again: bool = False  # all rows are folded again
     why_merge: str = ""  # why a MERGE applies its outcomes; empty if files do
     marks: bool = False  # its files stay, and deletion vectors say which of their rows are gone
+    fills: tuple[Fill, ...] = ()  # what new statements put into its rows
+    why_folded: str = ""  # why new statements fold its whole history instead, as part of a sentence
+    passes: bool = (
+        False  # its files are written again one after the other, because they are too large to hold
+    )
 
     @property
     def fresh(self) -> bool:
@@ -101,9 +107,37 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         work = whole_of(lake.pipeline, books, ledger, plan, applied)
     elif before.exists:
         changed += retyped.unfit_defaults(mirror, work)
-    found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
+    found = replace(found, work=work, retyped=tuple(changed), again=again)
+    found = with_statements(found, ledger, lambda: rejects.columns_unfit(lake, mirror))
+    found = marking(lake.pipeline, found)
     _refuse_forgotten(lake, found)
     return in_its_way(lake, found)
+
+
+def with_statements(
+    fold: FoldPlan, ledger: Ledger, misfits: Callable[[], Collection[str]] = tuple
+) -> FoldPlan:
+    """The plan with what its new statements put into the mirror's rows, or why they fold its whole history.
+
+    ``misfits`` says which columns have had cells that do not fit.
+    """
+    if fold.again or not fold.before.exists or not any(steps.new for _, steps in fold.work):
+        return fold
+    lanes = [lane for lane, _ in fold.work]
+    earlier = [
+        one
+        for lane in lanes
+        for one in ledger.of(lane.source, lane.table, lane.last)
+        if one.batch < lane.first
+    ]
+    altered = {one.step for one in fold.retyped}
+    found = passes.statement_pass(fold.plan, fold.before, fold.work, earlier, altered, misfits)
+    if not found.why_not and fold.changes > CHANGES_AT_MOST:
+        found = found._replace(why_not=f"its {fold.changes} changes are too many to hold at once")
+    if found.why_not:
+        return replace(fold, why_folded=found.why_not)
+    work = tuple((lane, replace(steps, passes=True)) for lane, steps in fold.work)
+    return replace(fold, work=work, fills=found.fills)
 
 
 def in_its_way(lake: Lake, fold: FoldPlan) -> FoldPlan:
@@ -153,7 +187,8 @@ def _refolded(mirror: Mirror, work: Work) -> list[Lane]:
 def refolds(lane: Lane, steps: Steps) -> bool:
     """True if a lane's changes from its first new one on are not enough, so that its whole history is folded again."""
     rekeyed, late = bool(lane.eras) and lane.folded_high is None, lane.late and not late_from(lane, steps)
-    return lane.merged or late or bool(lane.inherits) or bool(steps.new) or rekeyed
+    stated = bool(steps.new) and not steps.passes
+    return lane.merged or late or bool(lane.inherits) or stated or rekeyed
 
 
 def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
@@ -161,10 +196,10 @@ def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
     plan = fold.plan
     large = too_large(pipeline, extent(fold.before), fold.changes)
     marks = bool(large) and takes_vectors(fold)
-    merges = ways.why_merge(
-        pipeline, plan.job.rule, fold.before, "" if marks else large or _too_many_cells(fold)
-    )
-    return replace(fold, why_merge=merges, marks=marks and not merges)
+    large = "" if marks else large or _too_many_cells(fold)
+    passing = bool(large) and writes_all_rows(fold)
+    merges = ways.why_merge(pipeline, plan.job.rule, fold.before, "" if passing else large)
+    return replace(fold, why_merge=merges, marks=marks and not merges, passes=passing and not merges)
 
 
 def _too_many_cells(fold: FoldPlan) -> str:
@@ -178,13 +213,27 @@ def takes_vectors(fold: FoldPlan) -> bool:
     """True if some rows of a mirror's files can be deleted while the others stay as they are."""
     before, mirror = fold.before, fold.plan.mirror
     enabled = delta.is_on(before.meta.get("configuration") or {}, "delta.enableDeletionVectors")
-    columns = {one.column: type_in_log(one.delta) for one in mirror.columns}
-    stays = all(columns.get(name) == kind for name, kind in before.types.items())
     # a truncate ends states, and deletes none
-    cleared = not histories.is_history(mirror) and any(
-        one.truncates or steps.incarnations for one, steps in fold.work
-    )
-    return enabled and stays and bool(mirror.keys) and not fold.again and not cleared
+    cleared = not histories.is_history(mirror) and _is_cleared(fold.work)
+    return enabled and _rows_stay(fold) and bool(mirror.keys) and not fold.again and not cleared
+
+
+def writes_all_rows(fold: FoldPlan) -> bool:
+    """True if all rows of a mirror are written again because its columns change, and no row needs another one's file."""
+    mirror = fold.plan.mirror
+    alone = bool(mirror.keys) and not histories.is_history(mirror) and not fold.again and fold.before.exists
+    few = fold.changes <= CHANGES_AT_MOST and goes_on(fold.work) and not _is_cleared(fold.work)
+    return alone and few and not _rows_stay(fold)
+
+
+def _rows_stay(fold: FoldPlan) -> bool:
+    """True if rows that the batch does not concern are the same in the mirror's columns as they will be."""
+    columns = {one.column: type_in_log(one.delta) for one in fold.plan.mirror.columns}
+    return not fold.fills and all(columns.get(name) == kind for name, kind in fold.before.types.items())
+
+
+def _is_cleared(work: Work) -> bool:
+    return any(lane.truncates or steps.incarnations for lane, steps in work)
 
 
 def extent(before: Snapshot) -> int:

@@ -19,7 +19,7 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.completed import complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
-from ingest.gold.planner import FoldPlan, budget, marking, whole_of, work_of
+from ingest.gold.planner import FoldPlan, budget, marking, whole_of, with_statements, work_of
 from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
 from ingest.lake import conditions, faults, mirrors, pauses, targets
 from ingest.lake.books import Line
@@ -53,6 +53,8 @@ class Foreseen:
     marks: bool = False  # Arrow deletes rows of its files by deletion vectors instead of rewriting the files
     size: int = 0  # bytes of its files
     why_merge: str = ""  # why a MERGE applies what Arrow has folded; empty if files do
+    why_folded: str = ""  # why its statements fold its whole history; empty if they are a pass over its rows
+    passes: bool = False  # its files are written again one after the other
     budget: int = 0  # the most bytes that these changes may rewrite without Spark
 
 
@@ -178,10 +180,12 @@ def _foreseen(
         way = marking(pipeline, again)
         return replace(found, why_merge=way.why_merge)
     work = work_of(pipeline, books, ledger, plan, before, applied)
-    way = marking(pipeline, FoldPlan(plan, books, before, "", work))
+    way = marking(pipeline, with_statements(FoldPlan(plan, books, before, "", work), ledger))
     return replace(
         found,
         why_merge=way.why_merge,
+        why_folded=way.why_folded,
+        passes=way.passes,
         marks=way.marks,
         size=before.size or 0,
         budget=budget(pipeline, way.changes),

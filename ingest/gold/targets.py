@@ -27,6 +27,8 @@ from ingest.lake.delta import Snapshot, type_in_log, type_of_log
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
 
+_ROW_BYTES = 16  # of a row in a file, at least, about
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -69,7 +71,8 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
     work = MirrorWork(
         mirror.path, folder, mirror.keys, columns, lanes,
-        changes=fold.changes, shared=shared, where=mirror.where, again=fold.again, appends=rule.no_key == "append", states=is_history,
+        changes=fold.changes, shared=shared, where=mirror.where, again=fold.again, appends=rule.no_key == "append",
+        states=is_history, fills=fold.fills, passed=_rows_of(before) if fold.passes else 0,
     )  # fmt: skip
     if fold.why_merge:
         work = replace(work, staging=f"parts-{uuid.uuid4()}")
@@ -84,10 +87,15 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
     kept_files = tuple((file.place, kept.get(Path(file.place).name)) for file in before.files)
     schema = _schema(before, mirror)
     work = replace(
-        work, files=kept_files, size=before.size or 0, reshaped=bool(schema) or fold.again, old=_old(before, mirror),
+        work, files=kept_files, size=before.size or 0, reshaped=bool(schema or fold.again or fold.fills), old=_old(before, mirror),
         marked=_marked(fold, files.lake.pipeline.rewrite_budget) if fold.marks else frozenset(),
     )  # fmt: skip
     return Target(work, schema)
+
+
+def _rows_of(before: Snapshot) -> int:
+    """A table's rows; about as many as its bytes hold if its log does not say."""
+    return before.rows or 1 + (before.size or 0) // _ROW_BYTES
 
 
 def whole(files: ChangeFiles, work: MirrorWork) -> MirrorWork:
@@ -110,7 +118,8 @@ def _lane(mirror: Mirror, lane: Lane, steps: Steps, lanes: Collection[LaneId]) -
         stamps=lane.stamps,
         whole=whole,
         steps=steps.ever,
-        since=min((str(step.order) for step in new), default="") if whole else "",
+        stated=steps.new if steps.passes else (),
+        since=min((str(step.order) for step in new), default=""),
         eras=lane.eras,
         begins=lane.folded_high is None,
         moves=lane.new.key_changes or lane.ever.key_changes,

@@ -72,6 +72,16 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     return _without(found, older, _NAME[:-1])
 
 
+def columns_unfit(lake: Tables, mirror: Mirror) -> frozenset[str]:
+    """The columns of a mirror with cells that did not fit when they were folded, dismissed or not."""
+    if not lake.exists(REJECTS.name):
+        return frozenset()
+    rows = lake.ask(
+        f"""SELECT DISTINCT "column" AS name FROM {{rejects}} WHERE kind = 'cell' AND {duck.of_table(mirror.table)}"""
+    )
+    return frozenset(row["name"] for row in rows)
+
+
 def refused_sql(lake: Tables) -> str:
     """The open rejects of changes that were not applied, to follow a SELECT; more conditions may follow."""
     return f"FROM ({open_sql(lake)}) AS o WHERE kind = 'change'"

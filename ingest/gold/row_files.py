@@ -1,0 +1,115 @@
+"""Write a mirror's rows to a new data file of its table, with the statistics by which engines skip files."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ingest.lake import stores
+
+LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
+LARGE = 64 << 10  # bytes of a column's usual value: a dictionary of such values would be a copy of them
+GROUP_BYTES = 128 << 20  # of a row group in memory, which is held until it is written
+GROUP_ROWS = 1 << 20
+
+
+class DataFileEnd(NamedTuple):
+    """A file that was written: its name within the table's folder, its bytes, its rows, its statistics in Delta's JSON."""
+
+    name: str
+    size: int
+    rows: int
+    stats: str
+
+
+@dataclass(slots=True)
+class RowFile:
+    """A new file in a table's folder, whose rows come a page at a time; without a row there is none."""
+
+    folder: str
+    keys: list[str]
+    name: str = ""
+    rows: int = 0
+    waiting: list[pa.Table] = field(default_factory=list)
+    ends: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of the key's columns
+    unknown: set[str] = field(default_factory=set)  # columns of the key without such ends
+    file: Any = None
+    writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Some more rows, all of the same columns."""
+        if rows.num_rows:
+            self.waiting.append(rows)
+        if (
+            sum(one.num_rows for one in self.waiting) >= GROUP_ROWS
+            or sum(one.nbytes for one in self.waiting) >= GROUP_BYTES
+        ):
+            self._flush()
+
+    def finish(self) -> DataFileEnd | None:
+        """End the file; None if it has no row."""
+        self._flush()
+        if self.writer is None:
+            return None
+        self.writer.close()
+        size = stores.at(self.folder).finish(f"{self.folder}/{self.name}", self.file)
+        return DataFileEnd(self.name, size, self.rows, self._statistics())
+
+    def _flush(self) -> None:
+        if not self.waiting:
+            return
+        rows, self.waiting = pa.concat_tables(self.waiting), []
+        if self.writer is None:
+            self._open(rows)
+        assert self.writer is not None
+        groups = 1 + rows.nbytes // GROUP_BYTES
+        self.writer.write_table(rows, min(GROUP_ROWS, -(-rows.num_rows // groups)))
+        self.rows += rows.num_rows
+        self._note_ends(rows)
+
+    def _open(self, rows: pa.Table) -> None:
+        self.name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        self.file = stores.at(self.folder).create(f"{self.folder}/{self.name}")
+        # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
+        ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
+        short = [name for name in rows.column_names if rows[name].nbytes <= LARGE * rows.num_rows]
+        self.writer = pq.ParquetWriter(
+            self.file, rows.schema, compression="zstd", use_dictionary=short, write_statistics=ended,
+            store_decimal_as_integer=True,
+        )  # fmt: skip
+
+    def _note_ends(self, rows: pa.Table) -> None:
+        """Take the least and greatest values of key columns whose values no engine rounds or truncates."""
+        for name in self.keys:
+            kind = rows.schema.field(name).type
+            if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
+                continue
+            scalars = pc.min_max(rows[name]).values()
+            # a date as its text: Python has none of year 0
+            texts = pa.types.is_date(kind)
+            low, high = (end.cast(pa.string()).as_py() if texts else end.as_py() for end in scalars)
+            if isinstance(low, str) and max(len(low), len(str(high))) > LONGEST_STATISTIC:
+                self.unknown.add(name)
+            least, greatest = self.ends.get(name, (low, high))
+            self.ends[name] = min(least, low), max(greatest, high)
+
+    def _statistics(self) -> str:
+        ends = {name: both for name, both in self.ends.items() if name not in self.unknown}
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {name: low for name, (low, _) in ends.items()},
+                "maxValues": {name: high for name, (_, high) in ends.items()},
+                "nullCount": dict.fromkeys(ends, 0),
+                "tightBounds": True,
+            },
+            # Arrow's reader of JSON makes of an escaped character beyond U+1FFFF another one, and its engines miss the
+            # file
+            ensure_ascii=False,
+        )

@@ -1,0 +1,174 @@
+"""Statements as a pass over a mirror's rows, compared with a fold of its whole history and with the source's own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from ingest.config.model import TableRule
+from ingest.gold import arrow_pass, passes, planner
+from ingest.gold.passes import StatementPass
+from ingest.run import Warm
+from tests.gold.depot import Depot
+from tests.gold.test_merge_entry import history
+from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIRROR = "lake/mirrors/yard/depot"
+HELD, FILE_BY_FILE = (
+    None,
+    1,
+)  # rewrite budgets: rows are held at once, or files are written one after the other
+
+
+def depot_of(
+    folder: Path, budget: int | None = HELD, spark: SparkSession | None = None, **given: Any
+) -> Depot:
+    """A table of which nothing was said yet."""
+    folder.mkdir(exist_ok=True)
+    rule = TableRule("yard.*", on_schema_change=given.pop("policy", "lenient"))
+    return Depot(spark or unstarted(2), folder, Warm(), rule, budget=budget, **given)
+
+
+def rows_of(depot: Depot) -> list[dict[str, Any]]:
+    """The mirror's rows, by id."""
+    found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id")
+    return [dict(row) for row in found]
+
+
+@dataclass(slots=True)
+class World:
+    """A MySQL table whose history several depots hear: rows come, change in parts or in whole, move and go; columns, too."""
+
+    random: Random
+    depots: list[Depot]
+    columns: dict[str, str] = field(default_factory=lambda: {"id": "int", "a": "int", "b": "varchar(9)"})
+    rows: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    named: int = 0
+
+    def value(self, kind: str) -> str | None:
+        """Some value of a type."""
+        return self.random.choice((None, str(self.random.randrange(9))))
+
+    def change(self) -> None:
+        """One change of a row."""
+        key = str(self.random.randrange(12))
+        old = self.rows.get(key)
+        if old is None:
+            self.rows[key] = {"id": key} | {
+                name: self.value(kind) for name, kind in self.columns.items() if name != "id"
+            }
+            self.say("INSERT", self.rows[key])
+        elif self.random.random() < 0.2:
+            del self.rows[key]
+            self.say("DELETE", old)
+        elif self.random.random() < 0.1 and (free := {str(at) for at in range(12)} - self.rows.keys()):
+            self.rows.pop(key)
+            new = self.random.choice(sorted(free))
+            self.rows[new] = old | {"id": new}
+            self.say("UPDATE", self.rows[new], {"id": key})
+        else:
+            name = self.random.choice(sorted(self.columns.keys() - {"id"}) or ["id"])
+            changed = {name: self.value(self.columns[name])} if name != "id" else {}
+            self.rows[key] = old | changed
+            sent = self.rows[key] if self.random.random() < 0.5 else {"id": key} | changed
+            self.say("UPDATE", sent, {name: old[name]})
+
+    def say(self, kind: str, row: dict[str, str | None], old: dict[str, str | None] | None = None) -> None:
+        """A message about a row; one that lacks some of the table's columns carries a part."""
+        for depot in self.depots:
+            members = {"data": [row], "mysqlType": self.columns, "pkNames": ["id"], "sql": ""}
+            depot.say(isDdl=False, type=kind, old=old and [old], **members)
+
+    def state(self) -> None:
+        """One statement."""
+        others = sorted(self.columns.keys() - {"id"})
+        kind = self.random.choice(("add", "add", "null", "text", "rename", "drop", "wider"))
+        name = self.random.choice(others) if others else ""
+        if kind in ("rename", "drop", "wider") and not name:
+            kind = "add"
+        self.named += 1
+        new = f"c{self.named}"
+        match kind:
+            case "add":
+                self.add(new, "int", str(self.random.randrange(9)))
+            case "text":
+                self.add(new, "varchar(9)", f"t{self.named}")
+            case "null":
+                self.add(new, "int", None)
+            case "rename":
+                self.ddl(f"RENAME COLUMN {name} TO {new}")
+                self.columns[new] = self.columns.pop(name)
+                for row in self.rows.values():
+                    row[new] = row.pop(name)
+            case "drop":
+                self.ddl(f"DROP COLUMN {name}")
+                del self.columns[name]
+                for row in self.rows.values():
+                    del row[name]
+            case "wider" if self.columns[name] == "int":
+                self.ddl(f"MODIFY COLUMN {name} BIGINT")
+                self.columns[name] = "bigint"
+
+    def add(self, name: str, kind: str, default: str | None) -> None:
+        """A new column."""
+        self.ddl(f"ADD COLUMN {name} {kind}" + (f" DEFAULT '{default}'" if default is not None else ""))
+        self.columns[name] = kind
+        for row in self.rows.values():
+            row[name] = default
+
+    def ddl(self, clause: str) -> None:
+        """A statement about the table."""
+        for depot in self.depots:
+            depot.ddl(f"ALTER TABLE depot {clause}")
+
+    def typed(self) -> list[dict[str, Any]]:
+        """The rows as an evolving mirror has them."""
+        found = []
+        for _, row in sorted(self.rows.items(), key=lambda one: int(one[0])):
+            cells = {name: row[name] for name in self.columns}
+            found.append(
+                {
+                    name: None if cell is None else int(cell) if "int" in self.columns[name] else cell
+                    for name, cell in cells.items()
+                }
+            )
+        return found
+
+
+def folded(monkeypatch: pytest.MonkeyPatch, depot: Depot) -> tuple[str, str]:
+    """Run a depot whose statements fold the whole history, as if there were no pass."""
+    with monkeypatch.context() as patched:
+        patched.setattr(passes, "statement_pass", lambda *_: StatementPass(why_not="a test wants it"))
+        return depot.run()
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize("budget", [HELD, FILE_BY_FILE], ids=["held", "file by file"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pass_gives_the_rows_of_the_whole_history(
+    seed: int, budget: int | None, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that a statement does not reach, or reaches twice, keeps the wrong value until it changes again."""
+    made, decide = list[StatementPass](), passes.statement_pass
+    monkeypatch.setattr(passes, "statement_pass", lambda *given: (made.append(decide(*given)), made[-1])[1])
+    monkeypatch.setattr(arrow_pass, "PAGE_ROWS", 3)
+    passing = depot_of(tmp_path / "passing", budget, policy=policy)
+    whole = depot_of(tmp_path / "whole", policy=policy)
+    world = World(Random(f"{seed}{policy}"), [passing, whole])
+    for batch in range(9):
+        for _ in range(world.random.randrange(1, 9)):
+            world.change() if batch < 1 or world.random.random() < 0.7 else world.state()
+        assert ("done", "") == folded(monkeypatch, whole)
+        assert ("done", "") == passing.run()
+        assert rows_of(whole) == rows_of(passing), batch
+        if policy == "evolve":
+            assert world.typed() == rows_of(passing), batch
+    assert any(not one.why_not for one in made), made
