@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
+from ingest.fold import SchemaStep
 from ingest.gold import forgotten, passes, ways
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
@@ -108,18 +109,23 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     elif before.exists:
         changed += retyped.unfit_defaults(mirror, work)
     found = replace(found, work=work, retyped=tuple(changed), again=again)
-    found = with_statements(found, ledger, lambda: rejects.columns_unfit(lake, mirror))
+    altered = retyped.steps_that_alter(mirror, changed)
+    found = with_statements(found, ledger, altered, lambda: rejects.columns_unfit(lake, mirror))
     found = marking(lake.pipeline, found)
     _refuse_forgotten(lake, found)
     return in_its_way(lake, found)
 
 
 def with_statements(
-    fold: FoldPlan, ledger: Ledger, misfits: Callable[[], Collection[str]] = tuple
+    fold: FoldPlan,
+    ledger: Ledger,
+    altered: Collection[SchemaStep] = (),
+    misfits: Callable[[], Collection[str]] = tuple,
 ) -> FoldPlan:
     """The plan with what its new statements put into the mirror's rows, or why they fold its whole history.
 
-    ``misfits`` says which columns have had cells that do not fit.
+    The last two arguments are those of `passes.statement_pass`; without them it is what may be, as far as known without
+    reading the lake.
     """
     if fold.again or not fold.before.exists or not any(steps.new for _, steps in fold.work):
         return fold
@@ -130,7 +136,6 @@ def with_statements(
         for one in ledger.of(lane.source, lane.table, lane.last)
         if one.batch < lane.first
     ]
-    altered = {one.step for one in fold.retyped}
     found = passes.statement_pass(fold.plan, fold.before, fold.work, earlier, altered, misfits)
     if not found.why_not and fold.changes > CHANGES_AT_MOST:
         found = found._replace(why_not=f"its {fold.changes} changes are too many to hold at once")

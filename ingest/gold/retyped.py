@@ -19,6 +19,7 @@ from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
 from ingest.gold.arrow_work import LaneWork
 from ingest.gold.change_files import ChangeFiles, change_files
 from ingest.gold.lane import Lane, Steps
+from ingest.lake import duck
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -26,7 +27,7 @@ from ingest.lake.rejects import VALUES_NOT_KNOWN
 from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import types_of
 from ingest.spark.tasks import Load, Work, one_each
-from ingest.values.conversions import in_words
+from ingest.values.conversions import KEEP, in_words
 from ingest.values.typed_values import misfits, value_of
 
 STAGE = "gold"
@@ -34,6 +35,7 @@ ACTION = "retype_column"
 _SETTING = ("read", "insert", "update")
 RESPELT, ALTERED, OPEN = 1, 2, 4
 """What a step does to a value: gives it another text; another value; a value that no message contains."""
+Names = Mapping[SchemaStep, Sequence[str]]  # of the columns of steps, now and before
 
 
 class Retyped(NamedTuple):
@@ -73,14 +75,32 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps) -> Iterator[Retyped]:
         return
     others = [step for step in steps.ever if step.action in ("rename_column", "add_column")]
     names = {step: former(step.column, others) for step in new}
+    asked = _converting(lake, lane, names)
     with change_files(lake) as files:
-        found = _met(files, lane, names)
-    for step, does in zip(new, found, strict=True):
-        if met := does | on_defaults(step, names[step], others):
+        does = dict(zip(asked, _met(files, lane, asked), strict=True)) if asked else {}
+    for step in new:
+        if met := does.get(step, 0) | on_defaults(step, names[step], others):
             yield Retyped(lane, step, met)
 
 
-Names = Mapping[SchemaStep, Sequence[str]]  # of the columns of steps, now and before
+def _converting(lake: Lake, lane: Lane, names: Names) -> dict[SchemaStep, Sequence[str]]:
+    """The steps that may convert a value of the types that the lane's messages name: only for these are values read."""
+    of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
+    rows = lake.ask(f"SELECT DISTINCT types FROM {{changes.change}} WHERE {of_lane}")
+    sent = [types_of(row["types"]) for row in rows]
+
+    def keeps(step: SchemaStep, columns: Sequence[str]) -> bool:
+        rules = (step.conversion(_sent(types, columns)) for types in sent)
+        return not (step.solid or step.serial) and all(rule == KEEP for rule in rules)
+
+    return {step: columns for step, columns in names.items() if not keeps(step, columns)}
+
+
+def _sent(types: Mapping[str, str], columns: Sequence[str]) -> str:
+    """The type that a message names of a column, by any of its names."""
+    return next((types[name] for name in columns if types.get(name)), "")
+
+
 _COLUMNS = ("order_key", "op", "partial", "after", "types")
 
 
@@ -128,8 +148,7 @@ def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
                 text = next((image[name] for name in every if image.get(name) is not None), None)
                 carried = step.solid and (whole or any(name in image for name in every))
                 if place < str(step.order) and (text is not None or carried):
-                    sent = next((types[name] for name in every if types.get(name)), "")
-                    found[i] |= effect(step, text, sent)
+                    found[i] |= effect(step, text, _sent(types, every))
     return found
 
 
@@ -146,6 +165,12 @@ def changes_values(mirror: Mirror, retyped: Iterable[Retyped]) -> bool:
     """True if rows of the mirror get other values; in a text column another spelling counts."""
     texts = _texts(mirror)
     return any(_changes(one.step, one.does, texts) for one in retyped)
+
+
+def steps_that_alter(mirror: Mirror, retyped: Iterable[Retyped]) -> frozenset[SchemaStep]:
+    """The steps that give rows of the mirror other values, or values that no message contains."""
+    texts = _texts(mirror)
+    return frozenset(one.step for one in retyped if one.does & OPEN or _changes(one.step, one.does, texts))
 
 
 def _changes(step: SchemaStep, does: int, texts: Collection[str]) -> bool:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_files
+from ingest.gold import arrow_files, row_files
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork, Rows
 
 COLUMNS = (ColumnWork("id", "id", "int64"), ColumnWork("text", "text", "string"))
@@ -110,7 +110,7 @@ def test_large_values_are_written_without_further_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dictionary, and a row group that is not written yet, hold each of a few texts of 20 MiB once more."""
-    monkeypatch.setattr(arrow_files, "GROUP_BYTES", 5 << 20)
+    monkeypatch.setattr(row_files, "GROUP_BYTES", 5 << 20)
     texts = [f"{n}" * (2 << 20) for n in range(8)]
     rows = changes(*(update(f'{{"id":"{n}","text":"{text}"}}') for n, text in enumerate(texts)))
     made = arrow_files.make(MirrorWork("orders", str(tmp_path), ("id",), COLUMNS, (LANE,)), rows)

@@ -38,6 +38,7 @@ from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Era, Mirror
 
 MIB = 1 << 20
+MARKS, PASSES = "deletion vectors", "file by file"
 PIPELINE = Pipeline("yard", Path("yard.yaml"), "/data/a b #ä", (), rewrite_budget=None)
 
 
@@ -183,15 +184,15 @@ def test_what_may_be_rewritten_grows_with_the_changes(
 
 
 @pytest.mark.parametrize(
-    ("kept", "why", "marks"),
+    ("kept", "why", "way"),
     [
-        ({}, "", True), ({"meta": {"configuration": {"delta.enableDeletionVectors": "false"}}}, "bytes", False),
-        ({"types": {"id": "integer"}}, "bytes", False), ({"types": {"id": "long", "gone": "string"}}, "bytes", False),
-        ({"size": 4 * MIB}, "", False),
+        ({}, "", MARKS), ({"meta": {"configuration": {"delta.enableDeletionVectors": "false"}}}, "bytes", ""),
+        ({"types": {"id": "integer"}}, "", PASSES), ({"types": {"id": "long", "gone": "string"}}, "", PASSES),
+        ({"size": 4 * MIB}, "", ""),
     ],
     ids=["marked", "no vectors", "wider", "dropped", "small"],
 )  # fmt: skip
-def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, marks: bool) -> None:
+def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, way: str) -> None:
     """Vectors that its readers do not know, and older files with other columns, would change what the mirror holds."""
     columns = (Column("id", "id", "int64"), Column("w", "w", "string"))
     mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), columns)
@@ -201,10 +202,11 @@ def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, marks
     plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
     lane = Lane("s", mirror.table, 2, 2, "3", "2", ChangeKinds(), ChangeKinds(), changes=1)
     made = marking(PIPELINE, FoldPlan(plan, Books(1, 2), before, "w", ((lane, Steps()),)))
-    assert marks == made.marks
+    assert (way == MARKS, way == PASSES) == (made.marks, made.passes)
     assert why in made.why_merge if why else made.why_merge == ""
-    emptied = replace(lane, truncates=1)
-    assert not marking(PIPELINE, replace(made, work=((emptied, Steps()),))).marks
+    emptied = marking(PIPELINE, replace(made, work=((replace(lane, truncates=1), Steps()),)))
+    assert not emptied.marks
+    assert not emptied.passes
 
 
 @pytest.mark.parametrize(
