@@ -20,7 +20,7 @@ from ingest.lake.tables import LakeReader
 from ingest.run import run
 from ingest.silver.preview import decode
 from tests.cli.planning import FILES, HEAD, KAFKA, planned, runner
-from tests.lakes import FORMAT, Depot, change, touch
+from tests.lakes import FORMAT, Depot, change, statement, touch
 from tests.unstarted import unstarted
 
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -344,6 +344,25 @@ def test_it_says_what_becomes_of_files(folder):
     (after,) = (one for one in looked(folder) if one["table"] == "depot.bins")
     assert 1 == after["marked_files"]
     assert 0 < after["rewritten_bytes"] < after["bytes"] == size + after["rewritten_bytes"]
+
+
+def test_it_says_whether_a_statement_is_a_pass_over_the_rows(folder):
+    """The fold of a long history takes hours, a pass over the rows minutes: nobody could know before."""
+
+    def say(at, sql):
+        (folder / f"bins-{at}.jsonl").write_text(statement("bins", at, sql), "utf-8")
+        touch(folder / f"bins-{at}.jsonl")
+
+    said_of(folder, "bins")
+    again(folder)
+    say(60, "ALTER TABLE bins ADD COLUMN load INT DEFAULT 5")
+    little = "rewrite_budget: 1B\n"
+    assert "writes its files of" in said_of(folder, "bins", little)
+    (found,) = (one for one in planned(folder, FILES, little)["tables"] if one["table"] == "depot.bins")
+    assert (True, "", "") == (found["file_by_file"], found["why_folded_again"], found["why_merge"])
+    say(61, "TRUNCATE TABLE bins")
+    said = said_of(folder, "bins")
+    assert said.endswith("all its changes are folded again, because the same batch empties it")
 
 
 def said_of(folder, table, more=""):
