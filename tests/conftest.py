@@ -33,6 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write expected files that are missing or differ")
 
 
+def pytest_configure() -> None:
+    """Bring nothing to the disk: a run waits for it some thirty times, and no test's lake has to outlive the machine.
+
+    What is brought there, and before what, is asked by tests that put a function of their own in this place.
+    """
+    os.fsync = lambda _file: None
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Read none of the end-to-end tests if they are left out: what they import takes a second in each process."""
     left_out = "not e2e" in config.option.markexpr and collection_path == ROOT / "tests" / "e2e"
