@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 from benchmarks.contest import cells
-from benchmarks.contest.ground import LOOP, PRODUCT, RECIPE, TUNED, Ground
+from benchmarks.contest.ground import AUTO, LOOP, PRODUCT, RECIPE, TUNED, Ground, every
 from benchmarks.contest.measure import ROOT, Step
 from benchmarks.contest.sections import SEED, Chosen, Section, branched, faults_of, of, ratio, rows_of, run
 from benchmarks.contest.workload import Workload
@@ -76,7 +76,9 @@ def ticks(ground: Ground, chosen: Chosen, count: int = 1_000, often: int = 6) ->
         one.name: run(ground, one, f"{one.name} ticks", [(steps, "ticked")])
         for one in of(chosen, PRODUCT, RECIPE, TUNED)
     }
-    found["product --every"] = run(ground, LOOP, "product --every ticks", [(steps, "ticked")])
+    for product in of(chosen, PRODUCT, AUTO):
+        name = f"{product.name} --every"
+        found[name] = run(ground, every(product), f"{name} ticks", [(steps, "ticked")])
     verdicts = ground.verdicts()
     for name, steps_run in found.items():
         cold, warm = steps_run[0], steps_run[2:]  # the first warm one still compiles

@@ -28,7 +28,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.contest.form import FULL, QUICK, Form
-from benchmarks.contest.ground import ALL, LOOP, PRODUCT, Contestant, Ground, Verdict
+from benchmarks.contest.ground import ALL, PRODUCT, Contestant, Ground, Verdict, every
 from benchmarks.contest.measure import Failed, Step, say
 from benchmarks.contest.sections import Section
 from benchmarks.contest.variants import NAMES, variants
@@ -142,9 +142,9 @@ def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> Sectio
             label = f"{one.name} {number + 1}"
             passes = [([("cold", [file])], "after"), ([("warm", [file])], "after")]
             try:
-                if one is PRODUCT:  # a single run and `--every` are two ways to start it
+                if one.module == PRODUCT.module:  # a single run and `--every` are two ways to start it
                     cold = ground.run(one, label, passes[:1])
-                    steps = [*cold, *ground.run(LOOP, f"{label} every", passes)[1:]]
+                    steps = [*cold, *ground.run(every(one), f"{label} every", passes)[1:]]
                 else:
                     steps = ground.run(one, label, passes)
                 rounds[one.name].append(steps)
@@ -163,7 +163,8 @@ def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> Sectio
         f"inserts), 10 % deletes, keys zipfian 0.99.\n"
         f"Base load by the product: {base.wall:.1f} s, {base.cpu:.1f} CPU-s, {base.peak:.2f} GiB.\n\n"
     )
-    return heading + table(rounds, verdicts) + stages(rounds[PRODUCT.name]), wrong
+    ours = [one.name for one in chosen if one.module == PRODUCT.module and rounds[one.name]]
+    return heading + table(rounds, verdicts) + "".join(stages(name, rounds[name]) for name in ours), wrong
 
 
 def table(rounds: dict[str, list[list[Step]]], verdicts: dict[str, Verdict]) -> str:
@@ -177,11 +178,7 @@ def table(rounds: dict[str, list[list[Step]]], verdicts: dict[str, Verdict]) -> 
             continue
         cold, warm = middle(found, 0), middle(found, 1)
         wall, cpu = warm[0] / middle(ours, 1)[0], warm[1] / middle(ours, 1)[1]
-        results = {
-            str(verdict)
-            for label, verdict in verdicts.items()
-            if label.startswith(name) and "base" not in label
-        }
+        results = {str(verdict) for label, verdict in verdicts.items() if label.startswith(f"{name} ")}
         peak = max(step.peak for steps in found for step in steps)
         lines.append(
             f"| {name} | {cold[0]:.1f} | {cold[1]:.1f} | {warm[0]:.1f} | {warm[1]:.1f} | {peak:.2f} | "
@@ -196,13 +193,13 @@ def middle(rounds: list[list[Step]], place: int) -> tuple[float, float]:
     return statistics.median(step.wall for step in steps), statistics.median(step.cpu for step in steps)
 
 
-def stages(rounds: list[list[Step]]) -> str:
-    """The product's stages of the last round, from its own result."""
+def stages(name: str, rounds: list[list[Step]]) -> str:
+    """A product's stages of the last round, from its own result."""
     texts = []
     for step in rounds[-1]:
         stage_times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in step.result["stages"].items())
         folds = ", ".join(f"{seconds:.1f}" for seconds in step.result["mirrors"].values())
-        texts.append(f"- product, {step.name}: {stage_times}; each mirror {folds} s")
+        texts.append(f"- {name}, {step.name}: {stage_times}; each mirror {folds} s")
     return "\n\n" + "\n".join(texts)
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,17 +39,29 @@ class Contestant:
 
     name: str
     module: str
-    start: str  # lake | plain | vectors | duckdb
+    start: str  # lake | plain | vectors | auto_cdc | duckdb
     options: dict[str, Any] = field(default_factory=dict)
 
 
+def every(product: Contestant) -> Contestant:
+    """The product as `ingest run --every` starts it, where ``ingest run`` is how it starts else."""
+    return replace(product, options=product.options | {"profile": "batch"})
+
+
 PRODUCT = Contestant("product", "product", "lake")
-LOOP = Contestant("product", "product", "lake", {"profile": "batch"})  # as `ingest run --every` starts it
+LOOP = every(PRODUCT)
+AUTO = Contestant("product, engine auto", "product", "lake", {"engine": "auto"})
 RECIPE = Contestant("recipe, defaults", "recipe", "plain")
 TUNED = Contestant("recipe, tuned", "recipe", "vectors", {"settings": "spark.sql.shuffle.partitions=2"})
 DELTA_RS = Contestant("delta-rs + orjson", "delta_rs", "plain")
 DUCKDB = Contestant("DuckDB, native", "duck", "duckdb")
-ALL = (PRODUCT, RECIPE, TUNED, DELTA_RS, DUCKDB)
+AUTO_CDC = Contestant(
+    "Spark's AUTO CDC, gate off",
+    "auto_cdc",
+    "auto_cdc",
+    {"settings": "spark.sql.shuffle.partitions=2 spark.databricks.delta.snapshotPartitions=1"},
+)
+ALL = (PRODUCT, AUTO, RECIPE, TUNED, AUTO_CDC, DELTA_RS, DUCKDB)
 
 
 @dataclass(slots=True)
@@ -105,6 +117,8 @@ class Ground:
         if "duckdb" in starts:
             self._duckdb()
         self._delta(starts)
+        if AUTO_CDC.start in starts:
+            self._auto_cdc()
         base = self.folder / "start" / "lake"
         base.mkdir()
         script = Script([{"folder": str(base), "steps": [("base", [])]}], self.columns, self.options)
@@ -149,6 +163,16 @@ class Ground:
             for name in self.columns:
                 file = self.folder / "expected" / "base" / f"{name}.parquet"
                 connection.execute(f"CREATE TABLE {name} AS SELECT * FROM '{file}'")
+
+    def _auto_cdc(self) -> None:
+        """Its tables carry a column and states of its own, so it loads them itself, as the product does."""
+        folder = self.folder / "start" / AUTO_CDC.start
+        folder.mkdir()
+        files = [str(file) for file in sorted(self.landing.glob("base-*.jsonl"))]
+        steps = [("base", files)]
+        script = Script([{"folder": str(folder), "steps": steps}], self.columns, AUTO_CDC.options)
+        contest(AUTO_CDC.module, script, self.folder / "logs" / "auto_cdc_base.log")
+        shutil.rmtree(folder / "landing")
 
     def _delta(self, starts: set[str]) -> None:
         properties = {"plain": {}, "vectors": {"delta.enableDeletionVectors": "true"}}

@@ -14,7 +14,7 @@ from benchmarks.contest.workload import DATABASE
 _STACK = ExitStack()
 _PIPELINE = """pipeline: bench
 lake: ./lake
-engine: auto
+engine: {engine}
 sources:
   - {{name: orders, kind: files, path: {landing}/*.jsonl, format: dts-canal, settle: 1s}}
 tables:
@@ -32,7 +32,10 @@ def write_pipeline(folder: Path, script: Script) -> Path:
         tables.append(f"  - {{match: {DATABASE}.{table}, columns: {{{declared}}}}}\n")
     file = folder / "bench.yaml"
     text = _PIPELINE.format(
-        landing=script.options["landing"], tables="".join(tables), more=script.options.get("more", "")
+        engine=script.options.get("engine", "spark"),
+        landing=script.options["landing"],
+        tables="".join(tables),
+        more=script.options.get("more", ""),
     )
     file.write_text(text, "utf-8")
     return file

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -27,25 +27,33 @@ def session(settings: str) -> SparkSession:
     """A plain session with Delta, as its documentation sets it up; the jars are those of the product."""
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder.master("local[*]")
+    for name, value in {**delta_settings(), **pairs(settings)}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def delta_settings(before: Iterable[Path] = ()) -> dict[str, str]:
+    """What a plain session with Delta is set to; folders with classes may come before the jars."""
     from ingest.spark import jars
     from ingest.spark.java import find, launcher
 
     os.environ["JAVA_HOME"] = str(launcher(find()))
-    builder = (
-        SparkSession.builder.master("local[*]")
-        .config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.require("delta"))))
-        .config("spark.driver.memory", MEMORY)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.catalogImplementation", "in-memory")
-    )
-    for setting in shlex.split(settings):
-        name, _, value = setting.partition("=")
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return {
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, [*before, *jars.require("delta")])),
+        "spark.driver.memory": MEMORY,
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalogImplementation": "in-memory",
+    }
+
+
+def pairs(settings: str) -> dict[str, str]:
+    """Settings of Spark from words like ``a.b=c``."""
+    return dict(word.split("=", 1) for word in shlex.split(settings))
 
 
 @contextmanager

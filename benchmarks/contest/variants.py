@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from benchmarks.contest import batches, degrade, scale
+from benchmarks.contest import batches, degrade, scale, semantics
 from benchmarks.contest.form import Form
 from benchmarks.contest.ground import PRODUCT, RECIPE, TUNED, Ground
 from benchmarks.contest.measure import say
@@ -15,7 +15,7 @@ from benchmarks.contest.workload import Workload
 
 # The last ones are left out where the disk is too full for them.
 LARGE = ("tenfold", "fiftyfold", "thousand", "large", "degrade")
-NAMES = ("apart", "ticks", "row", "late", "skewed", "starts", "many", "bare", "cells", *LARGE)
+NAMES = ("apart", "ticks", "row", "late", "skewed", "starts", "many", "bare", "cells", "semantics", *LARGE)
 
 
 def variants(folder: Path, wanted: Sequence[str], form: Form, chosen: Chosen) -> Iterator[Section]:
@@ -53,6 +53,7 @@ def sections(folder: Path, form: Form, chosen: Chosen) -> dict[str, Callable[[],
         "many": lambda: batches.many(folder / "many", form.rows // 50, chosen),
         "bare": lambda: batches.bare(folder, form.rows // 5, form.messages // 5, chosen),
         "cells": lambda: batches.battery(folder / "cells"),
+        "semantics": lambda: semantics.section(folder / "semantics"),
         "tenfold": lambda: scale.manifold(shared(), "tenfold", form.messages, 10),
         "fiftyfold": lambda: scale.manifold(shared(), "fiftyfold", form.messages, 50),
         "thousand": lambda: scale.thousand(folder / "thousand", form.tables),
