@@ -138,8 +138,12 @@ def opened(folder: Path, script: Script, idle: bool) -> Iterator[Fold]:
 
 def begin(spark: Any, folder: Path) -> None:
     """Name the tables of a folder; its catalog forgets them with each process."""
-    spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
-    spark.sql(f"CREATE DATABASE {DATABASE} LOCATION '{folder.as_uri()}'")
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE} LOCATION '{folder.as_uri()}'")
+    for known in spark.sql(
+        f"SHOW TABLES IN {DATABASE}"
+    ).collect():  # to drop the database would delete its folder
+        spark.sql(f"DROP TABLE {DATABASE}.`{known.tableName}`")
+    spark.sql(f"ALTER DATABASE {DATABASE} SET LOCATION '{folder.as_uri()}'")
     for log in sorted(folder.glob("*/_delta_log")):
         table = log.parent
         spark.sql(f"CREATE TABLE {DATABASE}.`{table.name}` USING delta LOCATION '{table.as_uri()}'")
