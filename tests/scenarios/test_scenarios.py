@@ -339,8 +339,7 @@ def test_most_mirrors_need_no_spark(batch_by_batch: Outcome) -> None:
     assert batch_by_batch.arrow > len(FOLDERS)
 
 
-@pytest.mark.parametrize("engine", [0, 1], ids=["spark", "auto"])
-@pytest.mark.parametrize("batches", [0, 1], ids=["all", "the last"])
+@pytest.mark.parametrize(("batches", "engine"), [(0, 1), (1, 0)], ids=["all, by auto", "the last, by Spark"])
 def test_keys_are_counted_as_by_the_plain_fold(
     spark: SparkSession, batch_by_batch: Outcome, batches: int, engine: int
 ) -> None:
