@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -127,7 +128,7 @@ class RowShape(NamedTuple):
 class ChangeColumns(NamedTuple):
     """Row changes as columns: those of messages that say nothing unusual, and follow each other.
 
-    Every row has a key and all columns of its table, and its phase is 1. No table has two shapes.
+    Every row has a key and all columns of its table, and all share phase and half. No table has two shapes.
     """
 
     shapes: Sequence[RowShape]
@@ -142,6 +143,24 @@ class ChangeColumns(NamedTuple):
     position: Sequence[str | None]
     event_time: Sequence[int | None]
     transaction: Sequence[str | None]
+    phase: int = 1
+    half: int = 0
+    arrivals: Mapping[int, tuple[int, ...]] = MappingProxyType(
+        {}
+    )  # of messages that name their arrival, by `at`
+
+    @classmethod
+    def of_rows(
+        cls,
+        shapes: Sequence[RowShape],
+        rows: Sequence[tuple[Any, ...]],
+        phase: int = 1,
+        half: int = 0,
+        arrivals: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+    ) -> ChangeColumns:
+        """The same from one tuple for each change, with its values from ``at`` to ``transaction``."""
+        columns = zip(*rows, strict=True) if rows else [()] * (cls._fields.index("phase") - 1)
+        return cls._make([shapes, *columns, phase, half, arrivals])
 
     @property
     def messages(self) -> int:

@@ -190,7 +190,8 @@ def order_keys_of_columns(
 ) -> list[str]:
     """The same of changes as columns."""
     sequences = _sequences(changes.sequence, changes.event_time, order_by)
-    return _keys_of_one_half((epoch, 1, 0), sequences, changes.at, arrivals, changes.row)
+    place = epoch, changes.phase, changes.half
+    return _keys_of_one_half(place, sequences, changes.at, arrivals, changes.row)
 
 
 def _keys_of_one_half(

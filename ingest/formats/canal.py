@@ -360,14 +360,13 @@ def changes_as_columns(values: Sequence[bytes | None], hints: Hints, dialect: Ca
         if not more:
             break
         rows += more
-    columns = zip(*rows, strict=True) if rows else [()] * (len(ChangeColumns._fields) - 1)
-    return ChangeColumns(usual.shapes, *columns)
+    return ChangeColumns.of_rows(usual.shapes, rows)
 
 
 parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 _Row = tuple[Any, ...]
-"""One change, as the columns of `ChangeColumns` have it."""
+"""One change, as `ChangeColumns.of_rows` takes it."""
 
 
 class _Known(NamedTuple):

@@ -14,13 +14,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from ingest import values
-from ingest.change import Change, Hints, Image, Message, Op, TableId
+from ingest.change import Change, ChangeColumns, Hints, Image, Message, Op, RowShape, TableId
 from ingest.decoding.rows import TOMBSTONE, moment
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -47,6 +48,7 @@ SUFFIX = ".ingest-snapshot.jsonl"
 OPS = {"read": Op.READ, "delete": Op.DELETE, "end": Op.TRUNCATE}
 _MAX_DIGITS, _MAX_NUMBERS, _HALVES = 40, 20, 3
 _rows = msgspec.json.Decoder(list[list[str | None]])
+_json = msgspec.json.encode
 
 
 def holds(topic: str) -> bool:
@@ -58,7 +60,65 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The rows of one message, each at the message's place."""
     if message.value is None:
         return TOMBSTONE
-    envelope, _note = values.opened(message.value)
+    shared, images = _read(message.value, hints)
+    if shared.op is Op.TRUNCATE:
+        return (shared,)
+    phase, sequence, half, arrival = shared.phase, shared.sequence, shared.half, shared.arrival
+    return [
+        Change(
+            op=shared.op,
+            table=shared.table,
+            keys=shared.keys,
+            before=image if shared.op is Op.DELETE else None,
+            after=None if shared.op is Op.DELETE else image,
+            types=shared.types,
+            phase=phase,
+            sequence=sequence,
+            half=half,
+            arrival=arrival,
+            row=row,
+            position=shared.position,
+            event_time=shared.event_time,
+        )
+        for row, image in enumerate(images)
+    ]
+
+
+def parse_many(messages: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
+    """What `parse` reads of the first messages, up to one without rows that were read, or of another kind than the first.
+
+    The rows of a large table are most of what it ever sends: none of them becomes an object.
+    """
+    shapes: dict[TableId, tuple[int, RowShape]] = {}
+    arrivals: dict[int, tuple[int, ...]] = {}
+    rows: list[tuple[Any, ...]] = []
+    first = None
+    for at, value in enumerate(messages):
+        try:
+            shared, images = _read(value or b"", hints)
+        except Exception:  # `parse` says what is wrong with it
+            break
+        first = first or shared
+        shape = RowShape(shared.table, shared.keys, tuple(shared.types), shared.types, None)
+        number, known = shapes.get(shared.table, (len(shapes), shape))
+        is_usual = shared.op is Op.READ and shared.keys and shared.types.keys() >= set(shared.keys)
+        if not is_usual or known != shape or (first.phase, first.half) != (shared.phase, shared.half):
+            break
+        shapes[shared.table] = number, shape
+        if shared.arrival:
+            arrivals[at] = shared.arrival
+        place = shared.sequence, shared.position, shared.event_time, None
+        rows += [
+            (at, number, Op.READ, None, _json(image), False, row, *place) for row, image in enumerate(images)
+        ]
+    known_shapes = [shape for _, shape in shapes.values()]
+    first = first or Change(op=Op.READ)
+    return ChangeColumns.of_rows(known_shapes, rows, first.phase, first.half, arrivals)
+
+
+def _read(value: bytes, hints: Hints) -> tuple[Change, list[Image]]:
+    """What all rows of a message share, and the rows; an end mark has none."""
+    envelope, _note = values.opened(value)
     if bytes(envelope.get(MARK, b"")) != b"1":
         raise Undecodable("not-this-format", f"{MARK} is not 1")
     op = OPS.get(_text(envelope, "op"))
@@ -67,28 +127,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     table, keys = _table(envelope), _texts(envelope, "keys")
     place = _place(envelope, op, table, hints.tables(table).keys or keys)
     if op is Op.TRUNCATE:
-        return (place,)
+        return place, []
     types = _types(_bytes(envelope, "types"))
-    images = _images(_bytes(envelope, "rows"), tuple(types))
-    phase, sequence, half, arrival = place.phase, place.sequence, place.half, place.arrival
-    return [
-        Change(
-            op=op,
-            table=table,
-            keys=place.keys,
-            before=image if op is Op.DELETE else None,
-            after=None if op is Op.DELETE else image,
-            types=types,
-            phase=phase,
-            sequence=sequence,
-            half=half,
-            arrival=arrival,
-            row=row,
-            position=place.position,
-            event_time=place.event_time,
-        )
-        for row, image in enumerate(images)
-    ]
+    return msgspec.structs.replace(place, types=types), _images(_bytes(envelope, "rows"), tuple(types))
 
 
 def recognise(sample: bytes) -> str | None:

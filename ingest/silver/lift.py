@@ -190,26 +190,40 @@ class SourceDecoder:
             and self.last_deletes is None
         )
         self.parse_many: _ParseMany | None = getattr(module, "parse_many", None) if plain else None
+        snapshots = self.masks is None and not self.stopped
+        self.parse_snapshots: _ParseMany | None = ingest_snapshot.parse_many if snapshots else None
         self.pause = FEW  # messages that are read one by one before many are tried again
 
     def lift(self, bronze: pa.RecordBatch) -> Batches:
         """The rows of one batch of this source's messages; each message is decoded as a whole or becomes one reject."""
-        pieces = [bronze] if self.parse_many is None else _by_place(bronze)
-        for part, changes in (one for piece in pieces for one in self._parts(piece)):
-            if changes is None:
-                yield from self._lift_each(part)
-            else:
-                yield from self._lift_columns(part, changes)
+        for piece in self._pieces(bronze):
+            for part, changes in self._parts(piece):
+                if changes is None:
+                    yield from self._lift_each(part)
+                else:
+                    yield from self._lift_columns(part, changes)
+
+    def _pieces(self, bronze: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The messages of each place by themselves, where a place's may be read as columns."""
+        if self.parse_snapshots is not None and any(map(ingest_snapshot.holds, set(listed(bronze["topic"])))):
+            return _by_place(bronze, 1)
+        return [bronze] if self.parse_many is None else _by_place(bronze, FEW)
 
     def _parts(self, bronze: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, ChangeColumns | None]]:
         """Messages from one place that follow each other, with their changes as columns where many are as usual."""
         at = start = 0  # where the messages begin that are to be read one by one
         count = bronze.num_rows
-        if self.parse_many is not None and count >= FEW and _is_plain(bronze):
+        parse_many, few = self.parse_many, FEW
+        if count and ingest_snapshot.holds(bronze["topic"][0].as_py()):  # one message of it has many rows
+            parse_many, few = self.parse_snapshots, 1
+        if parse_many is not None and count >= few and _is_plain(bronze):
             values = listed(bronze.column("value"))
-            while count - at >= FEW:
-                changes = self.parse_many(values[at:], self.hints)
-                if changes.messages < FEW:  # to try again soon would cost more than it saves
+            while count - at >= few:
+                changes = parse_many(values[at:], self.hints)
+                if not changes.messages and few == 1:
+                    at += 1
+                    continue
+                if changes.messages < few:  # to try again soon would cost more than it saves
                     at, self.pause = at + self.pause, min(2 * self.pause, _PAUSE)
                     continue
                 if start < at:
@@ -225,7 +239,7 @@ class SourceDecoder:
         if not all(shape.table.table for shape in changes.shapes):
             yield from self._lift_each(bronze)
             return
-        batches, arrivals = self._batches(bronze), self._arrivals(bronze, {})
+        batches, arrivals = self._batches(bronze), self._arrivals(bronze, changes.arrivals)
         orders = order_keys_of_columns(changes, arrivals, self.epoch, self.order_by)
         try:
             page = change_rows.of_columns(self.name, bronze, batches, changes, orders)
@@ -430,7 +444,7 @@ class SourceDecoder:
                 rows += changes
                 at += [number] * len(changes)
             spans.append(TableRows(place, list(mine.values()), start, len(rows)))
-        orders = order_keys(rows, at, self._arrivals(bronze, taken), self.epoch, self.order_by)
+        orders = order_keys(rows, at, self._arrivals(bronze, _named(taken)), self.epoch, self.order_by)
         erased: Counter[LineKey] = Counter()
         if self.stopped:
             spans, at, rows, orders = self._without_erased(spans, at, rows, orders, erased)
@@ -468,7 +482,7 @@ class SourceDecoder:
         """The messages with changes that a barrier stops, each with the numbers of its rows."""
         taken, _ = self.decoded(bronze)
         found = [(at, change) for at, changes in taken.items() for change in changes]
-        arrivals = self._arrivals(bronze, taken)
+        arrivals = self._arrivals(bronze, _named(taken))
         orders = order_keys(
             [change for _, change in found], [at for at, _ in found], arrivals, self.epoch, self.order_by
         )
@@ -491,15 +505,13 @@ class SourceDecoder:
             known[at] = changes
         return {LineKey(*place, table): mine for (place, table), mine in groups.items()}
 
-    def _arrivals(self, bronze: pa.RecordBatch, taken: Taken) -> list[str]:
+    def _arrivals(self, bronze: pa.RecordBatch, named: Mapping[int, tuple[int, ...]]) -> list[str]:
         """The arrival of each message as written in its order keys: its own, unless it names another one."""
         names = ("batch", "partition", "offset", "topic")
         batches, partitions, offsets, topics = (listed(bronze.column(name)) for name in names)
         found = arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
-        if any(map(ingest_snapshot.holds, set(topics))):
-            for at, changes in taken.items():
-                if changes and changes[0].arrival:
-                    found[at] = arrival_key(changes[0].arrival)
+        for at, arrival in named.items():
+            found[at] = arrival_key(arrival)
         return found
 
     # --- books ---
@@ -576,26 +588,29 @@ def _by_table(
         yield table, [rows[at] for at in mine], [orders[at] for at in mine]
 
 
-def _by_place(bronze: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """The messages of each place, one after the other; all together if there are few of each."""
+def _named(taken: Taken) -> dict[int, tuple[int, ...]]:
+    """The arrivals that messages name, by their rows in the Arrow batch."""
+    return {at: changes[0].arrival for at, changes in taken.items() if changes and changes[0].arrival}
+
+
+def _by_place(bronze: pa.RecordBatch, few: int) -> list[pa.RecordBatch]:
+    """The messages of each place, one after the other; all together if there are fewer of each."""
     count = bronze.num_rows
     first, second = bronze.slice(0, max(0, count - 1)), bronze.slice(1)
     ends = [pc.not_equal(first[name], second[name]) for name in ("batch", "topic", "partition")]
     cuts = pc.indices_nonzero(reduce(pc.or_, ends)).to_pylist()
-    if not cuts or count < FEW * (len(cuts) + 1):
+    if not cuts or count < few * (len(cuts) + 1):
         return [bronze]
     starts = [0, *(cut + 1 for cut in cuts)]
     return [bronze.slice(start, end - start) for start, end in zip(starts, [*starts[1:], count], strict=True)]
 
 
 def _is_plain(bronze: pa.RecordBatch) -> bool:
-    """True for messages from one place, without headers, that a source's format reads."""
+    """True for messages from one place, without headers."""
     places = [bronze.column(name) for name in ("batch", "topic", "partition")]
     headers = bronze.column("headers")
-    return (
-        all(pc.count_distinct(column).as_py() == 1 for column in places)
-        and headers.null_count == len(headers)
-        and not ingest_snapshot.holds(places[1][0].as_py())
+    return all(pc.count_distinct(column).as_py() == 1 for column in places) and headers.null_count == len(
+        headers
     )
 
 

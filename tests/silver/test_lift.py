@@ -18,6 +18,7 @@ from ingest import formats
 from ingest.change import Change, ChangeColumns, Hints, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
+from ingest.formats.ingest_snapshot import SUFFIX
 from ingest.lake.books import Line, merged
 from ingest.order import Order, number_key, number_keys, order_key, order_keys
 from ingest.silver import lift as lifts
@@ -133,14 +134,18 @@ def lifted(
     """Rows in their order, book lines, and the number of messages that were read as columns."""
     mine, many = SourceDecoder(how, "s"), 0
 
-    def counted(values: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
-        nonlocal many
-        found = parse_many(values, hints)
-        many += found.messages if found.messages >= lifts.FEW else 0
-        return found
+    def counted(parse: lifts._ParseMany | None, few: int) -> lifts._ParseMany | None:
+        def parse_many(values: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
+            nonlocal many
+            assert parse is not None
+            found = parse(values, hints)
+            many += found.messages if found.messages >= few else 0
+            return found
 
-    if (parse_many := mine.parse_many) is not None:
-        mine.parse_many = counted if at_once else None
+        return parse_many if parse is not None and at_once else None
+
+    mine.parse_many = counted(mine.parse_many, lifts.FEW)
+    mine.parse_snapshots = counted(mine.parse_snapshots, 1)
     found = pa.Table.from_batches([page for bronze in pages for page in mine.lift(bronze)])
     return (
         found.sort_by([("order_key", "ascending"), ("offset", "ascending")]),
@@ -171,6 +176,56 @@ def test_changes_as_columns_are_those_of_each_message(
         each, lines, none = lifted(how, pages, at_once=False)
         rows, own, many = lifted(how, pages, at_once=True)
         assert (0, True) == (none, many > 50)
+        assert each.equals(rows)
+        assert lines == own
+
+
+def read_rows(random: Random) -> Message:
+    """A message of rows read from the source itself; one in some is of another kind than those around it."""
+    types = {"id": "int64", "name": "string"} | ({"more": "string"} if not random.randrange(9) else {})
+    place = {
+        "phase": str(int(random.randrange(30) > 0)),
+        "sequence": ["5", str(random.randrange(3))],
+        "half": str(random.choice([2, 2, 2, 2, 1])),
+        "arrival": [] if not random.randrange(9) else ["3", str(2**31 - 1), str(random.randrange(3))],
+    }
+    said = {
+        "ingest-snapshot": random.choice([1] * 20 + [2]),
+        "op": random.choice(["read"] * 12 + ["delete", "end"]),
+        "table": ["depot", None, random.choice(["parcels", "parcels", "lockers"])],
+        "keys": random.choice([["id"]] * 12 + [[], ["gone"]]),
+        "types": types,
+        "place": place,
+        "time": random.choice([None, "2024-05-01T00:00:00Z"]),
+        "rows": [[str(random.randrange(99)), *["é" for _ in types][1:]] for _ in range(random.randrange(9))],
+    }
+    text = json.dumps(said).encode()
+    return Message(
+        text if random.randrange(20) else text[:-3], topic=f"/lake/snapshots/{random.randrange(2)}{SUFFIX}"
+    )
+
+
+@pytest.mark.parametrize(
+    "rule", [TableRule(keys=("id",)), TableRule(), TableRule(match="*.lockers", exclude=True)], ids=repr
+)
+@pytest.mark.parametrize("name", ["canal", "debezium"])
+def test_rows_read_from_the_source_as_columns_are_those_of_each_message(
+    name: str, rule: TableRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first load is most of what a table ever sends, and would be wrong as a whole."""
+    random = Random(f"{name} {rule}")
+    source = Source("s", "files", name, path="/none")
+    how = Lifting(Pipeline("p", Path("/p.yaml"), "/none", (source,), (rule, TableRule())))
+    for _ in range(10):
+        messages = [read_rows(random) for _ in range(60)]
+        messages.sort(key=lambda each: each.topic)
+        page = bronze(messages)
+        page = page.set_column(
+            page.schema.get_field_index("partition"), "partition", pa.array([0] * 60, pa.int32())
+        )
+        each, lines, _ = lifted(how, [page], at_once=False)
+        rows, own, many = lifted(how, [page], at_once=True)
+        assert many > 20
         assert each.equals(rows)
         assert lines == own
 
