@@ -10,6 +10,7 @@ Canal dialect has.  The product reads the same files.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -283,6 +284,8 @@ def main() -> None:
     from benchmarks.contest import auto_cdc
     from benchmarks.contest.ground import AUTO_CDC
 
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # Spark tells its progress on standard output
     spark = auto_cdc.session(AUTO_CDC.options["settings"])
     for number, case in enumerate(CASES):
         place = Path(sys.argv[1]).resolve() / str(number)
@@ -296,7 +299,7 @@ def main() -> None:
                 outcome = auto_cdc.rows(spark, "t")
             except Exception as error:
                 outcome = f"{type(error).__name__}: {error}".split("\n")[0][:160]
-        print(json.dumps({"case": case.name, "outcome": outcome}), flush=True)
+        print(json.dumps({"case": case.name, "outcome": outcome}), file=channel, flush=True)
 
 
 if __name__ == "__main__":
