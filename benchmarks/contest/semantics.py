@@ -28,6 +28,8 @@ lake: ./lake
 engine: auto
 sources:
   - {name: shop, kind: files, path: ./landing/*.jsonl, format: dts-canal, settle: 0s}
+tables:
+  - {match: shop.*, on_schema_change: evolve}
 """
 Row = dict[str, Any]
 
@@ -173,19 +175,16 @@ def messages(case: Case) -> Iterator[str]:
         repeated = next((n for n in range(number) if changes[n] == changes[number]), None)
         known[number] = serial if repeated is None else known[repeated]
     number = 0
-    for batch in case.batches:
+    for batch, columns in zip(case.batches, (COLUMNS, case.later), strict=True):
         lines = []
         for change in batch:
-            lines.append(_line(change, known[number]))
+            lines.append(_line(change, known[number], columns))
             number += 1
         yield "".join(lines)
 
 
-def _line(change: Change, serial: int) -> str:
-    names = list(dict.fromkeys(name for each in change.rows for name in each)) or list(COLUMNS)
-    kinds = {name: "varchar" if name in ("note", "remark") else "int" for name in names}
-    if any((each.get("amount") or 0) > 2**31 for each in change.rows):
-        kinds["amount"] = "bigint"
+def _line(change: Change, serial: int, columns: dict[str, str]) -> str:
+    kinds = {name: {"STRING": "varchar"}.get(kind, kind.lower()) for name, kind in columns.items()}
     codes = {"varchar": 12, "int": 4, "bigint": -5}
     data = [
         {name: None if value is None else str(value) for name, value in each.items()} for each in change.rows
@@ -259,7 +258,7 @@ def by_product(case: Case, folder: Path) -> Outcome:
     asked = _ingest(folder, "sql", "shop.yaml", "SELECT * FROM shop.t", "--output", "json")
     if asked.returncode:
         return asked.stderr.strip().splitlines()[-1]
-    rows: list[Row] = [json.loads(line) for line in asked.stdout.splitlines()]
+    rows: list[Row] = json.loads(asked.stdout)
     return rows
 
 
