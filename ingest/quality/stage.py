@@ -21,6 +21,7 @@ from ingest.quality import (
     byte_texts,
     cascades,
     cells,
+    converted,
     counts,
     cut_transactions,
     ddl_ledger,
@@ -211,6 +212,7 @@ def _of_mirrors(
     yield from counts.ddl_pending(chosen, ddl_ledger.pending(logged, lake.pipeline))
     yield from left_out.of_mirrors(lake, chosen, since)
     yield from vanished.of_mirrors(lake, sound, since, logged)
+    yield from converted.of_mirrors(lake, sound, since, logged)
     yield from byte_texts.of_mirrors(lake, sound, since)
     yield from omitted_nulls.of_mirrors(lake, sound, since)
 

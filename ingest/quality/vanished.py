@@ -113,7 +113,7 @@ def _is_told(
         and (
             one.kind == "unknown"
             or any(
-                _touches(effect, name) and (effect.action != "add_column" or without[1] < one.order)
+                touches(effect, name) and (effect.action != "add_column" or without[1] < one.order)
                 for effect in one.meant
             )
         )
@@ -121,7 +121,8 @@ def _is_told(
     )
 
 
-def _touches(effect: Effect, name: str) -> bool:
+def touches(effect: Effect, name: str) -> bool:
+    """True if an effect may have made, changed or removed a column of its table."""
     named = {str(one).casefold() for one in (effect.column, effect.to) if one is not None}
     return effect.action in _OF_TABLE or effect.note == UNREAD or name.casefold() in named
 

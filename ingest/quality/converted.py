@@ -1,0 +1,156 @@
+"""Cells that the newest type of their column cannot hold: the source has converted them, and sent no statement of it.
+
+PostgreSQL sends no DDL, others only if it is switched on. The type that the messages name changes with the next row; the rows
+that stood before were converted at the source without a message. Where each of their texts is a value of the new type, too,
+they are the same by any conversion; where one is not, the row has another value there now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ingest import types
+from ingest.errors import counted
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import Statement
+from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
+from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.unknown_values import loaded_again
+from ingest.quality.vanished import touches
+from ingest.values.typed_values import value_of
+
+_OF_ROWS = "op IN ('read', 'insert', 'update')"
+
+
+@dataclass(frozen=True, slots=True)
+class _Retyped:
+    """A column whose type has changed, the new type, and the place of the first row that has it."""
+
+    column: str
+    logical: str
+    order: str
+
+
+def of_mirrors(
+    lake: Lake, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
+) -> Iterator[Metric]:
+    """Count the rows of each mirror that hold what the types of new batches cannot."""
+    for subject in chosen:
+        if not subject.keyed or not subject.exists:
+            continue
+        for lane in subject.lanes:
+            for change in _retyped(lake, subject, lane, since, logged):
+                yield from _of_column(lake, subject, lane, change)
+
+
+def _retyped(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int, logged: Sequence[Statement]
+) -> Iterator[_Retyped]:
+    """The columns to which new rows give a narrower or another type than all rows before, and no statement does."""
+    if not lane.changes:
+        return
+    of_lane = duck.of_lane(lane.source, lane.table)
+    sent: dict[str, dict[str, list[str]]] = {}
+    for row in lake.ask(
+        f"""SELECT types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
+            WHERE {of_lane} AND batch > {since} AND {_OF_ROWS} GROUP BY types"""
+    ):
+        for column, logical in json.loads(row["types"] or "{}").items():
+            sent.setdefault(column, {}).setdefault(logical, []).extend((row["low"], row["high"]))
+    known: dict[str, set[str]] = {}
+    for row in lake.ask(
+        f"SELECT DISTINCT columns FROM {{books}} WHERE changes > 0 AND batch <= {since} AND {of_lane}"
+    ):
+        for column, logical in json.loads(row["columns"] or "{}").items():
+            known.setdefault(column, set()).add(logical)
+    pinned = lake.pipeline.rule(lane.table).declared
+    told = [
+        effect
+        for one in logged
+        if one.source == lane.source
+        for effect in one.meant
+        if effect.table == lane.table
+    ]
+    for column, spans in sent.items():
+        newest = max(spans, key=lambda logical: max(spans[logical]))
+        before = (spans.keys() | known.get(column, set())) - {newest}
+        if column in pinned or not any(_narrows(old, newest) for old in before):
+            continue
+        order = min(spans[newest])
+        alternate = any(max(spans[old]) > order for old in spans.keys() - {newest})
+        if not alternate and not any(touches(effect, column) for effect in told):
+            yield _Retyped(column, newest, order)
+
+
+def _narrows(old: str, new: str) -> bool:
+    """True if some value of one type may be none of the other."""
+    if "unknown" in (old, new) or old == new:
+        return False
+    return _is_binary(old) != _is_binary(new) or not types.widens(types.delta(old), types.delta(new))
+
+
+def _is_binary(logical: str) -> bool:
+    return types.base(logical) == "binary"
+
+
+def _of_column(lake: Lake, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
+    names = [column.name for column in subject.decided.key_columns]
+    has = duck.has_member("after", change.column)
+    rows = lake.ask(
+        f"""WITH rows AS (SELECT op, order_key, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
+            {duck.member("after", change.column)} AS cell, {duck.member("types", change.column)} AS logical
+            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}
+            AND (op IN ('delete', 'truncate') OR {has})),
+        written AS (SELECT k, op, order_key, cell, logical FROM rows WHERE op <> 'truncate'
+            UNION ALL SELECT left_key, 'delete', order_key, NULL, NULL FROM rows WHERE op = 'update' AND left_key <> k),
+        newest AS (SELECT k, max(struct_pack(order_key, op, cell, logical)) AS last FROM written GROUP BY k)
+        SELECT k, last.cell AS cell, last.logical AS logical FROM newest
+        WHERE last.op <> 'delete' AND last.order_key < {duck.text(change.order)} AND last.cell IS NOT NULL
+        AND last.order_key > (SELECT coalesce(max(order_key), '') FROM rows WHERE op = 'truncate') ORDER BY k"""
+    )
+    converted = [
+        row for row in rows if _is_converted(row["logical"] or "unknown", change.logical, row["cell"])
+    ]
+    if not converted:
+        return
+    failing = tuple(key_json(names, row["k"]) for row in converted)
+    old = converted[0]["logical"]
+    detail = (
+        f"rows of {lane.table} come with {change.column} as {change.logical} now, no statement says so, and "
+        f"{counted(len(failing), 'row')} from before, such as {failing[0]}, {'has' if len(failing) == 1 else 'have'} what only "
+        f"{old} can hold ({converted[0]['cell'][:60]!r}): the source has converted them: {loaded_again(lake.pipeline, lane)}"
+    )
+    yield Metric(
+        CONVERTED_CELLS,
+        len(failing),
+        subject.name,
+        column=change.column,
+        detail=detail,
+        failing=failing[:FAILING_KEYS],
+    )
+
+
+def _is_converted(old: str, new: str, text: str) -> bool:
+    """True if a value of one type cannot be the same value of the other."""
+    if _is_binary(old) != _is_binary(new):
+        return True
+    return _fits(old, text) and not _fits(_of_any_size(new), text)
+
+
+def _of_any_size(logical: str) -> str:
+    """A number's type without its range: a database refuses a conversion for which a number is too large."""
+    parts = types.decimal_parts(logical)
+    if parts is None and types.family(logical) != "integer":
+        return logical
+    return f"decimal(38,{parts[1] if parts else 0})"
+
+
+def _fits(logical: str, text: str) -> bool:
+    try:
+        value_of(logical, text)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
