@@ -75,6 +75,17 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+class ColumnSchema(NamedTuple):
+    """What a message's own schema says of one column, and so of the rows that were there before the column.
+
+    Such a row has the ``default`` (None: NULL) if that is ``known``: no default of a column that may be NULL is NULL.
+    """
+
+    nullable: bool
+    default: str | None = None  # canonical text
+    known: bool = True
+
+
 class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One decoded change, DDL event or control mark.
 
@@ -82,7 +93,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``sequence`` is the vendor's position as zero to four integers; empty means that arrival
     decides. ``position`` is the same as the vendor wrote it. ``event_time`` counts microseconds
     since 1970 UTC. ``partial`` says that a column missing from ``after`` keeps its value; in a full
-    image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
+    image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`), ``schema`` to what the
+    message's schema says of them, where it says whether they may be NULL.
     ``structure`` is a DDL message's own description of the table, which takes precedence over its SQL text: compact
     JSON ``{"type": "CREATE|ALTER|DROP|RENAME", "keys": [...], "columns": {name: logical type}}``.
     ``servers`` names the servers that counted the sequence, if the message says so (`ingest.decoding.rows.binlog`).
@@ -98,6 +110,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     before: Image | None = None
     after: Image | None = None
     types: Mapping[str, str] = msgspec.field(default_factory=dict)
+    schema: Mapping[str, ColumnSchema] = msgspec.field(default_factory=dict)
     partial: bool = False
     phase: int = 1
     sequence: tuple[int, ...] = ()

@@ -21,7 +21,7 @@ from string import ascii_lowercase, ascii_uppercase, digits
 import msgspec
 
 from ingest import types, values
-from ingest.change import Change, Image, Op, TableId
+from ingest.change import Change, ColumnSchema, Image, Op, TableId
 from ingest.config.model import MASK_SECRET, MASKED_TO_TEXT, Pipeline, TableRule
 from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
 from ingest.ddl.tokens import Token, Unread, tokens
@@ -130,6 +130,9 @@ class _Plan:
         self._table = table
         self._types = {name: table.type(name, logical) for name, logical in sent.items()}  # of masked values
         self._forms: dict[tuple[str, ...], list[tuple[str, _Mask]]] = {}  # by the columns of an image
+        self._schemas: dict[
+            int, tuple[Mapping[str, ColumnSchema], Mapping[str, ColumnSchema]]
+        ] = {}  # by identity
 
     def check(self, found: Sequence[Change]) -> None:
         """Refuse a key that has a column without a mask of its own for each value."""
@@ -153,6 +156,22 @@ class _Plan:
         if self._types != self.sent:
             for one in found:
                 msgspec.structs.force_setattr(one, "types", self._types)
+        for one in found:
+            if one.schema:
+                msgspec.structs.force_setattr(one, "schema", self._schema(one.schema))
+
+    def _schema(self, schema: Mapping[str, ColumnSchema]) -> Mapping[str, ColumnSchema]:
+        """What a message's schema says, its defaults masked as values are."""
+        known = self._schemas.get(id(schema))
+        if known is None:
+            if len(self._schemas) >= _FORMS:
+                self._schemas.clear()
+            defaults: Image = {name: column.default for name, column in schema.items()}
+            self.images([defaults])
+            masked = {name: column._replace(default=defaults[name]) for name, column in schema.items()}
+            # the schema is kept: as long as it lives, no other has its identity
+            known = self._schemas[id(schema)] = schema, masked
+        return known[1]
 
     def images(self, images: Sequence[Image]) -> None:
         """Mask the values of row images."""

@@ -21,6 +21,7 @@ from ingest.ddl.effect_model import (
     COPIED,
     EXCHANGED,
     REACHED,
+    UNANNOUNCED,
     UNREAD,
     ColumnDefinition,
     Ddl,

@@ -39,6 +39,7 @@ DESCRIBING = frozenset(
 REACHED = "reached"  # note of a table that is emptied because of another one, without a change that says so
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 UNREAD = "unread"  # note of a column that a structure has after a change that could not be read
+UNANNOUNCED = "unannounced"  # note of a column that rows have brought without a statement or a default
 COPIED = "copied"  # note of a column that the copy of a table was created with
 COMPUTED = "computed"  # note of a retyped column whose values an expression of the statement gives
 _LOSSY = frozenset(

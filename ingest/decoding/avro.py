@@ -278,9 +278,13 @@ def _fields(schema: dict[str, Any], depth: int) -> list[dict[str, Any]]:
     if len(set(names)) != len(names):
         raise _bad_schema(f"the record {name!r} names a field twice")
     return [
-        {"name": name, "type": _prepared(field.get("type"), depth + 1)}
+        {"name": name, "type": _prepared(field.get("type"), depth + 1), DEFAULT: field.get("default")}
         for name, field in zip(names, fields, strict=True)
     ]
+
+
+DEFAULT = "default_as_written"
+"""A field's default, by a name that fastavro leaves alone; None for null and for none."""
 
 
 _COMPLEX = frozenset({"record", "error", "fixed", "array", "map"})

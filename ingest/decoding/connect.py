@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ingest import types
-from ingest.change import Image
+from ingest.change import ColumnSchema, Image
 from ingest.decoding import json_values
 from ingest.decoding.converters import zoned
 from ingest.decoding.declared_values import (
@@ -48,14 +48,26 @@ from ingest.values import (
 from ingest.values.remembered import LONG, remembered
 
 
+class FieldDefault(NamedTuple):
+    """A field's default as its converter writes values: ``plain`` as Avro does, else as JSON does."""
+
+    value: Any
+    plain: bool = False
+
+
 class Field(NamedTuple):
-    """One field of a Connect schema: physical type, semantic name and its parameters."""
+    """One field of a Connect schema: physical type, semantic name and its parameters.
+
+    ``optional`` is None where the schema does not say whether the field may be null.
+    """
 
     name: str
     type: str
     semantic: str = ""
     parameters: Mapping[str, str] = {}
     fields: tuple[Field, ...] = ()
+    optional: bool | None = None
+    default: FieldDefault | None = None
 
 
 class Meaning(NamedTuple):
@@ -87,11 +99,14 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 
 
 class ConnectPlan(NamedTuple):
-    """For each column that a schema or the pipeline file knows, how its values are read, and its type."""
+    """For each column that a schema or the pipeline file knows, how its values are read, its type, and what the schema
+    says of it besides.
+    """
 
     json: Mapping[str, Text]
     plain: Mapping[str, Text]
     types: Mapping[str, str]
+    schema: Mapping[str, ColumnSchema] = {}
 
 
 def plan(
@@ -131,19 +146,41 @@ def _plan(
     reading: Reading,
 ) -> ConnectPlan:
     known = dict(declared)
-    found = {
-        field.name: _as_declared(
-            field, column(field, known.pop(field.name, _unsigned(field)), meanings, reading)
-        )
-        for field in fields(schema)
-    }
+    found: dict[str, ColumnReader] = {}
+    described: dict[str, ColumnSchema] = {}
+    for field in fields(schema):
+        reader = column(field, known.pop(field.name, _unsigned(field)), meanings, reading)
+        found[field.name] = _as_declared(field, reader)
+        if field.optional is not None:
+            is_plain = field.default is not None and field.default.plain
+            described[field.name] = column_schema(field, reader.plain if is_plain else reader.json)
     for name, logical in known.items():
         found[name] = declared_column(logical, reading)
     return ConnectPlan(
         {name: each.json for name, each in found.items()},
         {name: each.plain for name, each in found.items()},
         {name: each.logical for name, each in found.items() if each.logical != "unknown"},
+        described,
     )
+
+
+def column_schema(field: Field, text: Text) -> ColumnSchema:
+    """What a field's ``optional`` and ``default`` say of the rows that were there before the column; ``text`` reads values.
+
+    Debezium writes a placeholder for a default that a function gives (``PostgresDefaultValueConverter``,
+    ``MySqlDefaultValueConverter``): the first instant of 1970, or a UUID of zeros. So these are not known.
+    """
+    nullable = bool(field.optional)
+    if field.default is None:
+        return ColumnSchema(nullable, known=nullable)
+    default = text(field.default.value)
+    return ColumnSchema(nullable, default, known=not _is_placeholder(default or ""))
+
+
+def _is_placeholder(text: str) -> bool:
+    if text.startswith("1970-01-01"):
+        return not text[10:].strip("T 0:.Z+-")
+    return text == "00000000-0000-0000-0000-000000000000"
 
 
 def _unsigned(field: Field) -> str | None:
@@ -226,12 +263,15 @@ def json_field(schema: Any) -> Field:
     parameters = {name: str(value) for name, value in given.items()} if isinstance(given, dict) else {}
     if not isinstance(below, list):
         raise Undecodable("bad-schema", "the fields of the message's schema are not a list")
+    optional, default = schema.get("optional"), schema.get("default")
     return Field(
         name=str(schema.get("field") or ""),
         type=str(schema.get("type")).lower(),
         semantic=str(schema.get("name") or ""),
         parameters=parameters,
         fields=tuple(map(json_field, below)),
+        optional=optional if isinstance(optional, bool) else None,
+        default=None if default is None else FieldDefault(default),
     )
 
 

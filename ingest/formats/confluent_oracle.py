@@ -16,14 +16,15 @@ and ``username``. Quirks:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache, partial
 
 from msgspec import Raw
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import values
-from ingest.change import NO_TABLE, Change, Hints, Message, Op, TableId
-from ingest.decoding import rows
+from ingest.change import NO_TABLE, Change, ColumnSchema, Hints, Message, Op, TableId
+from ingest.decoding import connect, json_values, rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values.remembered import remembered
@@ -57,6 +58,7 @@ ABOUT = About(
 )
 
 OPS = {"R": Op.READ, "I": Op.INSERT, "U": Op.UPDATE, "D": Op.DELETE, "T": Op.TRUNCATE}
+Converts = tuple[tuple[str, rows.Convert], ...]
 METADATA = frozenset("table op_type scn op_ts current_ts row_id username redo undo".split())
 ALWAYS = frozenset({"op_type", "scn"})
 MARKS = frozenset({"op_type", "table", "scn", "row_id"})
@@ -74,7 +76,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     place = _place(envelope, note)
     if place.op is Op.TRUNCATE:
         return (replace(place, table=rows.named_table(place.table, hints, message.topic)),)
-    return (_row(place, envelope, message, hints),)
+    return (_row(place, envelope, _schema(opened), message, hints),)
 
 
 def recognise(sample: bytes) -> str | None:
@@ -92,6 +94,35 @@ def _payload(envelope: Mapping[str, Raw]) -> Mapping[str, Raw]:
     if envelope.keys() == {"schema", "payload"} and bytes(envelope["payload"])[:1] == b"{":
         return values.members(envelope["payload"])
     return envelope
+
+
+def _schema(envelope: Mapping[str, Raw]) -> bytes:
+    """Connect's schema around the row; empty without one."""
+    return bytes(envelope["schema"]) if envelope.keys() == {"schema", "payload"} else b""
+
+
+@lru_cache(maxsize=256)
+def _described(
+    schema: bytes, member: str, plan: tuple[Converts, tuple[str, ...]]
+) -> Mapping[str, ColumnSchema]:
+    """What a schema says of the row's columns, which are next to the metadata or in a member of their own."""
+    fields = connect.row_fields(schema)
+    if member:
+        fields = next((field.fields for field in fields if field.name == member), ())
+    reading = rows.RowPlan({}, plan[0], bits=plan[1])
+
+    return {
+        field.name: connect.column_schema(field, partial(_text, reading, field.name))
+        for field in fields
+        if field.optional is not None and field.name not in METADATA
+    }
+
+
+def _text(reading: rows.RowPlan, name: str, value: object) -> str | None:
+    """A column's value as its canonical text."""
+    image = {name: json_values.text(value)}
+    rows.convert(image, reading)
+    return image[name]
 
 
 def _place(envelope: Mapping[str, Raw], note: str | None) -> Change:
@@ -121,7 +152,7 @@ def _table(name: str | None) -> TableId:
     return TableId(None, None, parts[0]) if parts[0] else NO_TABLE
 
 
-def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hints) -> Change:
+def _row(place: Change, envelope: Mapping[str, Raw], schema: bytes, message: Message, hints: Hints) -> Change:
     old, row = _images(envelope, hints.options.extra)
     before, image = values.optional_image(old), values.optional_image(row)
     table = rows.named_table(place.table, hints, message.topic)
@@ -134,6 +165,9 @@ def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hi
         rows.require_image(gone, place.op)
         return rows.finish(place, table, keys, gone, None, plan, kept)
     rows.require_image(image, place.op)
+    if schema:
+        member = hints.options.extra.get("after_image", "")
+        place = replace(place, schema=_described(schema, member, (plan.converts, plan.bits)))
     return rows.finish(place, table, keys, before if place.op is Op.UPDATE else None, image, plan, kept)
 
 

@@ -18,11 +18,12 @@ from typing import Any
 
 from ingest.change import Change, Hints, Image, Message, TableHints
 from ingest.decoding import avro, connect, json_values
-from ingest.decoding.connect import Field, meanings
+from ingest.decoding.connect import Field, FieldDefault, meanings
 from ingest.decoding.debezium_events import control
 from ingest.decoding.declared_values import compact, plain_text
 from ingest.errors import Undecodable
 from ingest.formats import About, debezium
+from ingest.values import Number, integer
 
 ABOUT: About = replace(
     debezium.ABOUT,
@@ -119,7 +120,24 @@ def _envelope_fields(text: str) -> tuple[Field, ...]:
 
 
 def _fields(schema: avro.AvroSchema, record: Mapping[str, Any]) -> tuple[Field, ...]:
-    return tuple(_field(schema, each["name"], each["type"]) for each in record.get("fields", ()))
+    return tuple(_described(schema, each) for each in record.get("fields", ()))
+
+
+def _described(schema: avro.AvroSchema, member: Mapping[str, Any]) -> Field:
+    """A record's field, with whether it may be null and its default."""
+    found = _field(schema, member["name"], member["type"])
+    branches = schema.resolved(member["type"])
+    optional = isinstance(branches, list) and any(schema.resolved(one)["type"] == "null" for one in branches)
+    default = member.get(avro.DEFAULT)
+    if isinstance(default, str) and found.type == "bytes":
+        default = default.encode(
+            "latin-1", "replace"
+        )  # a code point for each byte (Avro specification, Complex Types)
+    elif isinstance(default, Number):
+        default = int(default) if integer(default) is not None else float(default)
+    return found._replace(
+        optional=optional, default=None if default is None else FieldDefault(default, plain=True)
+    )
 
 
 def _value(schema: avro.AvroSchema, optional: Any) -> Mapping[str, Any]:

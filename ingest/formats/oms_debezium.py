@@ -102,6 +102,7 @@ def event(schema: bytes, found: Values, message: Message, hints: Hints, note: st
         before=before,
         after=after,
         types=plan.types,
+        schema=plan.schema,
         partial=bool(gone),
         phase=1 if sequence or source.get("pos") else 0,  # without both it is a row of the full load
         sequence=sequence,

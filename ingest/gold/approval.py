@@ -18,7 +18,7 @@ from ingest.lake.decisions import APPROVE, DISMISS, Decision
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import DDL
+from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Listed:
 
 def listed(lake: Tables) -> list[Listed]:
     """Every statement of the ledger, in order, once for each mirror that it concerns."""
-    if not lake.exists(DDL.name) or not lake.count(DDL.name):
+    if not lake.exists(BOOKS.name):
         return []
     known, sent = mirrors.known(lake), lanes.with_rows(lake)
     ledger = ledgers.read(lake, sent)

@@ -22,8 +22,10 @@ from ingest.gold.steps import steps_of
 from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
 from ingest.lake import rejects as rejected
+from ingest.lake.announced import announced
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
+from ingest.lake.schemas import DDL
 from ingest.lake.stamps import NO_STAMPS, change_of, stamps_of
 from ingest.lake.tables import Tables
 from ingest.values.typed_values import value_of
@@ -247,7 +249,22 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
     wanted = ", ".join(duck.text(str(step.order)) for step in steps)
     rows = lake.ask(f"SELECT * FROM {{ddl}} WHERE source = {duck.text(lane[0])} AND order_key IN ({wanted})")
     statements = {row["order_key"]: row for row in rows}
-    return [(step, statements[str(step.order)]) for step in steps if str(step.order) in statements]
+    found: list[tuple[SchemaStep, Row]] = []
+    for step in steps:
+        row = statements.get(str(step.order)) or _announcement(lake, lane, step)
+        if row is not None:
+            found.append((step, row))
+    return found
+
+
+def _announcement(lake: Tables, lane: LaneId, step: SchemaStep) -> Row | None:
+    """A step that rows stand for, as a row of `ddl`; no message has a statement of it."""
+    for one in announced(lake, (), {}):
+        names = [effect.column for effect in one.effects]
+        if (one.source, one.table, one.order) == (*lane, str(step.order)) and step.column in names:
+            said = {"source": one.source, "batch": one.batch, "order_key": one.order, "statement": one.text}
+            return dict.fromkeys(DDL.arrow.names) | said
+    return None
 
 
 # --- rejects ------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from ingest import types
 from ingest.change import TableId
 from ingest.gold import policy
-from ingest.gold.work import Books, Job
+from ingest.gold.work import Books, Job, LaneSums
+from ingest.lake.announced import announced
 from ingest.lake.books import Line
 from ingest.lake.duck import name
 from ingest.lake.lanes import came_between, sent_columns
 from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, done, recorded
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
 from ingest.lake.tables import Tables
 
@@ -64,12 +64,10 @@ def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
     """
     until = "" if last is None else f" AND batch <= {last}"
     rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{ddl}} WHERE {COUNTING}{until}")
-    if not rows:
-        return Ledger()
-    statements = counting(rows, decided(lake))
-    return Ledger(
-        resolved(statements, lanes, sent_columns(lake), came_between(lake)), recorded(lake), done(lake)
-    )
+    said = decided(lake)
+    statements = resolved(counting(rows, said), lanes, sent_columns(lake), came_between(lake)) if rows else []
+    statements = announced(lake, statements, said, last)
+    return Ledger(statements, recorded(lake), done(lake)) if statements else Ledger()
 
 
 def of_batch(lake: Tables, books: Books, work: Iterable[Job], decided: Mapping[str, Mirror]) -> Ledger:
@@ -80,10 +78,10 @@ def of_batch(lake: Tables, books: Books, work: Iterable[Job], decided: Mapping[s
 
 
 def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror]) -> bool:
-    """True if the mirror is new or lags, if there are new statements, if changes are older than a statement of their
-    source, or if a mirror's earlier rows are folded again, which statements have changed.
+    """True if the mirror is new or lags, if there are new statements or columns, if changes are older than a statement of
+    their source or than other changes, or if a mirror's earlier rows are folded again, which statements have changed.
 
-    A statement may concern other tables than its message names.
+    A statement may concern other tables than its message names, and rows may stand for one (`ingest.lake.announced`).
     """
     if books.lagging or any(line.ddl for line in books.lines):
         return True
@@ -91,13 +89,14 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
     for (source, _), past in books.sums.items():
         if past.stated is not None:
             highest[source] = max(highest.get(source, ""), past.stated)
-    lines = [line for line in books.lines if line.source in highest]
-    if any((line.order_low or "") <= highest[line.source] for line in lines):
-        return True
+    for line in books.lines:
+        past = books.sums.get((line.source, line.table_id), LaneSums())
+        if (line.order_low or "") <= max(highest.get(line.source, ""), past.high or ""):
+            return True
     return any(
         job.merged
         or job.path not in decided
-        or any(_reads_history(job, decided[job.path], line) for line in mine if line.source in highest)
+        or any(_reads_history(job, decided[job.path], line) for line in mine)
         for job in work
         for mine in job.lines.values()
     )
@@ -105,12 +104,11 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
 
 def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
     """True if the changes of a line may require earlier ones: without a key, for values that a changed key, a deleted
-    row or an expression needs, for old states, and for a column of another type or spelling; or if they name no key,
+    row or an expression needs, for old states, and for a column that is new or of another type; or if they name no key,
     which an earlier statement may have dropped.
     """
     keys = set(mirror.keys) - {job.rule.shard_column}
     known = {column.name: column.type for column in mirror.columns}
-    spelt = {folded(name) for name in known}
     rekeys = not all(keys <= set(key) for key in line.keys)
     return (
         not keys
@@ -119,8 +117,9 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
         or bool(line.changes and not line.keys and not job.rule.keys)
         or bool(mirror.expressions or line.inherits)
         or bool(line.partials and rekeys)
+        or bool(line.lacks)
         or any(
-            types.outgrows(known[name], column) if name in known else folded(name) in spelt
+            types.outgrows(known[name], column) if name in known else not job.rule.leaves_out(name)
             for name, column in line.columns.items()
         )
     )

@@ -182,7 +182,8 @@ def _holds(
             verdict = policy.judge(statement, subject)
             did, _ = ledger.recorded.get((job.path, statement.id), ("", ()))
             late = did == APPLIED  # before late rows have shown otherwise
-            if verdict.state == HELD and (statement.batch > applied or late):
+            # columns that no statement announced hold a frozen mirror by themselves, below
+            if verdict.state == HELD and not statement.is_announced and (statement.batch > applied or late):
                 typed = command("ddl", pipeline.file)
                 yield Hold(
                     max(statement.batch, applied + 1), _explained(job, statement, verdict, typed), typed

@@ -17,7 +17,7 @@ from ingest.config import Pipeline, TableRule, target
 from ingest.gold.completed import folded
 from ingest.gold.lane import ChangeKinds, Lane
 from ingest.lake import duck
-from ingest.lake.books import Line, merged_columns
+from ingest.lake.books import Line, announcements, merged_columns
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Era, Mirror, feeding
 from ingest.lake.names import mirror_path
@@ -260,8 +260,9 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
 def _line(row: dict[str, object]) -> Line:
     row.pop("applied", None)
     row["keys"] = json.loads(str(row["keys"] or "[]"))
-    for name in ("columns", "lacks", "servers"):
-        row[name] = json.loads(str(row[name] or "{}"))
+    for name in ("columns", "lacks", "servers", "announced"):
+        row[name] = json.loads(str(row.get(name) or "{}"))
+    row["announced"] = announcements(row["announced"])  # type: ignore[arg-type]
     row["event_low"] = row["event_high"] = None  # gold never orders by a clock
     return Line(**row)  # type: ignore[arg-type]
 

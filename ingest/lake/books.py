@@ -7,9 +7,9 @@ mark.  ``messages = change_messages + ddl + control + routed_out + rejected``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import orjson
 
@@ -25,11 +25,38 @@ COUNTS = (
 ).split()
 
 
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What the schemas of a table's rows say of a column: of the rows before it by the first one, at the place ``low``, and
+    whether it may be NULL by the last one, at the place ``high``.
+    """
+
+    low: str
+    high: str
+    nullable: bool
+    known: bool
+    default: str | None = None
+
+    def united(self, other: Announcement) -> Announcement:
+        """Of the rows of both."""
+        first, last = min(self, other, key=_low), max(self, other, key=_high)
+        return replace(first, high=last.high, nullable=last.nullable)
+
+
+def _low(announcement: Announcement) -> str:
+    return announcement.low
+
+
+def _high(announcement: Announcement) -> str:
+    return announcement.high
+
+
 @dataclass(slots=True)
 class Line:
     """One book line. ``columns`` maps each column seen to its logical type, in the order first seen.
 
-    ``lacks`` has the columns that some whole rows lack: the places of whole rows without and with each.
+    ``lacks`` has the columns that some whole rows lack: the places of whole rows without and with each. ``announced`` has
+    what the messages' own schemas say of columns.
     """
 
     batch: int
@@ -63,6 +90,7 @@ class Line:
     keys: list[list[str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
     lacks: dict[str, tuple[PlaceSpan, PlaceSpan]] = field(default_factory=dict)
+    announced: dict[str, Announcement] = field(default_factory=dict)
     whole: PlaceSpan = field(default_factory=list)  # of the rows that are sent whole
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
     turned_back: int = 0  # changes newer than all before them in their partition, at lower positions
@@ -105,6 +133,9 @@ class Line:
         self.event_high = _most(self.event_high, other.event_high)
         self.keys.extend(keys for keys in other.keys if keys not in self.keys)
         self.columns.update(merged_columns(self.columns, other.columns))
+        for name, announcement in other.announced.items():
+            known = self.announced.get(name)
+            self.announced[name] = announcement if known is None else known.united(announcement)
         for name, offset in other.servers.items():
             self.servers[name] = min(offset, self.servers.get(name, offset))
 
@@ -117,11 +148,18 @@ class Line:
         """Read a line back."""
         found = orjson.loads(text)
         names = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in found.items() if name in names})
+        line = cls(**{name: value for name, value in found.items() if name in names})
+        line.announced = announcements(line.announced)
+        return line
 
     def place(self) -> tuple[object, ...]:
         """The key of a line: lines with equal keys are merged."""
         return self.batch, self.source, self.topic, self.partition, *self.table_id, self.replayed_in
+
+
+def announcements(found: Mapping[str, Any] | None) -> dict[str, Announcement]:
+    """`Line.announced` from its JSON."""
+    return {name: Announcement(**each) for name, each in (found or {}).items()}
 
 
 def misdated(newest: str | None) -> str:

@@ -28,6 +28,20 @@ def with_rows(lake: Tables) -> set[LaneId]:
     return booked(lake, "changes > truncates")
 
 
+def sends_nulls(lake: Tables, source: str) -> bool:
+    """True if a source has ever sent a NULL, of any table."""
+    null = duck.text(_NULL)
+    return bool(
+        lake.ask(
+            f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {duck.text(source)} AND (regexp_matches(after, {null})
+            OR regexp_matches(before, {null})) LIMIT 1"""
+        )
+    )
+
+
+_NULL = '[^\\\\]":null[,}]'  # a member's value; a text that holds the same has its quotes escaped
+
+
 def columns_seen(lake: Tables, condition: str = "true") -> dict[LaneId, dict[str, str]]:
     """The columns of each source table's rows, with their types, in the books' lines that meet a condition."""
     found: dict[LaneId, dict[str, str]] = {}

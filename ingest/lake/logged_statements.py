@@ -39,6 +39,7 @@ class Statement:
     event_time: object = None  # when the source ran it; used only to detect a repetition
     first: Statement | None = None  # of a repeated one: its first delivery, whose effects it has
     since: str = ""  # of a repeated one: the place of the delivery before
+    is_announced: bool = False  # rows stand for it (`ingest.lake.announced`), no message has it
 
     @property
     def tables(self) -> list[TableId]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ingest import types
 from ingest.change import NO_TABLE, LaneId, TableId
-from ingest.ddl import EXCHANGED, UNREAD, ColumnDefinition, Effect
+from ingest.ddl import EXCHANGED, UNANNOUNCED, UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, definition_of, of_column
 from ingest.lake.decisions import APPROVE, DISMISS
@@ -46,7 +46,7 @@ UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the
 _BY_TURNS = ("create_table", "drop_table", "truncate")
 _OF_A_COLUMN = ("drop_column", "rename_column", "comment_column")
 # notes of a column whose value no statement contains
-_UNKNOWN_DEFAULTS = ("expression", "generated", "identity", UNREAD)
+_UNKNOWN_DEFAULTS = ("expression", "generated", "identity", UNREAD, UNANNOUNCED)
 
 
 def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, SentColumn]:

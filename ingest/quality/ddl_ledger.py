@@ -8,6 +8,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.lake import lanes
+from ingest.lake.announced import announced
 from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, touched
@@ -25,8 +26,10 @@ def read(lake: Tables) -> list[Statement]:
 def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> list[Statement]:
     """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
     logged = list(rows)
-    statements = counting(logged, decided(lake) if logged else {})
-    return resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
+    said = decided(lake)
+    statements = counting(logged, said)
+    found = resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
+    return announced(lake, found, said)
 
 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 
 from ingest import formats
 from ingest.errors import counted
-from ingest.lake import duck
+from ingest.lake import duck, lanes
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.subjects import CheckedMirror
 
-_NULL = '[^\\\\]":null[,}]'  # a member's value; a text that holds the same has its quotes escaped
 _PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
 
 
@@ -35,7 +34,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
 
 def _of_lane(one: OrderedLane, proofs: Iterable[str]) -> Metric:
     short = {name: n for name in _columns(one) if (n := _lacking(one, name, proofs))}
-    if not short or _sends_nulls(one):
+    if not short or lanes.sends_nulls(one.lake, one.source.name):
         return one.metric("nulls_left_out", 0, "")
     n = max(short.values())
     detail = (
@@ -62,13 +61,3 @@ def _lacking(lane: OrderedLane, name: str, proofs: Iterable[str]) -> int:
         SELECT count(*) AS n FROM rows, firsts WHERE NOT has AND op IN ({kinds}) AND batch > {lane.since} AND order_key > place"""
     )
     return int(found["n"])
-
-
-def _sends_nulls(lane: OrderedLane) -> bool:
-    """True if the source has ever sent a NULL, of any table."""
-    source = duck.text(lane.source.name)
-    found = lane.lake.ask(
-        f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {source} AND (regexp_matches(after, {duck.text(_NULL)})
-        OR regexp_matches(before, {duck.text(_NULL)})) LIMIT 1"""
-    )
-    return bool(found)

@@ -193,9 +193,11 @@ def _look(
     rows = left_out.source_rows(surveyed.subjects, metrics, since)
     differing, broken = source_counts.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
     stated: dict[str, tuple[int, str]] = {}
-    for row in books.statements:
-        batch, place = stated.get(row["source"], (0, ""))
-        stated[row["source"]] = max(batch, row["batch"]), max(place, row["order_key"])
+    placed = [(row["source"], row["batch"], row["order_key"]) for row in books.statements]
+    placed += [(one.source, one.batch, one.order) for one in logged]
+    for source, batch, order in placed:
+        newest, place = stated.get(source, (0, ""))
+        stated[source] = max(newest, batch), max(place, order)
     return _Found(since, surveyed.subjects, metrics + differing, broken, stated)
 
 

@@ -15,6 +15,7 @@ from ingest.config import Pipeline
 from ingest.ddl import UNREAD
 from ingest.errors import command, counted
 from ingest.lake import duck
+from ingest.lake.announced import required
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
@@ -44,11 +45,15 @@ def of_mirrors(
         for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
-            for gap in _gaps(doubtful, lane, subject, retyped):
+            gaps = list(_gaps(doubtful, lane, subject, retyped))
+            for gap in gaps:
                 if rows := _standing(lake, subject, lane, gap, steps):
                     found = True
                     detail = _sentence(lake.pipeline, lane, gap, rows)
                     yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
+            for metric in _of_required(lake, subject, lane, logged, {gap.column for gap in gaps}):
+                found = True
+                yield metric
         if not found:
             yield Metric(UNKNOWN_VALUES, 0, subject.name)
 
@@ -58,6 +63,13 @@ def is_unread(statement: Statement, table: TableId) -> bool:
     if statement.kind == "unknown" and not statement.effects:
         return table in statement.tables
     return any(effect.action == "unread" and effect.table == table for effect in statement.effects)
+
+
+def _misfits(lake: Lake) -> _Retyped:
+    """Columns with open rejects of cells, whose NULL has been reported."""
+    names = ", ".join(map(duck.name, ("source", *TableId._fields, "column")))
+    rows = lake.ask(f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE kind = 'cell'")
+    return {(row["source"], TableId.of(row), row["column"]) for row in rows}
 
 
 _Retyped = set[tuple[str, TableId, str]]
@@ -75,9 +87,12 @@ def _retyped(lake: Lake) -> _Retyped:
 def _gaps(
     statements: Iterable[Statement], lane: CheckedLane, subject: CheckedMirror, retyped: _Retyped
 ) -> Iterator[LeftUnknown]:
+    columns = {column.name for column in subject.decided.columns}
     for statement in statements:
         if statement.source != lane.source or statement.batch > subject.applied:
             continue
+        if statement.is_announced and not any(effect.column in columns for effect in statement.effects):
+            continue  # a rule leaves it out
         structure = any(effect.note == UNREAD and effect.table == lane.table for effect in statement.effects)
         if is_unread(statement, lane.table) or structure:
             yield LeftUnknown(statement, None)
@@ -135,6 +150,35 @@ def _nulls(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
     return int(row["n"])
 
 
+def _of_required(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, logged: Iterable[Statement], told: set[str | None]
+) -> Iterator[Metric]:
+    """Columns that are NULL in some rows of a mirror although the source's own schema says that they are never NULL."""
+    if len(subject.lanes) > 1:  # rows of other tables may lack the column
+        return
+    settled = {effect.column for one in logged if one.decided for effect in one.effects}
+    rejected = {column for _, table, column in _misfits(lake) if table == subject.table}
+    columns = {one.name: one.column for one in subject.decided.sent}
+    names = [
+        name
+        for name in required(lake, (lane.source, lane.table))
+        if name in columns and name not in told | settled | rejected
+    ]
+    if not names:
+        return
+    rule = rule_for(lake.pipeline, lane.table, subject.path)
+    for name in names:
+        if rule.mask_of(name) == "null":
+            continue
+        query = f"SELECT count(*) AS n FROM {{mirror}} WHERE {duck.name(columns[name])} IS NULL"
+        if rows := lake.ask_mirror(subject.path, query)[0]["n"]:
+            detail = (
+                f"{counted(rows, 'row')} of {lane.table} came without {name}, which by the messages' own schema is never NULL "
+                f"at the source: {loaded_again(lake.pipeline, lane)}"
+            )
+            yield Metric(UNKNOWN_VALUES, rows, subject.name, column=name, detail=detail)
+
+
 def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str:
     """What is not known, and the ways out with the commands to type."""
     statement, file = gap.statement, pipeline.file
@@ -142,6 +186,11 @@ def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: LeftUnknown, rows: int
     what = f"no message says what {text[:120]!r} gave {counted(rows, 'row')} of {lane.table}"
     if gap.column is None:
         what = f"what {text[:120]!r} did to {counted(rows, 'row')} of {lane.table} is not known"
+    if statement.is_announced:
+        what = (
+            f"rows of {lane.table} came with the new column {gap.column} and without the statement that added it, so what "
+            f"{counted(rows, 'older row')} {'has' if rows == 1 else 'have'} there is not known"
+        )
     accept = command("ddl", "approve", file, statement.id)
     return f"{what}: {loaded_again(pipeline, lane)}, or `{accept}` accepts them as they are"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 import pyarrow as pa
@@ -211,7 +211,9 @@ def _book_rows(lines: list[Line]) -> pa.Table:
 
 def _book_cell(line: Line, name: str) -> object:
     value = getattr(line, name)
-    if name in ("keys", "columns", "lacks", "servers"):
+    if name == "announced":
+        value = {column: asdict(value[column]) for column in sorted(value)}
+    if name in ("keys", "columns", "lacks", "servers", "announced"):
         return json.dumps(value, ensure_ascii=False)
     return value
 

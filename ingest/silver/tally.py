@@ -8,9 +8,9 @@ from itertools import chain, compress
 from operator import gt
 
 from ingest import types
-from ingest.change import CONTROL_OPS, Change, ChangeColumns, Op
+from ingest.change import CONTROL_OPS, Change, ChangeColumns, ColumnSchema, Op
 from ingest.fold import may_change_key
-from ingest.lake.books import Line, PlaceSpan
+from ingest.lake.books import Announcement, Line, PlaceSpan
 
 _COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
@@ -80,6 +80,7 @@ def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> Non
     part.noted = len(rows) - [change.note for change in rows].count(None)
     _count_changes(part, [change for change in rows if change.op is not _DDL])
     _count_lacking(part, rows, orders)
+    _count_announced(part, rows, orders)
     part.turned_back = _turned_back(line, times, orders)
     line.merge(part)
 
@@ -198,6 +199,23 @@ def _count_lacking(line: Line, rows: Sequence[Change], orders: Sequence[str]) ->
     for column in {name for image in short for name in line.columns.keys() - image.keys()}:
         without = [order for image, order in whole if column not in image]
         line.lacks[column] = _span(without), _span([order for image, order in whole if column in image])
+
+
+def _count_announced(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
+    """What the schemas of the rows say of their columns."""
+    places: dict[int, list[str]] = {}
+    schemas: dict[int, Mapping[str, ColumnSchema]] = {}
+    for row, order in zip(rows, orders, strict=True):
+        if row.schema and row.after is not None:
+            places.setdefault(id(row.schema), []).append(order)
+            schemas[id(row.schema)] = row.schema
+    for number, schema in schemas.items():
+        low, high = min(places[number]), max(places[number])
+        for name, column in schema.items():
+            if name in line.columns:
+                announced = Announcement(low, high, column.nullable, column.known, column.default)
+                before = line.announced.get(name)
+                line.announced[name] = announced if before is None else before.united(announced)
 
 
 def _span(orders: Sequence[str]) -> PlaceSpan:

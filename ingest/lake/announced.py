@@ -1,0 +1,207 @@
+"""Columns that rows announce: some rows of a table have a column, those before them lack it, and no statement has added it.
+
+PostgreSQL sends no statements, and Debezium of MySQL none without its schema-change topic. A message's own schema counts as
+the statement then (Kafka Connect: ``optional`` and ``default``): the rows before the column have its default, or NULL if it
+may be NULL and has none. Without such a schema, or if a column must not be NULL and has no default, no message says what
+these rows have. Only the first row with a column counts: a default that changes later fills nothing, and a column that rows
+have from the first one on was never added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+
+from ingest import formats
+from ingest.change import LaneId, TableId
+from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect
+from ingest.lake import duck, lanes
+from ingest.lake.books import Announcement, Line, announcements
+from ingest.lake.logged_statements import Decided, Statement
+from ingest.lake.tables import Row, Tables
+
+_COUNTS = ("changes", "partials", "deletes", "truncates")
+
+
+@dataclass(slots=True)
+class _SentColumn:
+    """Where the whole rows of a lane lack a column, and where they have it."""
+
+    lacking: str = ""  # the lowest place; empty for none
+    last_lacking: str = ""
+    having: str = ""
+    batch: int = 0  # of the first row that has it
+    type: str = "unknown"
+    says: Announcement | None = None
+
+    def add(self, line: Line, name: str) -> None:
+        """Add some rows."""
+        without, having = line.spans(name)
+        if without and (not self.lacking or without[0] < self.lacking):
+            self.lacking = without[0]
+        self.last_lacking = max([self.last_lacking, *without])
+        if having and (not self.having or having[0] < self.having):
+            self.having, self.batch, self.type = having[0], line.batch, line.columns[name]
+        if says := line.announced.get(name):
+            self.says = says if self.says is None else self.says.united(says)
+
+
+@dataclass(slots=True)
+class _SentRows:
+    """The lines of one lane."""
+
+    lines: list[Line] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+
+    def sometimes(self) -> Iterator[tuple[str, _SentColumn]]:
+        """The columns that some whole rows lack and others have."""
+        names = dict.fromkeys(name for line in self.lines for name in line.columns if name not in self.keys)
+        for name in names:
+            column = _SentColumn()
+            for line in self.lines:
+                column.add(line, name)
+            if column.lacking and column.having:
+                yield name, column
+
+
+def announced(
+    lake: Tables, statements: Sequence[Statement], said: Decided, last: int | None = None
+) -> list[Statement]:
+    """The statements, in order, with one more for each column that rows announce.
+
+    Args:
+        lake: the lake.
+        statements: those of the ledger, in order.
+        said: the decisions on statements.
+        last: the last batch whose rows count; None for all.
+    """
+    found = []
+    sends_nulls = cache(partial(lanes.sends_nulls, lake))
+    for lane, rows in _sent(lake, f"batch <= {last}" if last is not None else "true").items():
+        for name, column in rows.sometimes():
+            if column.having < column.lacking or _is_null(column) or _is_told(lane, name, column, statements):
+                continue
+            if column.says is None and _may_leave_nulls_out(lake, lane[0]) and not sends_nulls(lane[0]):
+                continue
+            found.append(_statement(lane, name, column, said))
+    if not found:
+        return list(statements)
+    return sorted([*statements, *found], key=lambda one: (one.order or "", one.batch))
+
+
+def required(lake: Tables, lane: LaneId) -> list[str]:
+    """The columns that some whole rows of a lane lack and that must not be NULL, by the schema of the newest rows."""
+    rows = _sent(lake, duck.of_lane(*lane)).get(lane, _SentRows())
+    return [
+        name
+        for name, column in rows.sometimes()
+        if column.says is not None and not column.says.nullable and column.says.high > column.last_lacking
+    ]
+
+
+def _may_leave_nulls_out(lake: Tables, name: str) -> bool:
+    """True if rows of a source may lack a column because it is NULL there, which its options do not deny."""
+    source = next((one for one in lake.pipeline.sources if one.name == name), None)
+    if source is None or source.options.left_out == "unchanged":
+        return False
+    return bool(formats.load(source.format).ABOUT.leaves_out_nulls)
+
+
+def _is_null(column: _SentColumn) -> bool:
+    """True if the rows before a column are known to have NULL there: nothing is to be done to them."""
+    return column.says is not None and column.says.known and column.says.default is None
+
+
+def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> Statement:
+    source, table = lane
+    says = column.says
+    known = says is not None and says.known
+    effect = Effect(
+        "add_column",
+        table,
+        name,
+        type=column.type,
+        nullable=None if says is None else says.nullable,
+        default=says.default if says is not None and known else None,
+        has_default=known,
+        note=None if known else UNANNOUNCED,
+    )
+    mark = json.dumps([column.batch, source, *table, name])
+    number = hashlib.sha256(mark.encode()).hexdigest()[:8]
+    text = f"rows came with the new column {name}, which no statement has added"
+    return Statement(
+        number,
+        source,
+        table,
+        column.batch,
+        column.having,
+        text,
+        "safe",
+        (effect,),
+        said.get((number, column.batch), ""),
+        is_announced=True,
+    )
+
+
+# --- what statements say ----------------------------------------------------------------------------
+
+
+def _is_told(lane: LaneId, name: str, column: _SentColumn, statements: Iterable[Statement]) -> bool:
+    """True if a statement on the table may explain that its first rows lack a column."""
+    source, table = lane
+    return any(
+        one.source == source and table in one.tables and _explains(one, table, name, column.lacking)
+        for one in statements
+    )
+
+
+def _explains(statement: Statement, table: TableId, name: str, lacking: str) -> bool:
+    if statement.kind == "unknown" and not statement.effects:
+        return True
+    return any(_brings(effect, table, name, later=statement.order > lacking) for effect in statement.meant)
+
+
+def _brings(effect: Effect, table: TableId, name: str, *, later: bool) -> bool:
+    """True if an effect gives a table a column; ``later`` if it came after rows without it."""
+    folded = name.casefold()
+    match effect.action:
+        case "create_table" if effect.columns:
+            has = any(column.name.casefold() == folded for column in effect.columns)
+            # one that only describes a table says nothing of what its rows had before
+            return effect.table == table and has and not (later and effect.note == "if-not-exists")
+        case "create_table" | "rename_table" | "swap_table" | "drop_table" | "drop_database" | "unread":
+            return later
+        case "rename_column":
+            return folded in (str(effect.column).casefold(), str(effect.to).casefold())
+    return effect.note == UNREAD or (effect.column or "").casefold() == folded
+
+
+# --- what the books say -------------------------------------------------------------------------------
+
+
+def _sent(lake: Tables, condition: str) -> dict[LaneId, _SentRows]:
+    """The books' lines that meet a condition, by lane, those with the same columns as one."""
+    found: dict[LaneId, _SentRows] = {}
+    for row in lake.ask(
+        f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(_COUNTS)}, min(order_low) AS low,
+        max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND {condition}
+        GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced"""
+    ):
+        line = _line(row)
+        rows = found.setdefault((line.source, line.table_id), _SentRows())
+        rows.lines.append(line)
+        rows.keys.update(name for keys in line.keys for name in keys)
+    return found
+
+
+def _line(row: Row) -> Line:
+    changes, *others = (row[name] or 0 for name in _COUNTS)
+    line = Line(row["batch"] or 0, row["source"], None, None, row["database"], row["schema"], row["table"])
+    line.keys = json.loads(row["keys"] or "[]")
+    line.columns, line.lacks = (json.loads(row[name] or "{}") for name in ("columns", "lacks"))
+    line.announced = announcements(json.loads(row["announced"] or "{}"))
+    line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
+    return line

@@ -1,0 +1,312 @@
+"""Columns that rows bring without a statement: what a message's own schema says of the rows before them counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from ingest.change import TableId
+from ingest.config import Pipeline
+from ingest.config.model import Source, TableRule
+from ingest.gold import approval
+from ingest.lake.lake import Lake
+from ingest.lake.names import mirror_path
+from ingest.run import Warm, run
+from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ingest.result import Result
+
+ALL = ("bronze", "silver", "gold", "quality")
+GOLD = ALL[:3]
+ID, V = ("id", "int64", False), ("v", "string", True)
+Described = tuple[Any, ...]
+"""A field: its name, Connect's type, whether it is optional, maybe its default and its semantic name."""
+
+
+def described(fields: tuple[Described, ...]) -> list[dict[str, Any]]:
+    """Fields as Connect's JSON converter writes their schemas."""
+    found = []
+    for name, kind, optional, *more in fields:
+        default, semantic = [*more, None, None][:2]
+        one = {"type": kind, "optional": optional, "field": name}
+        found.append(
+            one
+            | ({} if default is None else {"default": default})
+            | ({} if semantic is None else {"name": semantic})
+        )
+    return found
+
+
+@dataclass(slots=True)
+class Feed:
+    """One table's messages with Connect's schema, in the shapes that converters and flattening give them."""
+
+    folder: Path
+    shape: str = "debezium"
+    rule: TableRule = field(default_factory=lambda: TableRule("*", keys=("id",)))
+    number: int = 0
+    lines: list[str] = field(default_factory=list)
+    warm: Warm = field(default_factory=Warm)
+    result: Result | None = None
+
+    def row(self, fields: tuple[Described, ...], op: str = "c", /, **cells: Any) -> Self:
+        """A row with its schema; `fields` are those of its columns."""
+        self.number += 1
+        schema, payload = getattr(self, f"_{self.shape.replace('-', '_')}")(described(fields), op, cells)
+        wrapped = {"schema": schema, "payload": payload} if fields else payload
+        self.lines.append(json.dumps(wrapped, separators=(",", ":")))
+        return self
+
+    def _debezium(self, fields: list[dict[str, Any]], op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
+        source = {
+            "connector": "postgresql", "db": "db", "schema": "s", "table": "t", "snapshot": "false",
+            "lsn": 100 + self.number, "ts_ms": 1718000000000 + self.number,
+        }  # fmt: skip
+        return _envelope(fields), {"op": op, "before": None, "after": cells, "source": source}
+
+    def _flat(self, fields: list[dict[str, Any]], op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
+        meta = {"__op": op, "__deleted": "false", "__db": "db", "__schema": "s", "__table": "t"}
+        place = {"__connector": "postgresql", "__lsn": 100 + self.number}
+        names = [{"type": "string", "optional": True, "field": name} for name in meta | place]
+        return {"type": "struct", "fields": [*fields, *names]}, cells | meta | place
+
+    def _oms_debezium(self, fields: list[dict[str, Any]], op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
+        source = {
+            "name": "OMS", "db": "db", "table": "t", "ts_ms": 1718000000000, "pos": f"{self.number}@1718000000"
+        }  # fmt: skip
+        return _envelope(fields), {"op": op, "before": None, "after": cells, "source": source}
+
+    def _confluent_oracle(
+        self, fields: list[dict[str, Any]], op: str, cells: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        meta = {"table": "db.s.t", "op_type": "I", "scn": str(100 + self.number), "op_ts": "1718000000000"}
+        meta |= {"row_id": "AAA", "username": "u", "current_ts": "1718000000000"}
+        names = [{"type": "string", "optional": True, "field": name} for name in meta]
+        return {"type": "struct", "fields": [*fields, *names]}, cells | meta
+
+    def _maxwell(self, _fields: list[dict[str, Any]], _op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
+        place = {"ts": 1718000000 + self.number, "xid": self.number, "commit": True}
+        return None, {"database": "db", "table": "t", "type": "insert", "data": cells} | place
+
+    def _dms(self, _fields: list[dict[str, Any]], _op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
+        meta = {"record-type": "data", "operation": "insert", "schema-name": "db", "table-name": "t"}
+        return None, {
+            "data": cells,
+            "metadata": meta | {"timestamp": f"2024-06-10T06:13:{self.number:02}.000000Z"},
+        }
+
+    def _canal(self, _fields: list[dict[str, Any]], _op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
+        clock = 1718000000000 + self.number
+        texts = {name: None if cell is None else str(cell) for name, cell in cells.items()}
+        return None, {
+            "database": "db", "table": "t", "type": "INSERT", "isDdl": False, "es": clock, "ts": clock, "id": self.number,
+            "data": [texts], "old": None, "mysqlType": None, "pkNames": ["id"], "sql": "",
+        }  # fmt: skip
+
+    @property
+    def table(self) -> TableId:
+        """The one table."""
+        return TableId("db", "s" if self.shape in ("debezium", "flat", "confluent-oracle") else None, "t")
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the folder's files."""
+        name = "debezium" if self.shape == "flat" else self.shape
+        path = str(self.folder / "in-*.jsonl")
+        source = Source("s", "files", name, path=path, settle=0)
+        return Pipeline(
+            "x", self.folder / "x.yaml", str(self.folder / "lake"), (source,), (self.rule,), engine="auto"
+        )
+
+    def run(self, *stages: str) -> Self:
+        """Land what was said as one batch."""
+        (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
+        self.lines.clear()
+        self.result = run(unstarted(), self.pipeline, stages or GOLD, self.warm)
+        return self
+
+    @property
+    def lake(self) -> Lake:
+        """What was written."""
+        return Lake(unstarted(), self.pipeline)
+
+    def column(self, name: str) -> list[Any]:
+        """A mirror's column, by the key."""
+        query = f'SELECT "{name}" AS c FROM {{mirror}} ORDER BY id'
+        return [row["c"] for row in self.lake.ask_mirror(mirror_path(self.table), query)]
+
+    def unknown(self) -> list[tuple[str | None, float]]:
+        """Columns and rows whose values the last run says are not known."""
+        assert self.result is not None
+        found = self.lake.ask(
+            "SELECT \"column\", observed FROM {checks} WHERE \"check\" = 'unknown_values' AND state = 'fail' "
+            f"AND run = '{self.result.run}' ORDER BY ALL"
+        )
+        return [(row["column"], row["observed"]) for row in found]
+
+
+def _envelope(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    images = [
+        {"type": "struct", "fields": fields, "optional": True, "field": one} for one in ("before", "after")
+    ]
+    return {"type": "struct", "fields": images, "optional": False, "name": "s.Envelope"}
+
+
+SHAPES = ("debezium", "flat", "oms-debezium", "confluent-oracle")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("optional", [True, False])
+def test_rows_before_a_column_have_its_default(tmp_path: Path, shape: str, optional: bool) -> None:
+    """PostgreSQL sends no other word of ADD COLUMN ... DEFAULT 7: with NULL each older row was wrong, and nothing said so."""
+    feed = Feed(tmp_path, shape)
+    feed.row((ID, V), id=1, v="a").row((ID, V), id=2, v="b").run()
+    c = ("c", "int32", optional, 7)
+    feed.row((ID, V, c), id=3, v="c", c=9).run(*ALL)
+    assert [7, 7, 9] == [int(one) for one in feed.column("c")]
+    assert feed.result is not None
+    assert [] == feed.result.failures
+    # a default that changes later is that of new rows alone
+    feed.row((ID, V, ("c", "int32", optional, 8)), id=4, v="d", c=8).run()
+    assert [7, 7, 9, 8] == [int(one) for one in feed.column("c")]
+
+
+def test_in_one_batch(tmp_path: Path) -> None:
+    """How messages are cut into batches decides nothing."""
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a")
+    feed.row((ID, V, ("c", "int32", False, 7)), id=2, v="b", c=9).run()
+    assert [7, 9] == feed.column("c")
+
+
+def test_an_update_with_the_column_brings_it_too(tmp_path: Path) -> None:
+    """The first message after the statement is as often an update."""
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V), id=2, v="b").run()
+    feed.row((ID, V, ("c", "int32", False, 7)), "u", id=2, v="b", c=7).run()
+    assert [7, 7] == feed.column("c")
+
+
+def test_a_default_from_the_first_row_on_fills_nothing(tmp_path: Path) -> None:
+    """Rows with NULL in a column that was there have NULL, whatever its default is now."""
+    c = ("c", "int32", True, 7)
+    feed = Feed(tmp_path).row((ID, c), id=1, c=None).run()
+    feed.row((ID, c), id=2, c=3).run()
+    assert [None, 3] == feed.column("c")
+
+
+DEFAULTS = [
+    ("string", "x", None, "x"),
+    ("boolean", True, None, "True"),
+    ("double", 1.5, None, "1.5"),
+    ("int32", 19889, "io.debezium.time.Date", "2024-06-15"),
+    ("int64", 1718000000000000, "io.debezium.time.MicroTimestamp", "2024-06-10 06:13:20"),
+    ("string", "7d444840-9dc0-11d1-b245-5ffdce74fad2", "io.debezium.data.Uuid", "7d444840-9dc0-11d1-b245-5ffdce74fad2"),
+    ("int32", 0, None, "0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "default", "semantic", "stored"), DEFAULTS)
+def test_a_default_is_read_as_the_columns_values(
+    tmp_path: Path, kind: str, default: Any, semantic: str | None, stored: str
+) -> None:
+    """A day number or base64 in the cells of old rows would be no value of the column."""
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a")
+    feed.row((ID, V, ("c", kind, False, default, semantic)), id=2, v="b", c=default).run()
+    assert [stored, stored] == [str(one) for one in feed.column("c")]
+
+
+PLACEHOLDERS = [
+    ("int64", 0, "io.debezium.time.MicroTimestamp"),
+    ("int32", 0, "io.debezium.time.Date"),
+    ("string", "1970-01-01T00:00:00.000000Z", "io.debezium.time.ZonedTimestamp"),
+    ("string", "00000000-0000-0000-0000-000000000000", "io.debezium.data.Uuid"),
+    ("int32", None, None),  # NOT NULL without a default: MySQL's zero, or a table that was empty
+]
+
+
+@pytest.mark.parametrize(("kind", "default", "semantic"), PLACEHOLDERS)
+def test_what_the_schema_does_not_tell_is_an_error(
+    tmp_path: Path, kind: str, default: Any, semantic: str | None
+) -> None:
+    """Debezium writes a placeholder for DEFAULT now(): 1970 in every old row would be wrong, and NULL is, too."""
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V), id=2, v="b").run()
+    value = {"int64": 1718000000000000, "int32": 5, "string": "2024-06-10T06:13:20Z"}[kind]
+    feed.row((ID, V, ("c", kind, False, default, semantic)), id=3, v="c", c=value).run(*ALL)
+    assert [("c", 2.0)] == feed.unknown()
+    assert [None, None] == feed.column("c")[:2]
+
+
+def test_a_column_that_may_be_null_and_has_no_default_was_null(tmp_path: Path) -> None:
+    """The most frequent change of a schema is no complaint: ADD COLUMN without a default gives NULL."""
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a").run()
+    feed.row((ID, V, ("c", "int32", True)), id=2, v="b", c=9).run(*ALL)
+    assert [None, 9] == feed.column("c")
+    assert feed.result is not None
+    assert [] == feed.result.failures
+
+
+def test_a_masked_column_gets_its_masked_default(tmp_path: Path) -> None:
+    """The default is a value like any other: in the clear it would show what a mask hides."""
+    rule = TableRule("*", keys=("id",), mask={"c": "last4"})
+    feed = Feed(tmp_path, rule=rule).row((ID, V), id=1, v="a")
+    feed.row((ID, V, ("c", "string", False, "secret-1234")), id=2, v="b", c="secret-9876").run()
+    hidden, other = feed.column("c")
+    assert hidden.endswith("1234")
+    assert "secret" not in hidden + other
+    [books] = {row["announced"] for row in feed.lake.ask("SELECT announced FROM {books}")}
+    assert "secret" not in books
+
+
+@pytest.mark.parametrize("shape", ["debezium", "flat", "canal"])
+def test_a_new_column_that_nothing_explains_is_an_error(tmp_path: Path, shape: str) -> None:
+    """Without a schema and a statement, ADD COLUMN ... DEFAULT 7 cannot be told from one without a default."""
+    feed = Feed(tmp_path, shape).row((), id=1, v="a").row((), id=2, v=None).row((), id=3, v="c").run(*ALL)
+    assert [] == feed.unknown()
+    feed.row((), id=3, v="d", c=9).run(*ALL)
+    assert [("c", 2.0)] == feed.unknown()
+    feed.row((), id=1, v="a", c=7).run(*ALL)
+    assert [("c", 1.0)] == feed.unknown()
+    [one] = approval.listed(feed.lake)
+    assert ("partly", True) == (one.state, one.pending)
+    approval.approve_or_dismiss(feed.lake, one.statement.id, "approve", "compared")
+    assert [] == feed.row((), id=4, v="e", c=1).run(*ALL).unknown()
+    assert ["7", None, "9", "1"] == [one and str(one) for one in feed.column("c")]
+
+
+def test_rows_of_an_older_schema_are_an_error(tmp_path: Path) -> None:
+    """Of two producers one may still have the schema without the column: its rows have NULL where the source has none."""
+    c = ("c", "int32", False, 7)
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V, c), id=2, v="b", c=9)
+    feed.row((ID, V), id=3, v="c").row((ID, V, c), id=4, v="d", c=9).run(*ALL)
+    assert [7, 9, None, 9] == feed.column("c")
+    assert [("c", 1.0)] == feed.unknown()
+
+
+def test_a_column_that_a_rule_leaves_out_is_no_complaint(tmp_path: Path) -> None:
+    """What the mirror does not have cannot be unknown in it."""
+    rule = TableRule("*", keys=("id",), without=("c",))
+    feed = Feed(tmp_path, rule=rule).row((), id=1, v="a").row((), id=2, v="b", c=9).run(*ALL)
+    assert [] == feed.unknown()
+
+
+def test_late_rows_before_the_column_are_filled_too(tmp_path: Path) -> None:
+    """A row that is delivered after the column's first row, but stands before it, had the default as well."""
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a")
+    feed.number += 10
+    feed.row((ID, V, ("c", "int32", False, 7)), id=2, v="b", c=9).run()
+    feed.number -= 8
+    feed.row((ID, V), id=3, v="c").run()
+    assert [7, 9, 7] == feed.column("c")
+
+
+def test_the_ledger_lists_it(tmp_path: Path) -> None:
+    """What changed old rows is among the statements, though no message has it."""
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a")
+    feed.row((ID, V, ("c", "int32", False, 7)), id=2, v="b", c=9).run()
+    [one] = approval.listed(feed.lake)
+    assert ("applied", ("adds column c (INT); existing rows get '7'",)) == (one.state, one.verdict.does)
