@@ -43,16 +43,19 @@ class Departure(NamedTuple):
         takes: the row that leaves; None if it is not known or has left before.
         stays: True if the row that has the key now keeps it.
         returns: a former row that has the key alone again.
+        undecided: True if another row was at the key before, and neither images nor a transaction say which one leaves.
     """
 
     takes: Any
     stays: bool = False
     returns: Any = None
+    undecided: bool = False
 
 
 class _Owed(NamedTuple):
     row: Any
     transaction: str | None
+    by_move: bool  # the newcomer had another key: no source does so for what is an update
 
 
 class _Settled(NamedTuple):
@@ -90,7 +93,7 @@ class Crossings:
             return
         owes = owed is not None and owed.transaction == transaction  # a row that was there before both
         if not owes and not _comes_again(event, standing, values):
-            self._owed[key] = _Owed(standing, transaction)
+            self._owed[key] = _Owed(standing, transaction, event.change.op is Op.UPDATE)
 
     def change(self, key: Hashable) -> None:
         """Take note that the row of a key changes and keeps the key: outside of transactions no departure is owed then."""
@@ -121,7 +124,10 @@ class Crossings:
         decided = of_former or not of_standing if transaction is not None else of_former and not of_standing
         if decided:
             return Departure(owed.row, stays=True)
-        return Departure(standing, returns=owed.row if transaction is not None else None)
+        if transaction is not None:
+            return Departure(standing, returns=owed.row)
+        alike = of_former and of_standing and owed.row.values != standing.values
+        return Departure(standing, undecided=alike and owed.by_move)
 
     def depart(self, key: Hashable, event: PlacedChange, standing: StandingRow | None) -> Departure:
         """What a departure takes from a key."""

@@ -88,12 +88,16 @@ class Mismatch(NamedTuple):
     had: str | None
 
 
+TWO_ROWS = Mismatch("", "two rows", "two rows")
+"""Two rows have met at the key, and neither images nor a transaction say which of them leaves it."""
+
+
 class Link(NamedTuple):
     """A change with an image before, compared with the row that it changes; it closes without differences."""
 
     event: Placed
     key: Key
-    differences: tuple[Mismatch, ...]
+    differences: tuple[Mismatch, ...]  # `TWO_ROWS` alone if nothing says which one it changes
     excuse: Excuse | None = None
 
     @property
@@ -146,11 +150,12 @@ class Chain:
             return None  # rejected
         key = concerned.key if concerned.left is None else concerned.left
         leaves = change.op is Op.DELETE or concerned.left is not None
-        row = (
-            self.table.crossings.leaving(key, event, self.table.rows.get(key)).takes
-            if leaves
-            else self.table.rows.get(key)
-        )
+        row = self.table.rows.get(key)
+        if leaves:
+            departure = self.table.crossings.leaving(key, event, row)
+            if departure.undecided:
+                return Link(event, key, (TWO_ROWS,))
+            row = departure.takes
         if row is None and key not in self.table.last:
             return None  # nothing is known of the key's past
         found = tuple(self._differences(change, row))
@@ -227,6 +232,11 @@ def _content(image: Image | None) -> frozenset[tuple[str, str | None]]:
 
 def in_words(differences: Sequence[Mismatch]) -> str:
     """What a change says of its row that is not so."""
+    if differences[0] == TWO_ROWS:
+        return (
+            "a row leaves this key to which another one has moved, and neither its image before nor a transaction says which "
+            "of the two it is: the later one is taken"
+        )
     if not differences[0].column:
         return "a change says that a row was there, and the changes before it give none"
     parts = [

@@ -6,8 +6,10 @@ batch may be the one that leaves it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,7 +85,37 @@ def rows_meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
     return _meet(rows.filter(pc.or_(ends, updates)), lane, work)
 
 
+def another_leaves(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
+    """True if a row leaves a key next after another one has come to it, by its image before; of changes in the order of
+    history whose messages name no transaction.
+    """
+    met = _meetings(rows, lane, work)
+    return any(_differ(*images) for images in zip(met.said.to_pylist(), met.sent.to_pylist(), strict=True))
+
+
+def _differ(said: str | None, sent: str | None) -> bool:
+    """True if a column that both images have differs."""
+    here, there = (json.loads(image or "{}") for image in (said, sent))
+    return any(here[name] != there[name] for name in here.keys() & there.keys())
+
+
+class _Meetings(NamedTuple):
+    """Where a row leaves a key to which one has come before: in one transaction, or without one the next change of the key.
+
+    Of these without one: ``said`` is the image before of what leaves, ``sent`` the row that has come.
+    """
+
+    in_transaction: bool
+    said: pa.ChunkedArray
+    sent: pa.ChunkedArray
+
+
 def _meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
+    met = _meetings(rows, lane, work)
+    return met.in_transaction or bool(pc.any(pc.fill_null(pc.not_equal(met.said, met.sent), True)).as_py())
+
+
+def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
     rows = rows.combine_chunks()
     keys = overtaken.keys_concerned(rows, lane, work)
     keys = keys.append_column("%leaves", pa.array(np.arange(keys.num_rows) >= rows.num_rows)).drop_null()
@@ -99,13 +131,10 @@ def _meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
     met = departs & (came >= 0) & (group[came] == group)
     transaction = _transactions(rows)[row]
     met &= transaction == transaction[came]
-    if np.any(met & (transaction != _NO_TRANSACTION)):
-        return True
-    met = np.flatnonzero(met & (came == numbers - 1))
-    said, sent = (
-        rows[side].take(pa.array(row[some])) for side, some in (("before", met), ("after", met - 1))
-    )
-    return bool(pc.any(pc.fill_null(pc.not_equal(said, sent), True)).as_py())
+    is_named = transaction != _NO_TRANSACTION
+    next_ones = np.flatnonzero(met & ~is_named & (came == numbers - 1))
+    said = rows["before"].take(pa.array(row[next_ones]))
+    return _Meetings(bool(np.any(met & is_named)), said, rows["after"].take(pa.array(row[next_ones - 1])))
 
 
 def _numbered(keys: pa.Table) -> Numbers:

@@ -2,6 +2,7 @@
 
 A row may have come to a key with the first part, and the row that was there may leave it with the second: the new changes
 alone show a plain delete, which would take the newcomer. Where that may be, the whole history decides (`ingest.departures`).
+Where messages name no transaction, a row that leaves is another one than the newcomer if its image before says so.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import pyarrow.dataset as ds
 
 from ingest.change import LaneId, Op, TableId
 from ingest.departures import NO_TRANSACTION
-from ingest.gold import arrow_files, planner, targets
-from ingest.gold.arrow_crossings import rows_meet
+from ingest.gold import arrow_crossings, arrow_files, arrow_merge, overtaken, planner, targets
+from ingest.gold.arrow_fold import PLACE
 from ingest.gold.arrow_work import LaneWork, MirrorWork
 from ingest.gold.change_files import ChangeFiles
 from ingest.lake import stores
@@ -36,6 +37,7 @@ def whole_where_cut(files: ChangeFiles, works: Sequence[MirrorWork]) -> list[Mir
     return [
         targets.whole(files, work)
         if any(_meets(files, lane, work, cut[lane.id]) for lane in work.lanes if lane.id in cut)
+        or any(_another_leaves(files, lane, work) for lane in work.lanes if work.keys and _may_be_cut(lane))
         else work
         for work in works
     ]
@@ -88,11 +90,47 @@ def _meets(files: ChangeFiles, lane: LaneWork, work: MirrorWork, cut: Collection
     asked = ds.field("transaction").isin(sorted(cut)) & (ds.field("batch") >= begun)
     asked &= update | (~new & arrives) | (new & (departs | (arrives & ds.field("before").is_valid())))
     paths = files.of([replace(lane, first=begun)])
-    names = ("batch", "op", "order_key", "transaction", "before", "after")
     found, count = list[pa.RecordBatch](), 0
-    for page in arrow_files.pages(paths, lane, names, asked):
+    for page in arrow_files.pages(paths, lane, _IMAGES, asked):
         found.append(page)
         count += page.num_rows
         if count > planner.CHANGES_AT_MOST:  # more than are looked through at once
             return True
-    return bool(found) and rows_meet(pa.Table.from_batches(found).sort_by("order_key"), lane, work)
+    return bool(found) and arrow_crossings.rows_meet(
+        pa.Table.from_batches(found).sort_by("order_key"), lane, work
+    )
+
+
+# --- without transactions -------------------------------------------------------------------------
+
+
+def _another_leaves(files: ChangeFiles, lane: LaneWork, work: MirrorWork) -> bool:
+    """True if another row than the one that has moved to its key with the batch before leaves it with the new changes."""
+    if not lane.moves:
+        return False
+    recent, new = ds.field("batch") >= lane.last_folded, ds.field("batch") >= lane.first
+    unnamed = ds.field("transaction").is_null() | ds.field("transaction").isin(NO_TRANSACTION)
+    paths = files.of([replace(lane, first=lane.last_folded)])
+    asked = unnamed & recent & ~new & (ds.field("op") == str(Op.UPDATE))
+    reached = []
+    for page in arrow_files.pages(paths, lane, _IMAGES, asked):
+        keys = overtaken.keys_concerned(pa.Table.from_batches([page]), lane, work)
+        moved = keys[overtaken.ROW].slice(page.num_rows)
+        reached.append(_alone(keys.take(moved)))
+    arrived = pa.concat_tables(reached) if reached else None
+    if arrived is None or not arrived.num_rows:
+        return False
+    found = []
+    for page in arrow_files.pages(paths, lane, _IMAGES, unnamed & recent & ds.field("op").isin(_OPS)):
+        keys = overtaken.keys_concerned(pa.Table.from_batches([page]), lane, work)
+        places, _ = arrow_merge.pairs(_alone(keys), arrived)
+        found.append(page.take(pc.unique(keys[overtaken.ROW].take(places))))
+    return arrow_crossings.another_leaves(pa.Table.from_batches(found).sort_by("order_key"), lane, work)
+
+
+def _alone(keys: pa.Table) -> pa.Table:
+    """The cells of keys, without the changes that have them."""
+    return keys.drop_columns([overtaken.ROW, PLACE])
+
+
+_IMAGES = ("batch", "op", "order_key", "transaction", "before", "after")

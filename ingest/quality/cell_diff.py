@@ -139,7 +139,7 @@ def expected(
             if (
                 not history.whole
                 and step.effect in _LEAVES
-                and step.event.change.transaction in history.cut.begun
+                and (step.event.change.transaction in history.cut.begun or step.key in history.cut.met)
             ):
                 table.crossings.doubted.add(step.key)
     found, names = Expected(), {*(column.name for column in mirror.columns), DELETED, DELETED_AT}

@@ -536,7 +536,7 @@ class _Check:
             or self.merged
             or self.since <= 0
             or lane.folded_high is None
-            or (short and (late or stated or lane.truncates > 0 or mirror.soft or bool(cut.begun)))
+            or (short and (late or stated or lane.truncates > 0 or mirror.soft or cut.is_open))
         )
         steps: Sequence[tuple[SchemaStep, int]] = ()
         if stated or (batch and (whole or place >= (lane.order_low or ""))):
@@ -614,7 +614,7 @@ class _Check:
 
         steps = partial(images_before.steps_of, self.asked.steps, self.mirror, one.lane, self.subject.applied)
         lane = images_before.ProvenLane(
-            changes, one.sample.emptied, one.lane, one.applied, one.shard, steps, one.images
+            changes, one.sample.emptied, one.lane, one.applied, one.shard, steps, one.images, one.cut.met
         )
         return images_before.prove(self.lake, self.mirror, lane, self.since)
 

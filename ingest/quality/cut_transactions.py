@@ -1,12 +1,15 @@
 """Transactions that a batch boundary cuts: what leaves a key and what comes to it may be in different batches.
 
-A check that sees only one side must not judge such keys by it (`ingest.departures`).
+A check that sees only one side must not judge such keys by it (`ingest.departures`). Where messages name no transaction,
+that holds of each key to which a row has moved and which a row leaves afterwards.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -14,11 +17,14 @@ import pyarrow.compute as pc
 
 from ingest.change import LaneId, Op, TableId
 from ingest.departures import NO_TRANSACTION
+from ingest.fold import Key, KeyCellError
 from ingest.lake import duck
 from ingest.lake.lake import Lake
+from ingest.lake.mirrors import shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.quality.arrow_rows import changes_since, read_sums
-from ingest.quality.subjects import CheckedLane, CheckedMirror, Cut
+from ingest.quality.images_before import typed_key
+from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut
 
 REACH = 8  # batches before the ones to check in which a cut transaction may have begun
 
@@ -28,6 +34,10 @@ def mark(lake: Lake, chosen: Sequence[CheckedMirror], since: int) -> None:
     lanes = {lane: subject for subject in chosen if subject.keyed for lane in subject.lanes if _departs(lane)}
     for lane, cut in _found(lake, list(lanes), since) if lanes and since > 0 else ():
         lanes[lane].cut[lane.source, lane.table] = cut
+    for lane, subject in lanes.items():
+        if lane.key_changes_ever and (met := _met(lake, subject, lane, since)):
+            lane_id = lane.source, lane.table
+            subject.cut[lane_id] = replace(subject.cut.get(lane_id, NOTHING_CUT), met=met)
 
 
 def _departs(lane: CheckedLane) -> bool:
@@ -76,3 +86,30 @@ def _by_transaction(spans: pa.Table) -> pa.Table:
     sums = [("begun", "any"), ("new", "any"), ("leaves", "any"), ("place", "max")]
     joined = spans.group_by([*duck.LANE, "transaction"]).aggregate(sums)
     return joined.rename_columns([*duck.LANE, "transaction", *(name for name, _ in sums)])
+
+
+# --- without transactions -------------------------------------------------------------------------
+
+
+def _met(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> dict[Key, tuple[str, ...]]:
+    """The keys to which rows have moved outside of transactions, and which rows leave after that with the changes to check."""
+    mirror = subject.decided
+    shard = shard_of(lake.pipeline, mirror, (lane.source, lane.table))
+    names = [name for name in mirror.keys if shard is None or name != shard[0]]
+    reached, left = duck.cells(names), duck.cells(names, "before", "after")
+    rows = lake.ask(
+        f"""WITH rows AS (SELECT batch, op, order_key, [{reached}] AS reached, [{left}] AS left_key
+            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND op IN ('update', 'delete')
+            AND batch > {since - REACH} AND batch <= {subject.applied}
+            AND coalesce("transaction", '') IN {NO_TRANSACTION}),
+        moved AS (SELECT reached, min(order_key) AS place FROM rows WHERE op = 'update' AND reached <> left_key GROUP BY reached)
+        SELECT DISTINCT left_key FROM rows JOIN moved ON rows.left_key = moved.reached
+        WHERE batch > {since} AND order_key > place AND (op = 'delete' OR rows.reached <> left_key)"""
+    )
+    met: dict[Key, tuple[str, ...]] = {}
+    for row in rows:
+        cells = dict(zip(names, map(str, row["left_key"]), strict=True)) | dict([shard] if shard else [])
+        texts = tuple(cells[name] for name in mirror.keys)
+        with suppress(KeyCellError):  # rejected
+            met[typed_key(mirror, texts)] = texts
+    return met

@@ -314,6 +314,7 @@ class ProvenLane:
         shard: the column that distinguishes the lane's rows from other lanes', and its value.
         steps: gives the lane's schema steps.
         images: how the lane's dialect writes images before.
+        met: keys at which rows may have met outside of transactions, each with its cells as texts.
     """
 
     changes: pa.Table
@@ -323,6 +324,7 @@ class ProvenLane:
     shard: tuple[str, str] | None
     steps: Callable[[], Sequence[SchemaStep]]
     images: ImagesBefore = WHOLE
+    met: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
 
 
 def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
@@ -330,9 +332,9 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     screened = screen(lane.changes, lane.truncates, since, lane.images)
     compare_firsts(lake, mirror, screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
-    if not screened.suspects:
+    if not screened.suspects and not lane.met:
         return proof
-    keys = _keys_of(screened.suspects, lane, mirror)
+    keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
     history = _history(lake, mirror, lane, keys)
     proof.broken = list(broken(history, mirror, keys, since, lane.images))

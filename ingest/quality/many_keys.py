@@ -258,8 +258,12 @@ class KeyDatabase:
 
 
 def _begun_before(sides: Sequence[Side]) -> pa.Table:
-    """The transactions of mirrors that began in earlier batches."""
-    cut = [(one.index, name) for one in sides for lane in one.subject.cut.values() for name in lane.begun]
+    """The transactions of mirrors that began in earlier batches; NULL where rows have met outside of transactions."""
+    cut: list[tuple[int, str | None]] = []
+    for one in sides:
+        for lane in one.subject.cut.values():
+            cut += [(one.index, name) for name in lane.begun]
+            cut += [(one.index, None)] if lane.met else []
     rows = [{"m": index, "transaction": name} for index, name in cut]
     return pa.Table.from_pylist(rows, pa.schema([("m", pa.int32()), ("transaction", pa.string())]))
 
@@ -399,7 +403,8 @@ met AS (
     UNION SELECT m, h FROM (SELECT m, h, right(last, 1) = '1' AS leaves, said, lag(comes) OVER w AS came, lag(sent) OVER w AS sent
         FROM halves WHERE "transaction" IS NULL WINDOW w AS (PARTITION BY m, h ORDER BY last))
         WHERE leaves AND came AND said IS DISTINCT FROM sent
-    UNION SELECT m, h FROM halves JOIN cut USING (m, "transaction") WHERE right(last, 1) = '1'),
+    UNION SELECT halves.m, h FROM halves JOIN cut ON halves.m = cut.m AND halves."transaction" IS NOT DISTINCT FROM cut."transaction"
+        WHERE right(last, 1) = '1'),
 places AS (SELECT m, h, max(last) AS last, min(last) FILTER (whole) AS whole, min(message) <> max(message) AS again,
     min(content) = max(content) AS same, bool_or(right(last, 1) = '0') AS stays FROM halves GROUP BY m, h, place)
 SELECT m, h, right(max(last), 1) = '0' AS alive, min(whole) AS whole,

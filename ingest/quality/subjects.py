@@ -9,7 +9,7 @@ from typing import Any
 
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
-from ingest.fold import SchemaStep
+from ingest.fold import Key, SchemaStep
 from ingest.lake import faults, mirrors, targets
 from ingest.lake.delta import type_of_log
 from ingest.lake.lake import Lake
@@ -61,6 +61,13 @@ class Cut:
 
     begun: frozenset[str] = frozenset()  # with changes in earlier batches, and in those to check
     last: str | None = None  # the newest one, if rows leave keys in it: others may follow
+    # keys, each with its cells as texts, to which rows have moved and which rows leave after that, outside of transactions
+    met: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """True if only earlier changes say which rows leave some keys."""
+        return bool(self.begun or self.met)
 
 
 NOTHING_CUT = Cut()

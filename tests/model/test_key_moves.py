@@ -161,8 +161,8 @@ def test_rows_that_move_onto_each_other_are_kept(name: str, tmp_path: Path) -> N
 
 
 def batches(name: str, lives: Mapping[str, Life]) -> Iterator[list[str]]:
-    """The messages of some tables, batch by batch; where messages name transactions, each batch ends within one of each table,
-    and the last batch has only the rest of these.
+    """The messages of some tables, batch by batch; each batch ends within a transaction of each table, and the last one has
+    only the rest of these.
     """
     write, _ = WRITERS[name]
     place, waiting = 100, dict[str, list[str]]()
@@ -171,7 +171,7 @@ def batches(name: str, lives: Mapping[str, Life]) -> Iterator[list[str]]:
         for table, life in lives.items():
             lines += waiting.pop(table, [])
             transactions = []
-            for moves in life.transactions(4 if batch + 1 < BATCHES or "without" in name else 0):
+            for moves in life.transactions(4 if batch + 1 < BATCHES else 0):
                 place += 1
                 transaction, sent = str(place), []
                 for moved in moves:
@@ -179,7 +179,7 @@ def batches(name: str, lives: Mapping[str, Life]) -> Iterator[list[str]]:
                     sent += [json.dumps(one) for one in write(table, moved, place, transaction)]
                 again = life.random.random() < 0.2 and "without" not in name
                 transactions.append(sent * (2 if again else 1))
-            if transactions and "without" not in name and batch + 1 < BATCHES:
+            if transactions and batch + 1 < BATCHES:
                 cut = life.random.randrange(len(transactions[-1]))
                 transactions[-1], waiting[table] = transactions[-1][:cut], transactions[-1][cut:]
             lines += [line for sent in transactions for line in sent]
