@@ -12,9 +12,13 @@ from deltalake import DeltaTable
 
 from ingest.config.model import TableRule
 from ingest.gold import arrow_pass, passes, planner, retyped
+from ingest.gold.arrow_files import Written
 from ingest.gold.passes import StatementPass
 from ingest.gold.planner import FoldPlan
+from ingest.lake import commits
+from ingest.lake.commits import NewRows
 from ingest.run import Warm
+from ingest.spark import tasks
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 
@@ -273,3 +277,78 @@ def test_a_merge_fills_the_rows_without_an_outcome(spark: SparkSession, tmp_path
     merges = [one for one in DeltaTable(depots[0].folder / MIRROR).history() if one["operation"] == "MERGE"]
     filled = [one["operationMetrics"]["numTargetRowsNotMatchedBySourceUpdated"] for one in merges]
     assert int(filled[-1]) == len(world.rows), filled
+
+
+def stated(depot: Depot) -> Depot:
+    """Some rows of two files, some of them marked as gone, and a statement with rows before and after it."""
+    for key in range(6):
+        depot.row(id=str(key), a="1")
+    assert ("done", "") == depot.run()
+    depot.row("UPDATE", old={"a": "1"}, id="2", a="2").row(id="6", a="6")
+    assert ("done", "") == depot.run()
+    depot.row("DELETE", id="0", a="1").ddl("ALTER TABLE depot ADD COLUMN w INT DEFAULT 5")
+    return depot.row(id="7", a="7", w="8")
+
+
+AFTER = [(1, 1, 5), (2, 2, 5), (3, 1, 5), (4, 1, 5), (5, 1, 5), (6, 6, 5), (7, 7, 8)]
+
+
+def cells(depot: Depot) -> list[tuple[Any, ...]]:
+    """The mirror's rows in order."""
+    return [tuple(row.values()) for row in rows_of(depot)]
+
+
+def test_a_kill_before_the_commit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files without a commit are no rows; the next run must write them again, and not add a second copy."""
+    depot = stated(depot_of(tmp_path, FILE_BY_FILE))
+    monkeypatch.setattr(commits, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        depot.run()
+    monkeypatch.undo()
+    depot.warm = Warm()
+    assert ("done", "") == depot.run()
+    assert cells(depot) == AFTER
+
+
+def killed(*_given: object) -> bool:
+    """What a process does that dies now."""
+    raise KeyboardInterrupt
+
+
+def test_another_writer_s_commit_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass writes every row again: those that somebody has deleted since the plan would be there again."""
+    depot = stated(depot_of(tmp_path, FILE_BY_FILE))
+    passing = arrow_pass.passed
+
+    def late(part: arrow_pass.FilesPart) -> Written:
+        monkeypatch.setattr(arrow_pass, "passed", passing)
+        commits.write(
+            str(tmp_path / MIRROR), depot.lake().snapshot("mirrors/yard/depot"), NewRows([]), "{}", "x", 1
+        )
+        return passing(part)
+
+    monkeypatch.setattr(arrow_pass, "passed", late)
+    state, message = depot.run()
+    assert ("held", True) == (state, "was not written by this pipeline" in message), message
+
+
+def test_tasks_that_run_twice(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark repeats tasks that are slow or lost: what a first attempt has written must not be in the table, too."""
+    depot = stated(depot_of(tmp_path, FILE_BY_FILE, spark, engine="spark", apply="files"))
+    jobs, each = list[int](), tasks._each
+
+    def twice(shares: Any, work: Any) -> tasks.InArrow:
+        jobs.append(len(shares))
+        once = each(shares, work)
+
+        def run_twice(batches: tasks.Pages) -> tasks.Pages:
+            numbers = list(batches)
+            list(once(iter(numbers)))  # the attempt whose report nobody takes
+            yield from once(iter(numbers))
+
+        return run_twice
+
+    monkeypatch.setattr(tasks, "_each", twice)
+    assert ("done", "") == depot.run()
+    assert cells(depot) == AFTER
+    assert max(jobs) > 1
