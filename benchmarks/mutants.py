@@ -22,6 +22,7 @@ COPIED = ("ingest", "tests", "pyproject.toml")
 FOLD = ("tests/properties/test_fold.py", "tests/properties/test_order_key.py")
 POLICY = ("tests/gold/test_policy.py", "tests/gold/test_policy_steps.py", "tests/gold/test_character_sets.py")
 MODEL = (*POLICY, "tests/lake/test_resolve.py", "tests/model/test_plain.py")
+PASSES = ("tests/gold/test_passes.py",)
 PLAIN, SPARK = "plain", "spark"
 SECONDS = 900  # longer is a hang, which is noticed, too
 
@@ -258,6 +259,41 @@ MUTANTS = (
         "moved = before is not None and",
         "moved = False and",
         tests=("tests/silver/test_lift.py",),
+    ),
+    Mutant(
+        "a renamed column takes no values along",
+        "ingest/gold/arrow_files.py",
+        "columns.get(fill.of if fill else one.column, nothing)",
+        "columns.get(one.column, nothing)",
+        tests=PASSES,
+    ),
+    Mutant(
+        "a part of a row counts as the whole one after a statement",
+        "ingest/gold/arrow_fold.py",
+        'step.effect == "overlay" or isinstance(step.event, SchemaStep)',
+        'step.effect == "overlay"',
+        tests=PASSES,
+    ),
+    Mutant(
+        "rows that a file has are inserted, too",
+        "ingest/gold/arrow_pass.py",
+        "matched[of.to_numpy()] = True",
+        "pass",
+        tests=PASSES,
+    ),
+    Mutant(
+        "marked rows are there again after a pass",
+        "ingest/gold/arrow_pass.py",
+        "if kept is not None:",
+        "if False:",
+        tests=PASSES,
+    ),
+    Mutant(
+        "late changes before a statement do not matter",
+        "ingest/gold/passes.py",
+        'if lane.late or any(str(step.order) <= (lane.folded_high or "") for step in steps.new):',
+        "if False:",
+        tests=PASSES,
     ),
 )
 
