@@ -37,6 +37,7 @@ from ingest.quality import (
     source_counts,
     transactions,
     unknown_values,
+    unsigned,
     vanished,
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
@@ -183,6 +184,7 @@ def _look(
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
     sound = [subject for subject in surveyed.subjects if not subject.damage]
     metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
+    metrics += unsigned.of_mirrors(lake, sound, logged)
     metrics += cascades.of_mirrors(lake, sound, since, keys)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(lake, sound, since, events, steps)

@@ -1,0 +1,60 @@
+"""A number that wrapped because a connector sends BIGINT UNSIGNED as signed is named, where only a statement says UNSIGNED."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ingest.config import Pipeline
+from ingest.config.model import Source, TableRule
+from ingest.lake.lake import Lake
+from ingest.run import run
+from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = {"connector": "mysql", "db": "d", "table": "t", "file": "b.000001", "row": 0, "ts_ms": 1718000000000}
+
+
+def structure(**types: str) -> dict[str, Any]:
+    """A message of the schema-change topic."""
+    columns = [{"name": name, "typeName": kind, "typeExpression": kind} for name, kind in types.items()]
+    table = {"primaryKeyColumnNames": ["id"], "columns": columns}
+    text = ", ".join(f"{name} {kind}" for name, kind in types.items())
+    return {
+        "source": SOURCE | {"pos": 1}, "databaseName": "d", "ddl": f"CREATE TABLE t ({text}, PRIMARY KEY (id))",
+        "tableChanges": [{"type": "CREATE", "id": '"d"."t"', "table": table}],
+    }  # fmt: skip
+
+
+def failures(folder: Path, rule: TableRule, *messages: dict[str, Any]) -> list[str]:
+    """What a run over the messages complains of."""
+    (folder / "in.jsonl").write_text("\n".join(map(json.dumps, messages)) + "\n")
+    source = Source("s", "files", "debezium", path=str(folder / "in.jsonl"), settle=0)
+    pipeline = Pipeline("x", folder / "x.yaml", str(folder / "lake"), (source,), (rule,), engine="auto")
+    found = run(unstarted(), pipeline, ("bronze", "silver", "gold", "quality")).failures
+    assert Lake(unstarted(), pipeline).exists("checks")
+    return found
+
+
+def row(**cells: int) -> dict[str, Any]:
+    """An insert without a schema."""
+    return {"op": "c", "before": None, "after": cells, "source": SOURCE | {"pos": 10 + cells["n"] % 10}}
+
+
+def test_a_negative_number_in_an_unsigned_column_is_an_error(tmp_path: Path) -> None:
+    """18446744073709551615 arrives as -1: the mirror was wrong, and all checks passed."""
+    made = structure(id="BIGINT", big="BIGINT UNSIGNED", n="BIGINT")
+    [said] = failures(
+        tmp_path, TableRule("*", keys=("id",)), made, row(id=-7, big=-1, n=-1), row(id=2, big=5, n=2)
+    )
+    assert "1 row has a negative number in big" in said
+    assert "`big: uint64`" in said
+
+
+def test_a_declared_column_is_read_right(tmp_path: Path) -> None:
+    """What the message says to write is the way out; signed columns are no complaint."""
+    made = structure(id="BIGINT", big="BIGINT UNSIGNED", n="BIGINT")
+    rule = TableRule("*", keys=("id",), columns={"big": "uint64"})
+    assert [] == failures(tmp_path, rule, made, row(id=-7, big=-1, n=-1))
