@@ -236,7 +236,7 @@ def _cell(text: str | None, delta: str) -> Any:
 
 def _book(line: Line) -> dict[str, Any]:
     found = {name: getattr(line, name) for name in BOOKS.types}
-    for name in ("keys", "columns", "servers", "lacks"):
+    for name in ("keys", "columns", "servers", "lacks", "announced"):
         found[name] = json.dumps(found[name])
     for name in ("event_low", "event_high"):
         if found[name] is not None:
