@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ingest import formats
-from ingest.change import Hints, Message, Op, TableHints, TableId
+from ingest.change import ColumnSchema, Hints, Message, Op, Options, TableHints, TableId
 from ingest.errors import Undecodable
 from ingest.formats import dts_avro, obcloud_avro
 from tests.formats import avro_cases, golden
@@ -277,3 +277,34 @@ def test_the_two_schemas_do_not_read_each_other(name):
 def test_the_key_does_not_depend_on_the_order_of_indexes(info, expected):
     """A key that flips between two unique indexes from message to message holds the mirror."""
     assert expected == dts_avro.key_columns(json.dumps(info))
+
+
+def test_what_a_registrys_schema_says_of_columns():
+    """By it the rows before a new column get their values: a default read otherwise than cells would be no value."""
+    decimal = {"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal"}
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "number", "type": {"type": "int", "connect.default": 7}, "default": 7},
+        {"name": "empty", "type": ["null", "string"], "default": None},
+        {"name": "optional", "type": ["int", "null"], "default": 5},
+        {
+            "name": "price",
+            "type": decimal | {"connect.parameters": {"scale": "2"}},
+            "default": "\u0001\u0002",
+        },
+        {"name": "flag", "type": "boolean", "default": False},
+    ]
+    row = {"type": "record", "name": "Row", "fields": fields}
+    schema = json.dumps(row | {"fields": [*fields, {"name": "__deleted", "type": ["null", "string"]}]})
+    datum = b"\x02\x02\x00\x00\x02\x02\x01\x00\x00"
+    message = Message(b"\x00\x00\x00\x00\x01" + datum, topic="t")
+    hints = Hints(options=Options(table=(("*", TableId("d", "s", "t")),)), schema=lambda _number: schema)
+    [change] = formats.load("debezium-avro").parse(message, hints)
+    assert {
+        "id": ColumnSchema(nullable=False, known=False),
+        "number": ColumnSchema(nullable=False, default="7"),
+        "empty": ColumnSchema(nullable=True),
+        "optional": ColumnSchema(nullable=True, default="5"),
+        "price": ColumnSchema(nullable=False, default="2.58"),
+        "flag": ColumnSchema(nullable=False, default="false"),
+    } == {name: column for name, column in change.schema.items() if name != "__deleted"}
