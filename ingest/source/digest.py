@@ -64,39 +64,55 @@ def row_key(keys: Sequence[ComparedColumn], texts: Sequence[str | None]) -> RowK
 
 def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:
     """How a column is compared, in the type that the mirror gives it."""
-    name, text = duck.name(mirror.column), f"CAST({duck.name(mirror.column)} AS VARCHAR)"
-    source, delta, logical = column.text, mirror.delta, types.base(column.type)
-    sent = ""
+    delta = mirror.delta
+    if delta in ("FLOAT", "DOUBLE"):
+        return _floating(dialect, column, mirror)
+    source, sent = column.text, ""
     if delta in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         source = dialect.real_date(column)
         sent = column.text if source != column.text else ""
-    if delta in ("FLOAT", "DOUBLE"):
-        return _floating(dialect, column, mirror)
-    if delta.startswith("DECIMAL"):
-        mine, own = types.decimal_parts(delta.lower()), types.decimal_parts(column.type)
-        if mine and mine[1] != (own[1] if own else 0 if types.family(column.type) == "integer" else -1):
-            source, text = _bare(dialect, source), _bare_here(text)
-    elif delta == "BINARY":
-        text = f"base64({name})"
-    elif delta == "TIMESTAMP":
-        text = f"(replace({text}, ' ', 'T') || 'Z')"
-    elif delta == "TIMESTAMP_NTZ" and logical == "date":
-        source = f"CASE WHEN {source} IS NOT NULL THEN CONCAT({source}, ' 00:00:00') END"
-    elif delta == "STRING" and logical == "time":
-        text = _bare_here(name)
-    elif delta == "STRING" and column.type == "decimal":  # without a scale vendors write zeros as they like
-        source, text = _bare(dialect, source), _bare_here(f"regexp_replace({name}, '^(-?)[.]', '\\10.')")
-    elif delta == "STRING" and dialect.SPACES_JSON and column.declared.lower() == "json":
-        text = _spaced_json(name)
-    elif delta == "STRING":
-        text = name
+    source, text = _alike(dialect, column, mirror, source)
+    # what goes into the checksums of a range
     there, here = _marked(source), _marked(text)
     if delta in ("STRING", "BINARY") and dialect.BOUNDED_TEXTS:
         there = _marked(dialect.md5(source, binary=delta == "BINARY"))
-        here = _marked(f"md5({name if delta == 'BINARY' else text})")
+        here = _marked(f"md5({duck.name(mirror.column) if delta == 'BINARY' else text})")
     elif delta == "STRING":
         there, here = _measured(source, "CHAR_LENGTH"), _measured(text, "length")
     return ComparedColumn(column.name, delta, source, text, there, here, sent)
+
+
+def _alike(dialect: SourceDialect, column: SourceColumn, mirror: Column, source: str) -> tuple[str, str]:
+    """SQL for the source and for the mirror that prints equal values alike; ``source`` prints the source's."""
+    name, delta = duck.name(mirror.column), mirror.delta
+    text, logical = f"CAST({name} AS VARCHAR)", types.base(column.type)
+    if delta.startswith("DECIMAL") and _has_other_scale(column, delta):
+        return _bare(dialect, source), _bare_here(text)
+    if delta == "BINARY":
+        return source, f"base64({name})"
+    if delta == "TIMESTAMP":
+        return source, f"(replace({text}, ' ', 'T') || 'Z')"
+    if delta == "TIMESTAMP_NTZ" and logical == "date":
+        return f"CASE WHEN {source} IS NOT NULL THEN CONCAT({source}, ' 00:00:00') END", text
+    if delta != "STRING":
+        return source, text
+    if logical == "time":
+        return source, _bare_here(name)
+    if column.type == "decimal":  # without a scale vendors write zeros as they like
+        return _bare(dialect, source), _bare_here(f"regexp_replace({name}, '^(-?)[.]', '\\10.')")
+    if dialect.SPACES_JSON and column.declared.lower() == "json":
+        return source, _spaced_json(name)
+    return source, name
+
+
+def _has_other_scale(column: SourceColumn, delta: str) -> bool:
+    """True if the source prints other digits after the point than a mirror's decimal has."""
+    mirrored, declared = types.decimal_parts(delta.lower()), types.decimal_parts(column.type)
+    if mirrored is None:
+        return False
+    if declared is None:
+        return types.family(column.type) != "integer" or mirrored[1] != 0
+    return mirrored[1] != declared[1]
 
 
 def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:

@@ -64,48 +64,54 @@ class ComparedTable:
 
 
 def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> ComparedTable:
-    there = lake.snapshot(mirror.path).types
-    by_name = {one.name: one for one in mirror.sent if one.column in there}
+    """How a source's table is compared with its mirror.
+
+    Raises:
+        IngestError: a key column is masked, lacking, or of a type that cannot be compared.
+    """
+    types_of_mirror = lake.snapshot(mirror.path).types
+    by_name = {column.name: column for column in mirror.sent if column.column in types_of_mirror}
     rule = lake.pipeline.rule(table.id)
     masked = {name for name in by_name if rule.mask_of(name)}
     if hidden := [name for name in mirror.keys if name in masked]:
         raise IngestError(
             f"{hidden[0]} is in the key of {mirror.name} and masked, so no row of it can be looked up in {table.id}."
         )
-    there_too = [column for column in table.columns if column.name in by_name]
-    if lost := set(mirror.keys) - {one.name for one in there_too}:
+    shared = [column for column in table.columns if column.name in by_name]
+    if lost := set(mirror.keys) - {column.name for column in shared}:
         raise IngestError(f"{table.id} has no column {min(lost)!r}, which is in the key of its mirror.")
-    own_form = {one.name for one in there_too if not one.comparable}
-    if unlike := own_form & set(mirror.keys):
+    incomparable = {column.name for column in shared if not column.comparable}
+    if unlike := incomparable & set(mirror.keys):
         raise IngestError(
             f"{min(unlike)!r} is in the key of {mirror.name}, and values of its type cannot be compared here "
             f"(docs/reading-the-source.md), so no row can be looked up in {table.id}."
         )
-    not_compared = [one for one in there_too if one.name in masked | own_form]
-    both = {
-        one.name: digest.compared(dialect, one, by_name[one.name])
-        for one in there_too
-        if one not in not_compared
+    not_compared = [column for column in shared if column.name in masked | incomparable]
+    compared = {
+        column.name: digest.compared(dialect, column, by_name[column.name])
+        for column in shared
+        if column not in not_compared
     }
+    # ranges are cut along the first columns of the key that both sides order alike
     ranged = []
     columns = {column.name: column for column in table.columns}
     for name in mirror.keys:
-        mine = by_name[name]
-        if mine.delta not in _WHOLE and not mine.delta.startswith("DECIMAL") and not columns[name].by_bytes:
+        delta = by_name[name].delta
+        if delta not in _WHOLE and not delta.startswith("DECIMAL") and not columns[name].by_bytes:
             break
-        ranged.append((columns[name], mine))
+        ranged.append((columns[name], by_name[name]))
     return ComparedTable(
         replace(table, keys=mirror.keys),
         mirror,
-        tuple(both.values()),
-        tuple(both[name] for name in mirror.keys),
+        tuple(compared.values()),
+        tuple(compared[name] for name in mirror.keys),
         tuple(ranged),
         tuple(
             column.name
             for column in table.columns
             if column.name not in by_name and not rule.leaves_out(column.name)
         ),
-        tuple(one.name for one in (*not_compared, *table.left_out)),
+        tuple(column.name for column in (*not_compared, *table.left_out)),
     )
 
 
