@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import re
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote
 
 import oracledb
@@ -111,7 +111,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     [(charset,)] = values(
         connection, "SELECT value FROM nls_database_parameters WHERE parameter = 'NLS_CHARACTERSET'"
     )
-    columns = tuple(_column(str(charset), *one) for one in found)
+    columns = tuple(_column(str(charset), _Listed(*row)) for row in found)
     return SourceTable(table, f"{name_of(owner)}.{name_of(name)}", columns, tuple(one for (one,) in keys))
 
 
@@ -129,53 +129,60 @@ def _columns(connection: Any, owner: str, table: str) -> list[tuple[Any, ...]]:
     return values(connection, query.format("NULL", quoted(owner), quoted(table)))
 
 
-def _column(
-    charset: str,
-    name: str,
-    kind: str,
-    length: Any,
-    precision: Any,
-    scale: Any,
-    characters: Any,
-    counted: str | None,
-    virtual: str,
-    collation: str | None,
-) -> SourceColumn:
-    declared = kind
-    if kind == "NUMBER" and precision is not None:
-        declared = f"NUMBER({precision},{scale or 0})"
-    elif kind == "NUMBER" and scale is not None:
-        declared = "INTEGER" if int(scale) == 0 else f"NUMBER(*,{scale})"
-    elif kind == "FLOAT":
-        declared = f"FLOAT({precision})"
-    elif kind in _NATIONAL:
-        declared = f"{kind}({characters})"
-    elif kind in _CHARACTERS:
-        declared = f"{kind}({characters} CHAR)" if counted == "C" else f"{kind}({length})"
-    elif kind in ("RAW", "UROWID"):
-        declared = f"{kind}({length})"
-    is_utf8 = charset == _UTF8
-    comparable = kind not in (*_LARGE, "SDO_GEOMETRY") and not kind.startswith("INTERVAL")
-    if kind in _NATIONAL:
-        comparable = is_utf8 and int(characters) <= _SHORT
-    elif kind in _CHARACTERS:
-        comparable = is_utf8 or int(length) <= _SHORT
-    by_bytes = kind == "VARCHAR2" and is_utf8 and collation in (None, "USING_NLS_COMP", "BINARY")
-    logical = types.oracle(declared)
-    text = _text(name_of(name), kind, precision, scale)
-    return SourceColumn(name, declared, logical, text, by_bytes, virtual == "YES", comparable)
+class _Listed(NamedTuple):
+    """A column as Oracle's dictionary lists it."""
+
+    name: str
+    kind: str
+    length: Any
+    precision: Any
+    scale: Any
+    characters: Any
+    counted: str | None  # C: the length is in characters
+    virtual: str
+    collation: str | None
+
+    @property
+    def declared(self) -> str:
+        """The type as a statement declares it."""
+        kind = self.kind
+        if kind == "NUMBER" and self.precision is not None:
+            return f"NUMBER({self.precision},{self.scale or 0})"
+        if kind == "NUMBER" and self.scale is not None:
+            return "INTEGER" if int(self.scale) == 0 else f"NUMBER(*,{self.scale})"
+        if kind == "FLOAT":
+            return f"FLOAT({self.precision})"
+        if kind in _NATIONAL:
+            return f"{kind}({self.characters})"
+        if kind in _CHARACTERS and self.counted == "C":
+            return f"{kind}({self.characters} CHAR)"
+        return f"{kind}({self.length})" if kind in (*_CHARACTERS, "RAW", "UROWID") else kind
+
+    def is_comparable(self, *, is_utf8: bool) -> bool:
+        """False if the database has no checksum of its text, by the database's character set."""
+        if self.kind in _NATIONAL:
+            return is_utf8 and int(self.characters) <= _SHORT
+        if self.kind in _CHARACTERS:
+            return is_utf8 or int(self.length) <= _SHORT
+        return self.kind not in (*_LARGE, "SDO_GEOMETRY") and not self.kind.startswith("INTERVAL")
+
+
+def _column(charset: str, listed: _Listed) -> SourceColumn:
+    is_utf8, declared = charset == _UTF8, listed.declared
+    by_bytes = (
+        listed.kind == "VARCHAR2" and is_utf8 and listed.collation in (None, "USING_NLS_COMP", "BINARY")
+    )
+    text = _text(name_of(listed.name), listed.kind, listed.precision, listed.scale)
+    return SourceColumn(
+        listed.name, declared, types.oracle(declared), text, by_bytes, listed.virtual == "YES",
+        listed.is_comparable(is_utf8=is_utf8),
+    )  # fmt: skip
 
 
 def _text(name: str, kind: str, precision: Any, scale: Any) -> str:
     """SQL for the canonical text of a column; empty if it has none."""
-    if kind == "NUMBER" and precision is not None and 0 < int(scale or 0) < 50:
-        whole = max(int(precision) - int(scale), 1)
-        if whole + int(scale) < 60:
-            return f"TO_CHAR({name}, 'FM{'9' * (whole - 1)}0.{'0' * int(scale)}')"
     if kind in _NUMBERS:
-        text = f"TO_CHAR({name}, 'TM9')"
-        is_whole = kind == "NUMBER" and scale is not None and int(scale) <= 0
-        return text if is_whole else f"REGEXP_REPLACE({text}, '^(-?)[.]', '\\10.')"
+        return _number(name, kind, precision, scale)
     if kind in _REALS:
         return (
             f"CASE WHEN {name} IS NAN THEN 'NaN' WHEN {name} IS INFINITE THEN CASE WHEN {name} > 0 THEN 'Infinity' "
@@ -200,6 +207,17 @@ def _text(name: str, kind: str, precision: Any, scale: Any) -> str:
     if kind in (*_CHARACTERS, *_NATIONAL, *_LARGE, "RAW"):
         return name
     return ""
+
+
+def _number(name: str, kind: str, precision: Any, scale: Any) -> str:
+    """The text of a number: with all digits of its scale if it has one that a format of Oracle's can show."""
+    if kind == "NUMBER" and precision is not None and 0 < int(scale or 0) < 50:
+        whole = max(int(precision) - int(scale), 1)
+        if whole + int(scale) < 60:
+            return f"TO_CHAR({name}, 'FM{'9' * (whole - 1)}0.{'0' * int(scale)}')"
+    text = f"TO_CHAR({name}, 'TM9')"
+    is_whole = kind == "NUMBER" and scale is not None and int(scale) <= 0
+    return text if is_whole else f"REGEXP_REPLACE({text}, '^(-?)[.]', '\\10.')"
 
 
 def _moment(value: str, zoned: bool, digits: int = 9) -> str:

@@ -61,7 +61,9 @@ def test_columns_of_oracle(given: tuple[Any, ...]) -> None:
     """A type that is taken for another is wrong in every row."""
     wanted = _ORACLE[given]
     kind, length, precision, scale, characters, counted = given
-    found = oracle._column("AL32UTF8", "C", kind, length, precision, scale, characters, counted, "NO", None)
+    found = oracle._column(
+        "AL32UTF8", oracle._Listed("C", kind, length, precision, scale, characters, counted, "NO", None)
+    )
     assert wanted[:3] == (found.declared, found.type, found.comparable)
     assert wanted[3].partition("' || ")[0] in found.text
     assert bool(wanted[3]) == bool(found.text)
@@ -157,7 +159,7 @@ def test_a_row_is_asked_for_by_its_canonical_text_in_sql_server(kind: str, text:
 )  # fmt: skip
 def test_a_row_is_asked_for_by_its_canonical_text_in_oracle(kind: str, text: str, wanted: str) -> None:
     """A key in a form that the database reads otherwise finds no row, or another."""
-    column = oracle._column("AL32UTF8", "C", kind, "10", None, None, "5", None, "NO", None)
+    column = oracle._column("AL32UTF8", oracle._Listed("C", kind, "10", None, None, "5", None, "NO", None))
     assert f'"C" = {wanted}' == oracle.equal(column, text)
 
 
@@ -172,6 +174,8 @@ def test_interval_texts_are_as_the_product_writes_them() -> None:
         ("INTERVAL DAY(9) TO SECOND(0)", "+000000010 00:00:00", "10 00:00:00"),
         ("INTERVAL DAY(2) TO SECOND(6)", "-10 00:00:00.000000", "-10 00:00:00"),
     ):
-        text = oracle._column("AL32UTF8", "C", kind, "11", "2", "6", "0", None, "NO", None).text
+        text = oracle._column(
+            "AL32UTF8", oracle._Listed("C", kind, "11", "2", "6", "0", None, "NO", None)
+        ).text
         query = f"""SELECT {text.replace('TO_CHAR("C")', "C")} FROM (SELECT '{printed}' AS C)"""
         assert [(wanted,)] == duckdb.connect().execute(query).fetchall()
