@@ -384,44 +384,57 @@ def _table(found: Any) -> Any:
 
 def _of_lane(lake: Lake, mirror: Mirror, lane: LaneId, all_found: _Found) -> tuple[list[Stretch], list[Row]]:
     """The stretches of the rows in a lane, and the changes in them; what is known of their keys is added."""
-    texts, known = all_found.asked, all_found.known
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)
-    wanted = dict(texts)
+    wanted = dict(all_found.asked)
     if shard is not None and shard[0] in mirror.keys:
-        at = mirror.keys.index(shard[0])
-        wanted = {key: cells for key, cells in texts.items() if cells[at] == shard[1]}
+        place = mirror.keys.index(shard[0])
+        wanted = {key: cells for key, cells in wanted.items() if cells[place] == shard[1]}
     if not wanted:
         return [], []
-    types_of = mirror.key_types
+    seen = _linked(lake, mirror, lane, wanted, all_found.known)
+    all_found.named |= {key for _, spoken in seen for key in (spoken.key, spoken.left) if key is not None}
+    [books] = lake.ask(f"SELECT max(order_high) AS newest FROM {{books}} WHERE {duck.of_lane(*lane)}")
+    stretches = of_rows([spoken for _, spoken in seen], wanted.keys(), books["newest"] or "")
+    ends: dict[Key, list[Stretch]] = {}
+    for stretch in stretches:
+        ends.setdefault(stretch.key, []).append(stretch)
+    return stretches, [row for row, spoken in seen if _is_in(ends, spoken)]
+
+
+def _linked(
+    lake: Lake, mirror: Mirror, lane: LaneId, wanted: Mapping[Key, Texts], known: dict[Key, Texts]
+) -> list[tuple[Row, Spoken]]:
+    """The changes of some keys in a lane, and of each key that a row of these has had before or since.
+
+    The texts of the keys that are met are added to ``known``.
+    """
+    types_of, shard = mirror.key_types, mirrors.shard_of(lake.pipeline, mirror, lane)
+    shard_cells = dict([shard] if shard else [])
     linked, asked = dict(wanted), set[Key]()
     seen: _Seen = {}
-    shard_cells = dict([shard] if shard else [])
     while new := linked.keys() - asked:
         asked |= new
-        for some in batched(sorted(new, key=str)):
-            found = [*evidence.candidates(lake, mirror, lane, [linked[key] for key in some], shard_cells)]
-            for halves in batched(sorted({_other_half(row) for row in found} - {""})):
-                found += evidence.at_places(lake, mirror, lane, halves, shard_cells)
-            for row in found:
+        for keys in batched(sorted(new, key=str)):
+            rows = [*evidence.candidates(lake, mirror, lane, [linked[key] for key in keys], shard_cells)]
+            for halves in batched(sorted({_other_half(row) for row in rows} - {""})):
+                rows += evidence.at_places(lake, mirror, lane, halves, shard_cells)
+            for row in rows:
                 place = row["order_key"], row["batch"]
-                if place not in seen and (keys := evidence.keys_of(change_of(row), mirror.keys, types_of)):
-                    both = list(keys)
-                    seen[place] = row, Spoken(row["order_key"], both[0], both[1] if both[1:] else None)
-                    known |= {key: cells for key, cells in keys.items() if key not in known}
+                if place not in seen and (texts := evidence.keys_of(change_of(row), mirror.keys, types_of)):
+                    key, *left = texts
+                    seen[place] = row, Spoken(row["order_key"], key, left[0] if left else None)
+                    known |= {key: cells for key, cells in texts.items() if key not in known}
+        # a change of a key links it with the key that the row had before
         seen = _paired(seen)
         for _, spoken in seen.values():
             pair = {spoken.key, spoken.left or spoken.key}
             if not pair.isdisjoint(linked):
                 linked |= {key: known[key] for key in pair - linked.keys()}
-    mine = [(row, one) for row, one in seen.values() if {one.key, one.left or one.key} & linked.keys()]
-    all_found.named |= {key for _, one in mine for key in (one.key, one.left) if key is not None}
-    [books] = lake.ask(f"SELECT max(order_high) AS newest FROM {{books}} WHERE {duck.of_lane(*lane)}")
-    stretches = of_rows([one for _, one in mine], wanted.keys(), books["newest"] or "")
-    ends: dict[Key, list[Stretch]] = {}
-    for stretch in stretches:
-        ends.setdefault(stretch.key, []).append(stretch)
-    rows_in = [row for row, one in mine if _is_in(ends, one)]
-    return stretches, rows_in
+    return [
+        (row, spoken)
+        for row, spoken in seen.values()
+        if {spoken.key, spoken.left or spoken.key} & linked.keys()
+    ]
 
 
 def _beside(lake: Lake, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> dict[Key, Texts]:
