@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import BinaryIO, cast
@@ -161,8 +161,6 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         return FilePlan(alarms=(f"{shown(source.path)} {text}",))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is not a file that can be read again: passed over." for path in others]
-    work: list[Range] = []
-    waiting = ""  # the file that could not be read, if arrival orders the source
     alarms = [
         f"{shown(path)} leads to {_place_of(path)}, out of the source's folder: "
         "none of it was read; move the file here, or name its own folder in `path:`."
@@ -178,31 +176,48 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     notes, refused = _said_of_moved(source, seen)
     warnings += _said_of_copies(source, seen)
     alarms += _vanished(files, known)
-    by_time = source.order_files_by == "mtime"
-    for file in sorted(files, key=lambda file: (file.mtime if by_time else 0, natural(file.path))):
-        state = known.get(file.path)
-        try:
-            found = refused.get(file.path) or _look(source, rank, file, state)
-        except OSError as error:
-            text = f"cannot be read ({error.strerror or error}): none of it was read; repair that"
-            found = NotRead(text, holds=True)
-        if isinstance(found, NotRead):
-            alarms.append(f"{shown(file.path)} {found.text}.")
-            if source.by_arrival and found.holds:
-                waiting = waiting or file.path
-            continue
-        if waiting and (found is not None or (state is not None and state.holes())):
-            text = f"later files wait for {shown(waiting)}, because arrival orders {source.format}"
-            alarms.append(f"source {source.name}: {text}.")
-            break
-        if state is not None:
-            work.extend(_range(source, rank, file, start, end) for start, end in state.holes())
-        if found is not None:
-            work.append(found)
+    work: list[Range] = []
+    for part in _unread(source, rank, files, known, refused):
+        if isinstance(part, Range):
+            work.append(part)
+        else:
+            alarms.append(part)
     ranges = list(_cut(source, work, cores))
     if source.by_arrival:
         ranges[:-1] = [replace(span, followed=True) for span in ranges[:-1]]
     return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings), tuple(notes))
+
+
+def _unread(
+    source: Source,
+    rank: int,
+    files: Iterable[Found],
+    known: Mapping[str, FileState],
+    refused: Mapping[str, NotRead],
+) -> Iterator[Range | str]:
+    """What is left to read of some files, in their order, and an alarm for each that cannot be read."""
+    by_time = source.order_files_by == "mtime"
+    waiting = ""  # the file that could not be read, if arrival orders the source
+    for file in sorted(files, key=lambda file: (file.mtime if by_time else 0, natural(file.path))):
+        state = known.get(file.path)
+        try:
+            end = refused.get(file.path) or _look(source, rank, file, state)
+        except OSError as error:
+            text = f"cannot be read ({error.strerror or error}): none of it was read; repair that"
+            end = NotRead(text, holds=True)
+        if isinstance(end, NotRead):
+            yield f"{shown(file.path)} {end.text}."
+            if source.by_arrival and end.holds:
+                waiting = waiting or file.path
+            continue
+        holes = [] if state is None else [*state.holes()]
+        if waiting and (end is not None or holes):
+            text = f"later files wait for {shown(waiting)}, because arrival orders {source.format}"
+            yield f"source {source.name}: {text}."
+            return
+        yield from (_range(source, rank, file, first, last) for first, last in holes)
+        if end is not None:
+            yield end
 
 
 def _content_of(source: Source, files: list[Found]) -> moved.Same:
