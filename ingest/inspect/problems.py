@@ -208,37 +208,47 @@ def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> l
     from ingest.quality import report
 
     state = list(state)
-    names = {table.name for table in facts.tables}
-    there = {one.subject for one in state}
+    in_state = {problem.subject for problem in state}
     # what the last run's checks counted may have been dismissed, replayed or decided since
-    settled = {check for subject, check in _COVERED.items() if subject not in there}
-    problems = [one for one in report.page(facts).problems if one.check not in settled]
-    covered = {one.check for one in problems}
-    wrong = {one.subject: one for one in state if _COVERED.get(one.subject) not in covered}
+    settled = {check for subject, check in _COVERED.items() if subject not in in_state}
+    complaints = [complaint for complaint in report.page(facts).problems if complaint.check not in settled]
+    covered = {complaint.check for complaint in complaints}
+    by_subject = {
+        problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
+    }
+    stuck = {problem.mirror for problem in state if problem.mirror}
     alarms = 0
-    for one in problems:
-        if one.title == _OLD:
-            continue  # its age is as of now
-        if one.about and any(known.mirror == one.about for known in state):
-            continue  # its mirror says so itself
-        alarms += one.subject == LAST_RUN
-        name = f"alarm {alarms}" if one.subject == LAST_RUN else one.title
-        subject = f"{one.subject}: {name}"[:LONGEST]
-        # its own text says what is wrong
-        whole = one.text and (one.subject == LAST_RUN or one.check in CHECKS)
-        said = f"{one.subject}: {one.text}" if whole else ""
-        mirror = one.subject if one.subject in names else ""
-        problem = Problem(
-            subject, ERROR if one.light == "bad" else WARN, one.text, _typed(one, mirror, facts), said,
-            one.check or ("last_run" if one.subject == LAST_RUN else ""), mirror,
-            _moment(one.since),
-        )  # fmt: skip
-        wrong.setdefault(subject, problem)
-    wrong |= {one.subject: one for table in facts.tables for one in _old(table)}
-    if failed and not any(one.severity == ERROR for one in wrong.values()):
+    for complaint in complaints:
+        # an age is as of now (see below), and a mirror of the state says itself what the run's alarm does
+        if complaint.title == _OLD or complaint.about in stuck:
+            continue
+        alarms += complaint.subject == LAST_RUN
+        problem = _of_complaint(complaint, facts, f"alarm {alarms}")
+        by_subject.setdefault(problem.subject, problem)
+    by_subject |= {problem.subject: problem for table in facts.tables for problem in _old(table)}
+    if failed and not any(problem.severity == ERROR for problem in by_subject.values()):
         text, typed = "it ended with a failure or an alarm", command("run", facts.file)
-        wrong[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
-    return sorted(wrong.values(), key=lambda one: one.severity)
+        by_subject[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
+    return sorted(by_subject.values(), key=lambda problem: problem.severity)
+
+
+def _of_complaint(complaint: report.Complaint, facts: Facts, alarm: str) -> Problem:
+    """A complaint of the report as a problem; an alarm of the last run is called ``alarm``."""
+    of_run = complaint.subject == LAST_RUN
+    subject = f"{complaint.subject}: {alarm if of_run else complaint.title}"[:LONGEST]
+    # its own text says what is wrong
+    is_whole = complaint.text and (of_run or complaint.check in CHECKS)
+    mirror = complaint.subject if any(table.name == complaint.subject for table in facts.tables) else ""
+    return Problem(
+        subject,
+        ERROR if complaint.light == "bad" else WARN,
+        complaint.text,
+        _typed(complaint, mirror, facts),
+        alone=f"{complaint.subject}: {complaint.text}" if is_whole else "",
+        kind=complaint.check or ("last_run" if of_run else ""),
+        mirror=mirror,
+        since=_moment(complaint.since),
+    )
 
 
 def _moment(at: dt.datetime | None) -> str | None:

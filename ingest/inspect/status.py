@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ingest.change import TableId
@@ -112,16 +113,9 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         is_sound = faults.fault(error) is not None and not faults.damaged(error)  # it only cannot be read now
         snapshot, run = NO_TABLE, {"state": "failed" if is_sound else "damaged", "message": said}
     have = known_mirrors.folded_until(lake, mirror, snapshot)
-    is_mirror = mirror.path.startswith(MIRRORS)  # an old history table may be left unchanged
-    if is_mirror and run.get("state") == "done" and max(have, 0) < (run.get("batch") or 0):
-        said = (
-            f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have > 0 else 'none'}"
-        )
-        run = {
-            "state": "failed",
-            "message": f"{said}: `{command('retry', lake.pipeline.file)}` folds the rest again",
-        }
-    found = {
+    if mirror.path.startswith(MIRRORS):  # an old history table may be left unchanged
+        run = _without_rest(run, have, lake.pipeline.file)
+    entry = {
         "path": lake.path(mirror.path),
         "keys": list(mirror.keys),
         "columns": [
@@ -134,7 +128,16 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         "batch": None if have < 0 else have,
         "version": snapshot.version if snapshot.exists else None,
     }
-    return _line(mirror.name, run, found)
+    return _line(mirror.name, run, entry)
+
+
+def _without_rest(run: dict[str, Any], have: int, file: Path) -> dict[str, Any]:
+    """A mirror's last run as failed if its table lacks what that has folded, as after a restored backup."""
+    if run.get("state") != "done" or max(have, 0) >= (run.get("batch") or 0):
+        return run
+    holds = f"batch {have}" if have > 0 else "none"
+    text = f"batch {run['batch']} was folded and its table holds {holds}"
+    return {"state": "failed", "message": f"{text}: `{command('retry', file)}` folds the rest again"}
 
 
 def _line(name: str, run: dict[str, Any], found: Mapping[str, Any] = _NO_ENTRY) -> dict[str, Any]:
