@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -401,34 +401,11 @@ def _advise(lake: Tables, found: list[Reconciled], *, repaired: bool) -> None:
         if any(one.lacking for one in found)
         else set()
     )
-    for one in found:
-        if one.left_out:
-            output.note(f"{one.table}: {', '.join(one.left_out)} cannot be compared and was left out")
-        if one.lacking:
-            waits = (
-                f"`{command('ddl', file)}` shows what waits"
-                if one.mirror in pending
-                else (
-                    f"they come with the next change that has them, or by `{command('snapshot', file, one.table)}`"
-                )
-            )
-            output.warning(
-                f"The mirror {one.mirror} lacks columns that its table {one.table} has: {', '.join(one.lacking)}; they were not compared. "
-                f"{waits[0].upper()}{waits[1:]}."
-            )
-        if one.unkeyed:
-            output.warning(_unkeyed(pipeline, one))
-        if one.open_long:
-            output.warning(
-                f"{one.table}: a transaction that writes has been open in its database since before the first look, and a "
-                "stream may have changes that no SELECT sees until it is over: end it (pg_stat_activity shows it; in MySQL "
-                "information_schema.innodb_trx), or type the same later."
-            )
-        if one.ahead:
-            output.warning(
-                f"{one.table}: the times in its messages are {one.ahead:,.0f} seconds later than its database's clock, so they "
-                "do not say which rows have arrived: correct the clock, or type the same with --settled if nothing is on its way."
-            )
+    for table in found:
+        if table.left_out:
+            output.note(f"{table.table}: {', '.join(table.left_out)} cannot be compared and was left out")
+        for text in _warnings(pipeline, table, waits=table.mirror in pending):
+            output.warning(text)
     if any(one.waiting and not one.open_long for one in found):
         output.note(
             f"Rows that are not judged may be on their way: type the same after `{command('run', file)}`, "
@@ -438,6 +415,33 @@ def _advise(lake: Tables, found: list[Reconciled], *, repaired: bool) -> None:
         output.follow("run", file)
     elif not repaired and any(one.differences for one in found):
         output.note(f"next: {command('reconcile', file)} with --repair reads these rows again")
+
+
+def _warnings(pipeline: Pipeline, table: Reconciled, *, waits: bool) -> Iterator[str]:
+    """What keeps the comparison of a table from being whole; ``waits``: a statement of its mirror does."""
+    if table.lacking:
+        end = (
+            f"`{command('ddl', pipeline.file)}` shows what waits."
+            if waits
+            else f"They come with the next change that has them, or by `{command('snapshot', pipeline.file, table.table)}`."
+        )
+        yield (
+            f"The mirror {table.mirror} lacks columns that its table {table.table} has: {', '.join(table.lacking)}; "
+            f"they were not compared. {end}"
+        )
+    if table.unkeyed:
+        yield _unkeyed(pipeline, table)
+    if table.open_long:
+        yield (
+            f"{table.table}: a transaction that writes has been open in its database since before the first look, and a "
+            "stream may have changes that no SELECT sees until it is over: end it (pg_stat_activity shows it; in MySQL "
+            "information_schema.innodb_trx), or type the same later."
+        )
+    if table.ahead:
+        yield (
+            f"{table.table}: the times in its messages are {table.ahead:,.0f} seconds later than its database's clock, so they "
+            "do not say which rows have arrived: correct the clock, or type the same with --settled if nothing is on its way."
+        )
 
 
 def _unkeyed(pipeline: Pipeline, one: Reconciled) -> str:

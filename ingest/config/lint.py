@@ -28,6 +28,20 @@ class CheckedFile:
 
 def refuse(document: Document, pipeline: Pipeline) -> None:
     """Note as faults what can be proved to go wrong in an otherwise sound file."""
+    _refuse_rival_sources(document, pipeline)
+    _refuse_shared(document, pipeline)
+    for i, rule in enumerate(pipeline.tables):
+        _refuse_masks(document, pipeline, i, rule)
+        for where, mirror in _mirrors(i, rule):
+            if mirror.changes_of and pipeline.is_stored:
+                document.fault(
+                    (*where, "changes_of"),
+                    "changes_of: needs a lake in a file system, and this one is in a store",
+                )
+
+
+def _refuse_rival_sources(document: Document, pipeline: Pipeline) -> None:
+    """A table that two sources name has two orders of changes, and one mirror."""
     first: dict[str, str] = {}
     for i, source in enumerate(pipeline.sources):
         for table in {table for _, table in source.options.table}:
@@ -42,27 +56,22 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
                     "positions cannot be compared; give the table's rule a shard_column, or another table here",
                 )
 
-    _refuse_shared(document, pipeline)
-    for i, rule in enumerate(pipeline.tables):
-        by_secret = [name for name, how in rule.mask.items() if how in MASKED_BY_SECRET]
-        if by_secret and not pipeline.mask_secret and MASK_SECRET not in pipeline.unresolved:
+
+def _refuse_masks(document: Document, pipeline: Pipeline, i: int, rule: TableRule) -> None:
+    """A mask without its secret, and one that would make two keys one."""
+    by_secret = [name for name, how in rule.mask.items() if how in MASKED_BY_SECRET]
+    if by_secret and not pipeline.mask_secret and MASK_SECRET not in pipeline.unresolved:
+        document.fault(
+            ("tables", i, "mask", by_secret[0]),
+            f"{by_secret[0]}: {rule.mask[by_secret[0]]} needs a secret; write at the top "
+            "mask_secret: ${file:/path}, whose file `openssl rand -hex 32` can make",
+        )
+    for key in rule.keys:
+        if (how := rule.mask_of(key)) not in ("", "hmac"):
             document.fault(
-                ("tables", i, "mask", by_secret[0]),
-                f"{by_secret[0]}: {rule.mask[by_secret[0]]} needs a secret; write at the top "
-                "mask_secret: ${file:/path}, whose file `openssl rand -hex 32` can make",
+                ("tables", i, "mask"),
+                f"the column {key} is part of the key, and {how} gives different values one text; write hmac for it",
             )
-        for where, one in _mirrors(i, rule):
-            if one.changes_of and pipeline.is_stored:
-                document.fault(
-                    (*where, "changes_of"),
-                    "changes_of: needs a lake in a file system, and this one is in a store",
-                )
-        for key in rule.keys:
-            if (how := rule.mask_of(key)) not in ("", "hmac"):
-                document.fault(
-                    ("tables", i, "mask"),
-                    f"the column {key} is part of the key, and {how} gives different values one text; write hmac for it",
-                )
 
 
 def _mirrors(i: int, rule: TableRule) -> Iterator[tuple[Where, TableRule]]:

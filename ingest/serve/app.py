@@ -151,13 +151,17 @@ class Front:
             text = "Another site's page sent this: nothing was done. Open the address from the browser's address bar."
             return _turned_away(path, text, 403)
         scope["user"] = user = self._guard.user(headers)
-        if user is None and path not in _OPEN:
-            if path.startswith("/api/") or path == "/metrics" or "authorization" in headers:
-                text = "Give a valid token: Authorization: Bearer TOKEN."
-                return _turned_away(path, text, 401, {"WWW-Authenticate": "Bearer"})
-            asked = f"{path}?{scope['query_string'].decode('latin-1')}".rstrip("?")
-            return RedirectResponse(link("login", to=asked if asked != "/" else ""), 303)
-        return None
+        return _to_log_in(scope, headers) if user is None and path not in _OPEN else None
+
+
+def _to_log_in(scope: Scope, headers: Mapping[str, str]) -> Response:
+    """The answer to a request without a known user: a program gets a sentence, a browser the page to log in."""
+    path = scope["path"]
+    if path.startswith("/api/") or path == "/metrics" or "authorization" in headers:
+        text = "Give a valid token: Authorization: Bearer TOKEN."
+        return _turned_away(path, text, 401, {"WWW-Authenticate": "Bearer"})
+    asked = f"{path}?{scope['query_string'].decode('latin-1')}".rstrip("?")
+    return RedirectResponse(link("login", to=asked if asked != "/" else ""), 303)
 
 
 # --- pages ---
