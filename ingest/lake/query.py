@@ -198,8 +198,7 @@ def _span(table: Any, names: Mapping[tuple[str, ...], str], lake: str, engine: E
     if len(path) == 1 and _is_local(table):
         return None
     if engine == "spark" and path[0].lower() == "delta":
-        inside = os.path.normpath(path[-1]).startswith(os.path.normpath(lake) + os.sep) if lake else False
-        if len(path) != 2 or not inside or ".." in path[-1].split("/"):
+        if len(path) != 2 or not _is_in(lake, path[-1]):
             raise IngestError(f"Only tables of the lake are read here: {path[-1]} is outside of {lake}.")
         return None
     if not all(part.meta.get("start") is not None for part in parts):
@@ -210,6 +209,13 @@ def _span(table: Any, names: Mapping[tuple[str, ...], str], lake: str, engine: E
     is_named = table.alias or isinstance(table.parent, (exp.Describe, exp.Summarize))
     alias = "" if is_named else f" AS {(quoted if engine == 'spark' else duck.name)(path[-1])}"
     return _Span(parts[0].meta["start"], parts[-1].meta["end"] + 1, sql, alias)
+
+
+def _is_in(lake: str, folder: str) -> bool:
+    """True for a folder below the lake's that is written without a way back."""
+    if not lake or ".." in folder.split("/"):
+        return False
+    return os.path.normpath(folder).startswith(os.path.normpath(lake) + os.sep)
 
 
 def _is_local(table: Any) -> bool:

@@ -248,9 +248,10 @@ def scan(
         first = next((name for name in columns if name not in state.partition_by), None)
         columns = {name: kind for name, kind in columns.items() if name in wanted or name == first}
     groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
-    for one in state.files:
-        partition = tuple((name, one.partition.get(name)) for name in state.partition_by)
-        groups.setdefault(partition, []).append(one)
+    for file in state.files:
+        partition = tuple((name, file.partition.get(name)) for name in state.partition_by)
+        groups.setdefault(partition, []).append(file)
+    # a part for the files of each partition that are whole, and one for those with deleted rows
     parts = []
     have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
     for partition, files in groups.items():
@@ -264,13 +265,16 @@ def scan(
         nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
         parts.append(f"SELECT {nothing} WHERE false")
     union = " UNION ALL ".join(parts)
-    instants = [name for name, kind in columns.items() if kind == "TIMESTAMPTZ" and not zones]
+    return f"({union})" if zones else _in_utc(union, columns)
+
+
+def _in_utc(query: str, columns: Mapping[str, str]) -> str:
+    """A query as a subquery with its instants in UTC without a zone."""
+    instants = [duck.name(name) for name, kind in columns.items() if kind == "TIMESTAMPTZ"]
     if not instants:
-        return f"({union})"
-    there = ", ".join(
-        f"({duck.name(instant)} AT TIME ZONE 'UTC') AS {duck.name(instant)}" for instant in instants
-    )
-    return f"(SELECT * REPLACE ({there}) FROM ({union}))"
+        return f"({query})"
+    in_utc = ", ".join(f"({instant} AT TIME ZONE 'UTC') AS {instant}" for instant in instants)
+    return f"(SELECT * REPLACE ({in_utc}) FROM ({query}))"
 
 
 def _part(
