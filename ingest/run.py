@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 from pyspark.sql import SparkSession
@@ -277,19 +278,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         return False
     tell("gold", "reading the books")
     result.mirrors = _folded(lake, warm, now, last, tell)
-    for one in result.mirrors:
-        if one.state in ("failed", "held"):
-            result.fail(f"{one.mirror} {one.state}: {one.message}", one.mirror)
-        elif one.state == "paused":
-            result.warnings.append(f"{one.mirror} is paused: {one.message}")
-        if unfit := one.counts.get(COUNTED):
-            result.warnings.append(
-                f"{one.mirror}: {counted(unfit, 'value')} {'does' if unfit == 1 else 'do'} not fit: "
-                f"see `{command('rejects', lake.pipeline.file)}`."
-            )
-        if unread := one.counts.get(UNREAD):
-            said = f"{counted(unread, 'statement')} could not be read, or the table's rows are elsewhere"
-            result.warnings.append(f"{one.mirror}: {said}: see `{command('ddl', lake.pipeline.file)}`.")
+    for folded in result.mirrors:
+        _report(folded, result, lake.pipeline.file)
     result.stopped = "gold" if lake.stop() else ""
     result.incomplete = bool(lake.select or result.stopped)
     unfinished = frozenset(mirror.path for mirror in result.mirrors if mirror.state in UNFINISHED)
@@ -301,6 +291,22 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     if result.touched or warm.progress == Progress(last):
         result.batch = last
     return result.touched > 0
+
+
+def _report(mirror: Folded, result: Result, file: Path) -> None:
+    """Add what the fold of a mirror leaves to the operator."""
+    if mirror.state in ("failed", "held"):
+        result.fail(f"{mirror.mirror} {mirror.state}: {mirror.message}", mirror.mirror)
+    elif mirror.state == "paused":
+        result.warnings.append(f"{mirror.mirror} is paused: {mirror.message}")
+    if unfit := mirror.counts.get(COUNTED):
+        result.warnings.append(
+            f"{mirror.mirror}: {counted(unfit, 'value')} {'does' if unfit == 1 else 'do'} not fit: "
+            f"see `{command('rejects', file)}`."
+        )
+    if unread := mirror.counts.get(UNREAD):
+        text = f"{counted(unread, 'statement')} could not be read, or the table's rows are elsewhere"
+        result.warnings.append(f"{mirror.mirror}: {text}: see `{command('ddl', file)}`.")
 
 
 def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> list[Folded]:
