@@ -291,22 +291,22 @@ class _Spellings:
     def note(self, statement: Statement, effect: Effect, table: TableId) -> str | None:
         """The note of an effect on a table; takes account of it."""
         source = statement.source
-        one = source, table
+        place = source, table
         if effect.action in ("drop_table", "rename_table"):
             if effect.table == table or (source, effect.table, table) in self.same:
-                self.gone.add(one)
+                self.gone.add(place)
             return effect.note
-        if effect.action != "create_table" or (effect.note == "if-not-exists" and one not in self.gone):
+        if effect.action != "create_table" or (effect.note == "if-not-exists" and place not in self.gone):
             return effect.note
         spelling = (source, effect.table, table)
-        known = effect.table == table or one in self.gone or spelling in self.same
+        known = effect.table == table or place in self.gone or spelling in self.same
         if not known and statement.decided != APPROVE:
             seen = self.sent(source, table).values()
-            if one in self.there or any(sent.low < statement.order for sent in seen):
+            if place in self.there or any(sent.low < statement.order for sent in seen):
                 return DOUBTED
         self.same.add(spelling)
-        self.there.add(one)
-        self.gone.discard(one)
+        self.there.add(place)
+        self.gone.discard(place)
         return effect.note
 
 
@@ -331,11 +331,11 @@ def _dropped(effect: Effect, names: _Names) -> Iterator[Effect]:
     """A dropped database as drops of its tables."""
     wanted = effect.table
     parts = 1 if wanted.schema is None else 2
-    mine = [table for table in names.exact if table[:parts] == wanted[:parts]]
-    if not mine:
-        mine = [table for table in names.exact if _folded(table)[:parts] == _folded(wanted)[:parts]]
+    tables = [table for table in names.exact if table[:parts] == wanted[:parts]]
+    if not tables:
+        tables = [table for table in names.exact if _folded(table)[:parts] == _folded(wanted)[:parts]]
     yield effect
-    yield from (Effect("drop_table", table) for table in sorted(mine, key=str))
+    yield from (Effect("drop_table", table) for table in sorted(tables, key=str))
 
 
 # --- renames ------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ class _Made:
     def take(self, statement: Statement) -> Iterator[Effect]:
         """One statement's effects, with renames replaced by what they do."""
         if statement.kind == "unknown":
-            self.unread |= {statement.table, *(one.table for one in statement.effects)}
+            self.unread |= {statement.table, *(effect.table for effect in statement.effects)}
         for effect in statement.effects:
             if effect.action == "rename_table" and isinstance(effect.to, TableId):
                 yield from self._renamed(effect, effect.table, effect.to, statement)
@@ -370,11 +370,11 @@ class _Made:
                 self.effects[effect.table] = [effect]
                 if effect.note != "if-not-exists":
                     self.created[effect.table] = statement.order
-            for one in self._cased(effect, statement):
+            for spelt in self._cased(effect, statement):
                 if effect.action != "create_table" and effect.table in self.effects:
-                    self.effects[effect.table].append(one)
-                self._structure(one)
-                yield one
+                    self.effects[effect.table].append(spelt)
+                self._structure(spelt)
+                yield spelt
 
     def _spelt(self, effect: Effect, structure: _Structure, statement: Statement) -> Effect:
         """The effect with existing columns in the spelling of statements or of rows, also of columns that a mirror has lost:
@@ -413,6 +413,7 @@ class _Made:
 
     def _renamed(self, effect: Effect, old: TableId, new: TableId, statement: Statement) -> Iterator[Effect]:
         """What a rename does to both tables: it takes rows along, brings in a copy, or names an empty table."""
+        # what is known of the old name goes over to the new one, whose own table is gone
         before = self.structures.get(new, _Structure())
         self.structures[new] = self.structures.get(old, _Structure())
         done, origin = self.effects.get(old), self.origin.get(old)
@@ -421,20 +422,26 @@ class _Made:
         self._forget(new)
         self._replace(new)
         if is_copy(old, new):
+            # a migration tool's copy takes the table's place, with the columns that were given to the copy
             yield Effect("swap_table", new, to=old, note=UNSEEN if done is None or unread else None)
             if done and done[0].action == "create_table" and done[0].columns:
                 sent = self.sent(statement.source, new).items()
-                earlier = {name: one.type for name, one in sent if name and one.high < statement.order}
-                yield from (_onto(new, one) for one in before.changed_to(done[0], earlier))
-            own = (_onto(new, one) for one in done or () if one.action != "create_table")
-            yield from (self._spelt(one, before, statement) for one in own)
+                earlier = {
+                    name: column.type for name, column in sent if name and column.high < statement.order
+                }
+                yield from (_onto(new, change) for change in before.changed_to(done[0], earlier))
+            for change in done or ():
+                if change.action != "create_table":
+                    yield self._spelt(_onto(new, change), before, statement)
         elif (old in self.names.exact and not of_others) or done is None or unread:
+            # a table with rows, or one of which it is not known: the rows go along
             self.origin[new] = old
             self.effects[new] = []
             yield effect
         elif origin == new:
+            # it was renamed away and comes back, with what was done to it meanwhile
             yield Effect("swap_table", new, to=old)
-            yield from (self._spelt(_onto(new, one), before, statement) for one in done)
+            yield from (self._spelt(_onto(new, change), before, statement) for change in done)
         elif (
             done
             and done[0].action == "create_table"
@@ -443,8 +450,11 @@ class _Made:
             and (of_others or not self.sent(statement.source, old))
         ):
             yield Effect("drop_table", old)  # it was empty, and its name is unused
-            yield from (_onto(new, replace(one, note=None) if one is done[0] else one) for one in done)
+            create, *changes = done
+            yield _onto(new, replace(create, note=None))
+            yield from (_onto(new, change) for change in changes)
         else:
+            # nothing of it has been sent yet: its statements wait under the new name
             self.origin[new] = origin or old
             self.effects[new] = done
             yield effect
@@ -539,7 +549,7 @@ class _Structure:
         """
         kinds = {name.casefold(): kind for name, kind in rows.items()}
         had = self.columns.keys() | (kinds.keys() - self.gone)
-        lost = had - {one.name.casefold() for one in made.columns}
+        lost = had - {column.name.casefold() for column in made.columns}
         for one in made.columns:
             name = one.name.casefold()
             if name not in had:
