@@ -152,15 +152,15 @@ def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[st
     """What was sent, and what is wrong; what a run that stopped could not look at is as it was."""
     try:
         known = _known(lake)
-        found = {problem.subject: problem for problem in problems_of(lake) if not problem.acknowledged}
+        by_subject = {problem.subject: problem for problem in problems_of(lake) if not problem.acknowledged}
     except Exception as error:  # an unreadable lake is a problem of its own; the others are as they were
         stopped = stopped or f"the lake cannot be read: {first_line(error)}"
         return {}, {STOPPED: Problem(STOPPED, ERROR, stopped)}
     if stopped:
         for name, one in known.items():
-            found.setdefault(name, Problem(name, one["severity"], one["text"]))
-        found[STOPPED] = Problem(STOPPED, ERROR, stopped)
-    return known, found
+            by_subject.setdefault(name, Problem(name, one["severity"], one["text"]))
+        by_subject[STOPPED] = Problem(STOPPED, ERROR, stopped)
+    return known, by_subject
 
 
 def _refused(target: AlertTarget, pipeline: Pipeline, due: list[Alert]) -> str:
@@ -174,19 +174,19 @@ def _refused(target: AlertTarget, pipeline: Pipeline, due: list[Alert]) -> str:
 
 def _note(kept: dict[str, dict[str, Any]], key: str, sent: list[Alert], now: dt.datetime) -> None:
     """Keep what a target was sent."""
-    for one in sent:
+    for message in sent:
         new = {
-            "severity": one.cause.severity,
-            "text": one.cause.text,
-            "since": one.since.isoformat(),
+            "severity": message.cause.severity,
+            "text": message.cause.text,
+            "since": message.since.isoformat(),
             "sent": {},
         }
-        state = kept.setdefault(one.cause.subject, new)
-        if one.state == OVER:
+        state = kept.setdefault(message.cause.subject, new)
+        if message.state == OVER:
             del state["sent"][key]
         else:
             state["sent"][key] = now.isoformat()
-            state["text"] = one.cause.text
+            state["text"] = message.cause.text
 
 
 def _known(lake: Tables) -> dict[str, dict[str, Any]]:
@@ -194,15 +194,15 @@ def _known(lake: Tables) -> dict[str, dict[str, Any]]:
     from ingest.lake import decisions
 
     newest = decisions.read(lake).newest(decisions.ALERT)
-    return {name: one.value for name, one in newest.items() if one.value["state"] == FIRING}
+    return {name: row.value for name, row in newest.items() if row.value["state"] == FIRING}
 
 
 def _due(
-    target: AlertTarget, found: Mapping[str, Problem], kept: Mapping[str, dict[str, Any]], now: dt.datetime
+    target: AlertTarget, present: Mapping[str, Problem], kept: Mapping[str, dict[str, Any]], now: dt.datetime
 ) -> Iterable[Alert]:
     """What is to be sent to a target: errors first, and what is over last."""
     key = _key(target)
-    for cause in sorted(found.values(), key=lambda one: one.severity):
+    for cause in sorted(present.values(), key=lambda one: one.severity):
         since, sent = (kept.get(cause.subject, {}).get(name) for name in ("since", "sent"))
         since = cause.since or since
         begun = dt.datetime.fromisoformat(since) if since else now
@@ -212,7 +212,7 @@ def _due(
         elif target.repeat and (now - dt.datetime.fromisoformat(sent[key])).total_seconds() >= target.repeat:
             yield Alert(LASTING, cause, begun)
     for name, state in kept.items():
-        if name not in found and key in state["sent"]:
+        if name not in present and key in state["sent"]:
             cause = Problem(name, state["severity"], state["text"])
             yield Alert(OVER, cause, dt.datetime.fromisoformat(state["since"]))
 

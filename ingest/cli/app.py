@@ -92,14 +92,14 @@ class Verbs(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the options that hold for every verb before the verb, wherever they are written."""
         end = args.index("--") if "--" in args else len(args)
-        found: list[str] = []
+        words: list[str] = []
         rest: list[str] = []
         given = iter(args[:end])
         for arg in given:
-            (found if arg.partition("=")[0] in EVERYWHERE else rest).append(arg)
+            (words if arg.partition("=")[0] in EVERYWHERE else rest).append(arg)
             if arg == "--jars-dir":
-                found += islice(given, 1)  # its value
-        return super().parse_args(ctx, found + rest + args[end:])
+                words += islice(given, 1)  # its value
+        return super().parse_args(ctx, words + rest + args[end:])
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; a failure becomes one sentence and an exit code."""

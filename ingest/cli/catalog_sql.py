@@ -55,17 +55,19 @@ def registered(lake: Tables) -> list[Registered]:
     """Every mirror as an engine's catalog needs it, with the columns and comments that its table has."""
     known = mirrors.known(lake)
     runs = status.last_runs(lake)
-    found = [_registered(lake, history, {}) for history in status.histories_of(lake, known.values()).values()]
-    found += [_registered(lake, one, runs.pop(one.name, {})) for one in known.values()]
-    found += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
-    return sorted(found, key=lambda one: str(one.table))
+    entries = [
+        _registered(lake, history, {}) for history in status.histories_of(lake, known.values()).values()
+    ]
+    entries += [_registered(lake, mirror, runs.pop(mirror.name, {})) for mirror in known.values()]
+    entries += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
+    return sorted(entries, key=lambda one: str(one.table))
 
 
 def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered:
     state = lake.snapshot(mirror.path)
     if not state.exists:
         return Registered(mirror.table, why=_absent(run))
-    decided = {one.column: one for one in mirror.columns}
+    decided = {column.column: column for column in mirror.columns}
     fields = []
     for name, kind in state.types.items():
         column = decided.get(name)
@@ -100,11 +102,11 @@ class Names:
         return schema, self._free((folded(schema),), table.table or "table", table)
 
     def _free(self, inside: tuple[str, ...], name: str, whose: tuple[str | None, ...]) -> str:
-        found = self.clean(name)
-        if self.taken.setdefault((*inside, folded(found)), whose) != whose:
-            found = f"{found}_{_hash(repr(whose))}"
-            self.taken[(*inside, folded(found))] = whose
-        return found
+        free_name = self.clean(name)
+        if self.taken.setdefault((*inside, folded(free_name)), whose) != whose:
+            free_name = f"{free_name}_{_hash(repr(whose))}"
+            self.taken[(*inside, folded(free_name))] = whose
+        return free_name
 
 
 def _hash(text: str) -> str:
@@ -113,10 +115,10 @@ def _hash(text: str) -> str:
 
 def plain(name: str) -> str:
     """A name of ASCII letters, digits and ``_``."""
-    found = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):02x}", name)
-    if len(found) > _MOST:
-        found = f"{found[:80]}_{_hash(name)}"
-    return found or "_x"
+    plain_name = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):02x}", name)
+    if len(plain_name) > _MOST:
+        plain_name = f"{plain_name[:80]}_{_hash(name)}"
+    return plain_name or "_x"
 
 
 NAMES: dict[str, Callable[[str], str]] = {
@@ -151,36 +153,36 @@ def remark(text: str) -> str:
 # --- Spark --------------------------------------------------------------------------------------
 
 
-def _spark(one: Registered, schema: str, name: str) -> Iterator[str]:
-    yield remark(_title(one))
+def _spark(registered: Registered, schema: str, name: str) -> Iterator[str]:
+    yield remark(_title(registered))
     yield f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.{quoted(name)} ("
-    for i, each in enumerate(one.fields):
+    for i, each in enumerate(registered.fields):
         comment = f" COMMENT {literal(visible(each.comment))}" if each.comment else ""
-        comma = "," if i + 1 < len(one.fields) else ""
+        comma = "," if i + 1 < len(registered.fields) else ""
         yield f"  {quoted(each.name)} {each.delta}{comment}{comma}  {remark(_source_of(each))}"
-    yield f") USING delta LOCATION {literal(one.path)};"
+    yield f") USING delta LOCATION {literal(registered.path)};"
 
 
 # --- DuckDB -------------------------------------------------------------------------------------
 
 
-def _duckdb(one: Registered, schema: str, name: str) -> Iterator[str]:
+def _duckdb(registered: Registered, schema: str, name: str) -> Iterator[str]:
     view = f"{double(schema)}.{double(name)}"
-    yield remark(_title(one))
-    yield f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM delta_scan({single(one.path)});"
-    yield f"COMMENT ON VIEW {view} IS {single(_title(one))};"
-    for each in one.fields:
+    yield remark(_title(registered))
+    yield f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM delta_scan({single(registered.path)});"
+    yield f"COMMENT ON VIEW {view} IS {single(_title(registered))};"
+    for each in registered.fields:
         yield f"COMMENT ON COLUMN {view}.{double(each.name)} IS {single(_source_of(each))};"
 
 
 # --- Trino --------------------------------------------------------------------------------------
 
 
-def _trino(one: Registered, schema: str, name: str) -> Iterator[str]:
-    yield remark(_title(one))
+def _trino(registered: Registered, schema: str, name: str) -> Iterator[str]:
+    yield remark(_title(registered))
     yield "CALL system.register_table("
     yield f"  schema_name => {single(schema)}, table_name => {single(name)},"
-    yield f"  table_location => {single(uri(one.path))});"
+    yield f"  table_location => {single(uri(registered.path))});"
 
 
 def uri(path: str) -> str:
@@ -191,11 +193,11 @@ def uri(path: str) -> str:
 # --- shared -------------------------------------------------------------------------------------
 
 
-def _title(one: Registered) -> str:
-    keys = ", ".join(one.keys)
-    if one.states:
-        return f"history of {str(one.table).removesuffix('__history')}: every state of each row, key ({keys}) and valid_from"
-    return f"mirror of {one.table}{f', key ({keys})' if keys else ', no key'}"
+def _title(registered: Registered) -> str:
+    keys = ", ".join(registered.keys)
+    if registered.states:
+        return f"history of {str(registered.table).removesuffix('__history')}: every state of each row, key ({keys}) and valid_from"
+    return f"mirror of {registered.table}{f', key ({keys})' if keys else ', no key'}"
 
 
 def _source_of(each: RegisteredColumn) -> str:

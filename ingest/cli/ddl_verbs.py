@@ -39,23 +39,23 @@ def listing(
     from ingest.gold.approval import listed
 
     with looked_at(file) as lake:
-        found = [one for one in listed(lake) if one.pending or not pending][-limit:]
-    output.answer(output_as, [one.described() for one in found], lambda: _show(file, found))
+        found = [entry for entry in listed(lake) if entry.pending or not pending][-limit:]
+    output.answer(output_as, [entry.described() for entry in found], lambda: _show(file, found))
 
 
-def _show(file: Path, found: list[Listed]) -> None:
+def _show(file: Path, entries: list[Listed]) -> None:
     from ingest.gold.approval import refusal
     from ingest.gold.policy import PARTLY
 
     columns = ("id", "batch", "mirror", "state", "statement", "what it does")
-    rows = [(one.statement.id, one.statement.batch, one.mirror, one.state, one.statement.text, _lines(one))
-            for one in found]  # fmt: skip
+    rows = [(entry.statement.id, entry.statement.batch, entry.mirror, entry.state, entry.statement.text, _lines(entry))
+            for entry in entries]  # fmt: skip
     output.table(columns, rows)
-    if any(one.state == PARTLY for one in found):
+    if any(entry.state == PARTLY for entry in entries):
         output.note(
             "partly: no message has what the source does to existing rows: load them again, or compare them"
         )
-    if waiting := [one for one in found if one.pending]:
+    if waiting := [entry for entry in entries if entry.pending]:
         approve, dismiss = (
             command("ddl", word, file, waiting[0].statement.id) for word in ("approve", "dismiss")
         )
@@ -85,17 +85,17 @@ def _settle(file: Path, statement: str, verb: str, reason: str, output_as: str) 
     from ingest.gold.approval import approve_or_dismiss
 
     with opened(file, deferred=True) as lake:
-        found = approve_or_dismiss(lake, statement, verb, reason)
+        entries = approve_or_dismiss(lake, statement, verb, reason)
 
     def show() -> None:
         does = "does" if verb == "approve" else "would have done"
         columns = ("mirror", f"{verb.rstrip('e')}ed", f"what it {does}")
-        output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
-        if all(one.statement.decided == verb for one in found):
+        output.table(columns, [(entry.mirror, entry.statement.text, _lines(entry)) for entry in entries])
+        if all(entry.statement.decided == verb for entry in entries):
             output.note(f"{statement} was {columns[1]} already: nothing was decided again")
         output.follow("run", file)
 
-    output.answer(output_as, [{**one.described(), "decided": verb} for one in found], show)
+    output.answer(output_as, [{**entry.described(), "decided": verb} for entry in entries], show)
 
 
 def _lines(listed: Listed) -> str:

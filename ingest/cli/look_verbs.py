@@ -190,7 +190,7 @@ def wait(
                 break
             time.sleep(pause)
     until = "no known time" if one.until is None else f"{one.until.isoformat()}Z"
-    found = {
+    answer = {
         "reached": reached,
         "until": f"{wanted.isoformat()}Z",
         "complete_until": None if one.until is None else until,
@@ -198,7 +198,7 @@ def wait(
         "complete_reason": one.reason,
         "tables": sorted(chosen),
     }
-    output.answer(output_as, found, f"complete until {until} ({one.reason})")
+    output.answer(output_as, answer, f"complete until {until} ({one.reason})")
     if code:
         raise typer.Exit(code)
 
@@ -207,12 +207,14 @@ def _chosen(complete: dict[str, Complete], text: str) -> dict[str, Complete]:
     """The mirrors that are waited for; an `IngestError` if a name or pattern fits none."""
     from ingest.lake.mirrors import unknown
 
-    patterns = [one.strip() for one in text.split(",") if one.strip()] or ["*"]
+    patterns = [part.strip() for part in text.split(",") if part.strip()] or ["*"]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in complete):
             raise unknown(pattern, complete)
     return {
-        name: one for name, one in complete.items() if any(fnmatchcase(name, pattern) for pattern in patterns)
+        name: until
+        for name, until in complete.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
     }
 
 
@@ -220,7 +222,7 @@ def _moment(text: str) -> dt.datetime:
     if text == "now":
         return dt.datetime.now(dt.UTC).replace(tzinfo=None)
     try:
-        found = dt.datetime.fromisoformat(text)
+        moment = dt.datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError([f"--until: {text!r} is not a time; write 2024-05-01T06:00Z, or now"]) from None
-    return found if found.tzinfo is None else found.astimezone(dt.UTC).replace(tzinfo=None)
+    return moment if moment.tzinfo is None else moment.astimezone(dt.UTC).replace(tzinfo=None)

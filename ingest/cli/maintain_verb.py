@@ -73,15 +73,15 @@ def maintain(
         done = keep(
             lake, _tables(lake), bronze_before=before, vacuum=vacuum, clusters=order, tell=progress.tell
         )
-    for one in done:
-        if one.table == CHANGES.name:
-            one.changes = dropped
-        if one.table == BRONZE.name:
-            one.keys = len(keys)
-    refused = [one.refused for one in done if one.refused]
+    for maintained in done:
+        if maintained.table == CHANGES.name:
+            maintained.changes = dropped
+        if maintained.table == BRONZE.name:
+            maintained.keys = len(keys)
+    refused = [maintained.refused for maintained in done if maintained.refused]
     for text in refused:
         output.error(text)
-    output.answer(output_as, [asdict(one) for one in done], lambda: _show(done))
+    output.answer(output_as, [asdict(maintained) for maintained in done], lambda: _show(done))
     if refused:
         raise typer.Exit(1)
 
@@ -97,10 +97,19 @@ def _show(done: Sequence[Kept]) -> None:
         "keys dropped",
     )
     rows = [
-        (one.table, one.joined, one.into, one.deleted, one.messages, one.changes, one.keys) for one in done
+        (
+            maintained.table,
+            maintained.joined,
+            maintained.into,
+            maintained.deleted,
+            maintained.messages,
+            maintained.changes,
+            maintained.keys,
+        )
+        for maintained in done
     ]
     output.table(columns, [row for row in rows if any(row[1:])])
-    if not any(any(row[1:]) or one.refused for row, one in zip(rows, done, strict=True)):
+    if not any(any(row[1:]) or maintained.refused for row, maintained in zip(rows, done, strict=True)):
         output.line("every table is in shape")
 
 

@@ -121,11 +121,11 @@ def described(parse: Parse, hints: Hints, message: Message) -> Iterator[dict[str
         yield from map(describe, changes)
 
 
-def _print(found: Iterator[dict[str, Any]], form: str) -> bool:
+def _print(decoded: Iterator[dict[str, Any]], form: str) -> bool:
     """Print the objects; True if one of them is a reject."""
     rejected = 0
     kept = []
-    for entry in found:
+    for entry in decoded:
         rejected += "reject" in entry
         if form == "jsonl":
             output.json_line(entry)

@@ -37,50 +37,50 @@ def plan(
     for why in dict.fromkeys(filter(None, reasons)):
         output.note(f"{why} Spark is started, which takes a while.")
     with session_for(asking) if asking else contextlib.nullcontext() as spark:
-        found = [
+        foreseen = [
             dry_run.foresee(pipeline, spark if pipeline in asking else None, sample) for pipeline in pipelines
         ]
-    output.answer(output_as, found, lambda: _show(found, sample))
-    if any(one["problems"] for one in found):
+    output.answer(output_as, foreseen, lambda: _show(foreseen, sample))
+    if any(one["problems"] for one in foreseen):
         raise typer.Exit(1)
 
 
 def _show(plans: list[dict[str, Any]], sample: int) -> None:
-    for found in plans:
-        output.line(_headline(found))
-        rows = [row for source in found["sources"] for row in _reads(source, Path(found["file"]))]
+    for foreseen in plans:
+        output.line(_headline(foreseen))
+        rows = [row for source in foreseen["sources"] for row in _reads(source, Path(foreseen["file"]))]
         if rows:
             output.table(("source", "reads", "from", "to", "size"), rows)
-        if found["tables"]:
+        if foreseen["tables"]:
             columns = ("table", "action", "changes", "key", "columns", "why")
-            output.table(columns, [_table(one) for one in found["tables"]])
-        if any(one["from_a_sample"] for one in found["tables"]):
+            output.table(columns, [_table(table) for table in foreseen["tables"]])
+        if any(table["from_a_sample"] for table in foreseen["tables"]):
             output.line(
                 f"Tables, columns and counts marked ~ are from a sample of at most {sample} messages of each "
                 "source: the rest may show more."
             )
-        for source in found["sources"]:
+        for source in foreseen["sources"]:
             for text in source["warnings"]:
                 output.warning(f"source {source['source']}: {text}")
-        for text in found["warnings"]:
+        for text in foreseen["warnings"]:
             output.warning(text)
-        for text in found["problems"]:
+        for text in foreseen["problems"]:
             output.error(text)
 
 
-def _headline(found: dict[str, Any]) -> str:
-    name, lake = found["pipeline"], found["lake"]
-    where = f"the lake {lake}" if found["lake_exists"] else f"the lake {lake}, which does not exist yet"
-    if found["next_batch"] is None:
+def _headline(foreseen: dict[str, Any]) -> str:
+    name, lake = foreseen["pipeline"], foreseen["lake"]
+    where = f"the lake {lake}" if foreseen["lake_exists"] else f"the lake {lake}, which does not exist yet"
+    if foreseen["next_batch"] is None:
         said = f"{name}: nothing new to read for {where}."
     else:
-        said = f"{name}: a run would land batch {found['next_batch']} in {where}."
-    if waiting := found["undecoded_batches"]:
+        said = f"{name}: a run would land batch {foreseen['next_batch']} in {where}."
+    if waiting := foreseen["undecoded_batches"]:
         said += f" {len(waiting)} landed batches wait to be decoded."
-    if stages := found["stages"]:
+    if stages := foreseen["stages"]:
         places = {SPARK: "Spark", DRIVER: "the driver"}
         done = "; ".join(f"{stage}: {places[where]}" for stage, where in stages.items())
-        said += f"\nWhere it would be done (engine: {found['engine']}): {done}."
+        said += f"\nWhere it would be done (engine: {foreseen['engine']}): {done}."
     return said
 
 
@@ -89,51 +89,60 @@ def _reads(source: dict[str, Any], file: Path) -> Iterator[tuple[object, ...]]:
 
     name, reads = source["source"], source["reads"]
     if source["kind"] == "kafka":
-        for one in reads:
-            place = f"{one['topic']}/{one['partition']}"
-            yield name, place, one["start"], one["end"], f"{one['messages']:,} offsets"
+        for read in reads:
+            place = f"{read['topic']}/{read['partition']}"
+            yield name, place, read["start"], read["end"], f"{read['messages']:,} offsets"
         return
-    for one in reads[:_SHOWN]:
-        end = "its end" if one["end"] is None else one["end"]
-        yield name, _plain(shown_from(file, one["file"])), one["start"], end, _size(one["bytes"])
+    for read in reads[:_SHOWN]:
+        end = "its end" if read["end"] is None else read["end"]
+        yield name, _plain(shown_from(file, read["file"])), read["start"], end, _size(read["bytes"])
     if rest := reads[_SHOWN:]:
-        yield name, f"and {len(rest)} more files", "", "", _size(sum(one["bytes"] for one in rest))
+        yield name, f"and {len(rest)} more files", "", "", _size(sum(read["bytes"] for read in rest))
 
 
-def _table(one: dict[str, Any]) -> tuple[object, ...]:
-    mark = "~" if one["from_a_sample"] else ""
-    key = ", ".join(one["keys"]) or "-"
-    action = _ACTIONS.get(one["action"], one["action"])
-    return one["table"], action, f"{mark}{one['changes']}", key, _columns(one), one["why"] or _way(one)
+def _table(table: dict[str, Any]) -> tuple[object, ...]:
+    mark = "~" if table["from_a_sample"] else ""
+    key = ", ".join(table["keys"]) or "-"
+    action = _ACTIONS.get(table["action"], table["action"])
+    return (
+        table["table"],
+        action,
+        f"{mark}{table['changes']}",
+        key,
+        _columns(table),
+        table["why"] or _way(table),
+    )
 
 
-def _way(one: dict[str, Any]) -> str:
+def _way(table: dict[str, Any]) -> str:
     """How what becomes of a mirror is applied, and why new statements need all its changes."""
-    why = one["why_folded_again"]
-    return _applied(one) + (f"; all its changes are folded again, because {why}" if why else "")
+    why = table["why_folded_again"]
+    return _applied(table) + (f"; all its changes are folded again, because {why}" if why else "")
 
 
-def _applied(one: dict[str, Any]) -> str:
-    if one["why_merge"]:
-        return f"by MERGE: {one['why_merge']}"
-    if not one["keys"] or one["action"] not in ("create", "change", "fold"):
+def _applied(table: dict[str, Any]) -> str:
+    if table["why_merge"]:
+        return f"by MERGE: {table['why_merge']}"
+    if not table["keys"] or table["action"] not in ("create", "change", "fold"):
         return ""
-    size, most = _size(one["bytes"]), _size(one["rewrite_budget"])
-    if one["file_by_file"]:
+    size, most = _size(table["bytes"]), _size(table["rewrite_budget"])
+    if table["file_by_file"]:
         return f"by Arrow, which writes its files of {size} again one after the other"
-    if one["deletion_vectors"]:
+    if table["deletion_vectors"]:
         return f"by Arrow, with deletion vectors: its files of {size} are more than the {most} that may be rewritten"
-    return f"by Arrow, which may rewrite its files of {size} (at most {most})" if one["bytes"] else "by Arrow"
+    return (
+        f"by Arrow, which may rewrite its files of {size} (at most {most})" if table["bytes"] else "by Arrow"
+    )
 
 
-def _columns(one: dict[str, Any]) -> str:
+def _columns(table: dict[str, Any]) -> str:
     """The columns of a new mirror; of an old one what becomes of them."""
-    if one["action"] == "create":
-        return ", ".join(f"{each['name']} {each['type']}" for each in one["columns"])
-    parts = [f"+ {each['name']} {each['type']}" for each in one["added"]]
-    parts += [f"{each['name']} {each['was']} -> {each['type']}" for each in one["retyped"]]
-    parts += [f"- {name}" for name in one["dropped"]]
-    parts += [f"{name} is left out" for name in one["left_out"]]
+    if table["action"] == "create":
+        return ", ".join(f"{each['name']} {each['type']}" for each in table["columns"])
+    parts = [f"+ {each['name']} {each['type']}" for each in table["added"]]
+    parts += [f"{each['name']} {each['was']} -> {each['type']}" for each in table["retyped"]]
+    parts += [f"- {name}" for name in table["dropped"]]
+    parts += [f"{name} is left out" for name in table["left_out"]]
     return ", ".join(parts)
 
 

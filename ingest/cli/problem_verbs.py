@@ -57,17 +57,17 @@ def status(
             live_status.watch(lambda: looking.status(lake), watch, output_as)
         return
     with all_looked_at(files) as lakes:
-        found = [looking.status(lake) for lake in lakes]
+        statuses = [looking.status(lake) for lake in lakes]
     if output_as == "prom":
-        output.text(prom.text(*found))
+        output.text(prom.text(*statuses))
         return  # what is wrong is among the metrics
 
     def show() -> None:
-        for one in found:
-            live_status.show(one)
+        for status in statuses:
+            live_status.show(status)
 
-    output.answer(output_as, found if len(files) > 1 else found[0], show)
-    _end([problem for one in found for problem in one["causes"]], exit_zero=exit_zero)
+    output.answer(output_as, statuses if len(files) > 1 else statuses[0], show)
+    _end([problem for one in statuses for problem in one["causes"]], exit_zero=exit_zero)
 
 
 @group.command(LIST, hidden=True)
@@ -88,7 +88,7 @@ def listing(
             raise typer.Exit(1)
         return
     with all_looked_at(files) as lakes:
-        rows = [one for lake in lakes for one in alerting.listed(lake)]
+        rows = [problem for lake in lakes for problem in alerting.listed(lake)]
     columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")
     output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)
     _end(rows, exit_zero=exit_zero)
@@ -114,5 +114,5 @@ def ack(
 
 def _end(found: list[dict[str, Any]], *, exit_zero: bool) -> None:
     """End with 1 if a problem needs the operator."""
-    if not exit_zero and any(not one["acknowledged"] for one in found):
+    if not exit_zero and any(not problem["acknowledged"] for problem in found):
         raise typer.Exit(1)

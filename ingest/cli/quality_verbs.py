@@ -70,15 +70,15 @@ def quality(
         output.answer(output_as, {"accepted": accept, "faults": faults}, said)
         return
     checked = _kept(file) if last else _checked(file, deep)
-    wrong = {one.metric.severity for one in checked.of("error", "fail", "warn")}
-    found = {"counts": checked.counts(), "checks": [_as_json(verdict) for verdict in checked.verdicts]}
+    wrong = {verdict.metric.severity for verdict in checked.of("error", "fail", "warn")}
+    answer = {"counts": checked.counts(), "checks": [_as_json(verdict) for verdict in checked.verdicts]}
     if output_as == "gx":
         from ingest.config import load
         from ingest.quality import gx_json
 
         output.json(gx_json.documents(load(file, to_look=True).name, checked.verdicts))
     else:
-        output.answer(output_as, found, lambda: _print(checked, every))
+        output.answer(output_as, answer, lambda: _print(checked, every))
     if "error" in wrong or (wrong and fail_on == "warn"):
         raise typer.Exit(1)
 
@@ -137,18 +137,18 @@ def _print(checked: Checked, every: bool) -> None:
 
 
 def _as_json(verdict: CheckResult) -> dict[str, Any]:
-    one = verdict.metric
+    metric = verdict.metric
     return {
-        "mirror": one.mirror,
-        "source": one.source,
-        "check": one.check,
-        "column": one.column,
+        "mirror": metric.mirror,
+        "source": metric.source,
+        "check": metric.check,
+        "column": metric.column,
         "state": verdict.state,
-        "severity": one.severity,
-        "observed": one.observed,
-        "limit": one.limit,
-        "detail": one.detail,
-        "failing": list(one.failing),
+        "severity": metric.severity,
+        "observed": metric.observed,
+        "limit": metric.limit,
+        "detail": metric.detail,
+        "failing": list(metric.failing),
     }
 
 
@@ -164,11 +164,11 @@ def report(
     if len(files) > 1 and out.suffix:
         raise ConfigError([f"--out {out} is one page; give a folder for the {len(files)} pipelines' pages"])
     with all_looked_at(files) as lakes:
-        found = [
+        reports = [
             _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
         ]
-    said = "\n".join(f"{one['headline']} Wrote {one['file']}." for one in found)
-    output.answer(output_as, found if len(files) > 1 else found[0], said)
+    said = "\n".join(f"{one['headline']} Wrote {one['file']}." for one in reports)
+    output.answer(output_as, reports if len(files) > 1 else reports[0], said)
 
 
 def _report(lake: Tables, out: Path) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _report(lake: Tables, out: Path) -> dict[str, Any]:
 
     facts = problems.gathered(lake)
     found = status.told(lake, status.look(lake), facts)
-    listed = [problems.of_described(one) for one in found["causes"]]
+    listed = [problems.of_described(cause) for cause in found["causes"]]
     made = page(facts, problems.missing_from(page(facts), listed))
     _write(out, render(made))
     return {

@@ -123,7 +123,7 @@ def reconcile(
             for table in compared.repaired:
                 again.compare(table)
             compared = compared.followed_by(again)
-    found = {"tables": [_summary(one) for one in compared.done], "rows": compared.rows}
+    found = {"tables": [_summary(table) for table in compared.done], "rows": compared.rows}
     output.answer(output_as, found, compared.show)
     raise typer.Exit(compared.code)
 
@@ -162,19 +162,19 @@ class _Comparisons:
         """The exit code: the worst comes first."""
         if self.failed:
             return 2
-        if any(one.differs for one in self.done):
+        if any(table.differs for table in self.done):
             return 1
-        return 3 if any(one.waiting for one in self.done) else 0
+        return 3 if any(table.waiting for table in self.done) else 0
 
     def followed_by(self, again: _Comparisons) -> _Comparisons:
         """These comparisons with second ones in the place of the first of the same tables."""
-        for one in again.done:
-            if not one.differs and not one.waiting:
+        for table in again.done:
+            if not table.differs and not table.waiting:
                 output.note(
-                    f"{one.table}: the rows that differed are read and landed, and the mirror is equal"
+                    f"{table.table}: the rows that differed are read and landed, and the mirror is equal"
                 )
-        tables = {one.id for one in again.done}
-        again.done = [one for one in self.done if one.id not in tables] + again.done
+        tables = {table.id for table in again.done}
+        again.done = [table for table in self.done if table.id not in tables] + again.done
         again.failed |= self.failed
         return again
 
@@ -190,7 +190,7 @@ class _Comparisons:
 
         for view in comparing.views_of(self.lake, self.source, table):
             try:
-                one = comparing.reconcile(
+                reconciled = comparing.reconcile(
                     view, self.source, table, self.options, passed=passed,
                     tell=lambda progress: self.notes.say(_so_far(progress)),
                 )  # fmt: skip
@@ -199,37 +199,37 @@ class _Comparisons:
                 output.error(f"{table}: {error}" if isinstance(error, DatabaseError) else str(error))
                 self.failed = True
                 continue
-            self.done.append(one)
-            self._list(one)
+            self.done.append(reconciled)
+            self._list(reconciled)
             mirror = comparing.mirror_of(view, self.source, table)
-            _keep(self.lake, mirror.table, one)
-            if self.repairs and one.differences:
-                self._repair(one, mirror)
+            _keep(self.lake, mirror.table, reconciled)
+            if self.repairs and reconciled.differences:
+                self._repair(reconciled, mirror)
 
-    def _list(self, one: Reconciled) -> None:
+    def _list(self, table: Reconciled) -> None:
         from ingest.source.reconciled import listed
 
-        cause = _causes(self.lake, self.source.name, one)
-        chosen = [*listed(one.differences, self.most), *listed(one.not_judged, self.most)]
+        cause = _causes(self.lake, self.source.name, table)
+        chosen = [*listed(table.differences, self.most), *listed(table.not_judged, self.most)]
         file = self.lake.pipeline.file
-        self.rows += [_row(file, one, each, each in one.not_judged, cause) for each in chosen]
+        self.rows += [_row(file, table, each, each in table.not_judged, cause) for each in chosen]
 
-    def _repair(self, one: Reconciled, mirror: Mirror) -> None:
+    def _repair(self, table: Reconciled, mirror: Mirror) -> None:
         from ingest.source.reconcile import repair
 
-        self.repaired += [one.id] if one.id not in self.repaired else []
-        keys = [each.key for each in one.differences]
-        where, read, gone = repair(self.lake.pipeline, self.source, one.id, mirror, keys)
+        self.repaired += [table.id] if table.id not in self.repaired else []
+        keys = [each.key for each in table.differences]
+        where, read, gone = repair(self.lake.pipeline, self.source, table.id, mirror, keys)
         output.note(
-            f"{one.id}: {counted(read, 'row')} read again, {counted(gone, 'row')} to be deleted, in {where}"
+            f"{table.id}: {counted(read, 'row')} read again, {counted(gone, 'row')} to be deleted, in {where}"
         )
 
     def show(self) -> None:
         """Print what came of them, and what comes next."""
         names = "table rows ranges equal missing surplus different on_the_way not_judged seconds".split()
-        if len({one.table for one in self.done}) < len(self.done):
+        if len({table.table for table in self.done}) < len(self.done):
             names.insert(1, "mirror")
-        output.listing([_summary(one) for one in self.done], names)
+        output.listing([_summary(table) for table in self.done], names)
         for row in self.rows:
             output.line(_sentence(row))
         _advise(self.lake, self.done, repaired=self.repairs)
@@ -243,35 +243,35 @@ def _so_far(progress: Reconciled) -> str:
     )
 
 
-def _summary(one: Reconciled) -> dict[str, Any]:
+def _summary(table: Reconciled) -> dict[str, Any]:
     from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS
 
     return {
-        "table": one.table, "mirror": one.mirror, "rows": one.rows, "mirror_rows": one.mirror_rows,
-        "ranges": one.ranges, "equal": one.equal, "missing": one.count(MISSING), "surplus": one.count(SURPLUS),
-        "different": one.count(DIFFERENT), "on_the_way": one.on_the_way, "not_judged": one.waiting,
-        "columns_lacking": list(one.lacking), "columns_left_out": list(one.left_out), "sampled": one.sampled, "rows_moved": one.fetched,
-        "looked_at": one.looked_at or None, "equal_to_source": not one.differs and not one.waiting,
-        "seconds": round(one.seconds, 1),
+        "table": table.table, "mirror": table.mirror, "rows": table.rows, "mirror_rows": table.mirror_rows,
+        "ranges": table.ranges, "equal": table.equal, "missing": table.count(MISSING), "surplus": table.count(SURPLUS),
+        "different": table.count(DIFFERENT), "on_the_way": table.on_the_way, "not_judged": table.waiting,
+        "columns_lacking": list(table.lacking), "columns_left_out": list(table.left_out), "sampled": table.sampled, "rows_moved": table.fetched,
+        "looked_at": table.looked_at or None, "equal_to_source": not table.differs and not table.waiting,
+        "seconds": round(table.seconds, 1),
     }  # fmt: skip
 
 
 def _row(
     file: Path,
     table: Reconciled,
-    one: RowDifference,
+    difference: RowDifference,
     waits: bool,
     cause: Callable[[RowDifference], str],
 ) -> dict[str, Any]:
-    dashes = ["--"] if any(text.startswith("-") for text in one.key) else []
+    dashes = ["--"] if any(text.startswith("-") for text in difference.key) else []
     return {
         "table": table.table,
-        "kind": one.kind,
+        "kind": difference.kind,
         "judged": not waits,
-        "key": dict(zip(table.keys, one.key, strict=True)),
-        "cells": {name: {"source": a, "mirror": b} for name, (a, b) in one.cells.items()},
-        "cause": "the stream has not passed this look yet" if waits else cause(one),
-        "explain": command("explain", file, table.mirror, *dashes, *one.key),
+        "key": dict(zip(table.keys, difference.key, strict=True)),
+        "cells": {name: {"source": a, "mirror": b} for name, (a, b) in difference.cells.items()},
+        "cause": "the stream has not passed this look yet" if waits else cause(difference),
+        "explain": command("explain", file, table.mirror, *dashes, *difference.key),
     }
 
 
@@ -300,7 +300,7 @@ def _causes(lake: Tables, source: str, table: Reconciled) -> Callable[[RowDiffer
     if not (table.differs or table.waiting):
         return lambda _one: ""
     file = lake.pipeline.file
-    state = next((one for one in looking.tables(lake) if one["table"] == table.mirror), None)
+    state = next((entry for entry in looking.tables(lake) if entry["table"] == table.mirror), None)
     waiting = lake.ask(
         f'SELECT kind, "database", "schema", "table", "column", count(*) AS n FROM ({rejects.open_sql(lake)}) AS o '
         f"WHERE source = {duck.text(source)} GROUP BY ALL"
@@ -312,11 +312,11 @@ def _causes(lake: Tables, source: str, table: Reconciled) -> Callable[[RowDiffer
         and ".".join(filter(None, (row["database"], row["schema"], row["table"]))) == table.mirror
     }
     messages = sum(row["n"] for row in waiting if row["kind"] == "message")
-    pending = any(one.pending and one.mirror == table.mirror for one in approval.listed(lake))
+    pending = any(entry.pending and entry.mirror == table.mirror for entry in approval.listed(lake))
     gap = any(True for _ in decisions.read(lake).of(ACCEPT_GAP, subject=source))
 
-    def cause(one: RowDifference) -> str:
-        lost = [name for name, (_, mirror) in one.cells.items() if mirror is None and name in cells]
+    def cause(difference: RowDifference) -> str:
+        lost = [name for name, (_, mirror) in difference.cells.items() if mirror is None and name in cells]
         if lost:
             return f"a value of {lost[0]} does not fit its column: {command('rejects', file)}"
         if state is not None and state["state"] != "ok":
@@ -329,14 +329,14 @@ def _causes(lake: Tables, source: str, table: Reconciled) -> Callable[[RowDiffer
             )
         if gap:
             return f"messages of {source} are lost, and the gap was accepted"
-        if one.kind == SURPLUS:
+        if difference.kind == SURPLUS:
             return "no delete of it has come"
         return "no message with these values has come"
 
     return cause
 
 
-def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
+def _keep(lake: Tables, named: TableId, table: Reconciled) -> None:
     """Write the outcome into `checks`, where the report and the pages find it."""
     from ingest.config import matches
     from ingest.lake import records
@@ -358,12 +358,14 @@ def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
         ),
         0.0,
     )
-    observed = float(len(one.differences) + len(one.lacking) + sum(one.unkeyed.values()))
-    state = FAIL if observed > limit else WARN if one.waiting else PASS
-    failing = [key_json(one.keys, each.key) for each in (*one.differences, *one.not_judged)[:FAILING_KEYS]]
+    observed = float(len(table.differences) + len(table.lacking) + sum(table.unkeyed.values()))
+    state = FAIL if observed > limit else WARN if table.waiting else PASS
+    failing = [
+        key_json(table.keys, each.key) for each in (*table.differences, *table.not_judged)[:FAILING_KEYS]
+    ]
     row = (
-        uuid.uuid4().hex, batch, one.mirror, RECONCILED, None, KNOWN[RECONCILED].severity if state == FAIL else WARN, state,
-        observed, repr(limit), _outcome(one)[:MAX_DETAIL], dt.datetime.now(dt.UTC),
+        uuid.uuid4().hex, batch, table.mirror, RECONCILED, None, KNOWN[RECONCILED].severity if state == FAIL else WARN, state,
+        observed, repr(limit), _outcome(table)[:MAX_DETAIL], dt.datetime.now(dt.UTC),
         json.dumps(failing, ensure_ascii=False) if failing else None, None,
     )  # fmt: skip
     try:
@@ -372,48 +374,48 @@ def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
         output.warning(str(error))
 
 
-def _outcome(one: Reconciled) -> str:
+def _outcome(table: Reconciled) -> str:
     """The outcome in one sentence."""
     from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS
 
-    compared = f"{counted(one.rows, 'row')} {'' if one.keys else 'without a key '}in {'a sample of ' if one.sampled else ''}{counted(one.ranges, 'range')}"
-    parts = [f"{compared} were compared with the source, {counted(one.equal, 'range')} equal"]
+    compared = f"{counted(table.rows, 'row')} {'' if table.keys else 'without a key '}in {'a sample of ' if table.sampled else ''}{counted(table.ranges, 'range')}"
+    parts = [f"{compared} were compared with the source, {counted(table.equal, 'range')} equal"]
     parts += [
-        f"{counted(n, 'row')} {kind}" for kind in (MISSING, SURPLUS, DIFFERENT) if (n := one.count(kind))
+        f"{counted(n, 'row')} {kind}" for kind in (MISSING, SURPLUS, DIFFERENT) if (n := table.count(kind))
     ]
-    if one.lacking:
-        parts.append(f"without {', '.join(one.lacking)}, which the mirror lacks")
-    if one.left_out:
-        parts.append(f"without {', '.join(one.left_out)}, which cannot be compared")
-    if one.waiting:
+    if table.lacking:
+        parts.append(f"without {', '.join(table.lacking)}, which the mirror lacks")
+    if table.left_out:
+        parts.append(f"without {', '.join(table.left_out)}, which cannot be compared")
+    if table.waiting:
         parts.append(
-            f"{counted(one.waiting, 'row')} not judged, because the stream has not passed {one.looked_at}"
+            f"{counted(table.waiting, 'row')} not judged, because the stream has not passed {table.looked_at}"
         )
     return ", ".join(parts)
 
 
-def _advise(lake: Tables, found: list[Reconciled], *, repaired: bool) -> None:
+def _advise(lake: Tables, tables: list[Reconciled], *, repaired: bool) -> None:
     from ingest.gold import approval
 
     pipeline, file = lake.pipeline, lake.pipeline.file
     pending = (
         {each.mirror for each in approval.listed(lake) if each.pending}
-        if any(one.lacking for one in found)
+        if any(table.lacking for table in tables)
         else set()
     )
-    for table in found:
+    for table in tables:
         if table.left_out:
             output.note(f"{table.table}: {', '.join(table.left_out)} cannot be compared and was left out")
         for text in _warnings(pipeline, table, waits=table.mirror in pending):
             output.warning(text)
-    if any(one.waiting and not one.open_long for one in found):
+    if any(table.waiting and not table.open_long for table in tables):
         output.note(
             f"Rows that are not judged may be on their way: type the same after `{command('run', file)}`, "
             "or with --settled if nothing is written to the source."
         )
-    if repaired and any(one.differences for one in found):
+    if repaired and any(table.differences for table in tables):
         output.follow("run", file)
-    elif not repaired and any(one.differences for one in found):
+    elif not repaired and any(table.differences for table in tables):
         output.note(f"next: {command('reconcile', file)} with --repair reads these rows again")
 
 
@@ -444,18 +446,18 @@ def _warnings(pipeline: Pipeline, table: Reconciled, *, waits: bool) -> Iterator
         )
 
 
-def _unkeyed(pipeline: Pipeline, one: Reconciled) -> str:
+def _unkeyed(pipeline: Pipeline, table: Reconciled) -> str:
     """What differs of a table without a key, and how its mirror becomes equal."""
     from ingest.source.reconciled import MISSING, SURPLUS
 
-    counts = f"{one.unkeyed.get(MISSING, 0):,} of the source are not in the mirror, and {one.unkeyed.get(SURPLUS, 0):,} of the mirror not in the source"
+    counts = f"{table.unkeyed.get(MISSING, 0):,} of the source are not in the mirror, and {table.unkeyed.get(SURPLUS, 0):,} of the mirror not in the source"
     steps = " and ".join(
-        f"`{command(verb, pipeline.file, *more)}`" for verb, *more in (("snapshot", one.table), ("run",))
+        f"`{command(verb, pipeline.file, *more)}`" for verb, *more in (("snapshot", table.table), ("run",))
     )
     append = ""
-    if pipeline.rule(one.id).no_key == "append":
+    if pipeline.rule(table.id).no_key == "append":
         append = " With `no_key: append` a mirror keeps rows that are updated or deleted; with `no_key: full_row` it follows them."
     return (
-        f"{one.table} has no key, so its rows were compared by all their values: {counts}. No single row can be read again: "
+        f"{table.table} has no key, so its rows were compared by all their values: {counts}. No single row can be read again: "
         f"{steps} read the whole table, while nothing writes to it.{append}"
     )

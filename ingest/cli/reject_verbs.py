@@ -80,8 +80,8 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
     with looked_at(file) as lake:
         row = rejects.chosen(rejects.listed(lake), which, lake.pipeline)
         bytes_of = list(raw(lake, [row], TableId.of(row)).values())
-    found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
-    said = [f"{name:<10} {found[name]}" for name in rejects.COLUMNS if found[name] is not None]
+    described = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
+    said = [f"{name:<10} {described[name]}" for name in rejects.COLUMNS if described[name] is not None]
     for one in bytes_of:
         said.append(f"{'base64' if one.binary else 'message':<10} {one.text}")
         if len(one.text) < one.length and not one.binary:
@@ -90,7 +90,7 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
         ways = [command("replay", file)] if row["kind"] == "message" else []
         ways.append(command("rejects", "dismiss", file, which, "--reason", "..."))
         output.note(f"next: {', or '.join(ways)}")
-    output.answer(output_as, found, "\n".join(said))
+    output.answer(output_as, described, "\n".join(said))
 
 
 @group.command()

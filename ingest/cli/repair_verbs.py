@@ -104,7 +104,7 @@ def decode_again(lake: Lake, last: int, *, dry_run: bool, tell: Tell = silent) -
         return rows
     if any(row["missing"] or row["surplus"] for row in rows):
         return rows + fold_again(lake, [], dry_run, tell)
-    waiting = [one.name for one in mirrors.outdated(lake)]
+    waiting = [mirror.name for mirror in mirrors.outdated(lake)]
     return rows + (fold_again(lake, waiting, dry_run, tell) if waiting else [])
 
 
@@ -112,10 +112,10 @@ def fold_again(lake: Lake, names: list[str], dry_run: bool, tell: Tell = silent)
     """Mirrors rebuilt from silver, no name meaning all: one row for each."""
     from ingest.gold.rebuild import rebuild as rebuilt
 
-    found = rebuilt(lake, names, dry_run=dry_run, tell=tell)
+    differences = rebuilt(lake, names, dry_run=dry_run, tell=tell)
     if not dry_run:
-        _check_again(lake, {one.mirror for one in found if one.state == "rebuilt"}, tell)
-    rows = [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in found]
+        _check_again(lake, {one.mirror for one in differences if one.state == "rebuilt"}, tell)
+    rows = [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in differences]
     return _without_samples(rows) if lake.pipeline.masks else rows
 
 
@@ -128,7 +128,7 @@ def _check_again(lake: Lake, names: set[str], tell: Tell) -> None:
 
     if not names or not lake.exists(CHECKS.name):
         return
-    paths = {one.path for one in mirrors.known(lake).values() if one.name in names}
+    paths = {mirror.path for mirror in mirrors.known(lake).values() if mirror.name in names}
     failures, warnings = complaints(
         lake.pipeline.file, check(lake, tell=tell, steps=steps_of(lake), only=paths)
     )
@@ -153,14 +153,17 @@ def _without_samples(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row | {"sample": []} for row in rows]
 
 
-def _row(name: str, state: str, batch: int, message: str, found: Difference | None) -> dict[str, Any]:
+def _row(name: str, state: str, batch: int, message: str, difference: Difference | None) -> dict[str, Any]:
     return {
         "table": name,
         "state": state,
         "batch": batch,
-        **{one: found and getattr(found, one) for one in ("rows", "missing", "surplus", "differing")},
-        "cells": dict(found.cells) if found else {},
-        "sample": list(found.sample) if found else [],
+        **{
+            count: difference and getattr(difference, count)
+            for count in ("rows", "missing", "surplus", "differing")
+        },
+        "cells": dict(difference.cells) if difference else {},
+        "sample": list(difference.sample) if difference else [],
         "message": message,
     }
 
@@ -241,7 +244,7 @@ def retry(file: PipelineFile, output_as: Output = "table") -> None:
 
         stuck = [row["table"] for row in status.tables(lake) if row["state"] in ("failed", "held")]
         now = completed.progress(lake)  # a table may have lost batches since: these are among those that lag
-        paths = {path for path, one in mirrors.known(lake).items() if one.name in stuck}
+        paths = {path for path, mirror in mirrors.known(lake).items() if mirror.name in stuck}
         warm = running.Warm(progress=completed.Progress(now.complete, now.lagging | paths))
         if stuck:
             asked = Decision(RETRIED, lake.pipeline.name, {"mirrors": stuck}, by=decisions.user())
@@ -306,7 +309,7 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str) -> N
     with opened(file, deferred=True) as lake:
         from ingest.lake import decisions, lock, mirrors, pauses
 
-        known: dict[str, Mirror] = {one.name: one for one in mirrors.known(lake).values()}
+        known: dict[str, Mirror] = {mirror.name: mirror for mirror in mirrors.known(lake).values()}
         if table not in known:
             raise mirrors.unknown(table, known)
         state, is_paused = f"{kind}d", known[table].path in pauses.paused(lake)
@@ -339,10 +342,10 @@ def accept_gap(
         last = last_batch(lake)
         positions = Positions()
         positions.catch_up(lake, last)
-        found = kafka.look(lake, named, positions.places.get(source, {}))
-        if found.trouble:
-            raise IngestError(f"source {source}: {found.trouble}")
-        gaps = _chosen(found.plan.gaps, place)
+        seen = kafka.look(lake, named, positions.places.get(source, {}))
+        if seen.trouble:
+            raise IngestError(f"source {source}: {seen.trouble}")
+        gaps = _chosen(seen.plan.gaps, place)
         offsets.accept(lake, named, gaps, last)
     accepted = [{"place": str(gap.place), "loss": gap.loss} for gap in gaps]
     output.answer(output_as, accepted, lambda: _say_accepted(file, named, gaps))
@@ -368,9 +371,9 @@ def _chosen(gaps: tuple[Gap, ...], place: str) -> list[Gap]:
     """The gaps that the argument names; topics cannot hold a slash."""
     chosen = [gap for gap in gaps if place in (str(gap.place), gap.place.topic)]
     if not chosen:
-        there = ", ".join(str(gap.place) for gap in gaps)
+        places = ", ".join(str(gap.place) for gap in gaps)
         raise IngestError(
             f"{place} has no gap to accept"
-            + (f"; there are gaps at {there}." if there else ": nothing was lost.")
+            + (f"; there are gaps at {places}." if places else ": nothing was lost.")
         )
     return chosen

@@ -130,7 +130,7 @@ def _idle_all(pipelines: list[Pipeline], stages: list[str], busy: list[Pipeline]
     """
     from ingest.inspect.idle import idle
 
-    found = []
+    results = []
     for pipeline in pipelines:
         try:
             result = idle(pipeline, stages, partial(busy.append, pipeline))
@@ -138,8 +138,8 @@ def _idle_all(pipelines: list[Pipeline], stages: list[str], busy: list[Pipeline]
             return None
         if result is None:
             return None
-        found.append(result)
-    return found
+        results.append(result)
+    return results
 
 
 def _listen(stop: StopRequest) -> None:
@@ -374,15 +374,15 @@ def describe(result: Result) -> dict[str, Any]:
         "rejected": result.rejected,
         "mirrors": [
             {
-                "table": one.mirror,
-                "state": one.state,
-                "version": one.version,
-                "seconds": round(one.seconds, 3),
-                "counts": one.counts,
-                "why_merge": one.why_merge,
-                "message": one.message,
+                "table": mirror.mirror,
+                "state": mirror.state,
+                "version": mirror.version,
+                "seconds": round(mirror.seconds, 3),
+                "counts": mirror.counts,
+                "why_merge": mirror.why_merge,
+                "message": mirror.message,
             }
-            for one in result.mirrors
+            for mirror in result.mirrors
         ],
         "checks": result.checks,
         "stages": {stage: round(seconds, 3) for stage, seconds in result.stages.items()},

@@ -66,15 +66,15 @@ def session_for(
     kafka = any(source.kind == "kafka" for pipeline in pipelines for source in pipeline.sources)
 
     def start() -> SparkSession:
-        found = session(
+        started = session(
             f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka, profile=profile
         )
         lock.name_jvm()
         if not all(pipeline.is_stored for pipeline in pipelines):
-            refuse_other_folders(found)
+            refuse_other_folders(started)
         if begun is not None:
             begun()
-        return found
+        return started
 
     session_later: Any = Deferred(start, first.master)
     waits = (deferred or begun is not None) and can_wait(first.master)

@@ -51,7 +51,7 @@ def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str
         + ("" if one.version is None else f" VERSION AS OF {one.version}")
         for table, one in found.items()
     }
-    products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
+    products = {schema.name: lake.named(schema.name) for schema in ALL if lake.exists(schema.name)}
     try:
         given = rewrite(text, mirrors, products, lake.pipeline.lake).text
         refuse_commands(lake.spark, given)
