@@ -40,19 +40,19 @@ def mirrors(lake: Tables, as_of: int) -> dict[TableId, Pinned]:
         QUALIFY row_number() OVER (PARTITION BY subject ORDER BY batch DESC, version DESC) = 1"""
     )
     recorded = {row["subject"]: (row["batch"], row["version"]) for row in rows}
-    found = {}
+    pins = {}
     for mirror in decided.known(lake).values():
         batch, version = recorded.get(mirror.name, (None, None))
         pinned = Pinned(mirror, batch, version, wanted.get(mirror.path, 0))
-        found[mirror.table] = _from_log(lake, pinned, as_of) if pinned.lagging else pinned
-    return found
+        pins[mirror.table] = _from_log(lake, pinned, as_of) if pinned.lagging else pinned
+    return pins
 
 
 def accompanying(
     lake: Tables, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
 ) -> dict[TableId, Pinned]:
     """The same for tables that accompany mirrors, by the mirrors' paths; their versions come only from their own logs."""
-    wanted = {one.mirror.path: one.wanted for one in pinned}
+    wanted = {pin.mirror.path: pin.wanted for pin in pinned}
     unread = (Pinned(table, None, None, wanted[path]) for path, table in tables.items())
     return {one.mirror.table: _from_log(lake, one, as_of) for one in unread}
 
@@ -60,12 +60,12 @@ def accompanying(
 def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:
     """One sentence for each mirror that does not hold all of the batch."""
     texts = []
-    for one in pinned.values():
-        if one.version is None:
-            texts.append(f"{one.mirror.name} was not there yet at batch {as_of}.")
-        elif one.lagging:
+    for pin in pinned.values():
+        if pin.version is None:
+            texts.append(f"{pin.mirror.name} was not there yet at batch {as_of}.")
+        elif pin.lagging:
             texts.append(
-                f"{one.mirror.name} is behind: it holds batch {one.batch}, and batch {one.wanted} is missing."
+                f"{pin.mirror.name} is behind: it holds batch {pin.batch}, and batch {pin.wanted} is missing."
             )
     return sorted(texts)
 
@@ -77,12 +77,12 @@ def _wanted(lake: Tables, as_of: int) -> dict[str, int]:
         WHERE "table" IS NOT NULL AND batch <= {as_of} AND changes > 0 GROUP BY "database", "schema", "table"
         """
     )
-    found: dict[str, int] = {}
+    last_batches: dict[str, int] = {}
     for row in rows:
         source = TableId.of(row)
         for path in map(mirror_path, decided.names(lake.pipeline, source)):
-            found[path] = max(row["batch"], found.get(path, 0))
-    return found
+            last_batches[path] = max(row["batch"], last_batches.get(path, 0))
+    return last_batches
 
 
 def _from_log(lake: Tables, pinned: Pinned, as_of: int) -> Pinned:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def departed(lake: Tables, logged: Iterable[Listed]) -> dict[str, str]:
     """Mirrors whose source table was dropped or renamed after its last row, and not made again: what became of it."""
     gone: dict[tuple[str, TableId], tuple[str, Statement]] = {}
-    for statement in {one.statement.id: one.statement for one in logged}.values():
+    for statement in {entry.statement.id: entry.statement for entry in logged}.values():
         for effect in () if statement.decided == DISMISS else statement.effects:
             lane = statement.source, effect.table
             if effect.action == "drop_table":
@@ -34,7 +34,7 @@ def departed(lake: Tables, logged: Iterable[Listed]) -> dict[str, str]:
         rows = f"{{books}} WHERE changes > 0 AND {duck.of_lane(source, table)}"
         [last] = lake.ask(f"SELECT max(order_high) AS place FROM {rows}")
         if last["place"] is not None and last["place"] < statement.order:
-            at = f"statement {statement.id} of batch {statement.batch}"
+            place = f"statement {statement.id} of batch {statement.batch}"
             for name in known_mirrors.names(lake.pipeline, table):
-                became[str(name)] = f"the source has {what} ({at}): its rows stay as they were"
+                became[str(name)] = f"the source has {what} ({place}): its rows stay as they were"
     return became

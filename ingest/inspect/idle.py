@@ -24,15 +24,15 @@ def idle(
 
     An `IngestError` if the lake is another pipeline's, or was restored in parts.
     """
-    sources = [one for one in pipeline.sources if one.enabled]
-    if not stores.is_readable(pipeline.lake) or any(one.kind != "files" for one in sources):
+    sources = [source for source in pipeline.sources if source.enabled]
+    if not stores.is_readable(pipeline.lake) or any(source.kind != "files" for source in sources):
         return None
-    if any(snapshots.source_of(pipeline, one) is not None for one in sources):
+    if any(snapshots.source_of(pipeline, source) is not None for source in sources):
         return None
     lake = LakeReader(pipeline)
     try:
         if not lake.exists(BRONZE.name):
-            if "bronze" in stages and any(files.plan(one, 0, {}, 1).ranges for one in sources):
+            if "bronze" in stages and any(files.plan(source, 0, {}, 1).ranges for source in sources):
                 busy()
             return None
     except StoreError:  # Spark may have settings for the store that the environment lacks
@@ -54,7 +54,7 @@ def idle(
             if planned.ranges or planned.alarms:
                 return None
             result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
-    result.warnings += [one.sentence(pipeline, last) for one in decoded_with.outdated(lake, last)]
+    result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
     return result
 
 

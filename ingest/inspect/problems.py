@@ -67,10 +67,12 @@ DAMAGED, FAILED, SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK = (
     "damaged", "failed", "suspect", "incomplete", "excluded", "paused", "ok",
 )  # fmt: skip
 STATES = (DAMAGED, FAILED, "held", SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK)
-FAILING = frozenset(one.name for one in CHECKS.values())
+FAILING = frozenset(check.name for check in CHECKS.values())
 """The kinds of problems that a built-in check finds."""
 _INCOMPLETE = {"incomplete_rows", "partial_rows", "vanished_columns", "unknown_values", "cell_rejects"}
-_SUSPECT = {one.name for one in CHECKS.values() if one.lasting and one.subject == "mirror"} - _INCOMPLETE
+_SUSPECT = {
+    check.name for check in CHECKS.values() if check.lasting and check.subject == "mirror"
+} - _INCOMPLETE
 _SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before"}
 
 
@@ -131,11 +133,11 @@ class Problem:
         }  # fmt: skip
 
 
-def of_described(found: Mapping[str, Any]) -> Problem:
+def of_described(described: Mapping[str, Any]) -> Problem:
     """A problem that `Problem.described` has described."""
     return Problem(
-        found["cause"], found["severity"], found["text"], found["command"], found["sentence"], found["kind"],
-        found["mirror"] or "", found["since"], found["acknowledged"] or "",
+        described["cause"], described["severity"], described["text"], described["command"], described["sentence"], described["kind"],
+        described["mirror"] or "", described["since"], described["acknowledged"] or "",
     )  # fmt: skip
 
 
@@ -148,24 +150,24 @@ def worst(states: Iterable[str]) -> str:
     return min(states, key=lambda state: STATES.index(state) if state in STATES else 0, default=OK)
 
 
-def with_acknowledged(lake: Tables, found: Iterable[Problem]) -> list[Problem]:
+def with_acknowledged(lake: Tables, open_problems: Iterable[Problem]) -> list[Problem]:
     """Problems with the reason for which the operator wants to hear no more of them, if they are as they were then."""
     said = decisions.read(lake).newest(ACKNOWLEDGE)
     return [
-        replace(one, acknowledged=known.reason)
-        if (known := said.get(one.id)) and known.value["content"] == one.content
-        else one
-        for one in found
+        replace(problem, acknowledged=known.reason)
+        if (known := said.get(problem.id)) and known.value["content"] == problem.content
+        else problem
+        for problem in open_problems
     ]
 
 
-def acknowledge(lake: Lake, found: Iterable[Problem], wanted: str, reason: str) -> Problem:
+def acknowledge(lake: Lake, open_problems: Iterable[Problem], wanted: str, reason: str) -> Problem:
     """Keep that the operator knows of a problem, given by its id, and wants to hear of it only when it changes.
 
     Raises:
         IngestError: there is no such problem.
     """
-    by_id = {one.id: one for one in found}
+    by_id = {problem.id: problem for problem in open_problems}
     if wanted not in by_id:
         listed = command("alerts", lake.pipeline.file)
         raise IngestError(f"there is no open problem {wanted}: `{listed}` lists them with their ids.")
@@ -189,11 +191,15 @@ def gathered(lake: Tables, **given: Any) -> Facts:
             if table.path in excluded or table.name in gone:
                 table.may_grow_old()
     waiting = {
-        (one.mirror, one.statement.batch, one.statement.text[:STATEMENT]) for one in logged if one.pending
+        (entry.mirror, entry.statement.batch, entry.statement.text[:STATEMENT])
+        for entry in logged
+        if entry.pending
     }
     for table in facts.tables:
-        for one in table.ddl:
-            one.pending = one.pending or (table.name, one.batch, one.statement) in waiting
+        for statement in table.ddl:
+            statement.pending = (
+                statement.pending or (table.name, statement.batch, statement.statement) in waiting
+            )
     return facts
 
 
@@ -255,16 +261,18 @@ def _moment(at: dt.datetime | None) -> str | None:
     return None if at is None else at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _typed(one: report.Complaint, mirror: str, facts: Facts) -> str:
+def _typed(complaint: report.Complaint, mirror: str, facts: Facts) -> str:
     """The command that leads on: the list of what waits, the life of a row that is wrong, or all about the check."""
-    if verb := _VERBS.get(one.check, ""):
+    if verb := _VERBS.get(complaint.check, ""):
         return command(verb, facts.file)
-    if one.subject == LAST_RUN:
+    if complaint.subject == LAST_RUN:
         return command("run", facts.file)
-    if one.check == "wrong_cells":
+    if complaint.check == "wrong_cells":
         return command("rebuild", facts.file, mirror)
     checks = next((table.checks for table in facts.tables if table.name == mirror), [])
-    failing = next((check.failing for check in checks if check.check == one.check and check.failing), ())
+    failing = next(
+        (check.failing for check in checks if check.check == complaint.check and check.failing), ()
+    )
     cells = list(key_cells(failing[0]).values()) if failing else []
     texts = [cell for cell in cells if cell is not None]
     if cells and texts == cells:  # `explain` takes no NULL
@@ -277,14 +285,14 @@ def missing_from(made: report.Page, wrong: Iterable[Problem]) -> list[report.Com
     from ingest.quality import report
 
     listed = {f"{problem.subject}: {problem.title}"[:LONGEST] for problem in made.problems}
-    found = []
+    complaints = []
     for one in wrong:
         if one.subject not in listed and not one.subject.startswith(LAST_RUN):
             light = "bad" if one.severity == ERROR else "warn"
             subject, _, title = one.subject.rpartition(": ")
             advice, text = f"next: `{one.command}`" if one.command else "", without(one.text, one.command)
-            found.append(report.Complaint(light, subject, "tables", title, text, advice))
-    return found
+            complaints.append(report.Complaint(light, subject, "tables", title, text, advice))
+    return complaints
 
 
 def without(text: str, typed: str) -> str:
@@ -370,10 +378,10 @@ def of_state(
     if mixed := decoded_with.mixed_masks(lake, newest):
         typed = command("rebuild", file, "--layer", "silver")
         yield Problem("masks: silver has others", ERROR, mixed, typed, mixed, "masks")
-    for one in decoded_with.outdated(lake, newest):
-        text = one.sentence(lake.pipeline, newest)
-        subject = f"source {one.source}: decoded by an older version"
-        typed = one.command(lake.pipeline, newest)
+    for outdated in decoded_with.outdated(lake, newest):
+        text = outdated.sentence(lake.pipeline, newest)
+        subject = f"source {outdated.source}: decoded by an older version"
+        typed = outdated.command(lake.pipeline, newest)
         yield Problem(subject, WARN, text, typed, text, "decoded_before")
 
 

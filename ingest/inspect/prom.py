@@ -17,10 +17,10 @@ Labels = Mapping[str, str]
 Sample = tuple[Labels, float | None]
 
 
-def text(*found: Mapping[str, Any]) -> str:
+def text(*statuses: Mapping[str, Any]) -> str:
     """The status of pipelines as gauges, family by family; families without samples are left out."""
     families: dict[str, tuple[str, list[Sample]]] = {}
-    for one in found:
+    for one in statuses:
         for name, (help_text, samples) in (_mirrors(one) | _lake(one)).items():
             families.setdefault(name, (help_text, []))[1].extend(samples)
     return "".join(
@@ -57,10 +57,10 @@ def _moment(text: str | None) -> float | None:
     return None if text is None else dt.datetime.fromisoformat(text).timestamp()
 
 
-def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
-    labels = {"pipeline": found["pipeline"]}
-    kinds = {"message": 0, "cell": 0, "change": 0, **found["open_rejects"]}
-    last = found["last_run"] or {}
+def _lake(status: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
+    labels = {"pipeline": status["pipeline"]}
+    kinds = {"message": 0, "cell": 0, "change": 0, **status["open_rejects"]}
+    last = status["last_run"] or {}
     return {
         "rejects_open": (
             "Rejects that were neither replayed nor dismissed.",
@@ -68,15 +68,15 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
         ),
         "problems": (
             "Open problems that nobody has acknowledged.",
-            _counted(found, ("severity", "kind", "mirror"), lambda _one: True),
+            _counted(status, ("severity", "kind", "mirror"), lambda _one: True),
         ),
         "checks_failing": (
             "Checks that complain, by the last check of each mirror and source.",
-            _counted(found, ("severity", "check", "mirror"), lambda one: one["kind"] in FAILING),
+            _counted(status, ("severity", "check", "mirror"), lambda one: one["kind"] in FAILING),
         ),
         "statements_pending": (
             "DDL statements that wait for a decision.",
-            [(labels, found["pending_statements"])],
+            [(labels, status["pending_statements"])],
         ),
         "last_run_timestamp_seconds": (
             "When the last run ended that had anything to do.",
@@ -91,15 +91,15 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
 
 
 def _counted(
-    found: Mapping[str, Any], names: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]
+    status: Mapping[str, Any], names: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]
 ) -> list[Sample]:
     """The number of problems by some of their fields; ``check`` is the kind of one that a check has found."""
     counts: Counter[tuple[str, ...]] = Counter()
-    for one in found["causes"]:
-        if wanted(one) and not one["acknowledged"]:
-            fields = one | {"check": one["kind"]}
+    for cause in status["causes"]:
+        if wanted(cause) and not cause["acknowledged"]:
+            fields = cause | {"check": cause["kind"]}
             counts[tuple(fields[name] or "" for name in names)] += 1
-    pipeline = {"pipeline": found["pipeline"]}
+    pipeline = {"pipeline": status["pipeline"]}
     return [(pipeline | dict(zip(names, key, strict=True)), n) for key, n in sorted(counts.items())]
 
 

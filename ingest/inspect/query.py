@@ -41,7 +41,7 @@ def query(
             takes too long.
     """
     mirrors, lagging = places(lake, batch)
-    products = {one.name: Named(lake.path(one.name)) for one in ALL if lake.exists(one.name)}
+    products = {schema.name: Named(lake.path(schema.name)) for schema in ALL if lake.exists(schema.name)}
     places_of = [*mirrors.values(), *products.values()]
     views = {place: f"main._table_{number}_" for number, place in enumerate(places_of)}
     tables = {view: place for place, view in views.items()}
@@ -97,13 +97,13 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
         there = [*histories_of(lake, known).values(), *feeds.existing(lake, known), *known]
         return {one.table: Named(lake.path(one.path)) for one in there}, []
     pinned = asof.mirrors(lake, batch)
-    histories = histories_of(lake, [one.mirror for one in pinned.values()])
-    found = asof.accompanying(lake, batch, pinned.values(), histories) | pinned
+    histories = histories_of(lake, [pin.mirror for pin in pinned.values()])
+    pins = asof.accompanying(lake, batch, pinned.values(), histories) | pinned
     newest = lake.decoded()
     ahead = [f"There is no batch {batch} yet: the newest is {newest}."] if batch > newest else []
     return {
         table: Named(lake.path(one.mirror.path), one.version)
-        for table, one in found.items()
+        for table, one in pins.items()
         if one.version is not None
     }, [*ahead, *asof.complaints(pinned, batch)]
 
@@ -114,12 +114,12 @@ def _state(place: Named) -> delta.Snapshot:
         state = delta.snapshot(place.folder, place.version)
         # a store would be asked for each file
         here = place.version is not None and not is_stored(place.folder)
-        there = not here or all(Path(place.folder, file.place).exists() for file in state.files)
+        is_readable = not here or all(Path(place.folder, file.place).exists() for file in state.files)
     except delta.UnreadableError:
         if place.version is None:
             raise
-        there = False
-    if not there:
+        is_readable = False
+    if not is_readable:
         raise IngestError(
             f"Version {place.version} of {place.folder}, which that batch needs, can no longer be read: `ingest maintain` "
             "deletes files after horizon_days:, and `ingest erase --now` at once."

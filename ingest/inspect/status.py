@@ -51,20 +51,20 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
     mirrors = known_mirrors.known(lake)
     runs = last_runs(lake)
     states = histories_of(lake, mirrors.values())
-    found = [
+    entries = [
         _entry(lake, states[path], runs.get(mirror.name, {}))
         for path, mirror in mirrors.items()
         if path in states
     ]
-    found += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
+    entries += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
     for path, match in known_mirrors.excluded(lake).items():
-        found = [
+        entries = [
             entry | _excluded(lake, entry, match) if entry["path"] == lake.path(path) else entry
-            for entry in found
+            for entry in entries
         ]
     gone = known_mirrors.dropped(lake)
-    found.extend(_line(name, run) for name, run in runs.items() if name not in gone)
-    return sorted(found, key=lambda one: one["table"])
+    entries.extend(_line(name, run) for name, run in runs.items() if name not in gone)
+    return sorted(entries, key=lambda entry: entry["table"])
 
 
 def _excluded(lake: Tables, entry: Mapping[str, Any], match: str) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def _excluded(lake: Tables, entry: Mapping[str, Any], match: str) -> dict[str, A
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
     """The entry of that name, the mirror if a history table has the same one; an `IngestError` if there is none."""
-    found = [entry for entry in entries if entry["table"] == name]
-    if not found:
+    of_name = [entry for entry in entries if entry["table"] == name]
+    if not of_name:
         raise known_mirrors.unknown(name, {entry["table"] for entry in entries})
-    return found[-1]
+    return of_name[-1]
 
 
 def histories_of(lake: Tables, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
@@ -93,13 +93,13 @@ def histories_of(lake: Tables, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
 
 def feeds_of(lake: Tables) -> list[dict[str, Any]]:
     """One entry per existing change feed."""
-    found = []
+    entries = []
     for mirror in known_mirrors.known(lake).values():
         for feed in feeds.existing(lake, [mirror]):
             columns = feeds.schema_of(mirror).types.items()
             shown = [{"name": name, "source": "", "type": kind} for name, kind in columns]
-            found.append({**_entry(lake, feed, {}), "columns": shown})
-    return found
+            entries.append({**_entry(lake, feed, {}), "columns": shown})
+    return entries
 
 
 def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         "path": lake.path(mirror.path),
         "keys": list(mirror.keys),
         "columns": [
-            {"name": one.column, "source": "" if one.made else one.name, "type": one.delta}
-            for one in mirror.columns
+            {"name": column.column, "source": "" if column.made else column.name, "type": column.delta}
+            for column in mirror.columns
         ],
         "rows": rows,
         "bytes": snapshot.size if snapshot.exists else None,
@@ -140,13 +140,13 @@ def _without_rest(run: dict[str, Any], have: int, file: Path) -> dict[str, Any]:
     return {"state": "failed", "message": f"{text}: `{command('retry', file)}` folds the rest again"}
 
 
-def _line(name: str, run: dict[str, Any], found: Mapping[str, Any] = _NO_ENTRY) -> dict[str, Any]:
+def _line(name: str, run: dict[str, Any], entry: Mapping[str, Any] = _NO_ENTRY) -> dict[str, Any]:
     """An entry with the state of its last run; CPU time is not known for a mirror that Spark folded."""
     counts = json.loads(run.get("counts") or "{}")
     cpu = counts.get(CPU)
     return {
         "table": name,
-        **found,
+        **entry,
         "state": state_of(run),
         "message": run.get("message") or "",
         "command": run.get("command") or "",
@@ -228,7 +228,7 @@ def look(lake: Tables) -> LakeLook:
     for row in rejects.counted(lake):
         waiting[row["kind"]] = waiting.get(row["kind"], 0) + row["n"]
         began[row["kind"]] = min(began.get(row["kind"], row["batch"]), row["batch"])
-    pending = {one.statement.id: one.statement.batch for one in logged if one.pending}
+    pending = {entry.statement.id: entry.statement.batch for entry in logged if entry.pending}
     if pending:
         began["ddl"] = min(pending.values())
     decoded = lake.decoded()
@@ -253,9 +253,9 @@ def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     """What `ingest status` says; a mirror's state is the worst of its open problems."""
     last = seen.last_run
     merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))
-    found = problems.with_acknowledged(lake, merged)
+    listed = problems.with_acknowledged(lake, merged)
     states: dict[str, list[str]] = {}
-    for one in found:
+    for one in listed:
         states.setdefault(one.mirror, []).append(one.state)
     rows = [row | {"state": worst([row["state"], *states.get(row["table"], [])])} for row in seen.rows]
     bad = [row for row in rows if row["state"] != OK]
@@ -264,7 +264,7 @@ def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {len(rows)} mirrors are up to date with batch {seen.done}"
         + (f"; decoded is batch {seen.decoded}" if seen.decoded > seen.done else "")
     )
-    needing = [one for one in found if not one.acknowledged]
+    needing = [one for one in listed if not one.acknowledged]
     if needing:
         headline += (
             f"; {counted(len(needing), 'problem')} {'needs' if len(needing) == 1 else 'need'} somebody"
@@ -274,8 +274,8 @@ def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         "headline": f"{headline}.",
         **_until(seen.complete),
         "tables": rows,
-        "problems": [one.sentence for one in needing],
-        "causes": [one.described() for one in found],
+        "problems": [problem.sentence for problem in needing],
+        "causes": [one.described() for one in listed],
         "open_rejects": seen.open_rejects,
         "pending_statements": seen.statements,
         "last_run": last,
@@ -321,19 +321,23 @@ def complete(lake: Tables) -> dict[str, Complete]:
     return completeness.of_mirrors(lake, tables(lake), completeness.reached(lake))
 
 
-def _until(one: Complete) -> dict[str, Any]:
-    return {"complete_until": _utc(one.until), "complete_by": one.by or None, "complete_reason": one.reason}
+def _until(complete: Complete) -> dict[str, Any]:
+    return {
+        "complete_until": _utc(complete.until),
+        "complete_by": complete.by or None,
+        "complete_reason": complete.reason,
+    }
 
 
-def aged(found: dict[str, Any]) -> dict[str, Any]:
+def aged(described: dict[str, Any]) -> dict[str, Any]:
     """The same status some time later: its mirrors lag by that much more."""
-    moments = (row["newest commit"] for row in found["tables"])
+    moments = (row["newest commit"] for row in described["tables"])
     newest = [
         None if moment is None else dt.datetime.fromisoformat(moment).replace(tzinfo=None)
         for moment in moments
     ]
-    rows = [row | _lag(one) for row, one in zip(found["tables"], newest, strict=True)]
-    return found | {"tables": rows}
+    rows = [row | _lag(one) for row, one in zip(described["tables"], newest, strict=True)]
+    return described | {"tables": rows}
 
 
 def _lag(newest: dt.datetime | None) -> dict[str, Any]:
@@ -355,7 +359,7 @@ def verdicts(lake: Tables) -> dict[str, int]:
 def _next(lake: Tables, needing: Sequence[Problem], seen: LakeLook) -> str:
     """The command that resolves the first problem, or does what the lake waits for."""
     file = lake.pipeline.file
-    typed = next((one.command for one in needing if one.command), "")
+    typed = next((problem.command for problem in needing if problem.command), "")
     if needing and needing[0].kind == "held" and typed == command("retry", file):
         return f"{typed} (after {file} says what the message asks for)"
     return typed or seen.idle_next
@@ -363,15 +367,15 @@ def _next(lake: Tables, needing: Sequence[Problem], seen: LakeLook) -> str:
 
 def _last_run(lake: Tables) -> dict[str, Any] | None:
     """When the newest run with work ended, how long it took, where its stages were done, and whether something failed."""
-    found = lake.ask(
+    runs = lake.ask(
         """SELECT run, max(started_at) AS moment, sum(CASE WHEN subject IS NULL THEN seconds END) AS seconds,
         max(CASE WHEN state IN ('failed', 'held', 'alarm') THEN 1 ELSE 0 END) = 1 AS stuck,
         max(CASE WHEN state = 'check' THEN 1 ELSE 0 END) = 1 AS complained
         FROM {runs} GROUP BY run ORDER BY moment DESC LIMIT 1"""
     )
-    if not found:
+    if not runs:
         return None
-    last = found[0]
+    last = runs[0]
     stages = lake.ask(
         f"""SELECT stage, ran, jobs, tasks, executors FROM {{runs}}
         WHERE run = {duck.text(last["run"])} AND subject IS NULL AND ran IS NOT NULL ORDER BY started_at"""
@@ -388,17 +392,17 @@ def _last_run(lake: Tables) -> dict[str, Any] | None:
 
 
 def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    lanes: dict[str, dict[str, Any]] = {}
     for row in lines:
         source = TableId.of(row)
         if not source.table:
             continue
         for name in map(str, known_mirrors.names(lake.pipeline, source)):
-            kept = found.setdefault(name, {"newest": None, "rejected": 0})
+            kept = lanes.setdefault(name, {"newest": None, "rejected": 0})
             times = [one for one in (kept["newest"], row["newest"]) if one is not None]
             kept["newest"] = max(times, default=None)
             kept["rejected"] += row["rejected"]
-    return found
+    return lanes
 
 
 def _span(span: dt.timedelta) -> str:

@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 def lines(story: Story) -> list[str]:
     """The story as lines of text."""
-    found = [headline(story), ""]
+    shown = [headline(story), ""]
     for event, before in zip(story.events, rows_before(story), strict=True):
-        found.extend(_event(event, before))
-        found.append("")
+        shown.extend(_event(event, before))
+        shown.append("")
     if story.folded is not None:
-        found.append(f"the fold ends with  {image(story.folded)}")
+        shown.append(f"the fold ends with  {image(story.folded)}")
         if not story.complete:
-            found.append("it is incomplete: the row was never sent whole")
+            shown.append("it is incomplete: the row was never sent whole")
     for row in story.mirror_rows:
-        found.append(f"the mirror holds    {image(row)}")
+        shown.append(f"the mirror holds    {image(row)}")
     for name, rows in story.elsewhere.items():
-        found.extend(f"{name} holds    {image(row)}" for row in rows)
+        shown.extend(f"{name} holds    {image(row)}" for row in rows)
         if not rows:
-            found.append(f"{name} holds no row of it")
+            shown.append(f"{name} holds no row of it")
     for one in story.suspects:
-        found.append(f"suspect: {suspect(one)}")
-    return found
+        shown.append(f"suspect: {suspect(one)}")
+    return shown
 
 
 def rows_before(story: Story) -> list[Image]:
@@ -78,7 +78,7 @@ def headline(story: Story) -> str:
 
 def _verdict(story: Story) -> str:
     if story.equal:
-        cells = sum(one["kind"] == "cell" for one in story.suspects)
+        cells = sum(suspect["kind"] == "cell" for suspect in story.suspects)
         but = f", but for {cells} cell{'' if cells == 1 else 's'} that did not fit" if cells else ""
         if story.left_out:
             return f"no row, because the one that they give does not meet {story.left_out}"
@@ -100,31 +100,31 @@ def _event(event: StoryEvent, before: Image) -> list[str]:
     place = "" if event.topic is None else f"  {event.topic}/{event.partition}/{event.offset}"
     moment = f"  {event.event_time}" if event.event_time else ""
     sequence = f"  sequence {event.sequence}" if event.sequence else ""
-    found = [f"{event.number}. batch {event.batch}  {event.op}{moment}{sequence}{place}"]
+    shown = [f"{event.number}. batch {event.batch}  {event.op}{moment}{sequence}{place}"]
     if event.statement:
-        found.append(f"   statement  {event.statement}")
+        shown.append(f"   statement  {event.statement}")
     if event.before is not None:
-        found.append(f"   before     {image(event.before)}")
+        shown.append(f"   before     {image(event.before)}")
     if event.after is not None:
-        found.append(f"   after      {image(event.after)}{'  (partial)' if event.partial else ''}")
+        shown.append(f"   after      {image(event.after)}{'  (partial)' if event.partial else ''}")
     if cells := changed(event, before):
         after = event.after or {}
         texts = (f"{name}: {image(old)} -> {image(after[name])}" for name, old in cells.items())
-        found.append(f"   changed    {', '.join(texts)}")
-    found.extend(f"   {_effect(effect, event)}" for effect in event.effects or ())
+        shown.append(f"   changed    {', '.join(texts)}")
+    shown.extend(f"   {_effect(effect, event)}" for effect in event.effects or ())
     if not event.effects:
-        found.append("   nothing: there was no row")
-    found.extend(f"   {text}" for text in event.remarks)
+        shown.append("   nothing: there was no row")
+    shown.extend(f"   {text}" for text in event.remarks)
     if event.note:
-        found.append(f"   note       {event.note}")
+        shown.append(f"   note       {event.note}")
     if event.raw is not None:
         cut = (
             ""
             if len(event.raw.text.encode("utf-8", "replace")) >= event.raw.length or event.raw.binary
             else f" ... ({event.raw.length} bytes)"
         )
-        found.append(f"   {'base64' if event.raw.binary else 'message'}    {event.raw.text}{cut}")
-    return found
+        shown.append(f"   {'base64' if event.raw.binary else 'message'}    {event.raw.text}{cut}")
+    return shown
 
 
 def _effect(effect: StoryEffect, event: StoryEvent) -> str:
