@@ -414,7 +414,7 @@ def _api_rejects(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
 
 def _api_ddl(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
     name = _first(asked, "pipeline")
-    return [one.described() for one in fleet.kept(name, "ddl", fleet.lake(name), approval.listed)]
+    return [entry.described() for entry in fleet.kept(name, "ddl", fleet.lake(name), approval.listed)]
 
 
 def _api_explain(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
@@ -438,17 +438,17 @@ _API: dict[str, Asked] = {
 
 async def _api(service: Service, make: Asked, request: Request) -> Response:
     asked = parse_qs(request.url.query, keep_blank_values=True)
-    found = await _made(
+    answer = await _made(
         service, lambda: encoded(make(service.fleet, asked)), slow=make in (_api_explain, _api_sql)
     )
-    return Response(found, media_type="application/json")
+    return Response(answer, media_type="application/json")
 
 
 async def _metrics(service: Service, request: Request) -> Response:
-    found = await _made(
+    answer = await _made(
         service, lambda: prom.text(*(state.status for state in service.fleet.states() if state.status))
     )
-    return Response(found, media_type="text/plain; version=0.0.4")
+    return Response(answer, media_type="text/plain; version=0.0.4")
 
 
 async def _healthz(request: Request) -> Response:

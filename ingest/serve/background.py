@@ -103,7 +103,7 @@ class JobRunner(JobList):
         now = time.monotonic()
         if now < min(self._due.get(name, now), now + pipeline.every):
             return
-        if any(not one.is_over for one in self.of(name) if one.words[0] == "run"):
+        if any(not job.is_over for job in self.of(name) if job.words[0] == "run"):
             return
         self._due[name] = now + pipeline.every
         try:

@@ -44,22 +44,24 @@ class SourceComparisons:
         """The sources of a pipeline that are compared on a schedule."""
         pipeline = self._jobs.fleet.members[name].pipeline
         return [
-            one
-            for one in (pipeline.sources if pipeline else ())
-            if one.enabled and one.database is not None and one.database.reconcile_every
+            source
+            for source in (pipeline.sources if pipeline else ())
+            if source.enabled and source.database is not None and source.database.reconcile_every
         ]
 
     def of(self, name: str) -> list[Comparison]:
         """A pipeline's comparisons that are scheduled."""
-        found = []
+        comparisons = []
         for source in self._sources(name):
             now = [
-                one
-                for one in self._jobs.of(name)
-                if one.state == "runs" and one.words == self._words(name, source)
+                job
+                for job in self._jobs.of(name)
+                if job.state == "runs" and job.words == self._words(name, source)
             ]
-            found.append(Comparison(source.name, self._until_due(name, source), now[0] if now else None))
-        return found
+            comparisons.append(
+                Comparison(source.name, self._until_due(name, source), now[0] if now else None)
+            )
+        return comparisons
 
     def _words(self, name: str, source: Source) -> tuple[str, ...]:
         return COMPARE, "--due", f"--source={source.name}", "--", str(self._jobs.fleet.members[name].file)

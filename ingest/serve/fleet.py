@@ -142,39 +142,42 @@ class Member:
             return
         self.stamp, self.looked = stamp, now
         try:
-            found = load(self.file, to_look=True)
+            pipeline = load(self.file, to_look=True)
         except IngestError as error:
             self.fault = str(error)
             return
         except Exception as error:  # one file keeps none of the others from being served
             self.fault = f"{self.file}: {unexpected(error)}"
             return
-        if self.pipeline is not None and (found.name, found.lake) != (self.pipeline.name, self.pipeline.lake):
+        if self.pipeline is not None and (pipeline.name, pipeline.lake) != (
+            self.pipeline.name,
+            self.pipeline.lake,
+        ):
             self.fault = (
                 f"{self.file}: its name or its lake was changed: stop `ingest serve` and start it again"
             )
             return
-        self.pipeline, self.fault = found, ""
+        self.pipeline, self.fault = pipeline, ""
 
 
 def _stamp(path: Path | str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - asked a thousand times a second
+        status = os.stat(path)  # noqa: PTH116 - asked a thousand times a second
     except (OSError, ValueError):
         return None
-    return found.st_mtime_ns, found.st_ino
+    return status.st_mtime_ns, status.st_ino
 
 
 def versions(lake: str) -> tuple[object, ...]:
     """What changes with every commit to a lake: when the folders of its tables' logs were last written."""
     if is_stored(lake):  # no cheap sign of a commit: asked again after a while
         return (int(time.monotonic() // STORE_LOOK),)
-    found = [_stamp(f"{lake}/{one.name}/_delta_log") for one in ALL]
+    stamps = [_stamp(f"{lake}/{schema.name}/_delta_log") for schema in ALL]
     with suppress(OSError):
         for database in os.scandir(f"{lake}/{MIRRORS}"):
             with suppress(OSError):
-                found += [_stamp(f"{table.path}/_delta_log") for table in os.scandir(database.path)]
-    return tuple(found)
+                stamps += [_stamp(f"{table.path}/_delta_log") for table in os.scandir(database.path)]
+    return tuple(stamps)
 
 
 class Fleet:
@@ -199,17 +202,19 @@ class Fleet:
                 )
             self.members[member.name] = member
         self._asked = dict.fromkeys(self.members, time.monotonic())  # the first questions come soon
-        identity.refuse_shared(one.pipeline for one in self.members.values() if one.pipeline is not None)
+        identity.refuse_shared(
+            member.pipeline for member in self.members.values() if member.pipeline is not None
+        )
 
     def member(self, name: str) -> Member:
         """The pipeline of that name, read again if its file was changed; a `NotHereError` if there is none."""
-        found = self.members.get(name)
-        if found is None:
+        member = self.members.get(name)
+        if member is None:
             raise NotHereError(
                 f"There is no pipeline {name!r} here; there are {', '.join(sorted(self.members))}."
             )
-        found.read()
-        return found
+        member.read()
+        return member
 
     def lake(self, name: str) -> LakeReader:
         """The lake of a pipeline, for questions; an `IngestError` if it cannot be read, or is not there."""
@@ -287,10 +292,10 @@ class Fleet:
         """Every pipeline's state, the worst first; ``soon`` gives what is known if making the rest takes long."""
         self._look.until = time.monotonic() + self._soon if soon and self._soon is not None else None
         try:
-            found = [self.state(name) for name in self.members]
+            states = [self.state(name) for name in self.members]
         finally:
             self._look.until = None
-        return sorted(found, key=lambda one: (LIGHTS.index(one.light), -(one.lag or 0), one.name))
+        return sorted(states, key=lambda one: (LIGHTS.index(one.light), -(one.lag or 0), one.name))
 
     def state(self, name: str) -> PipelineState:
         """One pipeline's state; whatever keeps it from being read is its state, too."""
@@ -301,7 +306,7 @@ class Fleet:
             lake = self.lake(name)
             found = self.status(name)
             checks = self.kept(name, "checks", lake, status.verdicts)
-            wrong = [problems.of_described(one) for one in found["causes"]]
+            wrong = [problems.of_described(cause) for cause in found["causes"]]
         except NotYetError:
             return PipelineState(name, member, "none", BEING_READ, [])
         except NoLakeError:
@@ -314,13 +319,17 @@ class Fleet:
             trouble = Trouble("bad", text, command("validate", member.file))
             return PipelineState(name, member, "bad", "Cannot be read", [trouble])
         troubles = sorted(
-            _troubles(member, wrong, {one["table"] for one in found["tables"]}),
-            key=lambda one: LIGHTS.index(one.light),
+            _troubles(member, wrong, {table["table"] for table in found["tables"]}),
+            key=lambda table: LIGHTS.index(table.light),
         )
         light = troubles[0].light if troubles else "good"
         states = [row["state"] for row in found["tables"] if row["state"] != "ok"]
         if states:
-            word = ", ".join(f"{states.count(one)} {one}" for one in problems.STATES if one in states)
+            word = ", ".join(
+                f"{states.count(state_name)} {state_name}"
+                for state_name in problems.STATES
+                if state_name in states
+            )
         else:
             word = {"bad": "Failing", "warn": "Needs a look", "none": "No table yet"}.get(light, "Good")
         if light == "good" and not found["tables"]:
@@ -421,11 +430,13 @@ def _troubles(member: Member, wrong: Iterable[Problem], tables: set[str]) -> Ite
         yield Trouble("bad", member.fault, command("validate", member.file))
     for text in member.pipeline.unresolved.values() if member.pipeline else ():
         yield Trouble("warn", f"{text}; only a run needs it", command("validate", member.file))
-    for one in wrong:
-        if one.acknowledged:
+    for problem in wrong:
+        if problem.acknowledged:
             continue
-        text, table = problems.without(one.sentence, one.command), one.mirror
-        verb = next((verb for verb in ("rejects", "ddl") if one.command == command(verb, member.file)), "")
+        text, table = problems.without(problem.sentence, problem.command), problem.mirror
+        verb = next(
+            (verb for verb in ("rejects", "ddl") if problem.command == command(verb, member.file)), ""
+        )
         page = verb or ("table" if table in tables else "")
-        light = "bad" if one.severity == problems.ERROR else "warn"
-        yield Trouble(light, text, one.command, page, table if page == "table" else "")
+        light = "bad" if problem.severity == problems.ERROR else "warn"
+        yield Trouble(light, text, problem.command, page, table if page == "table" else "")

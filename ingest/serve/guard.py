@@ -71,7 +71,7 @@ def tokens(file: Path | None, account: str) -> dict[str, str]:
     Raises:
         SetupError: the file cannot be read, others may read it, or a token is too short.
     """
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     lines = [os.environ[TOKEN]] if os.environ.get(TOKEN) else []
     if file is not None:
         try:
@@ -91,8 +91,8 @@ def tokens(file: Path | None, account: str) -> dict[str, str]:
                 f"A token for `ingest serve` has at least {SHORTEST} characters, and at most its user's name before "
                 "it: make one with `openssl rand -hex 24`."
             )
-        found[words[-1]] = words[0] if len(words) == 2 else account
-    return found
+        users[words[-1]] = words[0] if len(words) == 2 else account
+    return users
 
 
 @dataclass(slots=True)
@@ -128,11 +128,11 @@ class AccessGuard:
 
     def user_of(self, token: str) -> str | None:
         """The user of a token, compared with every one in the same time."""
-        found = None
+        user = None
         for known, name in self.tokens.items():
             if hmac.compare_digest(known.encode(), token.encode("utf-8", "replace")):
-                found = name
-        return found
+                user = name
+        return user
 
     def opened(self, user: str, headers: Mapping[str, str]) -> str:
         """A new session, as the value of a ``Set-Cookie`` header; with TLS it is sent over nothing else."""
@@ -185,10 +185,10 @@ def _is_behind_tls(headers: Mapping[str, str]) -> bool:
 
 def _cookie(header: str) -> str:
     try:
-        found = SimpleCookie(header).get(COOKIE)
+        cookie = SimpleCookie(header).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
 def names(given: Iterable[str]) -> frozenset[str]:

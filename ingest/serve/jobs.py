@@ -49,10 +49,10 @@ class ServiceJob:
     @property
     def typed(self) -> str:
         """The command that does the same."""
-        at = self.words.index("--") if "--" in self.words else len(self.words)
-        rest = self.words[at + 1 :]
+        end = self.words.index("--") if "--" in self.words else len(self.words)
+        rest = self.words[end + 1 :]
         needed = any(word.startswith("-") for word in rest)
-        return command(*self.words[:at], *(("--",) if needed else ()), *rest)
+        return command(*self.words[:end], *(("--",) if needed else ()), *rest)
 
     @property
     def is_over(self) -> bool:
@@ -96,7 +96,7 @@ class JobList:
     def add(self, job: ServiceJob, line: deque[ServiceJob] | None = None) -> ServiceJob:
         """List a job, and put it into a line of those that wait; called with ``change`` held."""
         self._jobs[job.id] = job
-        over = [one.id for one in self._jobs.values() if one.is_over]
+        over = [job.id for job in self._jobs.values() if job.is_over]
         for name in over[: max(0, len(self._jobs) - KEPT)]:
             del self._jobs[name]
         if line is not None:
@@ -118,8 +118,8 @@ class JobList:
     def of(self, pipeline: str) -> list[ServiceJob]:
         """A pipeline's jobs, the newest first."""
         with self.change:
-            return [one for one in reversed(self._jobs.values()) if one.pipeline == pipeline]
+            return [job for job in reversed(self._jobs.values()) if job.pipeline == pipeline]
 
     def running(self, pipeline: str) -> ServiceJob | None:
         """What is done for a pipeline right now, apart from comparisons."""
-        return next((one for one in self.of(pipeline) if one.state == "runs" and not one.is_comparison), None)
+        return next((job for job in self.of(pipeline) if job.state == "runs" and not job.is_comparison), None)

@@ -150,7 +150,7 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
         row for row in (made.rows if made else [])
         if wanted in row.fact.name.lower() and (show != "bad" or row.light in ("bad", "warn"))
     ]  # fmt: skip
-    states = {one["table"]: one for one in state.tables}
+    states = {table["table"]: table for table in state.tables}
     return View("pipeline.html.j2", name, {
         "pipeline": name, "state": state, "facts": facts, "made": made, "states": states,
         "shown": page_of(rows, asked), "flow": flow, "bars": bars(facts.runs) if facts else [],
@@ -166,12 +166,12 @@ def _flow(lake: LakeReader) -> list[tuple[str, int]]:
         WHERE "table" IS NOT NULL AND batch > (SELECT max(batch) FROM {books}) - 30
         GROUP BY "database", "schema", "table" """
     )
-    found: dict[str, int] = {}
+    flow: dict[str, int] = {}
     for row in rows:
         source = TableId.of(row)
         for name in map(str, mirrors.names(lake.pipeline, source)):
-            found[name] = found.get(name, 0) + row["n"]
-    return sorted(((name, n) for name, n in found.items() if n), key=lambda one: (-one[1], one[0]))
+            flow[name] = flow.get(name, 0) + row["n"]
+    return sorted(((name, n) for name, n in flow.items() if n), key=lambda one: (-one[1], one[0]))
 
 
 def _books(facts: Facts) -> list[tuple[str, str, int]]:
@@ -204,17 +204,17 @@ class Bar:
 def bars(runs: Sequence[RunFact]) -> list[Bar]:
     """The last runs as bars, the oldest first; the longest fills the drawing."""
     ordered = list(reversed(runs))
-    longest = max((sum(one.seconds.values()) for one in ordered), default=0) or 1
+    longest = max((sum(run.seconds.values()) for run in ordered), default=0) or 1
     width = 600 / max(20, len(ordered))
-    found = []
-    for i, one in enumerate(ordered):
+    bars = []
+    for i, run in enumerate(ordered):
         y, boxes = 60.0, []
         for stage in STAGES:
-            height = 56 * one.seconds.get(stage, 0.0) / longest
+            height = 56 * run.seconds.get(stage, 0.0) / longest
             y -= height
             boxes.append((stage, y, height))
-        found.append(Bar(one, i * width, width - 3, boxes))
-    return found
+        bars.append(Bar(run, i * width, width - 3, boxes))
+    return bars
 
 
 # --- a table and a row ---
@@ -228,9 +228,9 @@ def table(fleet: Fleet, asked: Query) -> View:
     facts = fleet.kept(name, f"facts of {table}", lake, lambda lake: problems.gathered(lake, only=table))
     facts.look()
     made = report.page(facts)
-    own = decisions.read(lake).newest(PAUSE, decisions.RESUME)
+    decided = decisions.read(lake).newest(PAUSE, decisions.RESUME)
     row = made.rows[0] if made.rows else None
-    paused: Decision | None = own.get(row.fact.path) if row else None
+    paused: Decision | None = decided.get(row.fact.path) if row else None
     quoted = ".".join(duck.name(part) for part in row.fact.id if part is not None) if row else ""
     return View("table.html.j2", table, {
         "pipeline": name, "table": table, "entry": entry, "facts": facts, "page": made, "now": facts.now,
@@ -242,12 +242,12 @@ def table(fleet: Fleet, asked: Query) -> View:
 
 def _problems(made: report.Page, entry: Mapping[str, Any]) -> list[report.Complaint]:
     """What is wrong with a table, with advice; first its state, if its last checks do not say it."""
-    found = [problem for problem in made.problems if problem.subject == entry["table"]]
+    complaints = [problem for problem in made.problems if problem.subject == entry["table"]]
     state, text = entry["state"], entry["message"]
-    if state != "ok" and not any(text in one.text for one in found):
+    if state != "ok" and not any(text in problem.text for problem in complaints):
         light = "warn" if state == "paused" else "bad"
-        found.insert(0, report.Complaint(light, entry["table"], "", state.capitalize(), text, ""))
-    return found
+        complaints.insert(0, report.Complaint(light, entry["table"], "", state.capitalize(), text, ""))
+    return complaints
 
 
 def _spent(batches: Sequence[BatchFact]) -> dict[str, Any]:
@@ -258,9 +258,9 @@ def _spent(batches: Sequence[BatchFact]) -> dict[str, Any]:
         "bytes": sum(batch.counts.get("rewritten_bytes", 0) for batch in batches),
         "cpu": sum(batch.cpu or 0.0 for batch in batches), "cpu_known": sum(batch.cpu is not None for batch in batches),
         "trends": {
-            "Seconds": [one.seconds for one in ordered],
-            "CPU seconds": [one.cpu for one in ordered if one.cpu is not None],
-            "Written": [one.counts.get("rewritten_bytes", 0) for one in ordered],
+            "Seconds": [batch.seconds for batch in ordered],
+            "CPU seconds": [batch.cpu for batch in ordered if batch.cpu is not None],
+            "Written": [batch.counts.get("rewritten_bytes", 0) for batch in ordered],
         },
     }  # fmt: skip
 
@@ -270,18 +270,21 @@ def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:
     first = {name: values[0] for name, values in asked.items() if values}
     name, table, key = first.get("pipeline", ""), first.get("table", ""), list(asked.get("key", ()))
     lake = fleet.lake(name)
-    found = explained(lake, table, key)
+    story_of_row = explained(lake, table, key)
     names = list(
         dict.fromkeys(
-            [*(found.folded or {}), *(cell for mirror_row in found.mirror_rows for cell in mirror_row)]
+            [
+                *(story_of_row.folded or {}),
+                *(cell for mirror_row in story_of_row.mirror_rows for cell in mirror_row),
+            ]
         )
     )
     return View("row.html.j2", table, {
-        "pipeline": name, "table": found.mirror, "story": found, "headline": story.headline(found),
-        "light": "good" if found.equal else "bad", "names": names,
-        "suspects": [story.suspect(one) for one in found.suspects],
-        "changed": [set(story.changed(*one)) for one in zip(found.events, story.rows_before(found), strict=True)],
-        "typed": command("explain", lake.pipeline.file, found.mirror, "--", *key),
+        "pipeline": name, "table": story_of_row.mirror, "story": story_of_row, "headline": story.headline(story_of_row),
+        "light": "good" if story_of_row.equal else "bad", "names": names,
+        "suspects": [story.suspect(suspect) for suspect in story_of_row.suspects],
+        "changed": [set(story.changed(*one)) for one in zip(story_of_row.events, story.rows_before(story_of_row), strict=True)],
+        "typed": command("explain", lake.pipeline.file, story_of_row.mirror, "--", *key),
     }, live=0)  # fmt: skip
 
 
@@ -303,7 +306,9 @@ def rejected(fleet: Fleet, asked: Query) -> View:
     groups = fleet.kept(name, "rejects", lake, rejects.groups)
     group = tuple(asked.get(word, "") for word in ("kind", "reason", "column")) if "kind" in asked else ()
     total = sum(
-        one["n"] for one in groups if not group or (one["kind"], one["reason"], one["column"]) == group
+        entry["n"]
+        for entry in groups
+        if not group or (entry["kind"], entry["reason"], entry["column"]) == group
     )
     page, pages = _page(asked, total)
     rows = rejects.waiting(lake, group, PER_PAGE, (page - 1) * PER_PAGE)
@@ -334,20 +339,20 @@ def ddl(fleet: Fleet, asked: Query) -> View:
     name = asked.get("pipeline", "")
     lake = fleet.lake(name)
     listed = fleet.kept(name, "ddl", lake, approval.listed)
-    pending = [one for one in listed if one.pending]
+    pending = [entry for entry in listed if entry.pending]
     rows = (
         pending
         if asked.get("show") == "pending"
-        else [*pending, *(one for one in reversed(listed) if not one.pending)]
+        else [*pending, *(entry for entry in reversed(listed) if not entry.pending)]
     )
     return View("ddl.html.j2", f"DDL of {name}", {
-        "pipeline": name, "shown": page_of(rows, asked), "pending": len({one.statement.id for one in pending}),
+        "pipeline": name, "shown": page_of(rows, asked), "pending": len({entry.statement.id for entry in pending}),
         "light_of": _light_of, "file": lake.pipeline.file, "refusal": approval.refusal,
     })  # fmt: skip
 
 
-def _light_of(one: Listed) -> str:
-    return "warn" if one.pending else "none" if one.state in ("logged", "dismissed") else "good"
+def _light_of(entry: Listed) -> str:
+    return "warn" if entry.pending else "none" if entry.state in ("logged", "dismissed") else "good"
 
 
 def sql(fleet: Fleet, asked: Query) -> View:

@@ -113,13 +113,13 @@ def config(service: Service) -> uvicorn.Config:
 
 def _bound(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((address.host, address.port))
-        found.listen(1024)
+        listening.bind((address.host, address.port))
+        listening.listen(1024)
     except OSError as error:
-        found.close()
+        listening.close()
         why = (
             "another process listens there"
             if error.errno == errno.EADDRINUSE
@@ -128,4 +128,4 @@ def _bound(address: Address) -> socket.socket:
         raise SetupError(
             f"{address.host}:{address.port} cannot be listened at ({why}): name another with --listen."
         ) from None
-    return found
+    return listening
