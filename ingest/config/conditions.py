@@ -39,14 +39,14 @@ def expression(text: str) -> str:
 def _check(text: str, what: str, without_columns: str) -> None:
     from sqlglot import exp
 
-    found = _parsed(text, what)
-    if odd := next((one for one in found.walk() if type(one).__name__ not in _KNOWN), None):
+    tree = _parsed(text, what)
+    if odd := next((node for node in tree.walk() if type(node).__name__ not in _KNOWN), None):
         shown = odd.sql(dialect=DIALECT)
         raise ValueError(
             f"{shown[:60]!r} is not allowed in {what}: write comparisons of the row's own columns, with AND, OR, NOT, IN, "
             "BETWEEN, LIKE, CASE, CAST, coalesce, lower, upper, length, trim, substring, round, year, month, day, || and arithmetic"
         )
-    if odd := next((one for one in found.find_all(exp.Column) if one.table), None):
+    if odd := next((column for column in tree.find_all(exp.Column) if column.table), None):
         raise ValueError(f"{odd.sql(dialect=DIALECT)!r} names a table: write the column alone")
     if not columns(text):
         raise ValueError(f"{text!r} names no column, so that {without_columns}")
@@ -57,7 +57,7 @@ def columns(text: str) -> tuple[str, ...]:
     """The columns that a condition needs, by the source's names."""
     from sqlglot import exp
 
-    return tuple(dict.fromkeys(one.name for one in _parsed(text).find_all(exp.Column)))
+    return tuple(dict.fromkeys(column.name for column in _parsed(text).find_all(exp.Column)))
 
 
 @cache
@@ -67,8 +67,8 @@ def numbered(text: str) -> str:
 
     names = columns(text)
 
-    def renamed(one: exp.Expression) -> exp.Expression:
-        return exp.column(f"c{names.index(one.name)}") if isinstance(one, exp.Column) else one
+    def renamed(node: exp.Expression) -> exp.Expression:
+        return exp.column(f"c{names.index(node.name)}") if isinstance(node, exp.Column) else node
 
     return _parsed(text).copy().transform(renamed).sql(dialect=DIALECT)
 
@@ -81,7 +81,7 @@ def _parsed(text: str, what: str = "a condition") -> exp.Expression:
         return cast("exp.Expression", sqlglot.parse_one(text, read=DIALECT))
     except (ParseError, TokenError) as error:
         details = getattr(error, "errors", None) or [{}]
-        at = details[0].get("col")
+        column = details[0].get("col")
         description = str(details[0].get("description") or "")
         why = (
             "it breaks off"
@@ -90,5 +90,5 @@ def _parsed(text: str, what: str = "a condition") -> exp.Expression:
         )
         raise ValueError(
             f"{text!r} is not an SQL {what.rpartition(' ')[2]}: {why}"
-            + (f", at its character {at}" if at else "")
+            + (f", at its character {column}" if column else "")
         ) from None

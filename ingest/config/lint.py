@@ -77,8 +77,8 @@ def _refuse_masks(document: Document, pipeline: Pipeline, i: int, rule: TableRul
 def _mirrors(i: int, rule: TableRule) -> Iterator[tuple[Where, TableRule]]:
     """The rules of an entry's mirrors, with their places."""
     yield ("tables", i), rule
-    for j, one in enumerate(rule.also):
-        yield ("tables", i, "also", j), one
+    for j, further in enumerate(rule.also):
+        yield ("tables", i, "also", j), further
 
 
 def _refuse_shared(document: Document, pipeline: Pipeline) -> None:

@@ -76,7 +76,7 @@ class Masks:
             self._rules[table] = _TableMasks(rule, self._methods) if rule.mask else None
         return self._rules[table]
 
-    def changes(self, found: Sequence[Change]) -> Sequence[Change]:
+    def changes(self, sent: Sequence[Change]) -> Sequence[Change]:
         """The same changes, their values masked where they are; `Undecodable` if a key's mask gives different values one text.
 
         Give it many at a time: it looks at a masked column once for all changes whose messages have the same types.
@@ -84,32 +84,32 @@ class Masks:
         alike: dict[_Plan, list[Change]] = {}
         table: object = None
         types: object = None
-        mine: list[Change] = []
-        for one in found:
+        masked: list[Change] = []
+        for one in sent:
             if one.types is not types or one.table is not table:  # neither is the object of the change before
                 table, types = one.table, one.types
                 masks = self._rules[table] if table in self._rules else self.of(table)
-                mine = [] if masks is None else alike.setdefault(masks.plan(types), [])
-            mine.append(one)
-        for plan, mine in alike.items():
-            plan.check(mine)
-        for plan, mine in alike.items():
-            plan.mask(mine)
-        return found
+                masked = [] if masks is None else alike.setdefault(masks.plan(types), [])
+            masked.append(one)
+        for plan, masked in alike.items():
+            plan.check(masked)
+        for plan, masked in alike.items():
+            plan.mask(masked)
+        return sent
 
-    def statement(self, found: Ddl) -> Ddl:
+    def statement(self, described: Ddl) -> Ddl:
         """The effects of a statement, with the defaults and the types that masked columns have."""
         effects = (
-            one if (masks := self._in_any_case(one.table)) is None else masks.effect(one)
-            for one in found.effects
+            effect if (masks := self._in_any_case(effect.table)) is None else masks.effect(effect)
+            for effect in described.effects
         )
         clauses = ("truncate_partition",)  # whose note is the clause, which may name a value
         return replace(
-            found,
+            described,
             effects=tuple(
                 replace(effect, note=HIDDEN) if effect.action in clauses else effect for effect in effects
             ),
-            reason=_QUOTED.sub(HIDDEN, found.reason),
+            reason=_QUOTED.sub(HIDDEN, described.reason),
         )
 
     def _in_any_case(self, table: TableId) -> _TableMasks | None:
@@ -134,12 +134,12 @@ class _Plan:
             int, tuple[Mapping[str, ColumnSchema], Mapping[str, ColumnSchema]]
         ] = {}  # by identity
 
-    def check(self, found: Sequence[Change]) -> None:
+    def check(self, sent: Sequence[Change]) -> None:
         """Refuse a key that has a column without a mask of its own for each value."""
-        for keys in {one.keys for one in found}:
+        for keys in {one.keys for one in sent}:
             name = next((name for name in keys if self._table.method(name) not in ("", "hmac")), None)
             if name is not None:
-                for one in found:
+                for one in sent:
                     if one.keys == keys and not one.before is one.after is None:
                         raise Undecodable(
                             "masked-key",
@@ -147,14 +147,14 @@ class _Plan:
                             "different values one text: write hmac for it under mask:",
                         )
 
-    def mask(self, found: Sequence[Change]) -> None:
+    def mask(self, sent: Sequence[Change]) -> None:
         """Mask the values of changes."""
-        images = [image for one in found for image in (one.before, one.after) if image is not None]
+        images = [image for one in sent for image in (one.before, one.after) if image is not None]
         if len(set(map(id, images))) < len(images):  # an image before and after, which is masked once
             images = list({id(image): image for image in images}.values())
         self.images(images)
         if self._types != self.sent:
-            for one in found:
+            for one in sent:
                 msgspec.structs.force_setattr(one, "types", self._types)
         for one in found:
             if one.schema:
@@ -246,7 +246,7 @@ class _TableMasks:
             return replace(effect, note=COMPUTED)
         if not effect.column or not self.method(effect.column):
             return effect
-        found = replace(
+        masked = replace(
             effect,
             type=effect.type and self.type(effect.column, effect.type),
             declared=None,
@@ -254,9 +254,9 @@ class _TableMasks:
         )
         if effect.action == "modify_column" and effect.type is not None:
             if self.method(effect.column) in MASKED_TO_TEXT:
-                return replace(found, note=COMPUTED)
-            return replace(found, type=None, solid=False)
-        return found
+                return replace(masked, note=COMPUTED)
+            return replace(masked, type=None, solid=False)
+        return masked
 
     def _column(self, column: ColumnDefinition) -> ColumnDefinition:
         column = replace(column, comment=None)
@@ -296,14 +296,14 @@ class _Remembered(dict[str | None, str | None]):
         if text is None:
             self[text] = None
             return None
-        found = self._mask(text)
+        masked = self._mask(text)
         if len(text) <= LONG:
             self._held += len(text)
             if len(self) >= _OFTEN or self._held > KEPT:
                 self.clear()
                 self._held = len(text)
-            self[text] = found
-        return found
+            self[text] = masked
+        return masked
 
 
 def _remembering(mask: Callable[[str], str]) -> _Method:
@@ -424,13 +424,13 @@ def without_literals(change: Change) -> Change:
     return msgspec.structs.replace(change, ddl=text)
 
 
-def _without_literals(statement: str, found: Sequence[Token]) -> str:
+def _without_literals(statement: str, tokens: Sequence[Token]) -> str:
     parts: list[str] = []
     end = 0
     length = False  # inside the brackets after a word, which hold a type's length
-    for i, token in enumerate(found):
+    for i, token in enumerate(tokens):
         if token.text == "(" and token.kind == "symbol":
-            word = found[i - 1].word.lower() if i else ""
+            word = tokens[i - 1].word.lower() if i else ""
             length = any(read(word) != "unknown" for read in (types.mysql, types.oracle, types.postgres))
         elif token.kind != "number" and token.text != ",":
             length = False

@@ -139,7 +139,7 @@ class TableRule:
     @property
     def soft(self) -> bool:
         """True if the mirror keeps deleted rows."""
-        return any(one.kind == "deletes" for one in self.made.values())
+        return any(made.kind == "deletes" for made in self.made.values())
 
     @property
     def ignores(self) -> bool:
@@ -166,10 +166,10 @@ class TableRule:
 
     def differing(self, other: TableRule) -> list[str]:
         """The keys of the pipeline file that decide a mirror as a whole, and differ in another rule for it."""
-        found = [name for name in OF_MIRROR if getattr(self, name) != getattr(other, name)]
+        names = [name for name in OF_MIRROR if getattr(self, name) != getattr(other, name)]
         both = self.columns.keys() & other.columns.keys()
         shaped = self.shape != other.shape or any(self.columns[one] != other.columns[one] for one in both)
-        return [*found, "columns"] if shaped else found
+        return [*names, "columns"] if shaped else names
 
     @property
     def declared(self) -> Mapping[str, str]:
@@ -316,7 +316,7 @@ class Pipeline:
     @property
     def every_rule(self) -> Iterator[TableRule]:
         """The rules of all mirrors, further ones included."""
-        return (one for rule in self.tables for one in (rule, *rule.also))
+        return (mirror_rule for rule in self.tables for mirror_rule in (rule, *rule.also))
 
     @property
     def names_sources(self) -> bool:
@@ -351,9 +351,9 @@ class Pipeline:
 
     def masking(self, table: TableId) -> TableRule:
         """The rule whose masks hold: a table's own, or that of the table which an online schema tool copies into it."""
-        own = self.rule(table)
-        copied = None if own.mask else _HELPER.fullmatch(table.table or "")
-        return self.rule(table._replace(table=copied[1])) if copied else own
+        rule = self.rule(table)
+        copied = None if rule.mask else _HELPER.fullmatch(table.table or "")
+        return self.rule(table._replace(table=copied[1])) if copied else rule
 
     def hints(self, source: Source, schemas: Mapping[int, str] | None = None) -> Hints:
         """What the parser of a source may know: its options, its tables' keys and columns, its registry's schemas."""

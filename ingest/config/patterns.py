@@ -32,10 +32,10 @@ def captured(pattern: str, table: TableId) -> tuple[str, ...] | None:
         return None
     if not is_regular(pattern):
         return () if all(map(fnmatch.fnmatchcase, names, wanted)) else None
-    found = [_compiled(one).fullmatch(name) for one, name in zip(wanted, names, strict=True)]
-    if not all(found):
+    matches = [_compiled(one).fullmatch(name) for one, name in zip(wanted, names, strict=True)]
+    if not all(matches):
         return None
-    return tuple(text or "" for one in found if one is not None for text in one.groups())
+    return tuple(text or "" for one in matches if one is not None for text in one.groups())
 
 
 def is_regular(pattern: str) -> bool:
@@ -48,18 +48,18 @@ def parts(pattern: str) -> tuple[str, ...]:
     """The parts of a pattern: dots in parentheses or brackets, repeated or escaped ones, are none between parts."""
     if not is_regular(pattern):
         return tuple(pattern.split("."))
-    found, begin, depth, at = [], 0, 0, 0
-    while at < len(pattern):
-        if pattern[at] == "\\":
-            at += 1
-        elif pattern[at] in "([":
+    found, begin, depth, start = [], 0, 0, 0
+    while start < len(pattern):
+        if pattern[start] == "\\":
+            start += 1
+        elif pattern[start] in "([":
             depth += 1
-        elif pattern[at] in ")]":
+        elif pattern[start] in ")]":
             depth -= 1
-        elif not depth and _DOT.match(pattern, at):
-            found.append(pattern[begin:at])
-            begin = at + 1
-        at += 1
+        elif not depth and _DOT.match(pattern, start):
+            found.append(pattern[begin:start])
+            begin = start + 1
+        start += 1
     return (*found, pattern[begin:])
 
 
@@ -79,11 +79,11 @@ def varying(pattern: str) -> dict[str, tuple[bool, frozenset[int]]]:
     found, number = {}, 0
     for part, one in _named(pattern).items():
         regular = is_regular(pattern) and one != "*"
-        own = _compiled(one).groups if regular else 0
+        groups = _compiled(one).groups if regular else 0
         plain = re.sub(r"\((?!\?)[^()]*\)", "", one) if regular else one
         odd = set("*?[.+|\\{()^$") if regular else set("*?[")
-        found[part] = bool(set(plain) & odd), frozenset(range(number + 1, number + own + 1))
-        number += own
+        found[part] = bool(set(plain) & odd), frozenset(range(number + 1, number + groups + 1))
+        number += groups
     return found
 
 

@@ -203,10 +203,10 @@ def _check_also(document: Document, keys: schema.PipelineKeys) -> None:
         if entry.also and entry.exclude:
             text = "exclude: leaves these tables out, so no further mirror of them can be filled"
             document.fault(("tables", i, "also"), text)
-        for j, one in enumerate(entry.also):
+        for j, further in enumerate(entry.also):
             where = ("tables", i, "also", j)
-            for name, rule in one.columns.items():
-                if "type" in rule and name not in one.made:
+            for name, rule in further.columns.items():
+                if "type" in rule and name not in further.made:
                     text = "a type says how messages are read: write it under columns: of the entry"
                     document.fault((*where, "columns", name), text)
             shared = {name: given[name] for name in ("match", "keys", "mask") if given.get(name) is not None}
@@ -219,14 +219,14 @@ def _check_also(document: Document, keys: schema.PipelineKeys) -> None:
 
 def _suites(document: Document, keys: schema.PipelineKeys) -> dict[int, tuple[Expectation, ...]]:
     """The expectations of the suites that ``quality:`` entries name, by the entry."""
-    found = {}
+    suites = {}
     for i, rule in enumerate(keys.quality):
         if rule.suite is not None:
             try:
-                found[i] = suite.read(document.file.absolute().parent / Path(rule.suite).expanduser())
+                suites[i] = suite.read(document.file.absolute().parent / Path(rule.suite).expanduser())
             except ValueError as error:
                 document.fault(("quality", i, "suite"), str(error))
-    return found
+    return suites
 
 
 # --- the dataclasses ----------------------------------------------------------------------------
@@ -258,11 +258,11 @@ def _table(document: Document, where: Where, keys: schema.TableKeys) -> TableRul
     types = given["columns"]
     given["also"] = tuple(
         TableRule(
-            **_of_mirror(document, (*where, "also", j), one)
+            **_of_mirror(document, (*where, "also", j), further)
             | {name: given[name] for name in ("match", "keys", "mask") if name in given}
-            | {"columns": {name: logical for name, logical in types.items() if name not in one.made}}
+            | {"columns": {name: logical for name, logical in types.items() if name not in further.made}}
         )
-        for j, one in enumerate(keys.also)
+        for j, further in enumerate(keys.also)
     )
     return TableRule(**given)
 
@@ -284,7 +284,7 @@ def _of_mirror(document: Document, where: Where, keys: schema.AlsoKeys | schema.
         if kind in rule
     }
     given["without"] = tuple(column for column, rule in columns.items() if "exclude" in rule)
-    if any("*" in one for one in given["without"]):
+    if any("*" in column for column in given["without"]):
         given["include"] = tuple(column for column, rule in columns.items() if "exclude" not in rule)
 
     def place(*rest: str) -> str:
@@ -331,8 +331,11 @@ def _given(keys: BaseModel) -> dict[str, Any]:
 def _quality(keys: schema.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
     given = _given(keys)
     given.pop("suite", None)
-    own = [Expectation(one.type, one.model_extra or {}, one.severity) for one in keys.expect]
-    given["expect"] = (*own, *listed)
+    expectations = [
+        Expectation(expectation.type, expectation.model_extra or {}, expectation.severity)
+        for expectation in keys.expect
+    ]
+    given["expect"] = (*expectations, *listed)
     if keys.source_counts:
         given["source_counts"] = absolute(keys.source_counts, folder)
     return QualityRule(**given)

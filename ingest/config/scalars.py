@@ -99,10 +99,10 @@ def _arguments(file: Path) -> list[str] | None:
 @lru_cache(maxsize=1)
 def _expectations() -> dict[str, Path]:
     """Those of the installed release, whose modules bear their names: importing them takes seconds."""
-    found = importlib.util.find_spec("great_expectations")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("great_expectations")
+    if package is None or package.origin is None:
         return {}
-    folder = Path(found.origin).parent / "expectations" / "core"
+    folder = Path(package.origin).parent / "expectations" / "core"
     return {file.stem: file for file in folder.glob("expect_*.py")}
 
 
@@ -249,14 +249,14 @@ def master_key_bytes(text: str) -> bytes:
     """The bytes of a master key."""
     given = text.strip()
     try:
-        found = bytes.fromhex(given) if len(given) == 2 * KEY_BYTES else b64decode(given, validate=True)
+        data = bytes.fromhex(given) if len(given) == 2 * KEY_BYTES else b64decode(given, validate=True)
     except ValueError:
-        found = b""
-    if len(found) != KEY_BYTES:
+        data = b""
+    if len(data) != KEY_BYTES:
         raise ValueError(
             f"a master key is {KEY_BYTES} bytes in hex or base64; make one with `openssl rand -hex {KEY_BYTES}`"
         )
-    return found
+    return data
 
 
 def table(text: str) -> TableId:

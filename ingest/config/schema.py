@@ -73,12 +73,12 @@ def _format(text: str) -> str:
 
 def _texts(value: Any) -> Any:
     """A list of texts; a single text means a list of one."""
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(item, str) and item for item in texts):
         raise ValueError(f"a list of texts belongs here, such as [a, b], not {_kind(value)}")
-    if twice := [item for item in found if found.count(item) > 1]:
+    if twice := [item for item in texts if texts.count(item) > 1]:
         raise ValueError(f"{twice[0]!r} is in the list twice")
-    return tuple(map(str, found))
+    return tuple(map(str, texts))
 
 
 def _settings(value: Any) -> dict[str, str]:
@@ -171,17 +171,17 @@ def _column(value: Any) -> dict[str, str]:
     }
     if odd := [name for name in value if name not in readers]:
         raise ValueError(f"the key {odd[0]!r} is unknown here{scalars.nearest(odd[0], readers)}")
-    found = {name: readers[name](text) for name, text in _settings(value).items()}
-    making = [name for name in found if name in MAKING]
-    if making and (lost := [name for name in found if name != making[0] and (name, making[0]) not in _TYPED]):
+    rules = {name: readers[name](text) for name, text in _settings(value).items()}
+    making = [name for name in rules if name in MAKING]
+    if making and (lost := [name for name in rules if name != making[0] and (name, making[0]) not in _TYPED]):
         raise ValueError(f"{making[0]} and {lost[0]} cannot be in one rule")
-    if "constant" in found:
+    if "constant" in rules:
         try:
-            value_of(found.get("type", "string"), found["constant"])
+            value_of(rules.get("type", "string"), rules["constant"])
         except (ValueError, ArithmeticError):
-            text = f"{found['constant']!r} is not a value of {found['type']}, in the form of messages"
+            text = f"{rules['constant']!r} is not a value of {rules['type']}, in the form of messages"
             raise ValueError(text) from None
-    return found
+    return rules
 
 
 MAKING = ("compute", "constant", "meta", "deletes")
@@ -585,11 +585,11 @@ class TableKeys(_MirrorKeys):
             raise ValueError(f"into: {{{odd[0]}}} is not a group of match:, which has {count}")
         keyless = self.history or self.deletes == "soft" or self.no_key != "hold"
         if self.into and keyless and not self.shard_column and not self.exclude:
-            for part, (pattern, own) in patterns.varying(self.match).items():
-                if f"{{{part}}}" not in self.into and (pattern or not own <= {*numbers}):
+            for part, (pattern, groups) in patterns.varying(self.match).items():
+                if f"{{{part}}}" not in self.into and (pattern or not groups <= {*numbers}):
                     raise ValueError(
                         f"into: {self.into!r} brings tables of several source {part}s into one mirror, where their "
-                        f"changes cannot be ordered; put {{{part}}}{' or its groups' if own else ''} into the name, give a "
+                        f"changes cannot be ordered; put {{{part}}}{' or its groups' if groups else ''} into the name, give a "
                         f"shard_column, or write one {part} in match: instead of {patterns.shown(self.match, part)!r}"
                     )
         return self
@@ -610,11 +610,11 @@ class ExpectationKeys(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _real_arguments(cls, value: Any) -> Any:
-        own = cls.model_fields
+        keys = cls.model_fields
         if isinstance(value, dict) and isinstance(kind := value.get("type"), str):
             scalars.refuse_arguments(kind, value)
         return (
-            {k: v if k in own else _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+            {k: v if k in keys else _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
         )
 
 

@@ -23,12 +23,12 @@ _OF_THE_LIBRARY = ("batch_id", "result_format")  # how it runs, not what is expe
 def read(file: Path) -> tuple[Expectation, ...]:
     """The expectations of a suite's file; a `ValueError` that says what is wrong with it."""
     try:
-        found = json.loads(small_files.data_of(file, _LARGEST).decode("utf-8"))
+        document = json.loads(small_files.data_of(file, _LARGEST).decode("utf-8"))
     except OSError as error:
         raise ValueError(f"the suite {file} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the suite {file} is not JSON: {error}") from None
-    listed = found.get("expectations") if isinstance(found, dict) else None
+    listed = document.get("expectations") if isinstance(document, dict) else None
     if not isinstance(listed, list) or not listed:
         raise ValueError(f"the suite {file} holds no list `expectations` with something in it")
     return tuple(_expectations(file, listed))

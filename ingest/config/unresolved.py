@@ -24,19 +24,19 @@ _AS_WRITTEN = ("bootstrap_servers", "path", "topic_pattern", "topics")  # requir
 
 def leave_out(document: Document) -> dict[str, str]:
     """Take what does not resolve and is not needed out of a document; gives why, by the path with dots of each part."""
-    found: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     for where, text in document.unresolved:
         if (part := _part(document, where)) is None:
             continue
         fault = document.place(where), text
         document.faults = [one for one in document.faults if one != fault]
         line, column = document.place(where)
-        found.setdefault(".".join(map(str, part)), f"{document.file}:{line}:{column} {text}")
+        left_out.setdefault(".".join(map(str, part)), f"{document.file}:{line}:{column} {text}")
         if part == where and _is_source(where, *_AS_WRITTEN):
             _parent(document.tree, part)[part[-1]] = document.references[where]
         else:
             _parent(document.tree, part).pop(part[-1], None)
-    return found
+    return left_out
 
 
 def _part(document: Document, where: Where) -> Where | None:

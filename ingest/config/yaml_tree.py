@@ -165,10 +165,10 @@ class _BoundedComposer(Composer):
 def _yaml_problem(error: MarkedYAMLError, text: str) -> str:
     """What is wrong, by what the file has at the error's place if it is a frequent mistake."""
     mark = error.problem_mark
-    there = text[mark.index :] if mark else ""
-    if there.startswith("\t"):
+    rest = text[mark.index :] if mark else ""
+    if rest.startswith("\t"):
         return "a tab is where YAML wants spaces; indent with spaces"
-    if there.startswith("---"):
+    if rest.startswith("---"):
         return "a second document starts here; keep one pipeline in one file"
     problem = str(error.problem or "the file is not YAML").strip()
     context = str(error.context).strip() if error.context else ""
@@ -195,19 +195,19 @@ def _build(document: Document, node: Node, where: Where) -> Any:
 
 def _mapping(document: Document, node: MappingNode, where: Where, merging: int = 0) -> dict[str, Any]:
     """A mapping; ``merging`` is how many merges lead to it."""
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     merged: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, ScalarNode):
             document.faults.append((_mark(key), "a key must be plain text, not a list or a mapping"))
         elif key.tag == _TAG + "merge":
             merged |= _merged(document, value, where, merging + 1)
-        elif key.value in found:
+        elif key.value in mapping:
             document.faults.append((_mark(key), f"the key {key.value!r} is here a second time; keep one"))
         else:
             document.places[(*where, key.value)] = _mark(key)
-            found[key.value] = _build(document, value, (*where, key.value))
-    return {**merged, **found}
+            mapping[key.value] = _build(document, value, (*where, key.value))
+    return {**merged, **mapping}
 
 
 def _merged(document: Document, node: Node, where: Where, merging: int) -> dict[str, Any]:
@@ -216,11 +216,11 @@ def _merged(document: Document, node: Node, where: Where, merging: int) -> dict[
     if isinstance(node, MappingNode):
         return _mapping(document, node, where, merging)
     if isinstance(node, SequenceNode) and all(isinstance(item, MappingNode) for item in node.value):
-        found: dict[str, Any] = {}
+        inherited: dict[str, Any] = {}
         for item in reversed(node.value):
             _count(document, item, len(where) + merging)
-            found |= _mapping(document, item, where, merging)
-        return found
+            inherited |= _mapping(document, item, where, merging)
+        return inherited
     document.faults.append((_mark(node), "<< takes a mapping, such as *an_anchor"))
     return {}
 
@@ -263,13 +263,13 @@ def _whole_characters(document: Document, node: ScalarNode) -> str:
 
 
 def _resolve(document: Document, text: str, where: Where) -> str:
-    def one(found: re.Match[str]) -> str:
-        if not found[0].endswith("}"):  # without its end it is plain text
-            return found[0]
-        if found[1]:
-            return found[1]
+    def one(reference: re.Match[str]) -> str:
+        if not reference[0].endswith("}"):  # without its end it is plain text
+            return reference[0]
+        if reference[1]:
+            return reference[1]
         document.references[where] = text
-        return _reference(document, found[2], where)
+        return _reference(document, reference[2], where)
 
     return _REFERENCE.sub(one, text)
 
