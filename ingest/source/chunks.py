@@ -48,12 +48,12 @@ def bounds(
     last: Bound | None = None
     while True:
         rest = condition(keys, Chunk(last, None), where)
-        found = dialect.values(
+        rows = dialect.values(
             connection, dialect.nth(f"SELECT {texts} FROM {table.name} {rest}", order, size - 1)
         )
-        if not found:
+        if not rows:
             return
-        last = [str(value) for value in found[0]]
+        last = [str(value) for value in rows[0]]
         yield last
 
 

@@ -68,7 +68,7 @@ class SourceTable:
     @property
     def shape(self) -> list[list[str]]:
         """What must stay as it is while the table is read."""
-        return sorted([one.name, one.declared] for one in (*self.columns, *self.left_out))
+        return sorted([column.name, column.declared] for column in (*self.columns, *self.left_out))
 
 
 class SourceDialect(Protocol):
@@ -208,7 +208,7 @@ def json_rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[by
 
 def _texts(row: Sequence[Any]) -> tuple[Any, ...]:
     """A row of a client's values with bytes as their canonical text."""
-    return tuple(base64.b64encode(one).decode() if isinstance(one, bytes) else one for one in row)
+    return tuple(base64.b64encode(cell).decode() if isinstance(cell, bytes) else cell for cell in row)
 
 
 def dialect_of(database: Database) -> SourceDialect:

@@ -118,17 +118,19 @@ def _has_other_scale(column: SourceColumn, delta: str) -> bool:
 def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:
     """A floating number, as the double that it is."""
     number, text = dialect.double(column)
-    mine = f"CAST({duck.name(mirror.column)} AS DOUBLE)"
-    shown = f"CAST({mine} AS VARCHAR)"
+    number_here = f"CAST({duck.name(mirror.column)} AS DOUBLE)"
+    shown = f"CAST({number_here} AS VARCHAR)"
     if bits := dialect.bits(column):
-        bits_here = f"hex(CAST(CAST({mine} AS BIT) AS BLOB))"
+        bits_here = f"hex(CAST(CAST({number_here} AS BIT) AS BLOB))"
         there, here = (
             _marked(bits),
-            _marked(f"CASE WHEN isnan({mine}) THEN '{_NOT_A_NUMBER}' ELSE {bits_here} END"),
+            _marked(f"CASE WHEN isnan({number_here}) THEN '{_NOT_A_NUMBER}' ELSE {bits_here} END"),
         )
     else:
-        plain = f"CASE WHEN {mine} = trunc({mine}) THEN replace({shown}, '.0', '') ELSE {shown} END"
-        there, here = _printed(number, text, text), _printed(mine, plain, shown)
+        plain = (
+            f"CASE WHEN {number_here} = trunc({number_here}) THEN replace({shown}, '.0', '') ELSE {shown} END"
+        )
+        there, here = _printed(number, text, text), _printed(number_here, plain, shown)
     return ComparedColumn(column.name, mirror.delta, text, shown, there, here)
 
 

@@ -80,7 +80,7 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
 
 def table(connection: Any, table: TableId) -> SourceTable | None:
     where = f"table_schema = {quoted(table.database or '')} AND table_name = {quoted(table.table or '')}"
-    found = values(
+    listed = values(
         connection,
         "SELECT column_name, column_type, collation_name, extra REGEXP 'VIRTUAL|STORED|PERSISTENT' "
         f"FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
@@ -92,7 +92,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         if error.args[0] in _NOT_THERE:
             return None
         raise
-    if not found:
+    if not listed:
         if denied:
             raise no_right(table)
         return None  # it has been created since
@@ -102,7 +102,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         "ORDER BY seq_in_index",
     )
     columns = []
-    for name, declared, collation, generated in found:
+    for name, declared, collation, generated in listed:
         logical = types.mysql(declared)
         text = _text(name_of(name), declared.lower(), types.base(logical))
         by_bytes = logical == "string" and str(collation).endswith("_bin")
@@ -226,10 +226,10 @@ def settled(connection: Any, mark: str) -> str:
 
 def _waits_for_replicas(connection: Any) -> bool:
     """True if a commit is seen only after a replica has it: newer servers say source where older ones say master."""
-    found = dict(values(connection, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync_%'"))
+    variables = dict(values(connection, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync_%'"))
     return any(
-        found.get(f"rpl_semi_sync_{role}_enabled") == "ON"
-        and found.get(f"rpl_semi_sync_{role}_wait_point") == "AFTER_SYNC"
+        variables.get(f"rpl_semi_sync_{role}_enabled") == "ON"
+        and variables.get(f"rpl_semi_sync_{role}_wait_point") == "AFTER_SYNC"
         for role in ("master", "source")
     )
 
@@ -238,7 +238,8 @@ def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query)
         return [
-            tuple(one.decode() if isinstance(one, bytes) else one for one in row) for row in cursor.fetchall()
+            tuple(cell.decode() if isinstance(cell, bytes) else cell for cell in row)
+            for row in cursor.fetchall()
         ]
 
 

@@ -99,8 +99,8 @@ def _exact(cursor: Any, metadata: Any) -> Any:
 
 def table(connection: Any, table: TableId) -> SourceTable | None:
     owner, name = table.schema or table.database or "", table.table or ""
-    found = _columns(connection, owner, name)
-    if not found:
+    listed = _columns(connection, owner, name)
+    if not listed:
         return None
     keys = values(
         connection,
@@ -111,7 +111,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     [(charset,)] = values(
         connection, "SELECT value FROM nls_database_parameters WHERE parameter = 'NLS_CHARACTERSET'"
     )
-    columns = tuple(_column(str(charset), _Listed(*row)) for row in found)
+    columns = tuple(_column(str(charset), _Listed(*row)) for row in listed)
     return SourceTable(table, f"{name_of(owner)}.{name_of(name)}", columns, tuple(one for (one,) in keys))
 
 

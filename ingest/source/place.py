@@ -104,14 +104,14 @@ class KnownTable(NamedTuple):
 def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
     """What the books say now, without Spark."""
     lake, of_source = LakeReader(pipeline), f"source = {duck.text(source)}"
-    mine = duck.of_table(table)
+    of_table = duck.of_table(table)
     [books] = lake.ask(
         f"""SELECT max(batch) AS batch, sum(messages) FILTER ({of_source}) AS messages,
-        max(order_high) FILTER ({of_source}) AS highest, max(order_high) FILTER ({of_source} AND {mine}) AS high
+        max(order_high) FILTER ({of_source}) AS highest, max(order_high) FILTER ({of_source} AND {of_table}) AS high
         FROM {{books}}"""
     )
     types: dict[str, str] = {}
-    for row in lake.ask(f"SELECT columns FROM {{books}} WHERE {of_source} AND {mine} ORDER BY batch"):
+    for row in lake.ask(f"SELECT columns FROM {{books}} WHERE {of_source} AND {of_table} ORDER BY batch"):
         types = merged_columns(types, orjson.loads(row["columns"] or "{}"))
     epoch = order_of(books["highest"]).epoch if books["highest"] else 0
     mirror = target(pipeline.rule(table), table)

@@ -111,7 +111,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         f"WHERE n.nspname = {quoted(schema)} AND c.relname = {quoted(table.table or '')} AND c.relkind IN ('r', 'p')"
     )
-    found = values(
+    listed = values(
         connection,
         "SELECT attname, format_type(b.type, b.modifier), CASE WHEN l.collname = 'default' THEN (SELECT datcollate "
         "FROM pg_database WHERE datname = current_database()) ELSE l.collcollate END, "
@@ -120,7 +120,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"CROSS JOIN LATERAL ({_WITHOUT_DOMAINS}) AS b "
         f"WHERE attrelid = ({oid}) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
     )
-    if not found:
+    if not listed:
         return None
     keys = values(
         connection,
@@ -129,7 +129,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"WHERE i.indisprimary AND i.indrelid = ({oid}) ORDER BY k.place",
     )
     columns = []
-    for name, declared, collation, generated in found:
+    for name, declared, collation, generated in listed:
         logical = "bit" if declared.startswith("bit") else types.postgres(declared)
         if declared == "bit(1)":
             logical = "boolean"  # as its connectors say
@@ -209,8 +209,8 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
     query = f"SELECT to_json(ARRAY[{', '.join(columns)}]::text[])::text FROM {rest}"
     copy = f"COPY ({query}) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')"
     with connection.cursor() as cursor, cursor.copy(copy.encode()) as found:
-        for one in found:
-            yield bytes(one).rstrip(b"\n")
+        for row in found:
+            yield bytes(row).rstrip(b"\n")
 
 
 def is_replica(connection: Any) -> bool:

@@ -74,23 +74,23 @@ class RangeSearch:
             self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
         self.tell(self.done)
 
-    def _cut(self, chunk: Chunk, theirs: int, mine: Sequence[MirrorRow]) -> None:
+    def _cut(self, chunk: Chunk, theirs: int, mirror_rows: Sequence[MirrorRow]) -> None:
         """Look into a range that differs."""
-        if max(theirs, len(mine)) <= _FEW or not mine:
-            self._differing(self.theirs.numbers(chunk), {one.key: one.number for one in mine})
+        if max(theirs, len(mirror_rows)) <= _FEW or not mirror_rows:
+            self._differing(self.theirs.numbers(chunk), {one.key: one.number for one in mirror_rows})
             return
-        ends = _ends(mine)
+        ends = _ends(mirror_rows)
         if not ends:
-            self._hashed([chunk], max(theirs, len(mine)))
+            self._hashed([chunk], max(theirs, len(mirror_rows)))
             return
-        cuts = [list(mine[end - 1].order) for end in ends]
-        found = self.theirs.sums(chunk, self.theirs.pieces(cuts))
-        edges, places = [chunk.low, *cuts, chunk.high], [0, *ends, len(mine)]
-        for at in range(len(cuts) + 1):
-            rows = mine[places[at] : places[at + 1]]
-            count, total = found.get(str(at), (0, 0))
+        cuts = [list(mirror_rows[end - 1].order) for end in ends]
+        sums = self.theirs.sums(chunk, self.theirs.pieces(cuts))
+        edges, places = [chunk.low, *cuts, chunk.high], [0, *ends, len(mirror_rows)]
+        for piece in range(len(cuts) + 1):
+            rows = mirror_rows[places[piece] : places[piece + 1]]
+            count, total = sums.get(str(piece), (0, 0))
             if (count, total) != (len(rows), sum(row.number for row in rows)):
-                self._cut(Chunk(edges[at], edges[at + 1]), count, rows)
+                self._cut(Chunk(edges[piece], edges[piece + 1]), count, rows)
 
     def _hashed(self, ranges: Sequence[Chunk] = (), rows: int = 0) -> None:
         """Rows by the MD5 of their key, first as sums and then, where these differ, one by one."""
@@ -131,9 +131,11 @@ class RangeSearch:
                 theirs |= self.theirs.numbers(chunk, f"{self.theirs.key_hash(digits)} IN ({names})")
             self._differing(theirs, self.mine.numbers(whole, f"{self.mine.key_hash(digits)} IN ({names})"))
 
-    def _differing(self, theirs: Mapping[RowKey, int | None], mine: Mapping[RowKey, int | None]) -> None:
+    def _differing(self, theirs: Mapping[RowKey, int | None], mirrored: Mapping[RowKey, int | None]) -> None:
         keys = [
-            key for key in {**theirs, **mine} if theirs.get(key) is None or theirs.get(key) != mine.get(key)
+            key
+            for key in {**theirs, **mirrored}
+            if theirs.get(key) is None or theirs.get(key) != mirrored.get(key)
         ]
         with self._lock:
             self.found.update(dict.fromkeys(keys))

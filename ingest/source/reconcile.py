@@ -82,11 +82,11 @@ def reconcile(
         asking = SourceConnections(source.database, options)
         ends.callback(asking.close)
         with asking.one() as (dialect, connection):
-            found = described(
+            described_table = described(
                 dialect.table(connection, table), lake.pipeline, table, source,
                 known(lake.pipeline, source.name, table).columns,
             )  # fmt: skip
-        pair = compared_table(lake, dialect, found, mirror)
+        pair = compared_table(lake, dialect, described_table, mirror)
         side = MirrorSide(lake, pair, ends)
         theirs = SourceSide(asking, dialect, pair)
         done = Reconciled(table, mirror.name, mirror.keys, sampled=options.sample, lacking=pair.lacking)
@@ -108,7 +108,7 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
     """The mirror of one source table alone; an `IngestError` if there is none, or if it has rows of other tables."""
     rule = lake.pipeline.rule(table)
     name = target(rule, table)
-    found = next((one for one in mirrors.known(lake).values() if one.table == name), None)
+    found = next((mirror for mirror in mirrors.known(lake).values() if mirror.table == name), None)
     if found is None or not lake.exists(found.path):
         file = lake.pipeline.file
         raise IngestError(
@@ -152,7 +152,7 @@ def tables_of(lake: Tables, source: Source) -> list[TableId]:
     """The tables of a source that have come by its stream."""
     booked = lanes.booked(lake, f"source = {duck.text(source.name)} AND changes > 0")
     found = sorted((table for _, table in booked), key=str)
-    known_now = {one.table for one in mirrors.known(lake).values()}
+    known_now = {mirror.table for mirror in mirrors.known(lake).values()}
     return [one for one in found if not known_now.isdisjoint(mirrors.names(lake.pipeline, one))]
 
 
@@ -168,26 +168,26 @@ class Judging:
     passed: Callable[[], dt.datetime | None]
     options: ReconcileOptions
 
-    def rows(self, mine: MirrorSide, keys: Sequence[RowKey]) -> None:
+    def rows(self, mirror_side: MirrorSide, keys: Sequence[RowKey]) -> None:
         """Judge rows by their keys."""
         if not keys:
             return
         done, pair = self.done, self.theirs.pair
         first, _ = self.theirs.rows(keys)
         done.looked_at = self.theirs.clock()
-        before = mine.rows(keys)
+        before = mirror_side.rows(keys)
         keys = [key for key in keys if _difference(pair, key, first.get(key), before.get(key))]
         is_past = self._is_past(wanted=bool(keys)) and (not keys or self._is_seen())
-        now = mine.rows(keys)
+        now = mirror_side.rows(keys)
         again, sent = self.theirs.rows(keys)
         for key in keys:
-            one = _difference(pair, key, again.get(key), now.get(key), sent.get(key))
-            if one is None or again.get(key) != first.get(key) or now.get(key) != before.get(key):
+            difference = _difference(pair, key, again.get(key), now.get(key), sent.get(key))
+            if difference is None or again.get(key) != first.get(key) or now.get(key) != before.get(key):
                 done.on_the_way += 1
             elif is_past:
-                done.differences.append(one)
+                done.differences.append(difference)
             else:
-                done.not_judged.append(one)
+                done.not_judged.append(difference)
 
     def contents(
         self, first: Mapping[int, tuple[int, int]], look: Callable[[], Mapping[int, tuple[int, int]]]
@@ -267,20 +267,26 @@ def repair(
     assert source.database is not None
     now = known(pipeline, source.name, table)
     with connected(source.database) as (dialect, connection):
-        found = snapshot.described(dialect.table(connection, table), pipeline, table, source, now.columns)
+        described_table = snapshot.described(
+            dialect.table(connection, table), pipeline, table, source, now.columns
+        )
         place = snapshot.place_of(pipeline, source, table, now)
         snapshot.wait_for_open_transactions(dialect, connection, table)
-        plan = snapshot.SnapshotPlan(table, f"{len(keys)} keys", found.shape, mirror.keys, place, [])
+        plan = snapshot.SnapshotPlan(
+            table, f"{len(keys)} keys", described_table.shape, mirror.keys, place, []
+        )
         here = snapshot.begin(pipeline, source, plan)
         now_there = clock(dialect, connection)
-        rows, gone = _rows_of_keys(dialect, connection, replace(found, keys=mirror.keys), mirror, keys)
-    reading = snapshot.TableReading(source, found, plan, here)
+        rows, gone = _rows_of_keys(
+            dialect, connection, replace(described_table, keys=mirror.keys), mirror, keys
+        )
+    reading = snapshot.TableReading(source, described_table, plan, here)
     if rows:
         snapshot.write(
             here / f"chunk-000001{ingest_snapshot.SUFFIX}", reading.messages(0, iter(rows), now_there)
         )
     if gone:
-        types = {column.name: column.type for column in found.columns if column.name in mirror.keys}
+        types = {column.name: column.type for column in described_table.columns if column.name in mirror.keys}
         order = [list(mirror.keys).index(name) for name in types]
         deletes = [orjson.dumps([key[at] for at in order]) for key in gone]
         snapshot.write(

@@ -224,12 +224,12 @@ class SourceSide:
     def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
         """The rows of a range by key, as numbers."""
         texts = ", ".join(f"{key.source} AS k{at}" for at, key in enumerate(self.pair.keys))
-        found = self.asking.ask(
+        rows = self.asking.ask(
             f"SELECT {texts}, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk, where)}"
         )
         with self._lock:
-            self.fetched += len(found)
-        return {self.pair.key_of(row[:-1]): None if row[-1] is None else int(row[-1]) for row in found}
+            self.fetched += len(rows)
+        return {self.pair.key_of(row[:-1]): None if row[-1] is None else int(row[-1]) for row in rows}
 
     def contents(self, where: str) -> dict[int, int]:
         """How often each number occurs among some rows."""
@@ -240,7 +240,7 @@ class SourceSide:
 
     def rows(self, keys: Sequence[RowKey]) -> tuple[dict[RowKey, Cells], dict[RowKey, Cells]]:
         """Rows by key, cell by cell: as they are compared, and as the source has them."""
-        both = [one.source for one in (*self.pair.keys, *self.pair.columns)]
+        both = [column.source for column in (*self.pair.keys, *self.pair.columns)]
         own = {at: column.sent for at, column in enumerate(self.pair.columns) if column.sent}
         texts = ", ".join(f"{one} AS c{at}" for at, one in enumerate([*both, *own.values()]))
         rows: dict[RowKey, Cells] = {}
@@ -370,8 +370,8 @@ class MirrorSide:
         base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({declared})")
         for first in range(0, len(keys), 1000):
             base.execute(f"INSERT INTO wanted VALUES {duck.listed(keys[first : first + 1000])}")
-        found = base.execute(
+        result = base.execute(
             f"SELECT {', '.join([*ks, *(f'c{at}' for at in range(len(cells)))])} FROM (SELECT "
             f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
         ).fetchall()
-        return {self._pair.key_of(row[: len(ks)]): self._pair.cells_of(row[len(ks) :]) for row in found}
+        return {self._pair.key_of(row[: len(ks)]): self._pair.cells_of(row[len(ks) :]) for row in result}

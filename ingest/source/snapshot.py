@@ -216,7 +216,7 @@ def _unkeyed(
     dialect: Any, connection: Any, table: SourceTable, pipeline: Pipeline, keys: tuple[str, ...]
 ) -> Iterator[str]:
     """What a mirror will make of the rows of a table without a key; ``keys`` are those that its stream says."""
-    there = {column.name for column in table.columns}
+    names = {column.name for column in table.columns}
     if table.keys:
         return
     if not keys and pipeline.rule(table.id).no_key == "hold":
@@ -224,7 +224,7 @@ def _unkeyed(
             f"{table.id} has no key, so its mirror is held: write `keys: [...]` of columns that are unique and never NULL, or "
             f"`no_key: full_row`, into its entry under `tables:` of {pipeline.file.name}."
         )
-    if not keys or not there.issuperset(keys):
+    if not keys or not names.issuperset(keys):
         return
     nulls = " OR ".join(f"{key.order} IS NULL" for key in keys_of(dialect, replace(table, keys=keys)))
     [(count,)] = dialect.values(connection, f"SELECT COUNT(*) FROM {table.name} WHERE {nulls}")
@@ -266,16 +266,16 @@ def agreed(table: TableId, column: SourceColumn, streamed: str, *, is_declared: 
             f"A value of {column.declared}, as in {column.name!r} of {table}, cannot be read: leave the column out with "
             f"`columns: {{{column.name}: exclude}}`."
         )
-    own, other = types.base(column.type), types.base(streamed)
-    if other in (own, "unknown") or {own, other} <= _NUMBERS or (own, other) == ("date", "datetime"):
+    kind, other = types.base(column.type), types.base(streamed)
+    if other in (kind, "unknown") or {kind, other} <= _NUMBERS or (kind, other) == ("date", "datetime"):
         return column  # a bare date is its midnight
-    if types.delta(streamed) == "STRING" and own not in ("bit", "binary"):
+    if types.delta(streamed) == "STRING" and kind not in ("bit", "binary"):
         # each connector prints floating numbers in a form of its own, and the mirror keeps that text
-        return column._replace(type=streamed, comparable=column.comparable and types.family(own) != "float")
-    if is_declared and own == "string":
+        return column._replace(type=streamed, comparable=column.comparable and types.family(kind) != "float")
+    if is_declared and kind == "string":
         # silver converts the text as it does the stream's; the database cannot, so nothing is compared
         return column._replace(type=streamed, comparable=False)
-    if other == "boolean" and own in _NUMBERS:
+    if other == "boolean" and kind in _NUMBERS:
         text = f"CASE WHEN {column.text} = '0' THEN 'false' WHEN {column.text} IS NOT NULL THEN 'true' END"
         return column._replace(type=streamed, text=text)
     raise IngestError(

@@ -124,7 +124,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     named = f"{name_of(schema)}.{name_of(name)}"
     is_it = f"o.name = {_national(name)} AND s.name = {_national(schema)} AND o.type IN ('U', 'V')"
     object_of = f"JOIN {database}sys.objects o ON o.object_id = {{}}.object_id JOIN {database}sys.schemas s ON s.schema_id = o.schema_id"
-    found = values(
+    listed = values(
         connection,
         "SELECT c.name, COALESCE(b.name, t.name), c.max_length, c.precision, c.scale, c.collation_name, c.is_computed, "
         f"COLLATIONPROPERTY('{_UTF8}', 'CodePage') FROM {database}sys.columns c {object_of.format('c')} "
@@ -132,7 +132,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"LEFT JOIN {database}sys.types b ON b.user_type_id = c.system_type_id AND t.is_user_defined = 1 "
         f"WHERE {is_it} ORDER BY c.column_id",
     )
-    if not found:
+    if not listed:
         return None
     keys = values(
         connection,
@@ -141,7 +141,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"JOIN {database}sys.columns c ON c.object_id = k.object_id AND c.column_id = k.column_id "
         f"WHERE i.is_primary_key = 1 AND {is_it} ORDER BY k.key_ordinal",
     )
-    columns = tuple(_column(*one) for one in found)
+    columns = tuple(_column(*row) for row in listed)
     return SourceTable(table, f"{database}{named}", columns, tuple(one for (one,) in keys))
 
 
