@@ -191,14 +191,14 @@ def keys_where(lake: Lake, name: str, condition: str) -> list[Texts]:
             f"{evidence.cell_text(key_column)} AS {duck.name(f'k{i}')}"
             for i, key_column in enumerate(mirror.key_columns)
         )
-        found = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE ({wanted})")
+        rows = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE ({wanted})")
     except ValueError as error:
         raise IngestError(f"--where: {error}.") from None
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
             raise
         raise IngestError(f"--where cannot be evaluated on {mirror.name}: {first_line(error)}") from None
-    return [tuple(str(cell) for cell in row.values()) for row in found]
+    return [tuple(str(cell) for cell in row.values()) for row in rows]
 
 
 def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, now: bool) -> Erasure:
@@ -221,21 +221,21 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         evidence.asked_key(lake, mirror, cells): tuple(cells)
         for cells in (masked_key(lake, name, one) for one in asked)
     }
-    found = _Found(texts, dict(texts))
+    gathered = _Found(texts, dict(texts))
     for lane in lanes:
-        found.add(lake, mirror, lane)
-    for one in (text for key, text in texts.items() if key not in found.named):  # most likely mistyped
+        gathered.add(lake, mirror, lane)
+    for one in (text for key, text in texts.items() if key not in gathered.named):  # most likely mistyped
         if not evidence.present(lake, mirror, one, None).rows:
             raise IngestError(
                 f"Neither {mirror.name} nor its changes have a row with the key {', '.join(one)}: nothing was erased."
             )
-    stretches = [one for mine in found.lanes.values() for one in mine]
+    stretches = [one for mine in gathered.lanes.values() for one in mine]
     keys, several = (
         {stretch.key for stretch in stretches},
         {stretch.key for stretch in stretches if not stretch.alone},
     )
     _refuse_several(lake, mirror, several)
-    secret, known = Barriers(barriers.read(lake).secret or secrets.token_hex(32)), found.known
+    secret, known = Barriers(barriers.read(lake).secret or secrets.token_hex(32)), gathered.known
     return Erasure(
         number=uuid.uuid4().hex[:12],
         secret=secret.secret,
@@ -249,12 +249,12 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         keys=[known[key] for key in keys],
         rows=[known[key] for key in {stretch.key for stretch in stretches if stretch.last or mirror.soft}],
         alone=[known[key] for key in keys - several],
-        barriers=[_barrier(secret, lake, mirror, *one).to_value() for one in found.lanes.items()],
-        changes=found.changes,
-        cells=sorted(found.cells),
-        others=_others(lake, mirror, found.lanes, known),
-        doubtful=sorted(cells for key, cells in found.doubtful.items() if key not in keys),
-        unplaced=found.unplaced,
+        barriers=[_barrier(secret, lake, mirror, *one).to_value() for one in gathered.lanes.items()],
+        changes=gathered.changes,
+        cells=sorted(gathered.cells),
+        others=_others(lake, mirror, gathered.lanes, known),
+        doubtful=sorted(cells for key, cells in gathered.doubtful.items() if key not in keys),
+        unplaced=gathered.unplaced,
     )
 
 
@@ -277,7 +277,7 @@ class _Found:
         if stretches:
             self.lanes[lane] = stretches
         self.doubtful |= _beside(lake, mirror, lane, rows)
-        source = next((one for one in lake.pipeline.sources if one.name == lane[0]), None)
+        source = next((source for source in lake.pipeline.sources if source.name == lane[0]), None)
         if source is not None and formats.load(source.format).ABOUT.split_moves:
             self.unplaced += sum(
                 is_weak(row["order_key"]) and (row["before"] is None or row["op"] == Op.DELETE)
@@ -310,12 +310,12 @@ def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> 
 
 
 def _others(
-    lake: Lake, mirror: Mirror, found: Mapping[LaneId, Sequence[Stretch]], known: Mapping[Key, Texts]
+    lake: Lake, mirror: Mirror, of_lanes: Mapping[LaneId, Sequence[Stretch]], known: Mapping[Key, Texts]
 ) -> list[Share]:
     """What is removed from the further mirrors of the tables."""
     existing = mirrors.known(lake)
     shares: dict[str, Share] = {}
-    for lane, stretches in found.items():
+    for lane, stretches in of_lanes.items():
         for path in map(mirror_path, mirrors.names(lake.pipeline, lane[1])):
             other = existing.get(path)
             if path == mirror.path or other is None:
@@ -324,12 +324,12 @@ def _others(
             _refuse_unlike(lake, mirror, other, merged=shard is None)
             keys = dict[Key, Texts]()
             for one in stretches:
-                if (there := evidence.key_in(lake, mirror, known[one.key], other, lane)) is None:
+                if (key_there := evidence.key_in(lake, mirror, known[one.key], other, lane)) is None:
                     raise IngestError(
                         f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: "
                         "take it out of also: and drop its table first."
                     )
-                keys[one.key] = there
+                keys[one.key] = key_there
             several = {keys[stretch.key] for stretch in stretches if not stretch.alone}
             _refuse_several(lake, other, several)
             share = shares.setdefault(path, Share(other.name, path, [], [], []))
@@ -448,12 +448,12 @@ def _beside(lake: Lake, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> di
     deletes = {
         same_place(row["order_key"]): row["op"] == Op.DELETE for row in rows if not is_weak(row["order_key"])
     }
-    found: dict[Key, Texts] = {}
+    keys: dict[Key, Texts] = {}
     for places in batched(sorted(deletes)):
         for row in evidence.at_places(lake, mirror, lane, places, dict([shard] if shard else [])):
             if (row["op"] == Op.DELETE) != deletes[same_place(row["order_key"])]:
-                found |= evidence.keys_of(change_of(row), mirror.keys, types_of)
-    return found
+                keys |= evidence.keys_of(change_of(row), mirror.keys, types_of)
+    return keys
 
 
 def _other_half(row: Row) -> str:
@@ -466,19 +466,19 @@ def _other_half(row: Row) -> str:
 def _paired(seen: _Seen) -> _Seen:
     """The changes; what follows a delete as the other half of a changed key takes the row from the deleted key."""
     left = {same_place(spoken.order): spoken.key for row, spoken in seen.values() if row["op"] == Op.DELETE}
-    found = {}
+    pairs = {}
     for place, (row, spoken) in seen.items():
         old = left.get(_other_half(row)) if row["op"] != Op.DELETE else None
-        found[place] = row, spoken if old in (None, spoken.key) else spoken._replace(left=old)
-    return found
+        pairs[place] = row, spoken if old in (None, spoken.key) else spoken._replace(left=old)
+    return pairs
 
 
 def _is_in(ends: dict[Key, list[Stretch]], spoken: Spoken) -> bool:
     return any(
-        one.low <= spoken.order <= one.high
+        stretch.low <= spoken.order <= stretch.high
         for key in (spoken.key, spoken.left)
         if key is not None
-        for one in ends.get(key, ())
+        for stretch in ends.get(key, ())
     )
 
 
@@ -487,7 +487,9 @@ def _barrier(
 ) -> Barrier:
     """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)
-    columns = [(i, one) for i, one in enumerate(mirror.key_columns) if shard is None or one.name != shard[0]]
+    columns = [
+        (i, column) for i, column in enumerate(mirror.key_columns) if shard is None or column.name != shard[0]
+    ]
     ends: dict[str, list[tuple[str, str]]] = {}
     for stretch in stretches:
         key = tuple(stretch.key[i] for i, _ in columns)
@@ -497,7 +499,7 @@ def _barrier(
     return Barrier(
         lane[0],
         lane[1],
-        tuple(one.name for _, one in columns),
-        tuple(one.type for _, one in columns),
+        tuple(column.name for _, column in columns),
+        tuple(column.type for _, column in columns),
         {digest: tuple(end) for digest, end in ends.items()},
     )

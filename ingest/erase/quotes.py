@@ -85,7 +85,7 @@ class Quotes:
 
     def _is_cut(self, text: str, least: int = LONG) -> bool:
         """True if a value begins before a mark of cutting, or at the end of a text that is as long as one may be."""
-        ends = [one.start() for one in re.finditer("…|\\.\\.\\.", text)]
+        ends = [cut.start() for cut in re.finditer("…|\\.\\.\\.", text)]
         if len(text) >= _CUT - _SHOWN:
             ends.append(len(text))
         return any(

@@ -75,7 +75,7 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
     """
     removal = Removal.of(lake)
     known = mirrors.known(lake)
-    parts = [(one, known[one.path]) for one in erasure.of_mirrors]
+    parts = [(share, known[share.path]) for share in erasure.of_mirrors]
     messages = replaced(lake, erasure)
     erasure.save(lake)
     _decide(lake, erasure)
@@ -107,7 +107,7 @@ def _decide(lake: Lake, erasure: Erasure) -> None:
     known, decided = decisions.read(lake), list[Decision]()
     if not any(known.of(ERASE_SECRET)):
         decided.append(Decision(ERASE_SECRET, lake.pipeline.name, {"secret": erasure.secret}))
-    if all(one.value["number"] != erasure.number for one in known.of(ERASE)):
+    if all(decision.value["number"] != erasure.number for decision in known.of(ERASE)):
         value = {"number": erasure.number, "table": erasure.mirror, "barriers": erasure.barriers}
         why = (erasure.reason, erasure.by)
         decided.append(Decision(ERASE, erasure.path, value, lake.decoded(), *why))
@@ -173,10 +173,10 @@ class Removal:
         done = self._merge(REJECTS, named, rows, "DELETE")
         told: list[tuple[Any, ...]] = []
         names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
-        for some in batched({change.place for change in erasure.changes if change.topic is not None}):
+        for places in batched({change.place for change in erasure.changes if change.topic is not None}):
             found = self.lake.ask(
                 f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
-                f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(some)})"
+                f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(places)})"
             )
             told += [tuple(row[name] for name in placed) for row in found]
         then = f"UPDATE SET detail = '{GONE}', raw = NULL"
@@ -308,10 +308,10 @@ class Removal:
         self.session.conf.set(USER_METADATA, self._metadata(name))
         self.session.createDataFrame([tuple(row) for row in rows], ddl).createOrReplaceTempView("erasing")
         try:
-            found = self.session.sql(
+            merged = self.session.sql(
                 f"MERGE INTO {self.lake.named(name)} AS t USING erasing AS s ON {on} WHEN MATCHED THEN {then}"
             ).first()
-            return int(found["num_affected_rows"]) if found is not None else 0
+            return int(merged["num_affected_rows"]) if merged is not None else 0
         finally:
             self.session.catalog.dropTempView("erasing")
 
@@ -324,10 +324,10 @@ def snapshot_files(lake: Lake, erasure: Erasure) -> int:
         if change.topic and ingest_snapshot.holds(change.topic)
     }
     files = [snapshots.folder(lake.pipeline, source) / here / name for source, here, name in landed]
-    there = [file for file in files if file.exists()]
-    for file in there:
+    existing = [file for file in files if file.exists()]
+    for file in existing:
         file.unlink()
-    return len(there)
+    return len(existing)
 
 
 def quoting_alerts(rows: Iterable[Row], erasure: Erasure) -> Iterator[tuple[Any, ...]]:
@@ -396,8 +396,8 @@ def _certificate(lake: Lake, erasure: Erasure) -> Certificate:
         rows=erasure.asked,
         removed={name: counts for name, counts in erasure.done.items() if counts},
         barriers=[
-            {"source": one.source, "table": str(one.table), "keys": sorted(one.stretches)}
-            for one in map(Barrier.from_value, erasure.barriers)
+            {"source": barrier.source, "table": str(barrier.table), "keys": sorted(barrier.stretches)}
+            for barrier in map(Barrier.from_value, erasure.barriers)
         ],
         readable_until=None if erasure.now else until.isoformat(timespec="seconds"),
         left=traces.unknown(lake, erasure),

@@ -38,16 +38,16 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
             wanted.setdefault(change.place, {}).setdefault(change.batch, set()).add(
                 (change.row, change.order_key)
             )
-    found: list[tuple[Any, ...]] = []
+    going: list[tuple[Any, ...]] = []
     replays = _rows_at(lake, REPLAY, wanted)
     for row in replays:
         told = json.loads(row["value"])
-        mine = wanted[_place(row)]
-        if row["batch"] in mine:
-            mine.setdefault(told["batch"], set()).update(mine[row["batch"]])
+        how = wanted[_place(row)]
+        if row["batch"] in how:
+            how.setdefault(told["batch"], set()).update(how[row["batch"]])
             told["reject"] = told.get("reject", {}) | {"detail": GONE}
             value = json.dumps(told, ensure_ascii=False).encode()
-            found.append((*_place(row), row["batch"], REPLAY, bytearray(value), None))
+            going.append((*_place(row), row["batch"], REPLAY, bytearray(value), None))
     keys = sealing.opener(lake)
     rows = [
         opened(keys, row)
@@ -60,8 +60,8 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
         if (new := replacement(decoders[row["source"]], secret, row, numbers)) is not None:
-            found.append(message_row(keys, row, *new))
-    return found
+            going.append(message_row(keys, row, *new))
+    return going
 
 
 def opened(keys: Opener, row: Row) -> Row:
@@ -90,10 +90,10 @@ def _place(row: Row) -> tuple[Any, ...]:
 
 def _rows_at(lake: Lake, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
     names = ", ".join(map(duck.name, PLACE))
-    for some in batched(places):
+    for places_of_batch in batched(places):
         yield from lake.ask(
             f'SELECT {names}, batch, "key", "value", headers FROM {{bronze.{kind}}} '
-            f"WHERE ({names}) IN ({duck.listed(some)})"
+            f"WHERE ({names}) IN ({duck.listed(places_of_batch)})"
         )
 
 
@@ -121,23 +121,23 @@ def replacement(
     Raises:
         IngestError: it does not hold these rows.
     """
-    headers = tuple((one["key"], one["value"]) for one in row["headers"] or ())
+    headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
     value = None if row["value"] is None else bytes(row["value"])
     erased, table = 0, None
     if secret.is_replacement(headers, value):
         before = left_of(value or b"")
-        found, erased, table = before.kept, before.erased, before.table
-        if not any(one.op in ROW_OPS and one.row in numbers for one in found):
+        changes, erased, table = before.kept, before.erased, before.table
+        if not any(one.op in ROW_OPS and one.row in numbers for one in changes):
             return None
     else:
         key = None if row["key"] is None else bytes(row["key"])
-        found = decoder.parsed(Message(value, key, row["topic"], headers))
-    going = [one for one in found if one.op in ROW_OPS and one.row in numbers]
+        changes = decoder.parsed(Message(value, key, row["topic"], headers))
+    going = [one for one in changes if one.op in ROW_OPS and one.row in numbers]
     if {one.row for one in going} != numbers or len(going) != len(numbers):
         place = "/".join(str(row[name]) for name in PLACE)
         raise IngestError(
             f"The message at {place} is decoded otherwise today than when its changes were written: "
             f"`{command('rebuild', decoder.pipeline.file, '--layer', 'silver')}` first."
         )
-    kept = [one for one in found if one not in going]
+    kept = [one for one in changes if one not in going]
     return secret.replacement(table or going[0].table, erased + len(going), kept)

@@ -94,13 +94,19 @@ def _of_bytes(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
 
 def _spellings(text: str) -> set[bytes]:
     """A text as its own bytes, and as JSON, HTML, SQL, a shell and Python escape it, JSON several times over."""
-    found = {text, html.escape(text), text.replace("'", "''"), text.replace("'", "'\"'\"'"), repr(text)[1:-1]}
+    spellings = {
+        text,
+        html.escape(text),
+        text.replace("'", "''"),
+        text.replace("'", "'\"'\"'"),
+        repr(text)[1:-1],
+    }
     latest = {text}
     for _ in range(_LAYERS):
         latest = {spelled for one in latest for spelled in _escaped(one)}
-        found |= latest
-    found |= {html.escape(one) for one in found}
-    return {one.encode("utf-8", "surrogatepass") for one in found}
+        spellings |= latest
+    spellings |= {html.escape(one) for one in spellings}
+    return {one.encode("utf-8", "surrogatepass") for one in spellings}
 
 
 def _escaped(text: str) -> set[str]:
@@ -118,15 +124,15 @@ def _is_cut(data: bytes, text: str) -> bool:
 
 
 def _of_parquet(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
-    found: dict[tuple[str, int], int] = {}
+    columns: dict[tuple[str, int], int] = {}
     with pq.ParquetFile(path) as file:
         for page in file.iter_batches(_ROWS):
             for column, cells in zip(page.schema.names, page.columns, strict=True):
                 for leaf, values in _leaves(column, cells):
                     for number, text in enumerate(texts, 1):
                         if count := _count(values, text):
-                            found[leaf, number] = found.get((leaf, number), 0) + count
-    yield from (Hit(name, column, number, count) for (column, number), count in found.items())
+                            columns[leaf, number] = columns.get((leaf, number), 0) + count
+    yield from (Hit(name, column, number, count) for (column, number), count in columns.items())
 
 
 def _leaves(name: str, cells: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -23,26 +23,26 @@ def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     keys = _typed(mirror, erasure.keys)
     alone = _typed(mirror, erasure.alone)
     places = {change.place for change in erasure.changes}
-    found = []
+    traces = []
     for row in lake.ask(
         f"SELECT * FROM {{rejects}} WHERE kind <> 'message' AND {duck.of_table(mirror.table)}"
     ):
         key = key_of(mirror, row["key"])
         if key in alone or (key in keys and tuple(row[name] for name in PLACE) in places):
-            found.append(row)
-    return found
+            traces.append(row)
+    return traces
 
 
 def dismissals(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     """Decisions on rejects that name the rows' keys."""
     keys = _typed(mirror, erasure.keys)
-    found = []
+    traces = []
     for row in lake.ask("SELECT number, kind, subject FROM {decisions} WHERE kind = 'dismiss-reject'"):
         named = json.loads(row["subject"])
         same = tuple(named.get(name) for name in ("database", "schema", "table")) == tuple(mirror.table)
         if same and key_of(mirror, named.get("key")) in keys:
-            found.append(row)
-    return found
+            traces.append(row)
+    return traces
 
 
 def _typed(mirror: Mirror, keys: Iterable[Texts]) -> set[Key]:
@@ -56,7 +56,7 @@ def quoting(erasure: Erasure) -> Quotes:
 
 def unknown(lake: Lake, erasure: Erasure) -> list[str]:
     """What may hold more of the rows, in sentences without a key or a value."""
-    found = []
+    traces = []
     sources = ", ".join(
         sorted({duck.text(Barrier.from_value(barrier).source) for barrier in erasure.barriers})
     )
@@ -64,21 +64,21 @@ def unknown(lake: Lake, erasure: Erasure) -> list[str]:
         f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND source IN ({sources or 'NULL'})"
     )
     if n := undecoded["n"]:
-        found.append(
+        traces.append(
             f"{counted(n, 'message')} that could not be decoded and may hold anything: `{command('rejects', lake.pipeline.file)}`"
         )
-    found += _named_elsewhere(lake, quoting(erasure))
+    traces += _named_elsewhere(lake, quoting(erasure))
     if erasure.doubtful:
-        found.append(
+        traces.append(
             f"{counted(len(erasure.doubtful), 'other key')}, inserted or deleted at the places in history at which these rows "
             "were deleted or inserted, as a changed key is: the command has named them; erase those of the same rows"
         )
     if erasure.unplaced:
-        found.append(
+        traces.append(
             f"other keys of these rows: {counted(erasure.unplaced, 'insert or delete', 'inserts and deletes')} came without a "
             "position, and their source sends a changed key as a delete and an insert: erase other keys of the same rows, too"
         )
-    return found
+    return traces
 
 
 # texts that cannot be cut: names, and sentences that the operator wrote
