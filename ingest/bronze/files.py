@@ -67,7 +67,7 @@ def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
     """What a source's glob matches now: regular files; broken links, pipes and devices; links that lead out."""
     if is_stored(source.path):
         return _remote(source), [], []
-    found, others, away = [], [], []
+    files, others, away = [], [], []
     leads_away = _leads_away(source.path)
     for path in glob.iglob(source.path, recursive=True):  # noqa: PTH207 - names as they are given
         if leads_away(path):
@@ -79,10 +79,10 @@ def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
             others += [path] if os.path.islink(path) else []  # noqa: PTH114
             continue
         if stat.S_ISREG(status.st_mode):
-            found.append(Found(path, status.st_size, status.st_mtime, Identity.of(status)))
+            files.append(Found(path, status.st_size, status.st_mtime, Identity.of(status)))
         elif not stat.S_ISDIR(status.st_mode):
             others.append(path)
-    return found, others, away
+    return files, others, away
 
 
 def _leads_away(pattern: str) -> Callable[[str], bool]:
@@ -141,9 +141,9 @@ def _mtime(info: dict[str, object]) -> float:
 
 def parts(pipeline: Pipeline, source: Source) -> list[Source]:
     """The parts of a source that are read from files: its own files, and those of its snapshots."""
-    own = [source] if source.kind == "files" else []
+    of_files = [source] if source.kind == "files" else []
     read = snapshots.source_of(pipeline, source)
-    return [*own, read] if read is not None else own
+    return [*of_files, read] if read is not None else of_files
 
 
 def known_of(part: Source, files: Mapping[str, FileState]) -> dict[str, FileState]:
@@ -312,12 +312,12 @@ def _rest(source: Source, rank: int, file: Found, start: int) -> Range | None:
     packed, finished = _compressed(file.path), _finished(source, file)
     if not file.size:
         return None
-    found = _range(source, rank, file, start, OPEN_END if packed else file.size, finished=finished)
-    if packed or finished or found.framing != "lines" or file.size - start > _SMALL:
-        return found
+    rest = _range(source, rank, file, start, OPEN_END if packed else file.size, finished=finished)
+    if packed or finished or rest.framing != "lines" or file.size - start > _SMALL:
+        return rest
     with _open(source, file) as stream:
         stream.seek(start)
-        return found if b"\n" in stream.read(_SMALL) else None
+        return rest if b"\n" in stream.read(_SMALL) else None
 
 
 def _range(source: Source, rank: int, file: Found, start: int, end: int, *, finished: bool = False) -> Range:
@@ -440,17 +440,17 @@ def _hash(stream: BinaryIO, count: int) -> tuple[str, bytes]:
 
 def _cut(source: Source, work: list[Range], cores: int) -> Iterator[Range]:
     """Divide the work so that one large file uses all cores; take at most ``max_bytes``."""
-    total = sum(one.weight for one in work)
+    total = sum(span.weight for span in work)
     step = min(MAX_SPLIT, max(MIN_SPLIT, total // (cores * 2) + 1))
     left = source.max_bytes if source.max_bytes is not None else total + 1
-    for number, one in enumerate(work):
+    for number, span in enumerate(work):
         if left <= 0:
             return
-        whole = one.compressed or one.framing != "lines"
-        stop = one.end if whole else min(one.end, one.start + left)
-        left -= one.weight if whole else stop - one.start
+        whole = span.compressed or span.framing != "lines"
+        stop = span.end if whole else min(span.end, span.start + left)
+        left -= span.weight if whole else stop - span.start
         # the unread rest counts as growth
-        taken = replace(one, rank=number, end=stop, size=one.size if stop == one.end else stop)
+        taken = replace(span, rank=number, end=stop, size=span.size if stop == span.end else stop)
         if whole:
             yield taken
             continue

@@ -57,7 +57,7 @@ def look(lake: Lake, source: Source, known: Mapping[Place, Position]) -> Look:
 
 def frame(
     lake: Lake,
-    found: Look,
+    look: Look,
     cores: int,
     sealed: Callable[[Iterator[pa.RecordBatch], str], Iterator[pa.RecordBatch]] = lambda pages, _source: (
         pages
@@ -66,21 +66,21 @@ def frame(
     """The messages of a plan and their receipts, with the columns of `_SPARK` and ``source``."""
     rows = [
         ("receipt", row["topic"], row["partition"], row["offset"], None, None, row["value"], None)
-        for row in reached_offsets(found)
+        for row in reached_offsets(look)
     ]
     both = lake.spark.createDataFrame(rows, _SPARK).coalesce(1)
-    if found.plan.reads:
-        name, counting = found.source.name, _counting(found.cluster, found.topics)
-        read = _messages(lake, found, cores).mapInArrow(
+    if look.plan.reads:
+        name, counting = look.source.name, _counting(look.cluster, look.topics)
+        read = _messages(lake, look, cores).mapInArrow(
             lambda batches: sealed(counting(batches), name), _SPARK
         )
         both = read.unionByName(both)
-    return both.withColumn("source", F.lit(found.source.name))
+    return both.withColumn("source", F.lit(look.source.name))
 
 
 def write_messages(
     lake: Lake,
-    found: Look,
+    look: Look,
     cores: int,
     layout: Layout,
     batch: int,
@@ -88,18 +88,18 @@ def write_messages(
     seal: Seal | None = None,
 ) -> DataFrame:
     """Have tasks write the messages of a plan as files, and return their reports."""
-    counting = _counting(found.cluster, found.topics)
-    store = storing(layout, batch, now, source=found.source.name, read=counting, seal=seal)
-    return _messages(lake, found, cores).mapInArrow(stores.carried(store, lake.pipeline.lake), REPORT)
+    counting = _counting(look.cluster, look.topics)
+    store = storing(layout, batch, now, source=look.source.name, read=counting, seal=seal)
+    return _messages(lake, look, cores).mapInArrow(stores.carried(store, lake.pipeline.lake), REPORT)
 
 
-def reached_offsets(found: Look) -> list[dict[str, Any]]:
+def reached_offsets(look: Look) -> list[dict[str, Any]]:
     """A receipt for each span of a plan, in the form of a report: where it ends, with or without messages."""
     receipts = [
-        KafkaReceipt(*span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])
-        for span in found.plan.spans
+        KafkaReceipt(*span.place, span.start, span.end, 0, look.cluster, look.topics[span.place.topic])
+        for span in look.plan.spans
     ]
-    return [{**_row(receipt), "source": found.source.name} for receipt in receipts]
+    return [{**_row(receipt), "source": look.source.name} for receipt in receipts]
 
 
 def _messages(lake: Lake, found: Look, cores: int) -> DataFrame:
@@ -204,7 +204,7 @@ def failed(looks: Iterable[Look], error: Exception) -> list[tuple[str, str]]:
     Brokers may fail, or delete messages, between the plan and the read. Then nothing was landed, and the next plan
     finds the state.
     """
-    sources = [one.source for one in looks if one.plan.spans]
+    sources = [look.source for look in looks if look.plan.spans]
     reason = faults.of_kafka(error)
     if not reason:
         return []

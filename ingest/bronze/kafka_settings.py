@@ -71,18 +71,18 @@ def native_settings(source: Source) -> dict[str, str]:
         OnlyJavaError: one of them has no equal there.
     """
     given = client_settings(source)
-    found = {"bootstrap.servers": given["bootstrap.servers"], _ISOLATION: given[_ISOLATION]}
+    settings = {"bootstrap.servers": given["bootstrap.servers"], _ISOLATION: given[_ISOLATION]}
     for name, value in given.items():
         if name.startswith(("security.", "sasl.", "ssl.")):
-            found.update(_translated(name, value, given))
-    protocol = found.get("security.protocol", "PLAINTEXT").upper()
-    if protocol.endswith("SSL") and not found.keys() & {"ssl.ca.location", "ssl.ca.pem"}:
+            settings.update(_translated(name, value, given))
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol.endswith("SSL") and not settings.keys() & {"ssl.ca.location", "ssl.ca.pem"}:
         raise OnlyJavaError(f"security.protocol {protocol} without a truststore trusts what Java trusts")
-    if protocol.startswith("SASL") and not found.keys() >= {"sasl.username", "sasl.mechanism"}:
+    if protocol.startswith("SASL") and not settings.keys() >= {"sasl.username", "sasl.mechanism"}:
         raise OnlyJavaError(
             "the login is not a username and a password by sasl.mechanism and sasl.jaas.config"
         )
-    return found
+    return settings
 
 
 def _translated(name: str, value: str, given: dict[str, str]) -> Iterator[tuple[str, str]]:

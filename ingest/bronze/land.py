@@ -81,7 +81,7 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             work.extend(planned.ranges)
             landed.alarms.extend((source.name, text) for text in planned.alarms)
             landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
-    if not work and not any(one.plan.due for one in looks):
+    if not work and not any(look.plan.due for look in looks):
         return landed
     batch = last + 1
     try:
@@ -157,7 +157,7 @@ def _overtaken(batch: int) -> IngestError:
 
 def _size(work: list[Range]) -> int:
     """The bytes to read: more than any limit if some are compressed, whose plain length is not known."""
-    return ANY if any(one.compressed for one in work) else sum(one.weight for one in work)
+    return ANY if any(span.compressed for span in work) else sum(span.weight for span in work)
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def _side_by_side(spark: SparkSession) -> Iterator[None]:
 def _expected(work: list[Range], looks: list[Look]) -> int:
     """The approximate number of messages of a batch; those in files are assumed to be short."""
     offsets = sum(span.end - span.start for look in looks for span in look.plan.spans)
-    return offsets + sum(one.weight for one in work) // _SHORT
+    return offsets + sum(span.weight for span in work) // _SHORT
 
 
 def _note_receipts(positions: Positions, landed: Landed, batch: int, receipts: Receipts) -> None:
@@ -229,8 +229,8 @@ def _tasks(work: Sequence[Range], cores: int) -> list[list[Range]]:
     return dealt(work, _weight, min(len(work), max(cores, total // files.MAX_SPLIT)))
 
 
-def _weight(one: Range) -> int:
-    return one.weight + 4096  # bytes; opening a file costs about as much as reading so many
+def _weight(work: Range) -> int:
+    return work.weight + 4096  # bytes; opening a file costs about as much as reading so many
 
 
 def _read_all(work: Sequence[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -238,22 +238,22 @@ def _read_all(work: Sequence[Range], names: list[str]) -> Iterator[pa.RecordBatc
     columns = _empty()
     held = 0
     receipts: list[Row] = []
-    for one in work:
-        source = names[one.source]
-        reading = read(one)
+    for span in work:
+        source = names[span.source]
+        reading = read(span)
         while True:
             try:
                 records = next(reading)
             except StopIteration as done:
-                if done.value.fault and one.followed:
-                    raise BrokenRange(one, done.value.fault) from None
+                if done.value.fault and span.followed:
+                    raise BrokenRange(span, done.value.fault) from None
                 receipt: Receipt = done.value
-                place = (source, one.file, one.rank, receipt.start)
+                place = (source, span.file, span.rank, receipt.start)
                 receipts.append(("receipt", *place, receipt.to_json(), None))
                 break
             for first in range(0, len(records), _GROUP_ROWS):
                 part = records[first : first + _GROUP_ROWS]
-                held += _add(columns, ("message", source, one.file, one.rank), part)
+                held += _add(columns, ("message", source, span.file, span.rank), part)
                 if len(columns[0]) >= _GROUP_ROWS or held > BLOCK:
                     yield _arrow(columns)
                     columns, held = _empty(), 0
@@ -278,5 +278,5 @@ def _add(columns: list[list[Any]], place: tuple[str, str, str, int], records: li
 
 
 def _arrow(columns: list[list[Any]]) -> pa.RecordBatch:
-    arrays = [pa.array(column, one.type) for column, one in zip(columns, _ARROW, strict=True)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

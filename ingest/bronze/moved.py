@@ -45,11 +45,11 @@ def recognised(
         known: what was read of each file, by the path that it had then.
         same: compares content; asked only where paths or sizes agree.
     """
-    found = Recognised(dict(known))
+    seen = Recognised(dict(known))
     missing = {path: state for path, state in known.items() if path not in sizes and state.position > 0}
     unknown = [path for path in sizes if _is_unknown(known.get(path))]
     if not unknown or not known:
-        return found
+        return seen
     by_name: dict[str, list[str]] = {}
     for path in missing:
         by_name.setdefault(_name(path), []).append(path)
@@ -59,16 +59,16 @@ def recognised(
         # a file that grew between two moves was read in parts, at two places
         for former in [one for one in by_name.get(_name(path), ()) if one in missing and one.endswith(end)]:
             if _is_it(path, sizes[path], missing[former], same):
-                found.moved.setdefault(path, former)
-                found.known[path] = _joined(missing.pop(former), found.known.get(path))
-                del found.known[former]
-    _find_renamed(source, found, [one for one in unknown if one not in found.moved], sizes, missing, same)
-    return found
+                seen.moved.setdefault(path, former)
+                seen.known[path] = _joined(missing.pop(former), seen.known.get(path))
+                del seen.known[former]
+    _find_renamed(source, seen, [one for one in unknown if one not in seen.moved], sizes, missing, same)
+    return seen
 
 
 def _find_renamed(
     source: Source,
-    found: Recognised,
+    seen: Recognised,
     unknown: Iterable[str],
     sizes: Mapping[str, tuple[int, float]],
     missing: dict[str, FileState],
@@ -76,21 +76,21 @@ def _find_renamed(
 ) -> None:
     """Find the files that hold exactly what a file of another name held."""
     by_size: dict[int, list[str]] = {}
-    for path, state in found.known.items():
+    for path, state in seen.known.items():
         if state.position > 0 and not state.holes():
             by_size.setdefault(state.size, []).append(path)
     for path in unknown:
         for former in by_size.get(sizes[path][0], ()):
-            if former == path or not same(path, found.known.get(former) or missing[former]):
+            if former == path or not same(path, seen.known.get(former) or missing[former]):
                 continue
             if former not in missing:
-                found.copies[path] = former
+                seen.copies[path] = former
                 continue
-            found.renamed[path] = former
+            seen.renamed[path] = former
             state = missing.pop(former)
             if source.renamed == "same":
-                found.known[path] = _joined(state, found.known.get(path))
-                del found.known[former]
+                seen.known[path] = _joined(state, seen.known.get(path))
+                del seen.known[former]
             by_size[sizes[path][0]].remove(former)
             break
 

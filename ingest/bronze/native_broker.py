@@ -71,16 +71,16 @@ def _taken(consumer: Any, ends: dict[Place, int], count: int) -> Iterator[tuple[
 
     deadline = time.monotonic() + _SECONDS
     while ends and count:
-        for one in consumer.consume(min(count, _AT_ONCE), timeout=1.0):
-            place = Place(one.topic(), one.partition())
-            if one.error() is not None and one.error().code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(one.error())
-            if one.error() is not None or one.offset() >= ends.get(place, 0):
+        for message in consumer.consume(min(count, _AT_ONCE), timeout=1.0):
+            place = Place(message.topic(), message.partition())
+            if message.error() is not None and message.error().code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(message.error())
+            if message.error() is not None or message.offset() >= ends.get(place, 0):
                 ends.pop(place, None)
             elif count:
                 count -= 1
-                headers = [{"key": key, "value": value} for key, value in one.headers() or ()]
-                yield *place, one.offset(), one.key(), one.value(), headers or None
+                headers = [{"key": key, "value": value} for key, value in message.headers() or ()]
+                yield *place, message.offset(), message.key(), message.value(), headers or None
             deadline = time.monotonic() + _SECONDS
         if time.monotonic() > deadline:
             raise TimeoutError("no message came")

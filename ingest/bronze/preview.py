@@ -36,7 +36,7 @@ class Sample:
 
 def of_files(work: Sequence[Range], count: int) -> Sample:
     """Messages from the beginning of each file's unread part, about equally many of each, ``count`` at most."""
-    firsts = list({one.file: one for one in reversed(work)}.values())[::-1][:MOST_FILES]
+    firsts = list({span.file: span for span in reversed(work)}.values())[::-1][:MOST_FILES]
     sample = Sample()
     for number, first in enumerate(firsts):
         share = max(1, (count - len(sample.rows)) // (len(firsts) - number))

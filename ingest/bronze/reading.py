@@ -334,10 +334,10 @@ def _record(work: Range, stream: BinaryIO, hashed: _Hashed, length: int) -> byte
 
 def _exactly(stream: BinaryIO, count: int) -> bytes:
     """So many bytes, or all that is left: an unbuffered file may give fewer at a time."""
-    found = stream.read(count)
-    while found and len(found) < count and (more := stream.read(count - len(found))):
-        found += more
-    return found
+    data = stream.read(count)
+    while data and len(data) < count and (more := stream.read(count - len(data))):
+        data += more
+    return data
 
 
 # --- documents, containers, raw -----------------------------------------------------------------

@@ -49,7 +49,7 @@ def storing(
                     receipts = rows.filter(pc.invert(is_message))
                 if receipts.num_rows:
                     yield _report(receipts)
-            done = [one.to_json() for one in files.finish()]
+            done = [added.to_json() for added in files.finish()]
         if done:
             kinds = _all("file", len(done))
             yield _report(pa.RecordBatch.from_arrays([kinds, pa.array(done, pa.binary())], ["kind", "value"]))
