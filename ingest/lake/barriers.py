@@ -130,10 +130,10 @@ def left_of(value: bytes) -> Replaced:
 def read(lake: Tables) -> Barriers:
     """The lake's barriers, as the decisions have them."""
     known = decisions.read(lake)
-    secret = next((str(one.value["secret"]) for one in known.of(ERASE_SECRET)), "")
+    secret = next((str(decision.value["secret"]) for decision in known.of(ERASE_SECRET)), "")
     lanes: dict[LaneId, tuple[Barrier, ...]] = {}
-    for one in known.of(ERASE):
-        for barrier in map(Barrier.from_value, one.value["barriers"]):
+    for decision in known.of(ERASE):
+        for barrier in map(Barrier.from_value, decision.value["barriers"]):
             lane = barrier.source, barrier.table
             lanes[lane] = (*lanes.get(lane, ()), barrier)
     return Barriers(secret, lanes)
@@ -142,8 +142,8 @@ def read(lake: Tables) -> Barriers:
 def unfinished(lake: Tables) -> tuple[Decision, ...]:
     """The erasures that were begun and not completed, oldest first."""
     known = decisions.read(lake)
-    done = {one.value["number"] for one in known.of(ERASED)}
-    return tuple(one for one in known.of(ERASE) if one.value["number"] not in done)
+    done = {decision.value["number"] for decision in known.of(ERASED)}
+    return tuple(decision for decision in known.of(ERASE) if decision.value["number"] not in done)
 
 
 def _canonical(cell: object) -> str:

@@ -147,7 +147,7 @@ class Line:
     def from_json(cls, text: str) -> Line:
         """Read a line back."""
         found = orjson.loads(text)
-        names = {one.name for one in fields(cls)}
+        names = {member.name for member in fields(cls)}
         line = cls(**{name: value for name, value in found.items() if name in names})
         line.announced = announcements(line.announced)
         return line
@@ -195,12 +195,12 @@ def merged_columns(left: dict[str, str], right: dict[str, str]) -> dict[str, str
 
 def merged(lines: Iterable[Line]) -> list[Line]:
     """One line per place, in stable order."""
-    found: dict[tuple[object, ...], Line] = {}
+    by_place: dict[tuple[object, ...], Line] = {}
     for line in lines:
-        known = found.setdefault(line.place(), line)
+        known = by_place.setdefault(line.place(), line)
         if known is not line:
             known.merge(line)
-    return [found[place] for place in sorted(found, key=str)]
+    return [by_place[place] for place in sorted(by_place, key=str)]
 
 
 def _least(left: _Value, right: _Value) -> _Value:

@@ -23,11 +23,11 @@ NEVER = Cleared("", 0)
 
 def last_truncate(lake: Tables, lane: LaneId, until: int, among: str = "true") -> Cleared | None:
     """The last TRUNCATE of a lane in the batches up to ``until``; ``among`` is a condition in SQL that it must meet."""
-    found = lake.ask(
+    truncates = lake.ask(
         f"SELECT order_key, batch FROM {{changes.change}} WHERE op = 'truncate' AND ({among}) "
         f"AND batch <= {until} AND {duck.of_lane(*lane)} ORDER BY order_key DESC, batch DESC LIMIT 1"
     )
-    return Cleared(found[0]["order_key"], found[0]["batch"]) if found else None
+    return Cleared(truncates[0]["order_key"], truncates[0]["batch"]) if truncates else None
 
 
 def last_cleared(

@@ -114,8 +114,8 @@ def _moved(layout: Layout, small: Sequence[delta.DataFile]) -> Iterator[dict[str
     """The actions that replace files by one with the same rows."""
     from ingest.lake.datafiles import joined
 
-    actions = [_remove(one, _now()) for one in small]
-    actions += map(_add, joined(layout, [one.place for one in small]))
+    actions = [_remove(file, _now()) for file in small]
+    actions += map(_add, joined(layout, [file.place for file in small]))
     for action in actions:
         yield {name: about | {"dataChange": False} for name, about in action.items()}
 
@@ -128,7 +128,7 @@ def add_columns(path: str, fields: Sequence[Mapping[str, Any]], metadata: str) -
     """
     for state in _attempts(path, "", -1):
         schema = orjson.loads(state.meta["schemaString"])
-        there = {one["name"] for one in schema["fields"]}
+        there = {field["name"] for field in schema["fields"]}
         schema["fields"] += [field for field in fields if field["name"] not in there]
         about = {**state.meta, "schemaString": orjson.dumps(schema).decode()}
         if _put(path, state.version + 1, [_info(metadata, "ADD COLUMNS"), {"metaData": about}]):
@@ -157,13 +157,13 @@ class Staged(NamedTuple):
 
     def fits(self, path: str) -> bool:
         """True if its files can be the rows of the table in a folder, or of a new one, without Spark."""
-        there = delta.snapshot(path)
-        properties = there.meta.get("configuration") or {}
+        present = delta.snapshot(path)
+        properties = present.meta.get("configuration") or {}
         return (
             self.state.is_plain
-            and (there.is_plain or not there.exists)
+            and (present.is_plain or not present.exists)
             and not self.state.partition_by
-            and not there.partition_by
+            and not present.partition_by
             and not any(file.vector for file in self.state.files)
             and not delta.is_on(properties, "delta.appendOnly")
         )
@@ -253,44 +253,44 @@ def _changing(
         about = state.meta or {**rows.meta, "id": str(uuid.uuid4()), "createdTime": now}
         yield {"metaData": {**about, "schemaString": schema}}
     yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
-    for one in state.files if rows.replaces else ():
-        if one.place not in rows.marked or one.place in rows.vectors:
-            yield _remove(one, now)
-        if vector := rows.vectors.get(one.place):
-            yield from _with_vector(path, one, vector)
+    for file in state.files if rows.replaces else ():
+        if file.place not in rows.marked or file.place in rows.vectors:
+            yield _remove(file, now)
+        if vector := rows.vectors.get(file.place):
+            yield from _with_vector(path, file, vector)
     yield from map(_add, rows.files)
 
 
-def _remove(one: delta.DataFile, now: int) -> dict[str, Any]:
+def _remove(file: delta.DataFile, now: int) -> dict[str, Any]:
     return {
         "remove": {
-            "path": one.path,
+            "path": file.path,
             "deletionTimestamp": now,
             "dataChange": True,
             "extendedFileMetadata": True,
-            "partitionValues": one.partition,
-            "size": one.size,
-            **({"deletionVector": one.vector} if one.vector else {}),
+            "partitionValues": file.partition,
+            "size": file.size,
+            **({"deletionVector": file.vector} if file.vector else {}),
         }
     }
 
 
-def _with_vector(path: str, one: delta.DataFile, vector: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _with_vector(path: str, file: delta.DataFile, vector: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The same file with a new deletion vector; none if no row is left."""
     from ingest.lake.datafiles import Added
 
-    stats = orjson.loads(one.stats)
+    stats = orjson.loads(file.stats)
     if vector["cardinality"] < stats["numRecords"]:
         loose = orjson.dumps({**stats, "tightBounds": False}).decode()
-        written_at = stores.at(path).written_at(f"{path}/{one.place}")
-        added = _add(Added(one.place, one.size, dict(one.partition), loose, written_at))
+        written_at = stores.at(path).written_at(f"{path}/{file.place}")
+        added = _add(Added(file.place, file.size, dict(file.partition), loose, written_at))
         yield {"add": {**added["add"], "deletionVector": vector}}
 
 
 def _protocol(now: Mapping[str, Any], schema: str) -> Mapping[str, Any]:
     """A table's protocol, with the feature that a time without a zone among its columns needs."""
     written = set(now.get("writerFeatures") or ("appendOnly", "invariants"))
-    zoneless = any(one["type"] == _ZONELESS for one in orjson.loads(schema)["fields"])
+    zoneless = any(field["type"] == _ZONELESS for field in orjson.loads(schema)["fields"])
     if not zoneless or _FEATURE in written:
         return now
     return {
@@ -321,10 +321,10 @@ def forget(path: str, version: int) -> None:
     log = Path(path, "_delta_log")
     if not any(log.glob(f"{version:020d}.checkpoint*.parquet")):
         raise IngestError(f"{path} has no checkpoint of version {version}, without which its log is needed.")
-    for one in log.iterdir():
-        number = one.name.lstrip(".")[:20]
-        if one.suffix == ".tmp" or (number.isdigit() and len(number) == 20 and int(number) < version):
-            one.unlink(missing_ok=True)
+    for entry in log.iterdir():
+        number = entry.name.lstrip(".")[:20]
+        if entry.suffix == ".tmp" or (number.isdigit() and len(number) == 20 and int(number) < version):
+            entry.unlink(missing_ok=True)
 
 
 def _now() -> int:
@@ -343,15 +343,15 @@ def _info(
     return {"commitInfo": about}
 
 
-def _add(one: Added) -> dict[str, Any]:
+def _add(added: Added) -> dict[str, Any]:
     return {
         "add": {
-            "path": quote(one.path, safe="/="),
-            "partitionValues": one.partition,
-            "size": one.size,
-            "modificationTime": one.written_at,
+            "path": quote(added.path, safe="/="),
+            "partitionValues": added.partition,
+            "size": added.size,
+            "modificationTime": added.written_at,
             "dataChange": True,
-            "stats": one.stats,
+            "stats": added.stats,
         }
     }
 

@@ -84,7 +84,8 @@ def _without_zones(rows: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     kinds = [
-        one.with_type(pa.timestamp("us")) if pa.types.is_timestamp(one.type) else one for one in rows.schema
+        field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field
+        for field in rows.schema
     ]
     return rows.cast(pa.schema(kinds))
 
@@ -181,13 +182,13 @@ class _Sides:
         cells = [f"{self._cell(name, there)} AS c{number}" for number, name in enumerate(names)]
         return f"SELECT {', '.join([*cells, f'true AS {_THERE}'])} FROM {relation}"
 
-    def _cell(self, name: str, there: Mapping[str, str]) -> str:
+    def _cell(self, name: str, types_there: Mapping[str, str]) -> str:
         """A column as it is compared: by its text if it has a floating point (SQL takes 0.0 and -0.0 for equal), or another
         kind of type on the other side.
         """
         kinds = {types[name].partition("(")[0] for types in (self.present, self.rebuilt) if name in types}
         as_text = kinds <= _FLOATING or (len(kinds) > 1 and not kinds <= _NUMBERS)
-        cell = duck.name(name) if name in there else "NULL"
+        cell = duck.name(name) if name in types_there else "NULL"
         return f"CAST({cell} AS VARCHAR)" if as_text else cell
 
 

@@ -31,12 +31,12 @@ class Condensed:
 
 def read(lake: Lake) -> Condensed:
     """Read the newest decision."""
-    found = decisions.read(lake).newest(CONDENSE).get(CHANGES.name)
-    if found is None:
+    decision = decisions.read(lake).newest(CONDENSE).get(CHANGES.name)
+    if decision is None:
         return Condensed()
-    lanes = [((source, TableId(*table)), *rest) for source, table, *rest in found.value["floors"]]
+    lanes = [((source, TableId(*table)), *rest) for source, table, *rest in decision.value["floors"]]
     return Condensed(
-        found.value["batch"],
+        decision.value["batch"],
         {lane: floor for lane, floor, *_ in lanes},
         {lane: tuple(keys[0]) for lane, _, *keys in lanes if keys},
     )

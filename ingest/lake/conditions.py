@@ -62,16 +62,18 @@ def shaped(
 
     places, back = kept(gone)
     if where:
-        fails = pc.invert(met(where, lambda one: cells(one).take(places), len(places)))
+        fails = pc.invert(met(where, lambda column: cells(column).take(places), len(places)))
         gone = pc.if_else(gone, True, fails.take(back))
     if not computed:
         return gone, {}
     places, back = kept(gone)
-    found = {
-        name: values(name, expression, logical, lambda one: cells(one).take(places), len(places)).take(back)
+    computed_cells = {
+        name: values(name, expression, logical, lambda column: cells(column).take(places), len(places)).take(
+            back
+        )
         for name, (expression, logical) in computed.items()
     }
-    return gone, found
+    return gone, computed_cells
 
 
 def kept(gone: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -103,7 +105,7 @@ def values(name: str, expression: str, logical: str, cells: Cells, rows: int) ->
         RuleFailed: the expression fails on a row, or its logical type would round or cut a value.
     """
     names = conditions.columns(expression)
-    given = [cells(one) for one in names]
+    given = [cells(column) for column in names]
     return _asked(name, given, conditions.numbered(expression), rows, logical=logical)
 
 
@@ -118,17 +120,17 @@ def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Seque
     return found
 
 
-def value_by_row(one: Column, values: Mapping[str, str | None], types_: Mapping[str, str]) -> str | None:
+def value_by_row(column: Column, values: Mapping[str, str | None], types_: Mapping[str, str]) -> str | None:
     """A computed column's canonical text for one row's canonical texts."""
-    rows = [_texts(one.expression, values, types_)]
-    (found,) = values_by_texts(one, rows, _deltas(one.expression, types_)).to_pylist()
+    rows = [_texts(column.expression, values, types_)]
+    (found,) = values_by_texts(column, rows, _deltas(column.expression, types_)).to_pylist()
     return None if found is None else _text(found)
 
 
-def values_by_texts(one: Column, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> pa.Array:
+def values_by_texts(column: Column, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> pa.Array:
     """The same as `values` for canonical texts that are values of their Delta types."""
-    sql = conditions.numbered(one.expression)
-    return _asked_of_texts(one.name, rows, deltas, sql, one.type)
+    sql = conditions.numbered(column.expression)
+    return _asked_of_texts(column.name, rows, deltas, sql, column.type)
 
 
 def check(
@@ -146,9 +148,9 @@ def check(
         texts = [_texts(where, row, types_) for row in rows]
         met = met_by_texts(where, texts, _deltas(where, types_))
         rows = [row for row, fits in zip(rows, met, strict=True) if fits]
-    for one in computed:
-        texts = [_texts(one.expression, row, types_) for row in rows]
-        values_by_texts(one, texts, _deltas(one.expression, types_))
+    for column in computed:
+        texts = [_texts(column.expression, row, types_) for row in rows]
+        values_by_texts(column, texts, _deltas(column.expression, types_))
 
 
 def refuse(error: Exception | str, rule: TableRule) -> None:
@@ -180,10 +182,10 @@ def type_of(expression: str, deltas: Sequence[str]) -> str:
     Raises:
         ConditionError: it cannot be evaluated on them, or its type is not one that a column can have.
     """
-    found = _described(conditions.numbered(expression), deltas)
-    logical = found.lower() if found.startswith("DECIMAL") else _LOGICAL.get(found)
+    kind = _described(conditions.numbered(expression), deltas)
+    logical = kind.lower() if kind.startswith("DECIMAL") else _LOGICAL.get(kind)
     if logical is None:
-        raise ConditionError(f"its type is {found}, which a column cannot have: add a CAST")
+        raise ConditionError(f"its type is {kind}, which a column cannot have: add a CAST")
     return logical
 
 
@@ -291,22 +293,22 @@ def _asked(
         query = f"SELECT {sql} AS v, n FROM ({given})"
         if logical:
             query = f"SELECT {_exact(_type(cursor, sql, given), logical)} AS v, n FROM ({query})"
-        found = cursor.execute(f"SELECT v FROM ({query}) ORDER BY n").to_arrow_table()
+        answer = cursor.execute(f"SELECT v FROM ({query}) ORDER BY n").to_arrow_table()
     except duckdb.Error as error:
         said = _SOURCE.sub("", first_line(error))
         raise RuleFailed(rule, said) from None
     finally:
         cursor.close()
-    return found["v"].combine_chunks()
+    return answer["v"].combine_chunks()
 
 
-def _exact(own: str, logical: str) -> str:
+def _exact(kind: str, logical: str) -> str:
     """The value ``v`` of a type of DuckDB's as a logical type; an error for one that the type does not hold exactly."""
     target = _duck(types.delta(logical))
-    if _LOGICAL.get(own, own.lower()) == logical:
+    if _LOGICAL.get(kind, kind.lower()) == logical:
         return "v"
     wrong = duck.text(f"a value is not exactly one of {logical}; write a CAST that says how to round it")
     return (
-        f"CASE WHEN CAST(CAST(v AS {target}) AS {own}) IS DISTINCT FROM v THEN error({wrong}) "
+        f"CASE WHEN CAST(CAST(v AS {target}) AS {kind}) IS DISTINCT FROM v THEN error({wrong}) "
         f"ELSE CAST(v AS {target}) END"
     )

@@ -87,11 +87,11 @@ class Files:
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows; missing columns are NULL, except those of the partitioning, which are required."""
-        for values, mine in self._parted(rows):
+        for values, rows_of_partition in self._parted(rows):
             if values not in self._open:
                 partition = dict(zip(self._layout.partition_by, values, strict=True))
                 self._open[values] = _File(self._layout, self._stored, partition)
-            self._open[values].write(fitted(mine, self._stored))
+            self._open[values].write(fitted(rows_of_partition, self._stored))
 
     def _parted(
         self, rows: pa.Table | pa.RecordBatch
@@ -105,9 +105,9 @@ class Files:
                 pc.is_null(text) if value is None else pc.fill_null(pc.equal(text, value), fill_value=False)
                 for text, value in zip(texts, key, strict=True)
             ]
-            mine = rows.filter(reduce(pc.and_, same)) if len(keys) > 1 else rows
-            if mine.num_rows:
-                yield key, mine
+            of_partition = rows.filter(reduce(pc.and_, same)) if len(keys) > 1 else rows
+            if of_partition.num_rows:
+                yield key, of_partition
 
     def finish(self) -> list[Added]:
         """Close the files and describe them; from here on they are not removed."""
@@ -121,8 +121,10 @@ def fitted(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     have = set(table.column_names)
     columns = [
-        table.column(one.name).cast(one.type) if one.name in have else pa.nulls(table.num_rows, one.type)
-        for one in schema
+        table.column(field.name).cast(field.type)
+        if field.name in have
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -236,8 +238,8 @@ def joined(layout: Layout, places: Iterable[str]) -> list[Added]:
     with Files(layout) as files:
         for place in places:
             path = f"{layout.folder}/{place}"
-            with pq.ParquetFile(stores.at(path).source(path), coerce_int96_timestamp_unit="us") as one:
-                files.add(one.read(use_threads=False))
+            with pq.ParquetFile(stores.at(path).source(path), coerce_int96_timestamp_unit="us") as file:
+                files.add(file.read(use_threads=False))
         return files.finish()
 
 
@@ -263,9 +265,9 @@ class FilePart:
     def read(self) -> Iterator[pa.Table]:
         """Read the rows, one row group after the other; a column that the file lacks is NULL."""
         with self._open() as file:
-            there = [column.name for column in self.columns if column.name in file.schema_arrow.names]
+            names = [column.name for column in self.columns if column.name in file.schema_arrow.names]
             for group in self.groups or range(file.num_row_groups):
-                rows = file.read_row_group(group, columns=list({*there, "batch"}))
+                rows = file.read_row_group(group, columns=list({*names, "batch"}))
                 batch = rows.column("batch")
                 inside = pc.and_(pc.greater_equal(batch, self.first), pc.less_equal(batch, self.last))
                 yield fitted(rows if pc.all(inside).as_py() else rows.filter(inside), self.columns)
@@ -293,8 +295,10 @@ def table_of(rows: Sequence[Sequence[object]], names: Sequence[str], schema: pa.
     """Rows of Python values as Arrow."""
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
     arrays = [
-        pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(len(rows), one.type)
-        for one in schema
+        pa.array(columns[field.name], field.type)
+        if field.name in columns
+        else pa.nulls(len(rows), field.type)
+        for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -329,5 +333,5 @@ def _arrow(kind: object) -> pa.DataType:
     if isinstance(kind, Mapping) and kind["type"] == "array":
         return pa.list_(_arrow(kind["elementType"]))
     if isinstance(kind, Mapping):
-        return pa.struct([(one["name"], _arrow(one["type"])) for one in kind["fields"]])
+        return pa.struct([(field["name"], _arrow(field["type"])) for field in kind["fields"]])
     return _ARROW[kind]

@@ -59,13 +59,13 @@ class Decisions:
 
     def of(self, *kinds: str, subject: str | None = None) -> Iterator[Decision]:
         """Those of some kinds, oldest first."""
-        for one in self.all:
-            if one.kind in kinds and subject in (None, one.subject):
-                yield one
+        for decision in self.all:
+            if decision.kind in kinds and subject in (None, decision.subject):
+                yield decision
 
     def newest(self, *kinds: str) -> dict[str, Decision]:
         """The last decision of these kinds on each subject."""
-        return {one.subject: one for one in self.of(*kinds)}
+        return {decision.subject: decision for decision in self.of(*kinds)}
 
 
 def user() -> str:
@@ -91,16 +91,18 @@ def read(lake: Tables) -> Decisions:
 
 def append(lake: Lake, decisions: Iterable[Decision]) -> None:
     """Append decisions, in their order."""
-    found = list(decisions)
-    if not found:
+    made = list(decisions)
+    if not made:
         return
     with _NUMBERING:
         now, first = lake.now(), read(lake).last + 1
         rows = []
-        for number, one in enumerate(found, first):
-            value = json.dumps(one.value, ensure_ascii=False) if one.value else None
-            by = one.by or lake.run
-            rows.append((now, one.kind, one.subject, one.batch, value, one.reason, by, number))
+        for number, decision in enumerate(made, first):
+            value = json.dumps(decision.value, ensure_ascii=False) if decision.value else None
+            by = decision.by or lake.run
+            rows.append(
+                (now, decision.kind, decision.subject, decision.batch, value, decision.reason, by, number)
+            )
         lake.append_unguarded(rows, DECISIONS)
 
 
@@ -109,13 +111,13 @@ def _read(lake: Tables) -> Decisions:
     schemas: dict[str, Row] = {}
     for row in sorted((row for row in rows if row["kind"] == SCHEMA), key=_place):
         schemas[row["subject"]] = row
-    found = [row for row in rows if row["kind"] != SCHEMA] + list(schemas.values())
-    found.sort(key=lambda row: (row["number"] or 0, row["decided_at"]))
+    kept = [row for row in rows if row["kind"] != SCHEMA] + list(schemas.values())
+    kept.sort(key=lambda row: (row["number"] or 0, row["decided_at"]))
     every = []
-    for row in found:
+    for row in kept:
         value, reason, by = json.loads(row["value"] or "{}"), row["reason"] or "", row["by"] or ""
         every.append(Decision(row["kind"], row["subject"], value, row["batch"], reason, by))
-    return Decisions(tuple(every), max((row["number"] or 0 for row in found), default=0))
+    return Decisions(tuple(every), max((row["number"] or 0 for row in kept), default=0))
 
 
 def _place(row: Row) -> tuple[Any, ...]:

@@ -89,13 +89,13 @@ def note(lake: Lake, sources: Iterable[str], first: int) -> None:
     """Record today's settings of these sources for batches from ``first`` on, if they differ from the recorded ones."""
     known = _by_source(lake)
     named = {source.name: source for source in lake.pipeline.sources}
-    found = []
+    notes = []
     for name in sorted(set(sources) & named.keys()):
         now = settings_of(lake.pipeline, named[name])
         before = known.get(name, [])
         if not before or before[-1][1] != now or before[-1][0] > first:
-            found.append(Decision(DECODING, name, now, first))
-    decisions.append(lake, found)
+            notes.append(Decision(DECODING, name, now, first))
+    decisions.append(lake, notes)
 
 
 def outdated(lake: Tables, newest: int) -> list[Outdated]:
@@ -103,7 +103,7 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
 
     Those with nothing but other masks are left out if `mixed_masks` has more to say of them.
     """
-    found = []
+    older = []
     named = {source.name: source for source in lake.pipeline.sources}
     for name, spans in _by_source(lake).items():
         if name not in named:
@@ -114,10 +114,10 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
             if _MASKS in then and _MASKS in now:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
             if then != now and first <= last:
-                found.append(Outdated(name, first, last, tuple(_differences(then, now))))
-    if any(one.differences == (_OTHER_MASKS,) for one in found) and mixed_masks(lake, newest):
-        found = [one for one in found if one.differences != (_OTHER_MASKS,)]
-    return found
+                older.append(Outdated(name, first, last, tuple(_differences(then, now))))
+    if any(one.differences == (_OTHER_MASKS,) for one in older) and mixed_masks(lake, newest):
+        older = [one for one in older if one.differences != (_OTHER_MASKS,)]
+    return older
 
 
 def _comparable(pipeline: Pipeline, now: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
@@ -129,14 +129,14 @@ def _by_source(lake: Tables) -> dict[str, list[tuple[int, dict[str, Any]]]]:
     """Each source's settings with the batch from which they apply; a later decision replaces those at or after its
     batch.
     """
-    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for one in decisions.read(lake).of(DECODING):
-        first = one.batch or 1
-        kept = [span for span in found.get(one.subject, []) if span[0] < first]
-        if not kept or kept[-1][1] != one.value:
-            kept.append((first, one.value))
-        found[one.subject] = kept
-    return found
+    spans: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for decision in decisions.read(lake).of(DECODING):
+        first = decision.batch or 1
+        kept = [span for span in spans.get(decision.subject, []) if span[0] < first]
+        if not kept or kept[-1][1] != decision.value:
+            kept.append((first, decision.value))
+        spans[decision.subject] = kept
+    return spans
 
 
 def _differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:

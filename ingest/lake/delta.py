@@ -180,10 +180,10 @@ def _newer(folder: str, log: str) -> Snapshot | None:
         return None
     if store.is_settled(log):
         return seen.snapshot
-    there = store.since(log, seen.newest)
-    if there is None or _marks(there.get(seen.newest)) != seen.identity:
+    newer = store.since(log, seen.newest)
+    if newer is None or _marks(newer.get(seen.newest)) != seen.identity:
         return None
-    last = max((int(found[1]) for found in map(_COMMIT.match, there) if found), default=seen.version)
+    last = max((int(found[1]) for found in map(_COMMIT.match, newer) if found), default=seen.version)
     if last == seen.version:
         return seen.snapshot
     name = f"{last:020d}.json"
@@ -194,7 +194,7 @@ def _newer(folder: str, log: str) -> Snapshot | None:
     except FileNotFoundError:
         return None
     found = state.snapshot(folder, last)
-    _last[log] = _Seen(last, name, _marks(there[name]), state, found)
+    _last[log] = _Seen(last, name, _marks(newer[name]), state, found)
     return found
 
 
@@ -339,19 +339,23 @@ class _State:
 
     def take(self, actions: Iterator[dict[str, Any]]) -> None:
         for action in actions:
-            if one := action.get("add"):
-                vector = _filled(one.get("deletionVector") or {})
-                self.files[one["path"], _vector(vector)] = DataFile(
-                    one["path"], one["size"], one.get("partitionValues") or {}, one.get("stats") or "", vector
+            if entry := action.get("add"):
+                vector = _filled(entry.get("deletionVector") or {})
+                self.files[entry["path"], _vector(vector)] = DataFile(
+                    entry["path"],
+                    entry["size"],
+                    entry.get("partitionValues") or {},
+                    entry.get("stats") or "",
+                    vector,
                 )
-            elif one := action.get("remove"):
-                self.files.pop((one["path"], _vector(one.get("deletionVector") or {})), None)
-            elif one := action.get("txn"):
-                self.transactions[one["appId"]] = int(one["version"])
-            elif one := action.get("metaData"):
-                self.meta = one
-            elif one := action.get("protocol"):
-                self.protocol = one
+            elif entry := action.get("remove"):
+                self.files.pop((entry["path"], _vector(entry.get("deletionVector") or {})), None)
+            elif entry := action.get("txn"):
+                self.transactions[entry["appId"]] = int(entry["version"])
+            elif entry := action.get("metaData"):
+                self.meta = entry
+            elif entry := action.get("protocol"):
+                self.protocol = entry
 
     def snapshot(self, folder: str, version: int) -> Snapshot:
         unknown = set(self.protocol.get("readerFeatures") or ()) - _READABLE
@@ -363,17 +367,21 @@ class _State:
         return Snapshot(
             version,
             self.transactions,
-            {one["name"]: one["type"] for one in fields},
+            {field["name"]: field["type"] for field in fields},
             self.meta["id"],
             sum(file.size for file in files),
             files,
             tuple(self.meta.get("partitionColumns") or ()),
             {
-                one["name"]: one["metadata"]["delta.columnMapping.physicalName"]
-                for one in fields
-                if "delta.columnMapping.physicalName" in one["metadata"]
+                field["name"]: field["metadata"]["delta.columnMapping.physicalName"]
+                for field in fields
+                if "delta.columnMapping.physicalName" in field["metadata"]
             },
-            {one["name"]: one["metadata"]["comment"] for one in fields if "comment" in one["metadata"]},
+            {
+                field["name"]: field["metadata"]["comment"]
+                for field in fields
+                if "comment" in field["metadata"]
+            },
             _filled(self.meta),
             _filled(self.protocol),
         )
@@ -398,25 +406,27 @@ def _filled(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _vector(found: Mapping[str, Any]) -> str:
+def _vector(descriptor: Mapping[str, Any]) -> str:
     """The identity of a deletion vector; empty for none."""
-    if not found:
+    if not descriptor:
         return ""
-    offset = found.get("offset")
-    return f"{found['storageType']}{found['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
+    offset = descriptor.get("offset")
+    return (
+        f"{descriptor['storageType']}{descriptor['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
+    )
 
 
 def kept_rows(folder: str, version: int) -> dict[str, pa.BooleanArray]:
     """By file, as its path under the folder: which of its rows deletion vectors leave. Files without one are missing."""
     import pyarrow as pa
 
-    found = pa.table(stores.table(folder, version).deletion_vectors())
+    vectors = pa.table(stores.table(folder, version).deletion_vectors())
     prefix = stores.at(folder).prefix(folder)
     paths = (
-        unquote(one.removeprefix("file://")).rpartition(prefix)[2] for one in found["filepath"].to_pylist()
+        unquote(one.removeprefix("file://")).rpartition(prefix)[2] for one in vectors["filepath"].to_pylist()
     )
     return {
-        path: one.values for path, one in zip(paths, found["selection_vector"], strict=True) if one.is_valid
+        path: one.values for path, one in zip(paths, vectors["selection_vector"], strict=True) if one.is_valid
     }
 
 

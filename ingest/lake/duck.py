@@ -42,18 +42,18 @@ def opened(file: str = ":memory:") -> DuckDBPyConnection:
     """A new database, in memory or in its own file."""
     import duckdb
 
-    found = duckdb.connect(file, config=_settings.copy())
+    connection = duckdb.connect(file, config=_settings.copy())
     if not stores.are_used():  # files of this machine are in its memory already
-        found.execute("SET enable_external_file_cache = false")
-    found.execute("SET TimeZone = 'UTC'")
-    stores.register(found)
-    return found
+        connection.execute("SET enable_external_file_cache = false")
+    connection.execute("SET TimeZone = 'UTC'")
+    stores.register(connection)
+    return connection
 
 
 def rows(query: str) -> list[dict[str, Any]]:
     """A query's rows, by column."""
     found = connection().cursor().execute(query)
-    names = [one[0] for one in found.description or ()]
+    names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
@@ -84,7 +84,7 @@ def member(image: str, column: str) -> str:
 
 def cells(names: Iterable[str], first: str = "after", second: str = "before") -> str:
     """Key cells of a change in `changes` with commas, each from one image or else from the other."""
-    return ", ".join(f"coalesce({member(first, one)}, {member(second, one)})" for one in names)
+    return ", ".join(f"coalesce({member(first, name)}, {member(second, name)})" for name in names)
 
 
 def has_member(image: str, column: str) -> str:

@@ -147,12 +147,12 @@ def _with_parts(
     """Rows with other values, keys and headers; keys and headers that are not given are NULL, as those of receipts."""
     import pyarrow as pa
 
-    found = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name, cells in (("key", keys), ("value", values), ("headers", headers)):
-        if name in found:
+        if name in columns:
             kind = rows.schema.field(name).type
-            found[name] = pa.nulls(rows.num_rows, kind) if cells is None else pa.array(cells, kind)
-    return pa.RecordBatch.from_arrays(list(found.values()), schema=rows.schema)
+            columns[name] = pa.nulls(rows.num_rows, kind) if cells is None else pa.array(cells, kind)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.schema)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -200,11 +200,11 @@ class Opener:
         if not sealed:
             return rows
         columns = [rows.column(name).to_pylist() for name in (*_PLACE, *_PARTS)]
-        found = [
+        parts = [
             self._sent(number, row[:4], row[5]) if number in sealed else Parts(*row[4:])
             for number, row in zip(numbers, zip(*columns, strict=True), strict=True)
         ]
-        keys, values, headers = (list(part) for part in zip(*found, strict=True))
+        keys, values, headers = (list(part) for part in zip(*parts, strict=True))
         return _with_parts(rows, values, keys, headers)
 
     def _sent(self, batch: int, place: Sequence[Any], value: bytes | None) -> Parts:

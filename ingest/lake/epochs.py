@@ -56,12 +56,12 @@ def read(lake: Tables) -> Epochs:
     """The epochs and re-snapshots of all sources."""
     valid: dict[tuple[str, Start], bool] = {}
     complete: dict[tuple[str, Start, TableId], bool] = {}
-    for one in decisions.read(lake).of(EPOCH, RESNAPSHOT):
-        start = Start.from_json(one.value["start"])
-        if one.kind == EPOCH:
-            valid[one.subject, start] = one.value["stands"]
+    for decision in decisions.read(lake).of(EPOCH, RESNAPSHOT):
+        start = Start.from_json(decision.value["start"])
+        if decision.kind == EPOCH:
+            valid[decision.subject, start] = decision.value["stands"]
         else:
-            complete[one.subject, start, TableId(*one.value["table"])] = one.value["complete"]
+            complete[decision.subject, start, TableId(*decision.value["table"])] = decision.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
     there = [one for one, is_valid in valid.items() if is_valid]
     for source, start in sorted(there, key=lambda one: (one[0], one[1].first, one[1].places)):
@@ -127,13 +127,13 @@ def _place(lake: Tables, source: str, written: str) -> MessagePlace:
             f"{written!r} is not a place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
             "print it; of a file its path, its number in the batch and the byte."
         )
-    found = lake.ask(
+    batches = lake.ask(
         f"SELECT min(batch) AS batch FROM {{bronze.message}} WHERE source = {text(source)} "
         f'AND topic = {text(topic)} AND "partition" = {int(partition)} AND "offset" = {int(rest)}'
     )[0]["batch"]
-    if found is None:
+    if batches is None:
         raise IngestError(f"Bronze holds no message of {source} at {written}.")
-    return MessagePlace(found, topic, int(partition), int(rest))
+    return MessagePlace(batches, topic, int(partition), int(rest))
 
 
 def _later_files(lake: Tables, source: str, place: MessagePlace) -> list[MessagePlace]:

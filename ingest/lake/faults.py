@@ -87,11 +87,11 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
     for pattern, sentence, is_damage in _KINDS:
         if pattern.search(text):
             is_silent = is_damage and _NO_ANSWER.search(text) is not None
-            found = _path(error, text)
-            if found.startswith(("file:", "/")):  # as a path for a shell
-                found = "/" + found.removeprefix("file:").lstrip("/")
+            path = _path(error, text)
+            if path.startswith(("file:", "/")):  # as a path for a shell
+                path = "/" + path.removeprefix("file:").lstrip("/")
             shown = _SILENT if is_silent else sentence
-            where = f" at {found}{_free(found) if sentence is _FULL else ''}" if found else ""
+            where = f" at {path}{_free(path) if sentence is _FULL else ''}" if path else ""
             return shown.format(at=where), is_damage and not is_silent
     return None, False
 
@@ -156,9 +156,9 @@ def _free(path: str) -> str:
 def _whole(error: BaseException) -> str:
     """The texts of a failure and its causes; an interrupted query names its cause only there."""
     texts, seen = [], set[int]()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        texts += [f"{type(found).__name__}: {found}", *getattr(found, "__notes__", ())]
-        found = found.__cause__ or found.__context__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        texts += [f"{type(cause).__name__}: {cause}", *getattr(cause, "__notes__", ())]
+        cause = cause.__cause__ or cause.__context__
     return "\n".join(texts)[:200_000]

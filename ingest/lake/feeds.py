@@ -78,14 +78,14 @@ def replayed(rows: Iterable[Mapping[str, object]]) -> list[dict[str, str]]:
     Raises:
         ValueError: a row that the feed removes is not there.
     """
-    found = Counter[str]()
+    replays = Counter[str]()
     for row in rows:
         for name, sign in (("before", -1), ("after", 1)):
             if (image := row[name]) is None:
                 continue
             cells = {name: text for name, text in json.loads(str(image)).items() if text is not None}
             content = json.dumps(cells, sort_keys=True)
-            found[content] += sign
-            if found[content] < 0:
+            replays[content] += sign
+            if replays[content] < 0:
                 raise ValueError(f"the feed's row {row['number']} replaces one that is not there: {content}")
-    return [json.loads(content) for content in sorted(found.elements())]
+    return [json.loads(content) for content in sorted(replays.elements())]

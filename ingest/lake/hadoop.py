@@ -44,7 +44,7 @@ class HadoopStore:
             files, where = self._at(folder)
             if not files.exists(where):
                 return []
-            return [str(one.getPath().getName()) for one in files.listStatus(where)]
+            return [str(status.getPath().getName()) for status in files.listStatus(where)]
 
     def read(self, path: str) -> bytes:
         """The content of a file."""

@@ -33,7 +33,7 @@ def named(mirror: Mirror, before: Mirror | None) -> Mirror:
     if mirror.history:
         return mirror
     known = before if before is not None and before.columns else mirror
-    taken = {folded(one.column) for one in known.columns}
+    taken = {folded(column.column) for column in known.columns}
     return replace(mirror, history=tuple(column_name(shown, taken) for _, shown, _ in _EXTRA))
 
 
@@ -56,10 +56,13 @@ def kept(mirror: Mirror, before: Mirror | None, rows: Mapping[str, str]) -> Mirr
         before: as decided last.
         rows: the columns of its new rows, with their types.
     """
-    now, former = {column.name: column for column in mirror.columns}, {one.name: one for one in mirror.former}
+    now, former = (
+        {column.name: column for column in mirror.columns},
+        {column.name: column for column in mirror.former},
+    )
     known = {column.name: column for column in before.columns} if before is not None else {}
-    taken = {folded(one.column) for some in (known, now, former) for one in some.values()}
-    for name, logical in (*((one.name, one.type) for one in known.values()), *rows.items()):
+    taken = {folded(column.column) for some in (known, now, former) for column in some.values()}
+    for name, logical in (*((column.name, column.type) for column in known.values()), *rows.items()):
         one = former.get(name) or known.get(name) or now.get(name)
         one = one or Column(name, column_name(name, taken), logical)
         held = replace(one, type=types.grown(one.type, logical))
@@ -76,17 +79,21 @@ def table_of(mirror: Mirror) -> Mirror:
     name there.
     """
     mirror = named(mirror, None)
-    own, former = {folded(name) for name in mirror.history}, {one.name: one for one in mirror.former}
+    own_columns, former = (
+        {folded(name) for name in mirror.history},
+        {column.name: column for column in mirror.former},
+    )
     names = {column.name for column in mirror.columns}
     columns = [_with_former(column, former.get(column.name)) for column in mirror.columns]
-    columns += [one for one in mirror.former if one.name not in names]
-    fixed = {folded(one.column) for one in mirror.former}
-    taken = own | fixed | {folded(one.column) for one in columns}
+    columns += [column for column in mirror.former if column.name not in names]
+    fixed = {folded(column.column) for column in mirror.former}
+    taken = own_columns | fixed | {folded(column.column) for column in columns}
     columns = [
-        replace(one, column=column_name(one.name, taken))
-        if folded(one.column) in own or (one.name not in former and folded(one.column) in fixed)
-        else one
-        for one in columns
+        replace(column, column=column_name(column.name, taken))
+        if folded(column.column) in own_columns
+        or (column.name not in former and folded(column.column) in fixed)
+        else column
+        for column in columns
     ]
     extra = [
         Column(name, column, logical)

@@ -100,14 +100,16 @@ def _refuse_parts(lake: Tables, landed: int) -> None:
     """Refuse a table that is ahead of its input: it would skip the next batches as done."""
     decoded = lake.progress("silver", CHANGES.name)
     pairs = [(CHANGES, decoded, BRONZE, landed)]
-    pairs += [(one, lake.progress("silver", one.name), CHANGES, decoded) for one in (DDL, REJECTS, BOOKS)]
-    for made, done, origin, there in pairs:
-        if done > max(0, there):
+    pairs += [
+        (schema, lake.progress("silver", schema.name), CHANGES, decoded) for schema in (DDL, REJECTS, BOOKS)
+    ]
+    for made, done, origin, present in pairs:
+        if done > max(0, present):
             file = lake.pipeline.file
             way = f", or `{command('rebuild', file, '--layer', 'silver')}`" if origin is CHANGES else ""
             raise IngestError(
                 f"The lake {lake.pipeline.lake} is incomplete: `{made.name}` has batch {done} and `{origin.name}`, "
-                f"which it is made from, ends with batch {max(0, there)}: a part was deleted or restored from a "
+                f"which it is made from, ends with batch {max(0, present)}: a part was deleted or restored from a "
                 f"backup. Restore the whole lake folder as of one time{way}; until then nothing is read."
             )
 

@@ -177,17 +177,17 @@ class Lake(Tables):
             state = super(Lake, self).snapshot(schema.name)
         except UnreadableError:
             return None
-        found = [
+        files = [
             file
             for file in state.files
             if file.partition.get("kind") in kinds and file.may_hold("batch", *span)
         ]
-        if state.physical or any(one.deleted for one in found):
+        if state.physical or any(one.deleted for one in files):
             return None
         folder = self.path(schema.name)
         return [
             FilePart(f"{folder}/{one.place}", columns, *span, rows=one.rows or 0, size=one.size)
-            for one in found
+            for one in files
         ]
 
     def pages(
@@ -227,7 +227,7 @@ class Lake(Tables):
         if state.exists and schema.name not in self._known:
             missing = schema.lacking(state.columns)
             if missing and self.writes(schema):
-                fields = [one for one in schema.fields if one["name"] in missing]
+                fields = [field for field in schema.fields if field["name"] in missing]
                 commits.add_columns(self.path(schema.name), fields, self.metadata())
             elif missing:
                 columns = schema.part_ddl(*missing)
@@ -409,12 +409,14 @@ class Lake(Tables):
             landed: says which run landed the batch, too.
             after: the version for which the commit was planned; only a MERGE may meet a later one.
         """
-        found: dict[str, object] = {"run": self.run} if batch is None else {"batch": batch, "run": self.run}
+        metadata: dict[str, object] = (
+            {"run": self.run} if batch is None else {"batch": batch, "run": self.run}
+        )
         if batch is not None and landed:
-            found["landed"] = self.landed_by(batch)
+            metadata["landed"] = self.landed_by(batch)
         if after is not None:
-            found["after"] = after
-        return json.dumps(found)
+            metadata["after"] = after
+        return json.dumps(metadata)
 
     def landed_by(self, batch: int) -> str | None:
         """The run that landed a batch, which distinguishes batches of equal number; None if bronze's log no longer has
@@ -429,11 +431,11 @@ class Lake(Tables):
         """The run whose commit wrote a batch to bronze, searched backwards; None if the log no longer has it."""
         for number in range(version, -1, -1):
             actions = self.actions(BRONZE.name, number)
-            found = metadata_of(actions)
+            written = metadata_of(actions)
             if not actions:  # older than the log
                 return None
-            if found.get("batch", batch + 1) <= batch:
-                run = found.get("run") if found["batch"] == batch else None
+            if written.get("batch", batch + 1) <= batch:
+                run = written.get("run") if written["batch"] == batch else None
                 return run if isinstance(run, str) else None
         return None
 

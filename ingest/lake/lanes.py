@@ -44,13 +44,13 @@ _NULL = '[^\\\\]":null[,}]'  # a member's value; a text that holds the same has 
 
 def columns_seen(lake: Tables, condition: str = "true") -> dict[LaneId, dict[str, str]]:
     """The columns of each source table's rows, with their types, in the books' lines that meet a condition."""
-    found: dict[LaneId, dict[str, str]] = {}
+    columns: dict[LaneId, dict[str, str]] = {}
     for row in lake.ask(
         f'SELECT DISTINCT source, database, schema, "table", columns FROM {{books}} WHERE changes > 0 AND {condition}'
     ):
         lane = row["source"], TableId.of(row)
-        found.setdefault(lane, {}).update(json.loads(row["columns"] or "{}"))
-    return found
+        columns.setdefault(lane, {}).update(json.loads(row["columns"] or "{}"))
+    return columns
 
 
 def sent_columns(lake: Tables) -> Sent:
@@ -62,15 +62,17 @@ def sent_columns(lake: Tables) -> Sent:
             f"""SELECT columns, min(order_low) AS low, min(order_high) AS high, max(routed_out) AS out FROM {{books}}
             WHERE (routed_out > 0 OR (changes > 0 AND order_high IS NOT NULL)) AND {duck.of_lane(source, table)} GROUP BY columns"""
         )
-        found: dict[str, SentColumn] = {}
+        sent_columns: dict[str, SentColumn] = {}
         for row in rows:
             columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
             for name, logical in columns.items():
                 column = SentColumn(row["low"] or "", row["high"] or "", logical)
-                known = found.get(name, column)
+                known = sent_columns.get(name, column)
                 kind = types.common(known.type, logical)
-                found[name] = SentColumn(min(column.low, known.low), min(column.high, known.high), kind)
-        return found
+                sent_columns[name] = SentColumn(
+                    min(column.low, known.low), min(column.high, known.high), kind
+                )
+        return sent_columns
 
     return sent
 
@@ -84,10 +86,10 @@ def came_between(lake: Tables) -> Came:
     def came(source: str, table: TableId, low: str, high: str) -> bool:
         of_lane = duck.of_lane(source, table)
         between = f"order_key > {duck.text(low)} AND order_key < {duck.text(high)}"
-        [found] = lake.ask(
+        [counts] = lake.ask(
             f"""SELECT (SELECT count(*) FROM {{changes.change}} WHERE {of_lane} AND op <> 'truncate'
             AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {of_lane} AND routed_out > 0) AS n"""
         )
-        return bool(found["n"])
+        return bool(counts["n"])
 
     return came

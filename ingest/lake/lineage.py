@@ -121,7 +121,7 @@ def _run_event(lake: Lake, where: Lineage, event: _Event) -> Any:
         job=events.Job(where.namespace, lake.pipeline.name, {"jobType": kind}),
         producer=PRODUCER,
         inputs=list(_inputs(lake.pipeline, event.messages)),
-        outputs=[_output(lake, where, one) for one in event.written],
+        outputs=[_output(lake, where, table) for table in event.written],
     )
 
 
@@ -165,20 +165,20 @@ def place(path: str) -> tuple[str, str]:
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{host}", name or "/"
 
 
-def _output(lake: Lake, where: Lineage, one: WrittenTable) -> Any:
+def _output(lake: Lake, where: Lineage, table: WrittenTable) -> Any:
     from openlineage.client import event_v2 as events
     from openlineage.client import facet_v2 as facets
 
     columns = [
         facets.schema_dataset.SchemaDatasetFacetFields(name=each.name, type=each.dataType.simpleString())
-        for each in lake.read(one.path).schema
+        for each in lake.read(table.path).schema
     ]
-    known_as = facets.symlinks_dataset.Identifier(namespace=where.namespace, name=one.name, type="TABLE")
+    known_as = facets.symlinks_dataset.Identifier(namespace=where.namespace, name=table.name, type="TABLE")
     statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-        rowCount=one.rows, size=one.size
+        rowCount=table.rows, size=table.size
     )
     return events.OutputDataset(
-        *place(lake.path(one.path)),
+        *place(lake.path(table.path)),
         facets={
             "schema": facets.schema_dataset.SchemaDatasetFacet(fields=columns),
             "symlinks": facets.symlinks_dataset.SymlinksDatasetFacet(identifiers=[known_as]),

@@ -223,21 +223,21 @@ def _runs(jvm: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _held_object(lake: str, what: str) -> Iterator[None]:
-    store, path, mine = hadoop.small_files(lake), _path(lake), _holder(what)
-    if not store.put_new(path, _text(mine)):  # of two runs at once the store admits one, if it can
+    store, path, holder = hadoop.small_files(lake), _path(lake), _holder(what)
+    if not store.put_new(path, _text(holder)):  # of two runs at once the store admits one, if it can
         _refuse_held(store, lake)
-        store.write(path, _text(mine))
-        if _read(store, path).get("token") != mine["token"]:
+        store.write(path, _text(holder))
+        if _read(store, path).get("token") != holder["token"]:
             raise LockedError(f"Another run took over the lake {lake} at the same moment: run again.")
     stop = threading.Event()
-    beat = threading.Thread(target=_beat, args=(store, path, mine, stop), daemon=True)
+    beat = threading.Thread(target=_beat, args=(store, path, holder, stop), daemon=True)
     beat.start()
     try:
         yield
     finally:
         stop.set()
         beat.join(timeout=HEARTBEAT)
-        if _read(store, path).get("token") == mine["token"]:
+        if _read(store, path).get("token") == holder["token"]:
             with contextlib.suppress(StoreError, SetupError):
                 store.remove(path)
 
@@ -250,12 +250,12 @@ def _refuse_held(store: SmallFiles, lake: str) -> None:
         raise _in_use(lake, holder, f"another run, whose lock {path} is damaged")
 
 
-def _beat(store: SmallFiles, path: str, mine: dict[str, Any], stop: threading.Event) -> None:
+def _beat(store: SmallFiles, path: str, holder: dict[str, Any], stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT):
         with contextlib.suppress(OSError, IngestError):  # the next heartbeat may succeed
-            if _read(store, path).get("token") != mine["token"]:
+            if _read(store, path).get("token") != holder["token"]:
                 return
-            store.write(path, _text(mine))
+            store.write(path, _text(holder))
 
 
 def _text(holder: dict[str, Any]) -> bytes:

@@ -28,7 +28,7 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot:
     return Snapshot(
         state.version(),
         _transactions(state, checksum),
-        {one["name"]: one["type"] for one in orjson.loads(state.schema().json())["fields"]},
+        {field["name"]: field["type"] for field in orjson.loads(state.schema().json())["fields"]},
         state.metadata().id(),
         int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None,
     )

@@ -69,12 +69,13 @@ def touched(effect: Effect) -> tuple[TableId, ...]:
 
 def recorded(lake: Tables) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
     """What statements did to mirrors when they were folded: state and text, by the mirror's path and the statement."""
-    found: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
-    for one in decisions.read(lake).of(FOLDED):
-        found.setdefault(
-            (one.subject, one.value["statement"]), (one.value["state"], tuple(one.value["does"]))
+    results: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+    for decision in decisions.read(lake).of(FOLDED):
+        results.setdefault(
+            (decision.subject, decision.value["statement"]),
+            (decision.value["state"], tuple(decision.value["does"])),
         )
-    return found
+    return results
 
 
 def done(lake: Tables) -> dict[tuple[str, str], str]:
@@ -82,13 +83,13 @@ def done(lake: Tables) -> dict[tuple[str, str], str]:
 
     What a rebuild has done is recorded after it; after one by a version that did not, nothing is known.
     """
-    found: dict[tuple[str, str], str] = {}
-    for one in decisions.read(lake).of(FOLDED, REBUILT):
-        if one.kind == REBUILT:
-            found = {name: state for name, state in found.items() if name[0] != one.subject}
+    states: dict[tuple[str, str], str] = {}
+    for decision in decisions.read(lake).of(FOLDED, REBUILT):
+        if decision.kind == REBUILT:
+            states = {name: state for name, state in states.items() if name[0] != decision.subject}
         else:
-            found[one.subject, one.value["statement"]] = one.value["state"]
-    return found
+            states[decision.subject, decision.value["statement"]] = decision.value["state"]
+    return states
 
 
 def statement_id(row: Mapping[str, Any]) -> str:
@@ -102,9 +103,9 @@ def statement_id(row: Mapping[str, Any]) -> str:
 def decided(lake: Tables) -> Decided:
     """The decisions on statements."""
     return {
-        (one.value["statement"], one.batch): one.kind
-        for one in decisions.read(lake).of(APPROVE, DISMISS)
-        if one.value.get("statement")
+        (decision.value["statement"], decision.batch): decision.kind
+        for decision in decisions.read(lake).of(APPROVE, DISMISS)
+        if decision.value.get("statement")
     }
 
 

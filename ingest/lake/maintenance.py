@@ -137,16 +137,16 @@ def _join(session: SparkSession, table: str, done: Kept) -> None:
 
 def _unordered(lake: Lake, session: SparkSession, name: str, columns: tuple[str, ...]) -> str:
     """Why a table's files are ordered again, as a step's name; empty if less than a tenth of them is new since then."""
-    there = lake.snapshot(name)
+    snapshot = lake.snapshot(name)
     last = _ordered(session, lake.named(name), columns)
     if last is not None:
         at = session.read.format("delta").option("versionAsOf", last).load(lake.path(name))
         before = {file.rpartition("/")[2] for file in at.inputFiles()}
-        new = sum(file.size for file in there.files if file.path.rpartition("/")[2] not in before)
-        if new * NEW_FILES <= (there.size or 0):
+        new = sum(file.size for file in snapshot.files if file.path.rpartition("/")[2] not in before)
+        if new * NEW_FILES <= (snapshot.size or 0):
             return ""
-    if any(there.columns.index(column) >= WITH_STATISTICS for column in columns):
-        kept = dict.fromkeys((*columns, *there.columns))
+    if any(snapshot.columns.index(column) >= WITH_STATISTICS for column in columns):
+        kept = dict.fromkeys((*columns, *snapshot.columns))
         listed = ",".join(quoted(one) for one in list(kept)[:WITH_STATISTICS])
         session.sql(
             f"ALTER TABLE {lake.named(name)} SET TBLPROPERTIES ('delta.dataSkippingStatsColumns' = {literal(listed)})"

@@ -98,7 +98,7 @@ class Mirror:
 
     def is_sharded_by(self, column: str | None) -> bool:
         """True if that column, or none, names the source tables of its rows."""
-        return column == (self.shard or (column if column in {one.name for one in self.columns} else None))
+        return column == (self.shard or (column if column in {sent.name for sent in self.columns} else None))
 
     def is_shaped_by(self, rule: TableRule) -> bool:
         """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too."""
@@ -174,47 +174,47 @@ class Mirror:
 
     def to_value(self) -> dict[str, Any]:
         """The schema decision's value, for JSON."""
-        found = {name: value for name in _IF_ANY if (value := getattr(self, name))}
+        members = {name: value for name in _IF_ANY if (value := getattr(self, name))}
         if self.names_sources is not None:
-            found["names_sources"] = self.names_sources
+            members["names_sources"] = self.names_sources
         return {
             "table": list(self.table),
             "keys": list(self.keys),
             "columns": list(map(_column_value, self.columns)),
             "generation": self.generation,
-            **found,
+            **members,
             **({"former": list(map(_column_value, self.former))} if self.former else {}),
         }
 
     @classmethod
-    def from_value(cls, path: str, found: Mapping[str, Any]) -> Mirror:
+    def from_value(cls, path: str, members: Mapping[str, Any]) -> Mirror:
         names = [field.name for field in fields(Column)]
         columns = {
-            each: [dict(zip(names, one, strict=False)) for one in found[each]]
+            each: [dict(zip(names, one, strict=False)) for one in members[each]]
             for each in ("columns", "former")
-            if each in found
+            if each in members
         }
-        return msgspec.convert({**found, "path": path, **columns}, cls)
+        return msgspec.convert({**members, "path": path, **columns}, cls)
 
 
 _IF_ANY = ("history", "eras", "shape", "shard", "ignores", "keyed_by", "fed_by")
 
 
-def _column_value(one: Column) -> list[Any]:
-    rest = [one.comment, *([one.made] if one.made else [])] if one.comment or one.made else []
-    return [one.name, one.column, one.type, *rest]
+def _column_value(column: Column) -> list[Any]:
+    rest = [column.comment, *([column.made] if column.made else [])] if column.comment or column.made else []
+    return [column.name, column.column, column.type, *rest]
 
 
 def names(pipeline: Pipeline, source: TableId) -> list[TableId]:
     """The mirrors of a source table: the first, and the further ones of its entry."""
     rule = pipeline.rule(source)
-    return [target(one, source) for one in (rule, *rule.also)]
+    return [target(mirror_rule, source) for mirror_rule in (rule, *rule.also)]
 
 
 def rule_for(pipeline: Pipeline, source: TableId, path: str) -> TableRule:
     """The rule by which a source table's rows go into the mirror of a path; that of its first mirror if none does."""
     rule = pipeline.rule(source)
-    fitting = (one for one in rule.also if mirror_path(target(one, source)) == path)
+    fitting = (mirror_rule for mirror_rule in rule.also if mirror_path(target(mirror_rule, source)) == path)
     return rule if not rule.also or mirror_path(target(rule, source)) == path else next(fitting, rule)
 
 
@@ -225,7 +225,7 @@ def shard_of(pipeline: Pipeline, mirror: Mirror, lane: LaneId) -> tuple[str, str
     """
     source, table = lane
     column = mirror.shard or rule_for(pipeline, table, mirror.path).shard_column
-    if column not in {one.name for one in mirror.columns}:
+    if column not in {sent.name for sent in mirror.columns}:
         return None
     several = pipeline.names_sources if mirror.names_sources is None else mirror.names_sources
     return column, f"{source}:{table}" if several else str(table)
@@ -251,13 +251,17 @@ def unknown(name: str, known: Iterable[str]) -> IngestError:
 def known(lake: Tables) -> dict[str, Mirror]:
     """Every mirror by its path, as last decided, but those that were dropped since."""
     newest = decisions.read(lake).newest(SCHEMA, DROP)
-    return {path: Mirror.from_value(path, one.value) for path, one in newest.items() if one.kind == SCHEMA}
+    return {
+        path: Mirror.from_value(path, decision.value)
+        for path, decision in newest.items()
+        if decision.kind == SCHEMA
+    }
 
 
 def dropped(lake: Tables) -> frozenset[str]:
     """The names of mirrors that were dropped, and not made again since."""
     newest = decisions.read(lake).newest(SCHEMA, DROP)
-    return frozenset(one.value["table"] for one in newest.values() if one.kind == DROP)
+    return frozenset(decision.value["table"] for decision in newest.values() if decision.kind == DROP)
 
 
 def excluded(lake: Tables) -> dict[str, str]:
@@ -277,9 +281,9 @@ def excluded(lake: Tables) -> dict[str, str]:
 
 def to_fold(lake: Tables) -> dict[str, Mirror]:
     """The same; those of an older version with what their rows say of ``names_sources``: None if they disagree."""
-    found = known(lake)
-    for path, mirror in found.items():
-        shard = next((one.column for one in mirror.columns if one.name == mirror.shard), "")
+    folded_mirrors = known(lake)
+    for path, mirror in folded_mirrors.items():
+        shard = next((column.column for column in mirror.columns if column.name == mirror.shard), "")
         if not shard or mirror.names_sources is not None:
             continue
         with suppress(Exception):  # the fold of a damaged mirror reports it
@@ -288,15 +292,17 @@ def to_fold(lake: Tables) -> dict[str, Mirror]:
                 tables = {str(table) for _, table in lanes.with_rows(lake)}
                 forms = {row["shard"] not in tables for row in lake.ask_mirror(path, asked)}
                 forms = forms or {lake.pipeline.names_sources}
-                found[path] = replace(mirror, names_sources=forms.pop() if len(forms) == 1 else None)
-    return found
+                folded_mirrors[path] = replace(mirror, names_sources=forms.pop() if len(forms) == 1 else None)
+    return folded_mirrors
 
 
 def outdated(lake: Tables) -> list[Mirror]:
     """Mirrors that hold rows of changes which were decoded again later, and that have not been rebuilt since."""
     paths: set[str] = set()
-    for one in decisions.read(lake).of(DECODED, REBUILT):
-        paths = paths | set(one.value["mirrors"]) if one.kind == DECODED else paths - {one.subject}
+    for decision in decisions.read(lake).of(DECODED, REBUILT):
+        paths = (
+            paths | set(decision.value["mirrors"]) if decision.kind == DECODED else paths - {decision.subject}
+        )
     found = known(lake) if paths else {}
     left = excluded(lake) if paths else {}
     return [found[path] for path in sorted(paths) if path in found and path not in left]
@@ -304,34 +310,34 @@ def outdated(lake: Tables) -> list[Mirror]:
 
 def not_created_yet(lake: Tables) -> frozenset[str]:
     """Paths of mirrors that did not exist before old changes were decoded again, and are not created yet."""
-    paths = {path for one in decisions.read(lake).of(DECODED) for path in one.value.get("new", ())}
+    paths = {path for decision in decisions.read(lake).of(DECODED) for path in decision.value.get("new", ())}
     return frozenset(paths - known(lake).keys()) if paths else frozenset()
 
 
 def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ, or may differ, from those that they were folded by."""
-    found = known(lake) if decided is None else decided
+    by_path = known(lake) if decided is None else decided
     ruled = any(rule.shape or rule.shard_column or rule.keys or rule.into for rule in lake.pipeline.tables)
     if not ruled and not any(
-        one.shape or one.shard or one.ignores or one.keyed_by or one.fed_by for one in found.values()
+        one.shape or one.shard or one.ignores or one.keyed_by or one.fed_by for one in by_path.values()
     ):
         return frozenset()
     return frozenset(
         path
         for path, feeding_table in _feeding_tables(lake).items()
-        if path in found
-        and found[path].columns
+        if path in by_path
+        and by_path[path].columns
         and (
-            _is_ruled_otherwise(lake, found[path], feeding_table)
-            or not found[path].is_fed_by(feeding_table, partial(reached, lake, found[path]))
+            _is_ruled_otherwise(lake, by_path[path], feeding_table)
+            or not by_path[path].is_fed_by(feeding_table, partial(reached, lake, by_path[path]))
         )
     )
 
 
 def _is_ruled_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, int]) -> bool:
-    some = [lake.pipeline.rule(table) for table in tables]
-    alike = len({(one.shape, one.shard_column, one.ignores, one.keys) for one in some}) == 1
-    return alike and not mirror.is_made_by(lake.pipeline, some[0])
+    rules = [lake.pipeline.rule(table) for table in tables]
+    alike = len({(one.shape, one.shard_column, one.ignores, one.keys) for one in rules}) == 1
+    return alike and not mirror.is_made_by(lake.pipeline, rules[0])
 
 
 def folded_until(lake: Tables, mirror: Mirror, state: Snapshot) -> int:
@@ -358,13 +364,13 @@ def _feeding_tables(lake: Tables) -> dict[str, dict[TableId, int]]:
         'SELECT database, schema, "table", min(batch) AS first FROM {books} '
         'WHERE "table" IS NOT NULL AND changes > 0 GROUP BY ALL'
     )
-    found: dict[str, dict[TableId, int]] = {}
+    by_path: dict[str, dict[TableId, int]] = {}
     for row in rows:
         source = TableId.of(row)
         rule = lake.pipeline.rule(source)
         if not rule.exclude:
-            found.setdefault(mirror_path(target(rule, source)), {})[source] = row["first"]
-    return found
+            by_path.setdefault(mirror_path(target(rule, source)), {})[source] = row["first"]
+    return by_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +392,7 @@ def clusters(lake: Tables) -> dict[str, Clusters]:
         for path, some in rules(lake).items()
         if (rule := next((rule for rule in some if rule.cluster_by), None)) is not None
     }
-    return {path: _clusters(one, asked[path]) for path, one in known(lake).items() if path in asked}
+    return {path: _clusters(mirror, asked[path]) for path, mirror in known(lake).items() if path in asked}
 
 
 def _clusters(mirror: Mirror, rule: TableRule) -> Clusters:
@@ -407,9 +413,9 @@ def _clusters(mirror: Mirror, rule: TableRule) -> Clusters:
 
 def announced(paths: Iterable[str], known: Container[str], batch: int) -> Decision:
     """The decision that these mirrors' changes are decoded again; unknown mirrors are to be created."""
-    there = sorted(path for path in paths if path in known)
+    announced_paths = sorted(path for path in paths if path in known)
     new = sorted(path for path in paths if path not in known)
-    return Decision(DECODED, CHANGES.name, {"mirrors": there, "new": new}, batch)
+    return Decision(DECODED, CHANGES.name, {"mirrors": announced_paths, "new": new}, batch)
 
 
 def outdated_text(lake: Tables, mirror: Mirror) -> str:
@@ -432,13 +438,13 @@ def grown(
     ``mirror`` is as last decided, or None for a new one. A type that ``rule`` declares takes precedence. ``keys`` are those of
     the decision once known. ``seen`` are source columns with their logical types, in order.
     """
-    before = {one.name: one for one in mirror.sent} if mirror else {}
+    before = {column.name: column for column in mirror.sent} if mirror else {}
     reshaped = mirror is not None and not mirror.is_shaped_by(rule)
     if mirror and mirror.shard and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
         before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
     have = {column.name for column in columns}
-    taken = {folded(one.column) for one in columns}
+    taken = {folded(column.column) for column in columns}
     declared = rule.declared
     for name in dict.fromkeys((*before, *keys, *seen) if reshaped else (*keys, *seen)):
         if name not in have and (name in keys or not rule.leaves_out(name)):

@@ -88,10 +88,10 @@ class ObjectStore:
     def stat(self, path: str) -> os.stat_result:
         """A file's entry in its folder's listing."""
         folder, _, name = path.rpartition("/")
-        found = self._listing(folder).get(name)
-        if found is None:
+        entry = self._listing(folder).get(name)
+        if entry is None:
             raise FileNotFoundError(path)
-        return found
+        return entry
 
     def is_settled(self, log: str) -> bool:
         """True for the log of one of the lake's own tables that this process has just looked at, and not written since."""
@@ -101,12 +101,12 @@ class ObjectStore:
         """For a process that writes: the files of a log from a name on; None if all have to be listed."""
         if self._objects is None or not self.fresh:
             return None
-        at = time.monotonic()
+        moment = time.monotonic()
         with said(self.root):
-            found = dict(self._objects.listed(self._under(log), name))
+            listed = dict(self._objects.listed(self._under(log), name))
         if self._under(log).count("/") == 1:
-            self._settled[log] = at
-        return found
+            self._settled[log] = moment
+        return listed
 
     def unsettle(self, path: str) -> None:
         """Look again at the logs in a folder: a table, a log, or all of the lake. They may have been written to."""
@@ -127,14 +127,14 @@ class ObjectStore:
         with said(self.root):
             if self._objects is not None:
                 return dict(self._objects.listed(self._under(folder)))
-            found = self._handler.get_file_info_selector(
+            listed = self._handler.get_file_info_selector(
                 FileSelector(self._under(folder), allow_not_found=True, recursive=False)
             )
         files = {}
-        for one in found:  # what distinguishes a file from one that replaced it
-            moment = one.mtime.timestamp() if isinstance(one.mtime, dt.datetime) else 0
-            status = os.stat_result((0, 0, 0, 1, 0, 0, one.size or 0, 0, int(moment), 0))
-            files[one.path.rpartition("/")[2]] = status
+        for file in listed:  # what distinguishes a file from one that replaced it
+            moment = file.mtime.timestamp() if isinstance(file.mtime, dt.datetime) else 0
+            status = os.stat_result((0, 0, 0, 1, 0, 0, file.size or 0, 0, int(moment), 0))
+            files[file.path.rpartition("/")[2]] = status
         return files
 
     # --- reading ---
@@ -300,13 +300,13 @@ def _put_new(objects: Objects, key: str, data: bytes) -> bool:
         try:
             if objects.put_new(key, data):
                 return True
-            there = objects.content(key)
+            content = objects.content(key)
         except Exception as raised:
-            error, there = raised, None
+            error, content = raised, None
             with contextlib.suppress(Exception):
-                there = None if objects.is_final(raised) else objects.content(key)
-        if there is not None:
-            return there == data
+                content = None if objects.is_final(raised) else objects.content(key)
+        if content is not None:
+            return content == data
         if wait is None or (error is not None and objects.is_final(error)):
             break
         time.sleep(wait)

@@ -122,11 +122,11 @@ class Objects:
             Bucket=self._bucket, Prefix=head, Delimiter="/", **start
         )
         for page in pages:
-            for one in page.get("Contents", ()):
-                name = one["Key"].removeprefix(head)
+            for entry in page.get("Contents", ()):
+                name = entry["Key"].removeprefix(head)
                 if name and name >= since:
-                    mark, moment = zlib.crc32(one["ETag"].encode()), int(one["LastModified"].timestamp())
-                    yield name, os.stat_result((0, mark, 0, 1, 0, 0, one["Size"], 0, moment, 0))
+                    mark, moment = zlib.crc32(entry["ETag"].encode()), int(entry["LastModified"].timestamp())
+                    yield name, os.stat_result((0, mark, 0, 1, 0, 0, entry["Size"], 0, moment, 0))
 
 
 class Ranged(io.RawIOBase):

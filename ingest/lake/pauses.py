@@ -19,7 +19,7 @@ PAUSED = "it waits until it is resumed."
 def paused(lake: Tables) -> frozenset[str]:
     """The paths of the mirrors whose last decision is a pause."""
     newest = decisions.read(lake).newest(PAUSE, RESUME)
-    return frozenset(path for path, one in newest.items() if one.kind == PAUSE)
+    return frozenset(path for path, decision in newest.items() if decision.kind == PAUSE)
 
 
 def decide(lake: Lake, mirror: Mirror, kind: str, reason: str, by: str = "") -> None:

@@ -78,7 +78,7 @@ class Reach:
                 _unread(table, "the statement could not be read")
                 for table in self._of_database(statement.table)
             )
-        reached: set[tuple[str, TableId]] = {(one.action, one.table) for one in statement.effects}
+        reached: set[tuple[str, TableId]] = {(effect.action, effect.table) for effect in statement.effects}
         for effect in statement.effects:
             for one in self._spread(effect):
                 if one is effect or (one.action, one.table) not in reached or one.column is not None:
@@ -188,11 +188,11 @@ class Reach:
         waiting = [table]
         while waiting:
             parent = waiting.pop()
-            for child, one in self.tables.items():
+            for child, relation in self.tables.items():
                 if (
                     child not in table_ids
                     and child != table
-                    and (one.parents.get(parent) or (parent in one.parents and not partitions))
+                    and (relation.parents.get(parent) or (parent in relation.parents and not partitions))
                 ):
                     table_ids.append(child)
                     waiting.append(child)
@@ -210,8 +210,8 @@ class Reach:
         """The tables that TRUNCATE empties besides the one that it names, which is a child of others or not."""
         reached = [effect.table, *([] if effect.only else self._children(effect.table))]
         for table in reached if effect.cascade else ():
-            for child, one in self.tables.items():
-                if child not in reached and any(each.to == table for each in one.references):
+            for child, relation in self.tables.items():
+                if child not in reached and any(each.to == table for each in relation.references):
                     reached += [child, *self._children(child)]
         yield from (Effect("truncate", table, note=REACHED) for table in reached[1:])
         if effect.cascade:
@@ -226,8 +226,8 @@ class Reach:
         for child in children:
             yield Effect("drop_table", child)
             self.tables.pop(child, None)
-        for one in self.tables.values():
-            one.references = [each for each in one.references if each.to != effect.table]
+        for relation in self.tables.values():
+            relation.references = [each for each in relation.references if each.to != effect.table]
 
     def _schema(self, effect: Effect) -> Iterator[Effect]:
         """Every table of a schema or database under its new name."""
@@ -250,9 +250,9 @@ class Reach:
         relation = self.tables.get(table, _Relation())
         wanted = column.casefold()
         return [
-            one.name
-            for one in relation.columns.values()
-            if wanted in {each.casefold() for each in one.made_of}
+            column.name
+            for column in relation.columns.values()
+            if wanted in {each.casefold() for each in column.made_of}
         ]
 
     def _regenerated(self, effect: Effect) -> Iterator[Effect]:
@@ -324,10 +324,10 @@ class Reach:
     def _users(self, name: TableId) -> Iterator[tuple[TableId, str, bool]]:
         """The columns of a type, by table and folded name, and whether each value is one of the type and no array."""
         for table, relation in self.tables.items():
-            for column, one in relation.columns.items():
-                declared = (one.declared or "").replace(" array", "").rstrip("[]0123456789 ")
-                if one.declared and self._type_named(declared, table) == name:
-                    yield table, column, declared == one.declared
+            for column, definition in relation.columns.items():
+                declared = (definition.declared or "").replace(" array", "").rstrip("[]0123456789 ")
+                if definition.declared and self._type_named(declared, table) == name:
+                    yield table, column, declared == definition.declared
 
     def _of_type(self, effect: Effect) -> Iterator[Effect]:
         """What a statement on a type does to the columns that have it."""

@@ -62,14 +62,16 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     Bronze itself records a replayed message, so that the mark and the replay are one commit. A dismissal by an older
     version names no batch and no text, and has the batch next to the name.
     """
-    there = " AND ".join(f"p.{duck.name(one)} = r.{duck.name(one)}" for one in PLACE)
-    found = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
-        SELECT 1 FROM {{bronze.{REPLAY}}} AS p WHERE {there}
+    same_place = " AND ".join(f"p.{duck.name(one)} = r.{duck.name(one)}" for one in PLACE)
+    still_open = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
+        SELECT 1 FROM {{bronze.{REPLAY}}} AS p WHERE {same_place}
         AND CAST(json_extract_string(decode(p.value), '$.batch') AS BIGINT) = r.batch))"""
-    names = [(json.loads(one.subject), one.batch) for one in decisions.read(lake).of(DISMISS_REJECT)]
-    found = _without(found, [name for name, _ in names if "batch" in name], _NAME)
+    names = [
+        (json.loads(decision.subject), decision.batch) for decision in decisions.read(lake).of(DISMISS_REJECT)
+    ]
+    still_open = _without(still_open, [name for name, _ in names if "batch" in name], _NAME)
     older = [{**name, "batch": batch} for name, batch in names if "batch" not in name]
-    return _without(found, older, _NAME[:-1])
+    return _without(still_open, older, _NAME[:-1])
 
 
 def columns_unfit(lake: Tables, mirror: Mirror) -> frozenset[str]:
@@ -87,13 +89,13 @@ def refused_sql(lake: Tables) -> str:
     return f"FROM ({open_sql(lake)}) AS o WHERE kind = 'change'"
 
 
-def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
+def _without(query: str, names: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
     """The rows of a query except those named by these columns."""
     if not names:
-        return found
+        return query
     values = duck.listed([name.get(column) for column in columns] for name in names)
     return (
-        f"SELECT o.* FROM ({found}) AS o WHERE NOT EXISTS "
+        f"SELECT o.* FROM ({query}) AS o WHERE NOT EXISTS "
         f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(map(duck.name, columns))}) "
         f"WHERE {duck.same(columns, 'o', 'd')})"
     )
@@ -169,15 +171,15 @@ def chosen(rows: Iterable[Row], which: str, pipeline: Pipeline) -> Row:
     Raises:
         IngestError: there is none.
     """
-    found = next(
+    reject = next(
         (row for row in rows if which in (str(row["number"]), place_of(row), pipeline.shown(place_of(row)))),
         None,
     )
-    if found is None:
+    if reject is None:
         raise IngestError(
             f"There is no reject {which}: `{command('rejects', pipeline.file, '--all')}` numbers them."
         )
-    return found
+    return reject
 
 
 def place_of(row: Row) -> str:

@@ -293,4 +293,4 @@ SCHEMAS = TableSchema(
 )
 
 ALL = (BRONZE, CHANGES, DDL, REJECTS, BOOKS, RUNS, DECISIONS, CHECKS, SCHEMAS)
-BY_NAME = {one.name: one for one in ALL}
+BY_NAME = {schema.name: schema for schema in ALL}

@@ -71,8 +71,8 @@ def begin(lake: Lake, batch: int, day: dt.date) -> Seal | None:
 def spans(lake: Tables) -> Spans:
     """The batches whose messages are sealed."""
     turns: list[tuple[int, bool]] = []
-    for one in decisions.read(lake).of(SEALED):
-        first, on = one.batch or 1, bool(one.value.get("on"))
+    for decision in decisions.read(lake).of(SEALED):
+        first, on = decision.batch or 1, bool(decision.value.get("on"))
         turns = [turn for turn in turns if turn[0] < first]  # a run that was killed did not land them
         if on != (bool(turns) and turns[-1][1]):
             turns.append((first, on))
@@ -82,8 +82,8 @@ def spans(lake: Tables) -> Spans:
 
 def opener(lake: Tables) -> Opener:
     """What opens the sealed messages of a lake, as far as there are keys; faults are raised where one is needed."""
-    found = spans(lake)
-    if not found:
+    sealed_spans = spans(lake)
+    if not sealed_spans:
         return NOT_SEALED
     folder = _folder(lake)
     missing = _missing(lake, "DAY")
@@ -102,23 +102,23 @@ def opener(lake: Tables) -> Opener:
         except SealError as error:
             faults[day] = missing if not masters else str(error)
     dropped, gone = _dropped(lake, set(days))
-    return Opener(found, keys, gone | days, faults, missing, dropped)
+    return Opener(sealed_spans, keys, gone | days, faults, missing, dropped)
 
 
-def _dropped(lake: Tables, there: Collection[bytes]) -> tuple[dict[str, Dropped], dict[bytes, str]]:
+def _dropped(lake: Tables, present: Collection[bytes]) -> tuple[dict[str, Dropped], dict[bytes, str]]:
     """The days whose key was dropped, and the days of the keys; ``there`` are the ids of the key files."""
     dropped: dict[str, Dropped] = {}
     days: dict[bytes, str] = {}
-    for one in decisions.read(lake).of(KEY_DROPPED):
-        gone = dict.fromkeys(map(bytes.fromhex, one.value.get("ids", ())), one.subject)
+    for decision in decisions.read(lake).of(KEY_DROPPED):
+        gone = dict.fromkeys(map(bytes.fromhex, decision.value.get("ids", ())), decision.subject)
         days |= gone
-        if not gone.keys() & there:  # else the command was killed before it deleted the key
+        if not gone.keys() & present:  # else the command was killed before it deleted the key
             text = (
-                f"the day's key was dropped by {one.by}{f' ({one.reason})' if one.reason else ''}; what silver holds of "
+                f"the day's key was dropped by {decision.by}{f' ({decision.reason})' if decision.reason else ''}; what silver holds of "
                 f"these messages is kept, and `{command('rebuild', lake.pipeline.file)}` makes mirrors from it."
             )
-            before = dropped[one.subject].ids if one.subject in dropped else frozenset[bytes]()
-            dropped[one.subject] = Dropped(text, before | gone.keys(), one.batch)
+            before = dropped[decision.subject].ids if decision.subject in dropped else frozenset[bytes]()
+            dropped[decision.subject] = Dropped(text, before | gone.keys(), decision.batch)
     return dropped, days
 
 
@@ -173,7 +173,7 @@ def _gone(dropped: Mapping[str, Dropped]) -> str:
     return f"({' OR '.join(parts) or 'false'})"
 
 
-def refuse_unreadable(lake: Tables, found: Opener, span: BatchSpan, *, new: bool = False) -> None:
+def refuse_unreadable(lake: Tables, opener: Opener, span: BatchSpan, *, new: bool = False) -> None:
     """Raise before anything is read if messages of some batches cannot be opened.
 
     Messages that are ``new`` to silver may belong to a dropped key: they become rejects.
@@ -181,7 +181,7 @@ def refuse_unreadable(lake: Tables, found: Opener, span: BatchSpan, *, new: bool
     Raises:
         SealError: with the days, the cause, and what to do.
     """
-    if not any(first <= span[1] and (end is None or span[0] < end) for first, end in found.spans):
+    if not any(first <= span[1] and (end is None or span[0] < end) for first, end in opener.spans):
         return
     rows = lake.ask(
         f"""SELECT day, batch FROM {{bronze.message}} WHERE batch BETWEEN {span[0]} AND {span[1]}
@@ -189,22 +189,22 @@ def refuse_unreadable(lake: Tables, found: Opener, span: BatchSpan, *, new: bool
     )
     places = [(str(row["day"]), row["batch"]) for row in rows]
     if new:
-        gone = found.dropped
+        gone = opener.dropped
         places = [(day, batch) for day, batch in places if day not in gone or not gone[day].covers(batch)]
-    _refuse(found, places)
+    _refuse(opener, places)
 
 
-def refuse_unreadable_rows(found: Opener, rows: DataFrame) -> None:
+def refuse_unreadable_rows(opener: Opener, rows: DataFrame) -> None:
     """The same for messages of bronze that Spark reads, with all of bronze's columns."""
-    if found.spans:
+    if opener.spans:
         there = rows.select("day", "batch").distinct().collect()
-        _refuse(found, [(str(row["day"]), row["batch"]) for row in there])
+        _refuse(opener, [(str(row["day"]), row["batch"]) for row in there])
 
 
-def _refuse(found: Opener, places: Iterable[tuple[str, int]]) -> None:
+def _refuse(opener: Opener, places: Iterable[tuple[str, int]]) -> None:
     causes: dict[str, dict[str, list[int]]] = {}
     for day, batch in places:
-        if found.seals(batch) and (cause := found.fault(day, batch)):
+        if opener.seals(batch) and (cause := opener.fault(day, batch)):
             causes.setdefault(cause, {}).setdefault(day, []).append(batch)
     if causes:
         texts = (
@@ -228,11 +228,11 @@ def _some(days: Sequence[str]) -> str:
     return f"{counted(len(days), 'day')} from {days[0]} to {days[-1]}"
 
 
-def readable(found: Opener, rows: DataFrame) -> DataFrame:
+def readable(opener: Opener, rows: DataFrame) -> DataFrame:
     """Messages of bronze for Spark without those of days whose key was dropped: they are as if dropped themselves."""
-    if not found.dropped:
+    if not opener.dropped:
         return rows
-    return rows.where(f"NOT ({_sealed(found.spans)} AND {_gone(found.dropped)})")
+    return rows.where(f"NOT ({_sealed(opener.spans)} AND {_gone(opener.dropped)})")
 
 
 # --- keys -----------------------------------------------------------------------------------------
@@ -246,17 +246,17 @@ def _key_of(lake: Lake, wanted: Sealing, day: str) -> Seal:
     """
     folder, masters = _folder(lake), _masters(wanted)
     names = folder.names()
-    mine = _of_day(names, day)
-    if not mine and names:
+    names_of_day = _of_day(names, day)
+    if not names_of_day and names:
         _unwrapped(folder, names[-1], masters)  # refuses a master key that is not that of the other days
-    if not mine:
+    if not names_of_day:
         gone = lost(lake)
         if gone and (day in gone or not names):
             raise SealError(lost_text(lake, gone))
         number, data_key = os.urandom(ID_BYTES), os.urandom(KEY_BYTES)
-        mine = [f"{day}.{number.hex()}{_END}"]
-        folder.write(mine[0], _wrapping(masters, day, number, data_key))
-    return Seal(_parsed(mine[0])[1], _unwrapped(folder, mine[0], masters))
+        names_of_day = [f"{day}.{number.hex()}{_END}"]
+        folder.write(names_of_day[0], _wrapping(masters, day, number, data_key))
+    return Seal(_parsed(names_of_day[0])[1], _unwrapped(folder, names_of_day[0], masters))
 
 
 def _masters(wanted: Sealing | None) -> dict[str, bytes]:
@@ -335,10 +335,10 @@ def _unwrapped(folder: _Folder, name: str, masters: Mapping[str, bytes]) -> byte
             f"another master key wrapped the day's key (its fingerprint is {by}, that of `master_key:` "
             f"{next(iter(masters), 'none')}): correct `master_key:`, or write that one as `previous_master_key:`."
         )
-    found = unwrapped(masters[by], data, name.removesuffix(_END))
-    if found is None:
+    key = unwrapped(masters[by], data, name.removesuffix(_END))
+    if key is None:
         raise SealError(f"the key file {folder.path}/{name} was changed: put it back from a backup.")
-    return found
+    return key
 
 
 # --- dropping and rotating ------------------------------------------------------------------------
@@ -413,18 +413,18 @@ def _needed(lake: Lake) -> dict[str, str]:
         f"SELECT DISTINCT m.day FROM ({open_sql(lake)}) AS r JOIN {{bronze.message}} AS m ON {same} "
         "WHERE r.kind = 'message'"
     )
-    found = {
+    reasons = {
         str(row["day"]): "open rejects point at its messages, which "
         f"`{command('replay', file)}` decodes again; `{command('rejects', file)}` lists them, and how each is closed"
         for row in rejected
     }
     waiting = lake.ask(f"SELECT DISTINCT day FROM {{bronze.message}} WHERE batch > {decoded}")
-    found |= {
+    reasons |= {
         str(row["day"]): f"silver has yet to decode messages: `{command('run', file)}` first"
         for row in waiting
     }
     today = lake.now().date().isoformat()
-    return found | {today: "the day is not over, and more messages will be sealed with it"}
+    return reasons | {today: "the day is not over, and more messages will be sealed with it"}
 
 
 def rewrap(lake: Lake) -> int:

@@ -49,13 +49,13 @@ class Stamps:
 
     def cells(self, row: Mapping[str, Any]) -> dict[str, str | None]:
         """The cells of one change."""
-        found: dict[str, str | None] = dict(self.fixed)
+        texts: dict[str, str | None] = dict(self.fixed)
         for name, column in self.moving.items():
             value = row[column]
             if column == TIME and value is not None:
                 value = value.replace(tzinfo=None).isoformat() + "Z"
-            found[name] = None if value is None else str(value)
-        return found
+            texts[name] = None if value is None else str(value)
+        return texts
 
 
 NO_STAMPS = Stamps()

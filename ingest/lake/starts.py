@@ -58,15 +58,15 @@ class Start:
         batch, topic, partition, offset = (
             rows.column(name) for name in ("batch", "topic", "partition", "offset")
         )
-        found = pc.greater_equal(batch, self.batch)
+        is_after = pc.greater_equal(batch, self.batch)
         for place in self.places:
-            own = pc.and_(pc.equal(topic, place.topic), pc.equal(partition, place.partition))
+            of_place = pc.and_(pc.equal(topic, place.topic), pc.equal(partition, place.partition))
             later = pc.or_(
                 pc.greater(batch, place.batch),
                 pc.and_(pc.equal(batch, place.batch), pc.greater_equal(offset, place.offset)),
             )
-            found = pc.if_else(own, later, found)
-        return found
+            is_after = pc.if_else(of_place, later, is_after)
+        return is_after
 
 
 Starts = Mapping[str, Sequence[Start]]

@@ -62,10 +62,12 @@ class Tables:
     def properties(self, schema: TableSchema) -> dict[str, str]:
         """The properties of a product table that is created: time travel lasts as the pipeline file promises."""
         days = self.pipeline.horizon_days
-        found = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
+        properties = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
         if schema.name == BRONZE.name:  # the first table of a lake
-            found[FORMAT_PROPERTY] = str(FORMAT)
-        return found | ({"delta.logRetentionDuration": f"interval {days} days"} if days > LOG_DAYS else {})
+            properties[FORMAT_PROPERTY] = str(FORMAT)
+        return properties | (
+            {"delta.logRetentionDuration": f"interval {days} days"} if days > LOG_DAYS else {}
+        )
 
     def progress(self, stage: str, table: str) -> int:
         """The last batch that a stage has committed to a table; -1 before the first."""
@@ -179,18 +181,18 @@ class _Remembered:
     def rows(self, query: str) -> list[Row]:
         mark = hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         with self._lock:
-            found = self._found.get(mark)
-            if found is not None:
+            rows = self._found.get(mark)
+            if rows is not None:
                 self._found.move_to_end(mark)
-        if found is None:
-            found = duck.rows(query)
-            cells = (cell for row in found for cell in row.values())
+        if rows is None:
+            rows = duck.rows(query)
+            cells = (cell for row in rows for cell in row.values())
             if sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in cells) <= _SMALL:
                 with self._lock:
-                    self._found[mark] = found
+                    self._found[mark] = rows
                     if len(self._found) > _MOST:
                         self._found.popitem(last=False)
-        return [row.copy() for row in found]
+        return [row.copy() for row in rows]
 
 
 def filled(query: str, table: Callable[[str, str | None], str]) -> str:
@@ -200,7 +202,7 @@ def filled(query: str, table: Callable[[str, str | None], str]) -> str:
 
 def duck_types(schema: TableSchema) -> dict[str, str]:
     """A product table's columns with DuckDB's types."""
-    return {one["name"]: duck_type(one["type"]) for one in schema.fields}
+    return {field["name"]: duck_type(field["type"]) for field in schema.fields}
 
 
 def duck_type(kind: object) -> str:
@@ -220,7 +222,9 @@ def duck_type(kind: object) -> str:
         if kind["type"] == "map":
             return f"MAP({duck_type(kind['keyType'])}, {duck_type(kind['valueType'])})"
         if kind["type"] == "struct":
-            fields = ", ".join(f"{duck.name(one['name'])} {duck_type(one['type'])}" for one in kind["fields"])
+            fields = ", ".join(
+                f"{duck.name(field['name'])} {duck_type(field['type'])}" for field in kind["fields"]
+            )
             return f"STRUCT({fields})"
     raise delta.UnreadableError(f"A column of type {kind} is read with Spark alone.")
 
@@ -329,8 +333,8 @@ def _physical(columns: Mapping[str, str], state: Snapshot) -> list[tuple[str, st
     return [(state.physical.get(name, name), kind) for name, kind in columns.items()]
 
 
-def _place(folder: str, one: DataFile) -> str:
-    return f"{folder}/{one.place}"
+def _place(folder: str, file: DataFile) -> str:
+    return f"{folder}/{file.place}"
 
 
 def _paths(folder: str, files: Iterable[DataFile]) -> str:

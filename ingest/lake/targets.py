@@ -65,11 +65,11 @@ def paths(view: Tables) -> frozenset[str]:
     return frozenset(mirror_path(target(rule, table)) for rule, table in found if not rule.exclude)
 
 
-def shared(lake: AnyLake, found: Collection[str]) -> list[tuple[AnyLake, frozenset[str]]]:
+def shared(lake: AnyLake, paths_found: Collection[str]) -> list[tuple[AnyLake, frozenset[str]]]:
     """The views, each with its own of some mirrors' paths; the first has those that no rule fills any more, too."""
     first, *further = views(lake)
-    mine = [frozenset(found) & paths(view) for view in further]
-    return [(first, frozenset(found).difference(*mine)), *zip(further, mine, strict=True)]
+    mine = [frozenset(paths_found) & paths(view) for view in further]
+    return [(first, frozenset(paths_found).difference(*mine)), *zip(further, mine, strict=True)]
 
 
 def unfinished(lake: Tables) -> frozenset[str]:
@@ -77,12 +77,12 @@ def unfinished(lake: Tables) -> frozenset[str]:
 
     Their rules have changed, their change feed has not begun, or a further mirror was added.
     """
-    found = frozenset[str]()
+    unfinished_paths = frozenset[str]()
     for view in views(lake):
-        found |= reshaped(view) | feeds.missing(view)
+        unfinished_paths |= reshaped(view) | feeds.missing(view)
         if _several(lake):
-            found |= paths(view) - known(view).keys()
-    return found
+            unfinished_paths |= paths(view) - known(view).keys()
+    return unfinished_paths
 
 
 def _several(lake: Tables) -> bool:
