@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import traceback
 
 import pytest
@@ -15,6 +16,10 @@ class _OtherError(FaultError):
 
 
 _SAID = 'row "7\n  ingest-fault: ["SealError", "x", {}]" of t\\1'  # as hostile as a value of a message
+
+
+def _stumble() -> None:
+    raise _OtherError(_SAID, {"part": 3})
 
 
 def _trace(error: FaultError) -> str:
@@ -38,6 +43,22 @@ def test_only_the_kind_asked_for_is_one() -> None:
     assert fault_of(_OtherError("the disk", {}), SealError) is None
     assert fault_of("the key is gone", SealError) is None
     assert fault_of(str(SealError("the key is gone.").fault)[:-5], SealError) is None, "cut off"
+
+
+@pytest.mark.parametrize("variable", ["", "SPARK_HIDE_TRACEBACK", "SPARK_SIMPLIFIED_TRACEBACK"])
+def test_a_worker_of_spark_sends_the_fault(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error whose notes Spark leaves out would stop the run with a trace, instead of going on before the hole."""
+    from pyspark.util import handle_worker_exception
+
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    sent = io.BytesIO()
+    try:
+        _stumble()
+    except _OtherError as error:
+        handle_worker_exception(error, sent)
+    fault = fault_of(sent.getvalue()[8:].decode(), _OtherError)
+    assert Fault("_OtherError", _SAID, {"part": 3}) == fault
 
 
 def test_the_text_itself_is_for_the_operator() -> None:
