@@ -218,8 +218,9 @@ def _reads_a_sentence(node: ast.expr, errors: set[str]) -> bool:
         return _is_a_sentence(node.comparators[0], errors)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    words = node.func.attr == "split" and not node.args  # changes only the white space
-    if node.func.attr in _READS and not words and _is_a_sentence(node.func.value, errors):
+    # without an argument `split` changes only the white space, and `partition` is Kafka's
+    reads = node.func.attr in _READS and (node.args or node.func.attr == "splitlines")
+    if reads and _is_a_sentence(node.func.value, errors):
         return True
     return node.func.attr in _MATCHES and any(_is_a_sentence(given, errors) for given in node.args)
 
