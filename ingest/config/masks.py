@@ -156,7 +156,7 @@ class _Plan:
         if self._types != self.sent:
             for one in sent:
                 msgspec.structs.force_setattr(one, "types", self._types)
-        for one in found:
+        for one in sent:
             if one.schema:
                 msgspec.structs.force_setattr(one, "schema", self._schema(one.schema))
 
