@@ -352,3 +352,16 @@ def test_tasks_that_run_twice(spark: SparkSession, tmp_path: Path, monkeypatch: 
     assert ("done", "") == depot.run()
     assert cells(depot) == AFTER
     assert max(jobs) > 1
+
+
+@pytest.mark.parametrize(("filled", "complaints"), [("5", set()), ("6", {"wrong_cells"})])
+def test_the_checks_tell_a_right_pass_from_a_wrong_one(
+    filled: str, complaints: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass never reads the messages: where it is wrong, only the checks can say so, and must not where it is right."""
+    depot = stated(depot_of(tmp_path))
+    given = StatementPass((passes.Fill("w", text=filled),))
+    monkeypatch.setattr(passes, "statement_pass", lambda *_: given)
+    assert ("done", "") == depot.run(checked=True)
+    rows = depot.lake().ask("SELECT * FROM {checks} WHERE batch = 3")
+    assert complaints == {row["check"] for row in rows if row["state"] != "pass"}
