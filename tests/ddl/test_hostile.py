@@ -43,7 +43,7 @@ HUGE = {
 }
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_text(name: str, dialect: str) -> None:

@@ -116,7 +116,7 @@ def test_keys_whose_type_comes_later_stay_the_texts_that_came(tmp_path: Path) ->
     assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("policy", "cut"), [("lenient", "none"), ("lenient", "both"), ("evolve", "after")])
 @pytest.mark.parametrize(
     ("statements", "old"),
@@ -150,7 +150,7 @@ def test_a_column_in_another_letter_case_replaces_the_old_one(
     assert "n" not in found[0]
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("cut", [(), (2,), (3,), (2, 3), (2, 4)])
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize(

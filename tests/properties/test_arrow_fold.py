@@ -101,7 +101,7 @@ def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> MirrorWork:
 BY_VECTORS = pytest.mark.parametrize("vectors", [False, True], ids=["files", "vectors"])
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @BY_VECTORS
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_no_history_is_wrong(
@@ -120,7 +120,7 @@ def test_no_history_is_wrong(
     assert vectors == any((tmp_path / "mirror").glob("deletion_vector_*.bin"))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @BY_VECTORS
 @pytest.mark.parametrize("kind", [*lakes.ANY, lakes.INHERITING, lakes.LAWLESS], ids=lambda kind: kind.name)
 def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> None:

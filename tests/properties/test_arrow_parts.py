@@ -70,7 +70,7 @@ def _again(files: Sequence[str], rows: int) -> list[str]:
     return list(files)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @BY_VECTORS
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_no_history_is_wrong(

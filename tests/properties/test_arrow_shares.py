@@ -57,7 +57,7 @@ def _in_shares(work: MirrorWork, files: Sequence[str]) -> tuple[MirrorWork, int]
     return work, len(shares.linked)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     "kind", [*lakes.ANY, lakes.INHERITING, lakes.LAWLESS, lakes.TRUNCATED], ids=lambda kind: kind.name
 )

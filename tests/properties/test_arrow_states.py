@@ -118,7 +118,7 @@ def _statements(random: Random, places: Sequence[str]) -> list[SchemaStep]:
     return [SchemaStep(order=place, **random.choice(kinds)) for place in later]  # type: ignore[arg-type]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("way", ["files", "vectors", "shares"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_no_state_is_wrong(kind: Kind, way: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.properties.kinds import KINDS, Kind
 HISTORIES = 20_000
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("share", range(20))
 def test_no_history_is_wrong(share: int) -> None:
     """A wrong fold is a wrong mirror: it defines what every mirror holds."""
