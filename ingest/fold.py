@@ -31,12 +31,16 @@ class Placed(NamedTuple):
     change: Change
 
 
+OPEN = "open_column"  # the action of a step that changes no row
+
+
 class SchemaStep(NamedTuple):
     """A DDL effect that the table's policy applies, at its place in history.
 
     ``action``: ``add_column`` (``default`` fills existing rows; if ``guarded``, the column may have existed before),
     ``rename_column`` (``to`` takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source
-    converts the values to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows are removed). ``old``
+    converts the values to ``type``), ``open_column`` (existing rows got values that no message carries, and stay NULL), or
+    ``new_incarnation`` (a CREATE after a DROP: the old rows are removed). ``old``
     is a retyped column's type according to earlier statements; empty if only the rows' messages have it. If the column
     becomes NOT NULL (``solid``), NULL becomes ``zero``, or stays NULL if that is not known. The values of a
     ``computed`` column are not known, nor zeros of a ``serial`` one (AUTO_INCREMENT). With a ``label`` the first text
@@ -444,6 +448,7 @@ _SCHEMA: dict[str, Callable[[SchemaStep, Row], Image]] = {
         name: text for name, text in row.values.items() if name != event.column
     },
     "retype_column": _retype,
+    OPEN: lambda _event, row: row.values,
 }
 _APPLY: dict[Op, Callable[[Table, Placed], Iterator[Step]]] = {
     Op.READ: _upsert,

@@ -19,7 +19,18 @@ from typing import NamedTuple
 from ingest import types
 from ingest.change import Change, Image, Op
 from ingest.departures import transaction_of
-from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Step, Table, key_of_change, steps
+from ingest.fold import (
+    OPEN,
+    Key,
+    KeyCellError,
+    Placed,
+    Row,
+    SchemaStep,
+    Step,
+    Table,
+    key_of_change,
+    steps,
+)
 from ingest.order import Order
 from ingest.values.same_value import same_value
 
@@ -123,6 +134,9 @@ class Chain:
     _loaded: set[Key] = field(default_factory=set)  # keys whose rows were read at no place among the changes
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
     _tells: bool = False  # the last update had an image before
+    _open: set[tuple[Key, str]] = field(
+        default_factory=set
+    )  # cells to which a statement gave values that nobody knows
 
     def steps(
         self, events: Iterable[Placed | SchemaStep]
@@ -133,6 +147,12 @@ class Chain:
             done = list(steps(self.table, [event]))
             if isinstance(event, Placed):
                 self._take(event, done)
+            elif event.action == OPEN:
+                self._open |= {
+                    (key, event.column)
+                    for key, row in self.table.rows.items()
+                    if event.column not in row.values and event.meets(row)
+                }
             yield event, done, link
 
     def remember(self, event: Placed) -> None:
@@ -158,10 +178,10 @@ class Chain:
             row = departure.takes
         if row is None and key not in self.table.last:
             return None  # nothing is known of the key's past
-        found = tuple(self._differences(change, row))
+        found = tuple(self._differences(change, key, row))
         return Link(event, key, found, self._excuse(event, key) if found else None)
 
-    def _differences(self, change: Change, row: Row | None) -> Iterator[Mismatch]:
+    def _differences(self, change: Change, key: Key, row: Row | None) -> Iterator[Mismatch]:
         if row is None:
             yield Mismatch("", None, None)
             return
@@ -171,6 +191,8 @@ class Chain:
             if column not in row.values and not (row.complete and said is not None):
                 continue  # not known
             had = row.values.get(column)
+            if had is None and (key, column) in self._open:
+                continue
             kind = change.types.get(column) or row.types.get(column) or self.logical.get(column) or "unknown"
             if _moves_in_time(change.types.get(column), row.types.get(column)):
                 continue  # what an instant is without a zone depends on the session that converted the column
@@ -205,6 +227,7 @@ class Chain:
         )
         for step in done:
             self._last[step.key] = order
+            self._open -= {(step.key, column) for column in change.after or {}}
             if loads:
                 self._loaded.add(step.key)
             else:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from ingest import types
 from ingest.change import TableId
 from ingest.ddl import COMPUTED, REACHED, Effect, columns
-from ingest.fold import SchemaStep
+from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
 from ingest.gold.policy import Subject, applied, drops_column, rings
@@ -46,7 +46,7 @@ def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tup
 def lane_steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
     statements = list(statements)
-    found = steps(statements, subject)
+    found = [one for one in steps(statements, subject) if one[0].action != OPEN]
     new = tuple(step for step, batch in found if batch >= first)
     return Steps(tuple(step for step, _ in found), new, revised=_revised(statements, subject, first, found))
 
@@ -62,7 +62,8 @@ def _revised(
     newest = max((one.order or "" for one in folded), default="")
     if all((statement.order or "") > newest for statement in statements if statement.batch >= first):
         return False
-    return steps(folded, subject) != [one for one in found if one[1] < first]
+    earlier = [one for one in steps(folded, subject) if one[0].action != OPEN]
+    return earlier != [one for one in found if one[1] < first]
 
 
 # --- of the statements --------------------------------------------------------------------------
@@ -140,7 +141,9 @@ class _Walk:
             case "add_column":
                 yield from self._revive(name, order)
                 self.made.add(name)
-                if effect.default is not None:
+                if leaves_open(effect, self.table):
+                    yield SchemaStep(order, OPEN, name)
+                elif effect.default is not None:
                     yield SchemaStep(
                         order, "add_column", name, default=effect.default, guarded=effect.guarded
                     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.errors import counted
+from ingest.fold import OPEN
 from ingest.lake import duck
 from ingest.lake.tables import Row
 from ingest.order import is_weak, natural, same_place
@@ -136,7 +137,7 @@ def _set_back(lane: OrderedLane, batches: str) -> list[str]:
     """
     does = {str(row["order_key"]): "" for row in clears(lane)}
     for step, _ in lane.taken():
-        if not step.empties:
+        if not step.empties and step.action != OPEN:
             does[str(step.order)] = f"{step.action} {step.column} {step.to}"
     given = after = ""
     if does:

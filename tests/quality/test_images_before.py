@@ -249,6 +249,29 @@ def test_a_default_that_the_database_stored_otherwise_is_named(tmp_path: Path) -
     assert [("n", "y", "x")] == differing(found)
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_what_a_statement_gave_and_nobody_knows_is_no_complaint(tmp_path: Path, batches: int) -> None:
+    """The image before is the first message that has the value, of which `unknown_values` speaks: nothing was lost."""
+    shops = insert(insert(shop(tmp_path), 1, "a", 10), 2, "x", 11)
+    shops.ddl("ALTER TABLE item ADD seen DATETIME DEFAULT CURRENT_TIMESTAMP", at=20)
+    if batches == 2:
+        assert "done" == shops.run()[0]
+    row = {"id": "1", "text": "b", "seen": "2024-05-01 10:00:00"}
+    say(shops, "UPDATE", row, {"text": "a"}, 30)
+    say(
+        shops,
+        "UPDATE",
+        row | {"text": "c", "seen": "2024-05-02 10:00:00"},
+        {"text": "b", "seen": row["seen"]},
+        40,
+    )
+    assert [] == differing(proof(shops, batches - 1))
+    lost = say(shops, "UPDATE", row | {"text": "d"}, {"text": "c", "seen": "2024-05-03 10:00:00"}, 50)
+    assert [("seen", "2024-05-03 10:00:00", "2024-05-02 10:00:00")] == differing(proof(lost, batches))
+    other = say(shops, "UPDATE", row | {"id": "2", "text": "z"}, {"text": "y"}, 60)
+    assert [("text", "y", "x")] == differing(proof(other, batches + 1))
+
+
 def test_columns_that_no_message_carries_are_not_compared(tmp_path: Path) -> None:
     """Metadata columns change with each change, and are in no image before."""
     made = {"at_batch": MadeColumn("meta", "batch"), "kind": MadeColumn("meta", "operation")}
