@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ CASES = (
         (row(1, 3),),
     ),
     Case(
-        "three updates in one millisecond, in two files that are read in the other order",
+        "three updates in one millisecond, the newest first in its file",
         (
             (insert(1, row(1)),),
             (update(5, row(1, 4), amount=3), update(5, row(1, 3), amount=2), update(5, row(1, 2), amount=1)),
@@ -169,7 +170,7 @@ def messages(case: Case) -> Iterator[str]:
     changes = [change for batch in case.batches for change in batch]
     known: dict[int, int] = {}
     in_order = sorted(
-        range(len(changes)), key=lambda n: (changes[n].at, -n if "other order" in case.name else n)
+        range(len(changes)), key=lambda n: (changes[n].at, -n if "newest first" in case.name else n)
     )
     for serial, number in enumerate(in_order, 1):
         repeated = next((n for n in range(number) if changes[n] == changes[number]), None)
@@ -297,7 +298,8 @@ def main() -> None:
                 auto_cdc.update(spark, place, {"t": columns}, sequence="es")
                 outcome = auto_cdc.rows(spark, "t")
             except Exception as error:
-                outcome = f"{type(error).__name__}: {error}".split("\n")[0][:160]
+                classes = re.findall(r"\[([A-Z_.]+)\]", str(error))  # Spark's error classes, the cause last
+                outcome = f"{type(error).__name__} {classes[-1] if classes else str(error)[:80]}"
         print(json.dumps({"case": case.name, "outcome": outcome}), file=channel, flush=True)
 
 
