@@ -37,6 +37,7 @@ def operations(depot: Depot) -> list[tuple[str, bool]]:
     return [(one["operation"], one["engineInfo"].startswith("Apache-Spark")) for one in history(depot)]
 
 
+@pytest.mark.e2e
 def test_a_mirror_changes_ways_between_batches(spark: SparkSession, tmp_path: Path) -> None:
     """One way's identifiers, statistics or types that the other one does not take would lose or double a batch."""
     random, ways = Random(7), [FILES, MERGE, MERGE, FILES, MERGE, FILES, FILES]

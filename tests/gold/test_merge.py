@@ -89,6 +89,7 @@ def test_the_pipelines_own_setting_of_vectors_is_kept(
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_a_mirror_of_unknown_size_is_not_taken_for_small(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

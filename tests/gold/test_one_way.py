@@ -25,6 +25,7 @@ def keyless(depot: Depot, kind: str, old: dict[str, str | None] | None = None, *
     depot.say(type=kind, data=[cells], old=old and [old], mysqlType=types, pkNames=None, isDdl=False, sql="")
 
 
+@pytest.mark.e2e
 def test_a_lake_that_only_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
     """Its changes are copied to this machine; a fold that read none of them would end with an empty mirror, done."""
     (tmp_path / "a%20b").mkdir()

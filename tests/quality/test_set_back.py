@@ -281,6 +281,7 @@ def story(lake: Tables) -> tuple[list[str], evidence.Present]:
     return [row["after"] for row in found], evidence.present(lake, mirror, ("1",), None)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_where_only_spark_reads_the_changes_the_same_is_said(
     spark: SparkSession, shops: Shops, monkeypatch: pytest.MonkeyPatch
