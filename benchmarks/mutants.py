@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         "a file goes on after a range that could not be read",
         "ingest/bronze/files.py",
-        "if waiting and (found is not None or (state is not None and state.holes())):",
+        "if waiting and (end is not None or holes):",
         "if False:",
         tests=("tests/bronze/test_files.py", "tests/bronze/test_file_holes.py"),
     ),

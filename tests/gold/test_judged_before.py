@@ -41,7 +41,9 @@ def test_a_rebuild_records_what_it_does(tmp_path: Path) -> None:
     depot.rule = replace(depot.rule, on_schema_change="lenient")
     assert ("done", "") == depot.row(id="2", n="2", gate="5").run(checked=True)
     assert [1, 5] == [row["gate"] for row in rows(depot)]
-    assert ("done", "") == depot.ddl("ALTER TABLE depot ADD COLUMN door INT DEFAULT 7").run(checked=True)
+    assert ("done", "") == depot.ddl(
+        "ALTER TABLE depot ADD COLUMN door INT DEFAULT 7, MODIFY n VARCHAR(9)"
+    ).run(checked=True)
     assert [(1, 7), (5, 7)] == [(row["gate"], row["door"]) for row in rows(depot)]
     assert ["logged", "applied", "applied"] == states(depot)
     assert [] == failing(depot)
@@ -60,7 +62,9 @@ def test_what_was_done_to_rows_stays_done(tmp_path: Path) -> None:
     # as if it had been noticed only, and the rows were folded so
     noticed = Decision(FOLDED, MIRROR, {"statement": name, "state": "noticed", "does": []}, 2, "folded")
     decisions.append(depot.lake(), [noticed])
-    assert ("done", "") == depot.ddl("ALTER TABLE depot ADD COLUMN door INT DEFAULT 7").run(checked=True)
+    assert ("done", "") == depot.ddl(
+        "ALTER TABLE depot ADD COLUMN door INT DEFAULT 7, MODIFY n VARCHAR(9)"
+    ).run(checked=True)
     assert [(None, 7)] == [(row["gate"], row["door"]) for row in rows(depot)]
     assert "" == depot.why_merge
     assert [] == failing(depot)

@@ -198,7 +198,7 @@ def warned(shops: Shops) -> list[str]:
     """What the run of the next batch says of rows that were set back."""
     assert ("done", "") == shops.run()
     assert shops.result is not None
-    return [one for one in shops.result.warnings if "set back" in one]
+    return [one for one in (*shops.result.failures, *shops.result.warnings) if "set back" in one]
 
 
 def test_a_row_that_was_set_back_is_in_doubt_until_it_changes(tmp_path: Path) -> None:
