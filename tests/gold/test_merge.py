@@ -20,6 +20,7 @@ REWRITTEN = "ingest.gold.apply_merge.REWRITTEN"
 ROWS = range(1, 9)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("again", [{"kind": "UPDATE", "at": 5}, {"kind": "INIT"}], ids=["late", "snapshot"])
 def test_rows_sent_again_are_not_written_again(

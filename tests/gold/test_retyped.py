@@ -75,6 +75,7 @@ def test_what_cannot_be_known_is_recorded_without_spark(tmp_path: Path) -> None:
     assert [(0, "1"), (1, "12"), (2, "2"), (9, "9")] == [tuple(row.values()) for row in mirror]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("cut", ["none", "after", "both"])
 @pytest.mark.parametrize("created", [True, False])
 def test_a_whole_number_gets_a_fraction_that_only_the_statement_gives(

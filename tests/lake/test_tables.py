@@ -54,6 +54,7 @@ def read_by_spark(spark: SparkSession, folder: str, version: int | None = None) 
     return sorted(({name: plain(value) for name, value in row.items()} for row in rows), key=repr)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_a_history_of_many_kinds_of_commits_reads_as_with_spark_at_every_version(
     spark: SparkSession, tmp_path: Path

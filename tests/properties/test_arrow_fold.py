@@ -145,6 +145,7 @@ def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> 
     )
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "kind", [Kind("parts", ("string",), partials=True), lakes.MOVING, lakes.MIXED], ids=lambda kind: kind.name
 )
