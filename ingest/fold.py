@@ -70,6 +70,11 @@ class SchemaStep(NamedTuple):
         """True if it removes all rows from before it."""
         return self.action == "new_incarnation"
 
+    @property
+    def changes_rows(self) -> bool:
+        """True if it may change rows from before it."""
+        return self.action != OPEN
+
     def decoded(self) -> SchemaStep:
         """A step of the ledger, which stores places as order keys, as input of the fold."""
         since = order_of(str(self.since)) if self.since else None

@@ -227,7 +227,8 @@ class Chain:
         )
         for step in done:
             self._last[step.key] = order
-            self._open -= {(step.key, column) for column in change.after or {}}
+            if self._open:
+                self._open -= {(step.key, column) for column in change.after or {}}
             if loads:
                 self._loaded.add(step.key)
             else:

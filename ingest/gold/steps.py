@@ -46,9 +46,14 @@ def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tup
 def lane_steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
     statements = list(statements)
-    found = [one for one in steps(statements, subject) if one[0].action != OPEN]
+    found = _changing(statements, subject)
     new = tuple(step for step, batch in found if batch >= first)
     return Steps(tuple(step for step, _ in found), new, revised=_revised(statements, subject, first, found))
+
+
+def _changing(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
+    """The steps that a fold needs, each with its batch; the others say what is not known."""
+    return [one for one in steps(statements, subject) if one[0].changes_rows]
 
 
 def _revised(
@@ -62,8 +67,7 @@ def _revised(
     newest = max((one.order or "" for one in folded), default="")
     if all((statement.order or "") > newest for statement in statements if statement.batch >= first):
         return False
-    earlier = [one for one in steps(folded, subject) if one[0].action != OPEN]
-    return earlier != [one for one in found if one[1] < first]
+    return _changing(folded, subject) != [one for one in found if one[1] < first]
 
 
 # --- of the statements --------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.errors import counted
-from ingest.fold import OPEN
 from ingest.lake import duck
 from ingest.lake.tables import Row
 from ingest.order import is_weak, natural, same_place
@@ -137,7 +136,7 @@ def _set_back(lane: OrderedLane, batches: str) -> list[str]:
     """
     does = {str(row["order_key"]): "" for row in clears(lane)}
     for step, _ in lane.taken():
-        if not step.empties and step.action != OPEN:
+        if not step.empties and step.changes_rows:
             does[str(step.order)] = f"{step.action} {step.column} {step.to}"
     given = after = ""
     if does:
