@@ -16,7 +16,7 @@ COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-vers
 .PHONY: help demo test e2e slow lint lock jars dist mutants histories bench bench-full clean distclean
 
 help:
-	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
+	@echo 'make demo       set up, run the examples of conf/ over messages of today in demo/, from messages to mirrors, show the result'
 	@echo 'make test       set up and run the tests of every part in two processes; no services, no root'
 	@echo 'make e2e        run those that use Spark for long or real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
 	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
@@ -30,10 +30,11 @@ help:
 
 demo: $(VENV)/.ready
 	@$(INGEST) jars fetch --no-archive >/dev/null
-	$(INGEST) run conf/*.yaml
-	@$(BIN)/python samples/compare.py
+	@$(BIN)/python samples/make_shop.py --demo demo
+	$(INGEST) run demo/*.yaml
+	@$(BIN)/python samples/compare.py demo
 	@$(BIN)/python samples/two_batches.py
-	@$(INGEST) report conf/*.yaml --out conf/lake/reports
+	@$(INGEST) report demo/*.yaml --out demo/reports
 
 test: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive >/dev/null
@@ -90,7 +91,7 @@ jars: $(VENV)/.ready
 	@$(INGEST) jars fetch
 
 clean:
-	rm -rf build dist conf/lake* spark-warehouse metastore_db derby.log
+	rm -rf build dist demo conf/lake* spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name $(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -44,7 +44,7 @@ def short(folder: str) -> str:
 def served() -> Iterator[str]:
     """The address of a service over the demo's pipelines, which only looks."""
     service = Service(
-        Fleet(sorted((ROOT / "conf").glob("*.yaml"))), AccessGuard(Address("127.0.0.1", 0), "ada")
+        Fleet(sorted((ROOT / "demo").glob("*.yaml"))), AccessGuard(Address("127.0.0.1", 0), "ada")
     )
     listening = server._bound(service.guard.address)
     running = server._Server(server.config(service))

@@ -1,6 +1,7 @@
 """Compare the mirrors of the five example pipelines with each other and with the shop's own end state.
 
-``python samples/compare.py`` after ``ingest run conf/*.yaml``; exits 1 if a cell differs.
+``python samples/compare.py`` after ``ingest run conf/*.yaml``, ``python samples/compare.py demo`` after ``make demo``; exits 1
+if a cell differs.
 """
 
 from __future__ import annotations
@@ -52,12 +53,11 @@ def differing(found: list[dict[str, Any]], expected: list[dict[str, str | None]]
     )
 
 
-def main(files: Iterable[Path]) -> int:
-    """Print the mirrors of the first of these pipelines, then the comparison of all."""
+def main(files: Iterable[Path], ends: Path = HERE / "expected") -> int:
+    """Print the mirrors of the first of these pipelines, then the comparison of all with what the folder ``ends`` has."""
     pipelines = [load(path) for path in files]
     expected = {
-        mirror: json.loads((HERE / "expected" / f"{mirror}.json").read_text("utf-8"))["rows"]
-        for mirror in MIRRORS
+        mirror: json.loads((ends / f"{mirror}.json").read_text("utf-8"))["rows"] for mirror in MIRRORS
     }
     console = Console(width=140)
     wrong = 0
@@ -87,4 +87,7 @@ def _show(console: Console, mirror: str, rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        folder = Path(sys.argv[1])
+        sys.exit(main(sorted(folder.glob("*.yaml")), folder / "messages" / "expected"))
     sys.exit(main(sorted(CONF.glob("*.yaml"))))

@@ -8,6 +8,7 @@ milliseconds since 1970 UTC.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -77,6 +78,8 @@ STATUSES = ("new", "paid", "packed", "sent", "returned")
 MOVED = 9000  # orders whose number was changed have numbers from here on
 ODD = {"customers": 106, "orders": 5007, "order_lines": 0}  # keys below are left as `_odd_things` made them
 START = 1_714_550_400_000  # 2024-05-01T08:00:00Z
+ZONE = dt.timezone(dt.timedelta(hours=8))  # the shop's: Shanghai
+AFTERNOON = 16  # the hour after which orders are placed
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,9 @@ class Dice:
 class Shop:
     """The database: its rows now, and all that happened."""
 
+    day: str
+    clock: int
     dice: Dice = field(default_factory=lambda: Dice(20240501))
-    clock: int = START
     events: list[Event] = field(default_factory=list)
     rows: dict[str, dict[Key, Row]] = field(default_factory=lambda: {t: {} for t in KEYS})
     columns: dict[str, tuple[str, ...]] = field(
@@ -181,9 +185,10 @@ def _key(table: str, row: Row) -> Key:
     return tuple(int(row[column] or 0) for column in KEYS[table])
 
 
-def history() -> Shop:
-    """The whole history."""
-    shop = Shop()
+def history(start: int = START) -> Shop:
+    """The whole history, from ``start`` (milliseconds since 1970 UTC); another start moves its clocks and nothing else."""
+    last_afternoon = dt.datetime.fromtimestamp(start / 1000, ZONE) - dt.timedelta(hours=AFTERNOON)
+    shop = Shop(last_afternoon.date().isoformat(), start)
     _full_load(shop)
     shop.define("create", "order_lines", CREATE_LINES)
     for _ in range(10):
@@ -226,7 +231,7 @@ def _order(shop: Shop, number: int) -> Row:
         "customer_id": dice.pick(sorted(shop.rows["customers"]))[0],
         "status": "new",
         "total": dice.money(900, 4),
-        "placed": f"2024-05-01 {16 + dice.below(4):02d}:{dice.below(60):02d}:{dice.below(60):02d}",
+        "placed": f"{shop.day} {AFTERNOON + dice.below(4):02d}:{dice.below(60):02d}:{dice.below(60):02d}",
         "note": dice.pick(NOTES),
         "channel": dice.pick(("app", "web", "shop")),
     }

@@ -1,7 +1,7 @@
 """One of the examples in two batches, and what Delta's history says of a mirror afterwards.
 
 ``python samples/two_batches.py``, which `make demo` runs at its end: the first half of the shop's messages, then the second as
-a tick into mirrors that have rows already. Its lake is ``conf/lake/two-batches``, which it begins anew.
+a tick into mirrors that have rows already. Its lake is in ``demo/two-batches``, which it begins again each time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ingest.config import Pipeline
     from ingest.result import Result
 
-HERE = Path(__file__).resolve().parent
-FOLDER = HERE.parent / "conf" / "lake" / "two-batches"
+DEMO = Path(__file__).resolve().parent.parent / "demo"
+FOLDER = DEMO / "two-batches"
 EXAMPLE = "drs-json"
 MIRROR = "orders"
 ROWS = {
@@ -39,8 +39,8 @@ def prepared() -> Pipeline:
     """The example's pipeline over a folder of its own, without messages yet."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    text = (HERE.parent / "conf" / f"{EXAMPLE}.yaml").read_text("utf-8")
-    text = text.replace(f"lake: ./lake/{EXAMPLE}", "lake: ./lake").replace(f"../samples/{EXAMPLE}/", "./")
+    text = (DEMO / f"{EXAMPLE}.yaml").read_text("utf-8")
+    text = text.replace(f"lake: ./lake/{EXAMPLE}", "lake: ./lake").replace(f"./messages/{EXAMPLE}/", "./")
     file = FOLDER / "two-batches.yaml"
     file.write_text(text, "utf-8")
     return ingest.load(file)
@@ -48,7 +48,7 @@ def prepared() -> Pipeline:
 
 def tick(pipeline: Pipeline, spark: SparkSession, part: str) -> Result:
     """Run the pipeline over what was there and one more file."""
-    shutil.copy(HERE / EXAMPLE / part, FOLDER / part)
+    shutil.copy(DEMO / "messages" / EXAMPLE / part, FOLDER / part)
     return ingest.run_pipeline(pipeline, spark)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -27,20 +28,22 @@ LOOKS_ALIKE = {
     "drs-json": {"dts-canal"},  # without TIMESTAMP a message could be either's
     "obcloud-canal": {"dts-canal"},  # a statement carries no types, whose spelling distinguishes them
 }
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Cells = list[dict[str, object]]
 
 
 class Seen:
     """All that the samples of one pipeline decode to."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, folder: Path = ROOT / "conf") -> None:
         self.events: dict[TableId, list[Placed | SchemaStep]] = defaultdict(list)
         self.types: dict[TableId, dict[str, str]] = defaultdict(dict)
         self.keys: dict[TableId, tuple[str, ...]] = {}
         self.ops: Counter[Op] = Counter()
         self.kinds: Counter[str] = Counter()
         self.rejects: list[str] = []
-        pipeline = load(ROOT / "conf" / f"{name}.yaml")
+        self.newest = EPOCH
+        pipeline = load(folder / f"{name}.yaml")
         for source in pipeline.sources:
             self._read(pipeline, source)
 
@@ -57,6 +60,8 @@ class Seen:
     def _take(self, change: Change, arrival: tuple[int, int]) -> None:
         order = Order(0, change.phase, change.sequence, change.half, arrival, change.row)
         self.ops[change.op] += 1
+        if change.event_time:
+            self.newest = max(self.newest, EPOCH + dt.timedelta(microseconds=change.event_time))
         if change.op is Op.DDL:
             self._statement(change, order)
         elif change.op in ROW_OPS:
@@ -87,9 +92,9 @@ def _cell(logical: str, value: str | None) -> object:
     return Decimal(value) if value is not None and types.decimal_parts(logical) else value
 
 
-def expected(table: str) -> dict[str, Any]:
+def expected(table: str, messages: Path = ROOT / "samples") -> dict[str, Any]:
     """What the generator says the table ends with."""
-    found: dict[str, Any] = json.loads((ROOT / "samples" / "expected" / f"{table}.json").read_text("utf-8"))
+    found: dict[str, Any] = json.loads((messages / "expected" / f"{table}.json").read_text("utf-8"))
     return found
 
 
@@ -153,3 +158,34 @@ def test_files_are_what_the_generator_writes() -> None:
     command = [sys.executable, str(ROOT / "samples" / "make_shop.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (0, "") == (done.returncode, done.stdout)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The examples as `make demo` writes them."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, str(ROOT / "samples" / "make_shop.py"), "--demo", str(folder)]
+    assert "" == subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    return folder
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_demo_is_of_today(demo: Path, name: str) -> None:
+    """The first look at pages and `status` would show years of lag, as if something were broken."""
+    seen = Seen(name, demo)
+    assert dt.timedelta(0) <= dt.datetime.now(dt.UTC) - seen.newest < dt.timedelta(minutes=10)
+    for table in TABLES:
+        wanted = expected(table, demo / "messages")
+        assert [_cells(wanted["types"], row) for row in wanted["rows"]] == seen.rows(
+            TableId("shop", None, table)
+        )
+    assert 2 == len(seen.rejects)
+
+
+def test_a_demo_is_not_written_again(demo: Path) -> None:
+    """The second `make demo` would exchange files that were read: an alarm, or rows of two histories."""
+    before = {path: path.read_bytes() for path in demo.rglob("*") if path.is_file()}
+    command = [sys.executable, str(ROOT / "samples" / "make_shop.py"), "--demo", str(demo)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert "make clean demo" in done.stdout
+    assert before == {path: path.read_bytes() for path in demo.rglob("*") if path.is_file()}
