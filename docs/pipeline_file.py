@@ -92,6 +92,10 @@ SECTIONS = (
             ),
             "condense_after": Key("90d", "Silver keeps every change."),
             "openlineage": Key("{url: 'http://marquez:5000'}", "No lineage is reported."),
+            "catalog": Key(
+                "{kind: hive, uri: 'thrift://metastore:9083'}",
+                "Engines read the mirrors by their paths only.",
+            ),
             "alerts": Key(
                 "[{webhook: '${SLACK_HOOK}', style: slack}]", "Failures are seen by those who look."
             ),
@@ -275,6 +279,22 @@ SECTIONS = (
             "file": Key("lineage.jsonl", "Events go to the service, if one is named."),
             "namespace": Key("warehouse", "Jobs and mirrors are in the namespace `ingest`."),
             "api_key": Key("'${LINEAGE_KEY}'", "A service that asks for one refuses."),
+        },
+    ),
+    Section(
+        "A catalog",
+        schema.CatalogKeys,
+        "`catalog:`. docs/engines.md says what is registered there, and what reads it.",
+        {
+            "kind": Key("unity", "It is needed."),
+            "uri": Key(
+                "https://catalog.example.com", "Hive and Unity need it; Glue is asked where AWS has it."
+            ),
+            "catalog": Key("lake", "Unity needs it; Glue takes the caller's own account."),
+            "region": Key("eu-west-1", "AWS' own settings say which; without any, Glue is not reached."),
+            "token": Key("'${UNITY_TOKEN}'", "A server that asks for one refuses."),
+            "database": Key("'lake_{database}'", "Each source's database has one of its own name."),
+            "table": Key("'{database}_{table}'", "Tables have the names of their mirrors."),
         },
     ),
 )

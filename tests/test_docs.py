@@ -254,7 +254,7 @@ def test_the_reference_explains_every_key_of_the_pipeline_file():
 )
 def test_examples_of_the_reference_are_valid(tmp_path, monkeypatch, section, name):
     """An example that `validate` refuses teaches nothing."""
-    for variable in ("LINEAGE_KEY", "READER", "SMTP"):
+    for variable in ("LINEAGE_KEY", "READER", "SMTP", "UNITY_TOKEN"):
         monkeypatch.setenv(variable, "secret")
     monkeypatch.setenv("MASK_SECRET", "0123456789abcdef")
     monkeypatch.setenv("BRONZE_KEY", "0123456789abcdef" * 4)
@@ -320,4 +320,9 @@ def _document(section: str, name: str, text: str) -> str:
         case "Lineage":
             whole = given if name in ("url", "file") else {"url": "url: 'http://m:1'"} | given
             lines["openlineage"] = f"openlineage: {{{', '.join(whole.values())}}}"
+        case "A catalog":
+            kind = {"region": "kind: glue"}.get(name, "kind: unity")
+            place = {} if name == "region" else {"uri": "uri: 'http://h:1'", "catalog": "catalog: c"}
+            whole = {"kind": kind} | place | given
+            lines["catalog"] = f"catalog: {{{', '.join(whole.values())}}}"
     return "\n".join(lines.values()) + "\n"

@@ -227,6 +227,19 @@ class Lineage:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogSettings:
+    """The catalog in which the mirrors are registered by name, and how their names are made."""
+
+    kind: str  # hive | glue | unity
+    uri: str = ""  # of the metastore or server; of Glue only where its endpoint is not AWS' own
+    catalog: str = ""  # Unity: the catalog of the databases; Glue: the account whose catalog it is
+    region: str = ""  # Glue's; that of the environment unless given
+    token: str = field(default="", repr=False)  # Unity's
+    database: str = ""  # template of the database's name; empty is the source's database and schema
+    table: str = "{table}"  # template of the table's name
+
+
+@dataclass(frozen=True, slots=True)
 class AlertTarget:
     """Where alerts go: a webhook, or mail addresses."""
 
@@ -282,6 +295,7 @@ class Pipeline:
     engine: str = SPARK  # spark: tasks of Spark do all work; auto: this process does what is little
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
+    catalog: CatalogSettings | None = None
     alerts: tuple[AlertTarget, ...] = ()
     seal: Sealing | None = None  # None: bronze holds messages as they were sent
     # of a view: source tables whose further mirror is another table's

@@ -19,6 +19,7 @@ from ingest.config.model import (
     METADATA,
     SEAL,
     AlertTarget,
+    CatalogSettings,
     Database,
     Expectation,
     Lineage,
@@ -246,6 +247,8 @@ def _pipeline(
     given["alerts"] = tuple(AlertTarget(**_given(alert)) for alert in keys.alerts)
     if keys.bronze and keys.bronze.seal:
         given["seal"] = Sealing(**_given(keys.bronze.seal))
+    if keys.catalog:
+        given["catalog"] = CatalogSettings(**_given(keys.catalog))
     if lineage:
         places = {"file": absolute(lineage.file, folder)} if lineage.file else {}
         given["lineage"] = Lineage(**(_given(lineage) | places))

@@ -317,17 +317,46 @@ def column(text: str) -> str:
 
 def template(text: str) -> str:
     """A mirror's name, ``database.table``, with ``{database}``, ``{schema}`` and ``{table}`` in it, or groups of ``match`` as ``{1}``."""
-    holes = re.findall(r"\{([^{}]*)\}", text)
-    if bad := [hole for hole in holes if hole not in PLACEHOLDERS and not hole.isdigit()]:
+    _check_placeholders(text, groups=True)
+    table(re.sub(r"\{[^{}]*\}", "x", text))
+    return text
+
+
+CATALOGS = {
+    "hive": (("uri",), ("catalog", "region", "token")),
+    "glue": ((), ("token",)),
+    "unity": (("uri", "catalog"), ("region",)),
+}
+"""The kinds of catalogs: the keys that each needs, and those that have no meaning for it."""
+
+
+def catalog_name(text: str) -> str:
+    """A template of a name in a catalog."""
+    _check_placeholders(text)
+    if not text.strip():
+        raise ValueError("a name belongs here, such as lake_{database}")
+    return text
+
+
+def catalog_address(kind: str, text: str) -> None:
+    """Refuse the address of another kind of catalog."""
+    scheme = urlsplit(text).scheme
+    if kind == "hive" and any(urlsplit(one).scheme != "thrift" for one in text.split(",") if text):
+        raise ValueError("uri: of a Hive metastore is written thrift://host:9083, several with commas")
+    if kind != "hive" and text and scheme not in ("http", "https"):
+        raise ValueError(f"uri: of a catalog of kind {kind} is written http://host:port or https://host")
+
+
+def _check_placeholders(text: str, *, groups: bool = False) -> None:
+    """Refuse a template with an unknown placeholder, or a brace without its partner; ``groups`` allows {1}."""
+    names = re.findall(r"\{([^{}]*)\}", text)
+    if bad := [name for name in names if name not in PLACEHOLDERS and not (groups and name.isdigit())]:
         raise ValueError(
             f"{{{bad[0]}}} is not a placeholder{nearest(bad[0], PLACEHOLDERS)}; there are "
             + listed(f"{{{word}}}" for word in PLACEHOLDERS)
         )
-    bare = re.sub(r"\{[^{}]*\}", "x", text)
-    if "{" in bare or "}" in bare:
+    if set("{}") & set(re.sub(r"\{[^{}]*\}", "x", text)):
         raise ValueError(f"{text!r} has a brace without its partner")
-    table(bare)
-    return text
 
 
 def database(text: str) -> str:

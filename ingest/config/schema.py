@@ -223,6 +223,9 @@ Duration = Annotated[
 Ratio = Annotated[float, *read(scalars.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
 Zone = Annotated[str, *read(scalars.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
 Template = Annotated[str, *read(scalars.template, {"type": "string", "examples": ["shop.{table}"]})]
+CatalogName = Annotated[
+    str, *read(scalars.catalog_name, {"type": "string", "examples": ["lake_{database}", "{table}"]})
+]
 Match = Annotated[str, *read(_match, {"type": "string", "examples": ["shop.*"]})]
 _MASKS: dict[str, Any] = {
     "type": "object",
@@ -654,6 +657,41 @@ class LineageKeys(_Keys):
     api_key: Text | None = key("sent to the service as a bearer token", None)
 
 
+class CatalogKeys(_Keys):
+    """A catalog in which each mirror is registered under a name; Glue needs ingest[glue]."""
+
+    kind: Annotated[str, *choice(*scalars.CATALOGS)] = key(
+        "hive (a metastore that speaks Thrift), glue (AWS Glue) or unity (Unity Catalog)"
+    )
+    uri: Text | None = key(
+        "the metastore, thrift://host:9083, or Unity Catalog's server, http://host:8080; for Glue another endpoint than "
+        "AWS' own",
+        None,
+    )
+    catalog: Name | None = key(
+        "Unity Catalog: the catalog that takes the databases; Glue: the account's number", None
+    )
+    region: Text | None = key("Glue's region; that of AWS' own settings unless given", None)
+    token: Text | None = key("sent to Unity Catalog as a bearer token, as ${VAR} or ${file:/path}", None)
+    database: CatalogName | None = key(
+        "the database of a mirror, with {database} and {schema} of its name in it; both joined by _ unless given",
+        None,
+    )
+    table: CatalogName = key("the table's name, with {database}, {schema} and {table} in it", "{table}")
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        scalars.catalog_address(self.kind, self.uri or "")
+        needed, foreign = scalars.CATALOGS[self.kind]
+        if lost := [name for name in needed if not getattr(self, name)]:
+            raise ValueError(f"catalog of kind {self.kind} needs {lost[0]}:")
+        if odd := [name for name in foreign if getattr(self, name)]:
+            raise ValueError(f"{odd[0]}: has no meaning for a catalog of kind {self.kind}")
+        if "{table}" in (self.database or ""):
+            raise ValueError("database: cannot hold {table}: each mirror would get a database of its own")
+        return self
+
+
 class AlertKeys(_Keys):
     """Where alerts of the pipeline go."""
 
@@ -752,6 +790,7 @@ class PipelineKeys(_Keys):
         "`ingest maintain` drops superseded changes of batches so old; none if not given", None
     )
     openlineage: LineageKeys | None = key("report what each run read and wrote; needs ingest[lineage]", None)
+    catalog: CatalogKeys | None = key("register each mirror by name in a catalog, and keep it in step", None)
     alerts: tuple[AlertKeys, ...] = key("who is alerted when something fails, and when it is over", ())
 
 
@@ -765,6 +804,7 @@ MODELS: dict[tuple[str, ...], type[BaseModel]] = {
     ("tables", "also"): AlsoKeys,
     ("quality",): QualityKeys,
     ("openlineage",): LineageKeys,
+    ("catalog",): CatalogKeys,
     ("alerts",): AlertKeys,
     ("bronze",): BronzeKeys,
     ("bronze", "seal"): SealKeys,

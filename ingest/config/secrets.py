@@ -22,6 +22,9 @@ def _of_pipeline(pipeline: Pipeline) -> Iterator[str]:
     yield from _of_settings(pipeline.spark)
     if pipeline.lineage and pipeline.lineage.api_key:
         yield pipeline.lineage.api_key
+    if pipeline.catalog:
+        yield from filter(None, (pipeline.catalog.token,))
+        yield from _of_url(pipeline.catalog.uri)
     if pipeline.mask_secret:
         yield pipeline.mask_secret
     if pipeline.seal is not None:

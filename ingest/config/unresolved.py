@@ -11,6 +11,7 @@ from ingest.config.yaml_tree import Document, Where
 _NOT_NEEDED: tuple[tuple[object, ...], ...] = (
     ("alerts",),
     ("bronze", "seal"),
+    ("catalog",),
     ("mask_secret",),
     ("openlineage",),
     ("sources", int, "database"),

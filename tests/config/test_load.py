@@ -108,6 +108,7 @@ spark: {spark.sql.x: y}
 master: local
 openlineage: {file: ./events, namespace: here}
 alerts: [{webhook: 'https://here/x', style: slack, severity: warn}]
+catalog: {kind: unity, uri: 'http://unity:8080', catalog: lake, token: hidden, database: 'd_{database}'}
 """
     found = asdict(loaded(tmp_path, more))
     odd = [where for where, value in leaves(found) if isinstance(value, str) and type(value) is not str]

@@ -188,6 +188,13 @@ BAD_KEYS = [
     ("condense_after: long\n", "8:1 'long' is not a duration; write for example 60s, 5m, 2h or 1d"),
     ("openlineage: {namespace: house}\n", "8:1 openlineage takes either url or file, one of the two"),
     ("openlineage: {uri: 'http://m'}\n", "8:15 the key 'uri' is unknown here; did you mean url?"),
+    ("catalog: {kind: hive}\n", "8:1 catalog of kind hive needs uri:"),
+    ("catalog: {kind: hive, uri: 'http://m'}\n", "8:1 uri: of a Hive metastore is written thrift://host:9083, several with commas"),
+    ("catalog: {kind: unity, uri: 'thrift://m', catalog: c}\n", "8:1 uri: of a catalog of kind unity is written http://host:port or https://host"),
+    ("catalog: {kind: glue, token: '${HOME}'}\n", "8:1 token: has no meaning for a catalog of kind glue"),
+    ("catalog: {kind: glu}\n", "8:11 'glu' is not one of hive, glue or unity; did you mean glue?"),
+    ("catalog: {kind: glue, database: 'lake_{databse}'}\n", "8:23 {databse} is not a placeholder; did you mean database or table?; there are {database}, {schema} or {table}"),
+    ("catalog: {kind: glue, database: 'd_{table}'}\n", "8:1 database: cannot hold {table}: each mirror would get a database of its own"),
     (
         "writer: arrow\n",
         ("8:1 the key 'writer' is not used any more: write engine: spark, by which Spark jobs do all work, or engine: "

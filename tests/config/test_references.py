@@ -65,6 +65,7 @@ mask_secret: ${STOCK_NONE}
 alerts: [{webhook: "${STOCK_NONE}"}, {webhook: "https://hooks.example.com/x"}]
 openlineage: {url: "http://marquez:5000", api_key: "${STOCK_NONE}"}
 bronze: {seal: {master_key: "${STOCK_NONE}"}}
+catalog: {kind: unity, uri: "http://unity:8080", catalog: lake, token: "${STOCK_NONE}"}
 spark: {spark.hadoop.fs.s3a.secret.key: "${STOCK_NONE}", spark.ui.enabled: "false"}
 sources:
   - name: bins
@@ -98,7 +99,7 @@ def test_what_only_runs_need_is_left_out_for_questions(tmp_path: Path) -> None:
     )
     assert found.hides, "sealed and masked data must still not be quoted"
     assert {
-        "alerts", "bronze.seal", "mask_secret", "openlineage", "sources.0.bootstrap_servers.0", "sources.0.database",
+        "alerts", "bronze.seal", "catalog", "mask_secret", "openlineage", "sources.0.bootstrap_servers.0", "sources.0.database",
         "sources.0.kafka.sasl.jaas.config", "sources.0.start", "sources.0.topics.0", "sources.1.path",
         "sources.1.storage.secret", "spark.spark.hadoop.fs.s3a.secret.key",
     } == set(found.unresolved)  # fmt: skip

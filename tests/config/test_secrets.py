@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingest.config import Pipeline, Source
-from ingest.config.model import AlertTarget, Database, Lineage
+from ingest.config.model import AlertTarget, CatalogSettings, Database, Lineage
 from ingest.config.secrets import struck
 from ingest.config.yaml_tree import is_secret
 
@@ -78,7 +78,8 @@ def test_secrets_are_struck_out_of_texts() -> None:
     pipeline = Pipeline(
         "p", Path("p.yaml"), "lake", (source,), spark={"spark.hadoop.fs.s3a.secret.key": "s3-pw"},
         lineage=Lineage(api_key="line-pw"),
+        catalog=CatalogSettings("unity", "http://me:uri-pw@unity", token="unity-pw"),
         alerts=(AlertTarget("https://hooks/T0/x-pw"), AlertTarget(smtp="smtps://me:mail-pw@host")),
     )  # fmt: skip
-    text = f"g: {pem} MIIEvQIBADANBgkqhkiG9w0BAQ jaas-pw store-pw reg@pw reg%40pw s3-pw line-pw db-pw T0/x-pw mail-pw"
-    assert "g: " + " ".join(["***"] * 11) == struck(text, pipeline)
+    text = f"g: {pem} MIIEvQIBADANBgkqhkiG9w0BAQ jaas-pw store-pw reg@pw reg%40pw s3-pw line-pw db-pw T0/x-pw mail-pw unity-pw uri-pw"
+    assert "g: " + " ".join(["***"] * 13) == struck(text, pipeline)
