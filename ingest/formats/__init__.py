@@ -60,7 +60,7 @@ class About:
         numbers_parts: True where a change says which part of how many in its transaction it is.
         bytes_as: how texts stand for bytes where the option ``binary`` says nothing; empty where bytes are bytes.
         leaves_out_nulls: ``by default`` or ``by a setting`` where a row may lack a column because it is NULL there, which no
-            message tells from an unchanged one.
+            message tells from an unchanged one; ``in inserts`` where updates name the columns that became NULL.
         counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
         before: how images before are written.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.

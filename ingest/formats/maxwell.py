@@ -47,9 +47,11 @@ ABOUT = About(
     options={
         "timezone": "zone of TIMESTAMP texts, default UTC",
         "time_units": "unit of whole-number times; without it they stay as they are",
+        "left_out": "`null` if Maxwell leaves out NULLs (output_nulls=false), else `unchanged`",
         "order_by": "sequence (default), arrival or event_time",
     },
     bytes_as="base64",
+    leaves_out_nulls="in inserts",
     before=ImagesBefore(changed_only=True),
 )
 
@@ -140,7 +142,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hi
         data = {**dict.fromkeys(old), **data}
     keys = declared.keys or _keys(envelope, message.key)
     before, after = (data, None) if place.op is Op.DELETE else (old, data)
-    partial = place.op in (Op.INSERT, Op.UPDATE)
+    partial = place.op in (Op.INSERT, Op.UPDATE) and hints.options.left_out != "null"
     return rows.finish(place, table, keys, before, after, plan, [*kept_old, *kept], partial=partial)
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from ingest import formats
 from ingest.change import LaneId, TableId
 from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect
 from ingest.lake import duck, lanes
@@ -79,12 +78,12 @@ def announced(
         last: the last batch whose rows count; None for all.
     """
     found = []
-    sends_nulls = cache(partial(lanes.sends_nulls, lake))
+    leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for lane, rows in _sent(lake, f"batch <= {last}" if last is not None else "true").items():
         for name, column in rows.sometimes():
             if column.having < column.lacking or _is_null(column) or _is_told(lane, name, column, statements):
                 continue
-            if column.says is None and _may_leave_nulls_out(lake, lane[0]) and not sends_nulls(lane[0]):
+            if column.says is None and _is_null_there(column, leaves_out_nulls(lane[0])):
                 continue
             found.append(_statement(lane, name, column, said))
     if not found:
@@ -102,12 +101,14 @@ def required(lake: Tables, lane: LaneId) -> list[str]:
     ]
 
 
-def _may_leave_nulls_out(lake: Tables, name: str) -> bool:
-    """True if rows of a source may lack a column because it is NULL there, which its options do not deny."""
-    source = next((one for one in lake.pipeline.sources if one.name == name), None)
-    if source is None or source.options.left_out == "unchanged":
-        return False
-    return bool(formats.load(source.format).ABOUT.leaves_out_nulls)
+def _is_null_there(column: _SentColumn, leaves_out_nulls: bool | None) -> bool:
+    """True if rows lack a column because it is NULL there.
+
+    Where it is not known whether the source leaves NULLs out, a column that all rows have from some place on is new.
+    """
+    if leaves_out_nulls is None:
+        return column.last_lacking > column.having
+    return leaves_out_nulls
 
 
 def _is_null(column: _SentColumn) -> bool:

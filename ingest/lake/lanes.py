@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from functools import cache
 
-from ingest import types
+from ingest import formats, types
 from ingest.change import LaneId, TableId
+from ingest.config import Source
 from ingest.lake import duck
 from ingest.lake.resolve import Came, Sent, SentColumn
 from ingest.lake.tables import Tables
@@ -28,15 +29,29 @@ def with_rows(lake: Tables) -> set[LaneId]:
     return booked(lake, "changes > truncates")
 
 
-def sends_nulls(lake: Tables, source: str) -> bool:
-    """True if a source has ever sent a NULL, of any table."""
+def sends_nulls(lake: Tables, source: Source) -> bool:
+    """True if a source has ever sent a NULL, of any table.
+
+    An update does not prove it where its former values name the columns that became NULL: the decoder writes these NULLs.
+    """
     null = duck.text(_NULL)
+    told = " AND op <> 'update'" if formats.load(source.format).ABOUT.before.changed_only else ""
     return bool(
         lake.ask(
-            f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {duck.text(source)} AND (regexp_matches(after, {null})
-            OR regexp_matches(before, {null})) LIMIT 1"""
+            f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {duck.text(source.name)}{told}
+            AND (regexp_matches(after, {null}) OR regexp_matches(before, {null})) LIMIT 1"""
         )
     )
+
+
+def leaves_out_nulls(lake: Tables, name: str) -> bool | None:
+    """True if rows of a source lack a column where it is NULL; None if neither its options nor its messages say."""
+    source = next((known for known in lake.pipeline.sources if known.name == name), None)
+    if source is None or not formats.load(source.format).ABOUT.leaves_out_nulls:
+        return False
+    if source.options.left_out is not None:
+        return source.options.left_out == "null"
+    return False if sends_nulls(lake, source) else None
 
 
 _NULL = '[^\\\\]":null[,}]'  # a member's value; a text that holds the same has its quotes escaped

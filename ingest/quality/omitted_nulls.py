@@ -34,7 +34,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
 
 def _of_lane(one: OrderedLane, proofs: Iterable[str]) -> Metric:
     short = {name: n for name in _columns(one) if (n := _lacking(one, name, proofs))}
-    if not short or lanes.sends_nulls(one.lake, one.source.name):
+    if not short or lanes.sends_nulls(one.lake, one.source):
         return one.metric("nulls_left_out", 0, "")
     n = max(short.values())
     detail = (

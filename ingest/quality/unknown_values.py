@@ -14,7 +14,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.ddl import UNREAD
 from ingest.errors import command, counted
-from ingest.lake import duck
+from ingest.lake import duck, lanes
 from ingest.lake.announced import required
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
@@ -49,7 +49,7 @@ def of_mirrors(
             for gap in gaps:
                 if rows := _standing(lake, subject, lane, gap, steps):
                     found = True
-                    detail = _sentence(lake.pipeline, lane, gap, rows)
+                    detail = _sentence(lake, lane, gap, rows)
                     yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
             for metric in _of_required(lake, subject, lane, logged, {gap.column for gap in gaps}):
                 found = True
@@ -179,9 +179,9 @@ def _of_required(
             yield Metric(UNKNOWN_VALUES, rows, subject.name, column=name, detail=detail)
 
 
-def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str:
+def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str:
     """What is not known, and the ways out with the commands to type."""
-    statement, file = gap.statement, pipeline.file
+    statement, file = gap.statement, lake.pipeline.file
     text = statement.said
     what = f"no message says what {text[:120]!r} gave {counted(rows, 'row')} of {lane.table}"
     if gap.column is None:
@@ -192,7 +192,10 @@ def _sentence(pipeline: Pipeline, lane: CheckedLane, gap: LeftUnknown, rows: int
             f"{counted(rows, 'older row')} {'has' if rows == 1 else 'have'} there is not known"
         )
     accept = command("ddl", "approve", file, statement.id)
-    return f"{what}: {loaded_again(pipeline, lane)}, or `{accept}` accepts them as they are"
+    ways = f"{loaded_again(lake.pipeline, lane)}, or `{accept}` accepts them as they are"
+    if statement.is_announced and lanes.leaves_out_nulls(lake, lane.source) is None:
+        ways += f"; if source {lane.source} leaves out NULLs, write `left_out: null` under its options"
+    return f"{what}: {ways}"
 
 
 def loaded_again(pipeline: Pipeline, lane: CheckedLane) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
-from ingest.lake import duck, rejects
+from ingest.lake import duck, lanes, rejects
 from ingest.lake.books import Line, PlaceSpan, united
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
@@ -22,6 +23,7 @@ from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 _COUNTS = ("changes", "partials", "deletes", "truncates")
 _OF_TABLE = frozenset({"create_table", "drop_table", "rename_table", "swap_table"})
+_WHOLE = "(op <> 'update' OR NOT coalesce(partial, false))"
 Lane = tuple[str, TableId]
 
 
@@ -30,11 +32,16 @@ def of_mirrors(
 ) -> Iterator[Metric]:
     """Count the columns of each mirror that whole rows of new batches lack."""
     fresh = _lines(lake, f"batch > {since}")
+    leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for subject in chosen:
         if subject.mirror is None:
             continue
         names = {one.name for one in subject.mirror.sent} - {*subject.mirror.keys}
         for lane in subject.lanes:
+            if (
+                leaves_out_nulls(lane.source) is not False
+            ):  # what is missing is NULL, or `nulls_left_out` asks
+                continue
             line = fresh.get((lane.source, lane.table))
             if line is not None and (short := {name for name in names if line.spans(name)[0]}):
                 yield from _of_lane(lake, subject, lane, since, line, short, logged)
@@ -80,7 +87,7 @@ def _is_refused(lake: Lake, lane: CheckedLane, name: str, since: int) -> bool:
         f"""SELECT count(*) AS rows, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM {{rejects}} AS r
             WHERE r.kind = 'change' AND {place})) AS refused
         FROM {{changes.change}} AS c WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
-        AND op IN ('read', 'insert', 'update') AND NOT coalesce(partial, false)
+        AND op IN ('read', 'insert', 'update') AND {_WHOLE}
         AND NOT list_contains(json_keys(after), {duck.text(name)})"""
     )
     return bool(0 < found[0]["rows"] == found[0]["refused"])
@@ -92,7 +99,7 @@ def _is_repeated(lake: Lake, lane: CheckedLane, name: str, first: str) -> bool:
     same = duck.same(("op", "before", "after", "event_time"), "o", "n")
     found = lake.ask(
         f"""WITH rows AS (SELECT op, before, after, event_time, order_key, partial FROM {rows})
-        SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND NOT coalesce(partial, false)
+        SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND {_WHOLE}
         AND NOT list_contains(json_keys(after), {duck.text(name)})
         AND NOT EXISTS (SELECT 1 FROM rows AS o WHERE o.order_key < {duck.text(first)} AND {same})"""
     )

@@ -151,7 +151,7 @@ def count_servers(line: Line, epoch: int, rows: Sequence[Change], offsets: Seque
 def _count_changes(line: Line, rows: list[Change]) -> None:
     line.changes += len(rows)
     _count_operations(line, Counter([change.op for change in rows]))
-    line.partials += [change.partial for change in rows].count(True)
+    line.partials += sum(change.partial and not _begins_row(change) for change in rows)
     line.keys.extend(
         keys
         for keys in map(list, dict.fromkeys(change.keys for change in rows))
@@ -187,12 +187,17 @@ def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
                 known[column] = types.common(known[column], logical)
 
 
+def _begins_row(change: Change) -> bool:
+    """True if nothing is left of an earlier row, so that a column which is not sent has no value."""
+    return change.before is None and change.op in (Op.INSERT, Op.READ)
+
+
 def _count_lacking(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
     """The columns that some whole rows lack, with the places of the whole rows without and with each."""
     whole = [
         (row.after, order)
         for row, order in zip(rows, orders, strict=True)
-        if row.after is not None and not row.partial
+        if row.after is not None and (not row.partial or _begins_row(row))
     ]
     line.whole = _span([order for _, order in whole])
     short = [image for image, _ in whole if len(image) < len(line.columns)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from ingest.change import TableId
+from ingest.change import Options, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.gold import approval
@@ -50,6 +50,7 @@ class Feed:
     folder: Path
     shape: str = "debezium"
     rule: TableRule = field(default_factory=lambda: TableRule("*", keys=("id",)))
+    left_out: str | None = None
     number: int = 0
     lines: list[str] = field(default_factory=list)
     warm: Warm = field(default_factory=Warm)
@@ -101,6 +102,10 @@ class Feed:
             "metadata": meta | {"timestamp": f"2024-06-10T06:13:{self.number:02}.000000Z"},
         }
 
+    def _ogg(self, _fields: list[dict[str, Any]], _op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
+        place = {"table": "db.t", "op_ts": "2024-06-10 06:14:02.000000", "pos": f"{self.number:020}"}
+        return None, {**place, "op_type": "I", "after": cells}
+
     def _canal(self, _fields: list[dict[str, Any]], _op: str, cells: dict[str, Any]) -> tuple[Any, Any]:
         clock = 1718000000000 + self.number
         texts = {name: None if cell is None else str(cell) for name, cell in cells.items()}
@@ -119,7 +124,8 @@ class Feed:
         """Over the folder's files."""
         name = "debezium" if self.shape == "flat" else self.shape
         path = str(self.folder / "in-*.jsonl")
-        source = Source("s", "files", name, path=path, settle=0)
+        options = Options(left_out=self.left_out)
+        source = Source("s", "files", name, path=path, settle=0, options=options)
         return Pipeline(
             "x", self.folder / "x.yaml", str(self.folder / "lake"), (source,), (self.rule,), engine="auto"
         )
@@ -262,7 +268,7 @@ def test_a_masked_column_gets_its_masked_default(tmp_path: Path) -> None:
     assert "secret" not in books
 
 
-@pytest.mark.parametrize("shape", ["debezium", "flat", "canal"])
+@pytest.mark.parametrize("shape", ["debezium", "flat", "canal", "maxwell", "dms", "ogg"])
 def test_a_new_column_that_nothing_explains_is_an_error(tmp_path: Path, shape: str) -> None:
     """Without a schema and a statement, ADD COLUMN ... DEFAULT 7 cannot be told from one without a default."""
     feed = Feed(tmp_path, shape).row((), id=1, v="a").row((), id=2, v=None).row((), id=3, v="c").run(*ALL)
@@ -276,6 +282,37 @@ def test_a_new_column_that_nothing_explains_is_an_error(tmp_path: Path, shape: s
     approval.approve_or_dismiss(feed.lake, one.statement.id, "approve", "compared")
     assert [] == feed.row((), id=4, v="e", c=1).run(*ALL).unknown()
     assert ["7", None, "9", "1"] == [one and str(one) for one in feed.column("c")]
+
+
+NEVER_NULL = ["maxwell", "dms", "ogg"]
+
+
+@pytest.mark.parametrize("shape", NEVER_NULL)
+def test_a_new_column_where_nulls_may_be_left_out(tmp_path: Path, shape: str) -> None:
+    """No message tells a column that was added from one that was NULL before: what old rows have was taken for NULL."""
+    feed = Feed(tmp_path, shape).row((), id=1, v="a").row((), id=2, v="b").run(*ALL)
+    assert [] == feed.unknown()
+    feed.row((), id=3, v="c", c=9).run(*ALL)
+    assert [("c", 2.0)] == feed.unknown()
+    assert feed.result is not None
+    assert "`left_out: null`" in " ".join(feed.result.failures)
+
+
+@pytest.mark.parametrize("shape", NEVER_NULL)
+def test_a_source_that_is_known_to_leave_nulls_out(tmp_path: Path, shape: str) -> None:
+    """What such rows lack is NULL: a complaint about each column that is sometimes NULL would hide the others."""
+    feed = Feed(tmp_path, shape, left_out="null").row((), id=1, v="a").run(*ALL)
+    feed.row((), id=2, v="b", c=9).row((), id=3, c=4).run(*ALL)
+    assert feed.result is not None
+    assert ([], [], []) == (feed.unknown(), feed.result.failures, feed.result.warnings)
+
+
+def test_a_column_that_comes_and_goes_is_left_out(tmp_path: Path) -> None:
+    """Maxwell with output_nulls=false sends a column where it has a value: no statement has added it."""
+    feed = Feed(tmp_path, "maxwell").row((), id=1, v="a").run(*ALL)
+    feed.row((), id=2, v="b", c=9).row((), id=3, v="d").run(*ALL)
+    assert feed.result is not None
+    assert ([], [], []) == (feed.unknown(), feed.result.failures, feed.result.warnings)
 
 
 def test_rows_of_an_older_schema_are_an_error(tmp_path: Path) -> None:
