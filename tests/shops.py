@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ingest.config import Pipeline
-from ingest.config.model import Sealing, Source, TableRule
+from ingest.config.entries import Sealing
+from ingest.config.model import Source, TableRule
 from ingest.gold.steps import steps_of
 from ingest.lake.lake import Lake
 from ingest.quality import ledgers, order_checks

@@ -22,7 +22,8 @@ from urllib.parse import unquote, urlsplit
 
 from ingest.cli import output
 from ingest.cli.spark import usable
-from ingest.config.model import AlertTarget, Pipeline
+from ingest.config.entries import AlertTarget
+from ingest.config.model import Pipeline
 from ingest.config.secrets import struck
 from ingest.errors import IngestError, LockedError, command, counted, first_line
 from ingest.inspect.problems import ERROR, LONGEST, WARN, Problem

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ingest.config import Pipeline, Source, is_stored
-from ingest.config.model import Database
+from ingest.config.entries import Database
 from ingest.errors import IngestError, SetupError, counted, first_line
 from ingest.spark import cache, jars, java, trust
 

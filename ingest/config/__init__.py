@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule, is_stored, target
+from ingest.config.entries import Expectation, QualityRule
+from ingest.config.model import Pipeline, Source, TableRule, is_stored, target
 from ingest.config.patterns import matches
 
 __all__ = [

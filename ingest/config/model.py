@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
+from ingest.config.entries import AlertTarget, CatalogSettings, Database, Lineage, QualityRule, Sealing
 from ingest.config.patterns import captured, matches
 from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
@@ -26,18 +27,6 @@ METADATA = {
     "source": "string", "table": "string", "batch": "int64", "event_time": "timestamp", "operation": "string"
 }  # fmt: skip
 """What a column may hold of the last change of its row, with its type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """The database whose changes a source delivers, as it is read itself."""
-
-    url: str
-    user: str = ""
-    password: str = field(default="", repr=False)
-    connections: int = 2
-    rows_per_second: int = 0  # 0: no bound
-    reconcile_every: float | None = None  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,79 +178,6 @@ class TableRule:
         name = column.casefold()
         fitting = (how for pattern, how in self.mask.items() if fnmatch.fnmatchcase(name, pattern.casefold()))
         return next(fitting, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """One of the user's own checks: a Great Expectations type with its arguments."""
-
-    type: str
-    arguments: Mapping[str, object] = field(default_factory=dict)
-    severity: str = "error"  # warn | error
-
-
-CELLS_CHECKED = 200
-
-
-@dataclass(frozen=True, slots=True)
-class QualityRule:
-    """The expectations of one mirror (``database.table`` or a pattern)."""
-
-    table: str
-    expect: tuple[Expectation, ...] = ()
-    freshness: float | None = None  # seconds that the newest commit may be old
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    on: str = "mirror"  # mirror | changed: which rows the expectations look at
-    source_counts: str = ""  # absolute path of a file with the source's own row counts
-    cells_checked: int = CELLS_CHECKED  # touched keys whose cells are compared after each batch; 0 is none
-
-
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """Where OpenLineage events go: a service, or a file that takes one event a line."""
-
-    url: str = ""
-    file: str = ""  # absolute path
-    namespace: str = "ingest"  # of the job, and of the mirrors' names
-    api_key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogSettings:
-    """The catalog in which the mirrors are registered by name, and how their names are made."""
-
-    kind: str  # hive | glue | unity
-    uri: str = ""  # of the metastore or server; of Glue only where its endpoint is not AWS' own
-    catalog: str = ""  # Unity: the catalog of the databases; Glue: the account whose catalog it is
-    region: str = ""  # Glue's; that of the environment unless given
-    token: str = field(default="", repr=False)  # Unity's
-    database: str = ""  # template of the database's name; empty is the source's database and schema
-    table: str = "{table}"  # template of the table's name
-
-
-@dataclass(frozen=True, slots=True)
-class AlertTarget:
-    """Where alerts go: a webhook, or mail addresses."""
-
-    webhook: str = field(default="", repr=False)  # its path is often the secret
-    style: str = "json"  # json | slack: what the webhook is sent
-    email: tuple[str, ...] = ()
-    smtp: str = field(default="", repr=False)  # smtp:// or smtps://, with user and password
-    sender: str = ""
-    severity: str = "error"  # error | warn: the least that is sent
-    repeat: float = 4 * 3600.0  # seconds after which an alert that lasts is sent again; 0 never
-
-
-@dataclass(frozen=True, slots=True)
-class Sealing:
-    """How the messages in bronze are encrypted: where the master key of their data keys comes from."""
-
-    master_key: str = field(default="", repr=False)
-    command: tuple[str, ...] = ()  # prints the master key
-    # until all data keys are wrapped by the other one
-    previous_master_key: str = field(default="", repr=False)
-    keep_days: int | None = None  # after so many days `ingest maintain` drops a day's key
-    fault: str = ""  # why the master key is not known: of a file read for looking
 
 
 MASK_SECRET, SEAL = "mask_secret", "bronze.seal"  # in `Pipeline.unresolved`

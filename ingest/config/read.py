@@ -13,23 +13,18 @@ from pydantic import BaseModel, ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import lint, scalars, schema, suite, unresolved
-from ingest.config.lint import CheckedFile
-from ingest.config.model import (
-    METADATA,
-    SEAL,
+from ingest.config import kinds, lint, scalars, schema, suite, unresolved
+from ingest.config.entries import (
     AlertTarget,
     CatalogSettings,
     Database,
     Expectation,
     Lineage,
-    MadeColumn,
-    Pipeline,
     QualityRule,
     Sealing,
-    Source,
-    TableRule,
 )
+from ingest.config.lint import CheckedFile
+from ingest.config.model import METADATA, SEAL, MadeColumn, Pipeline, Source, TableRule
 from ingest.config.yaml_tree import Document, Where, is_secret, read
 from ingest.errors import ConfigError
 
@@ -283,7 +278,7 @@ def _of_mirror(document: Document, where: Where, keys: schema.AlsoKeys | schema.
             kind, rule[kind], METADATA.get(rule[kind], "") if kind == "meta" else rule.get("type", "")
         )
         for column, rule in made.items()
-        for kind in schema.MAKING
+        for kind in kinds.MAKING
         if kind in rule
     }
     given["without"] = tuple(column for column, rule in columns.items() if "exclude" in rule)
@@ -331,7 +326,7 @@ def _given(keys: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in keys if value is not None}
 
 
-def _quality(keys: schema.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
+def _quality(keys: Any, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
     given = _given(keys)
     given.pop("suite", None)
     expectations = [

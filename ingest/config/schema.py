@@ -1,14 +1,15 @@
-"""The keys that a pipeline file may hold: the one place for names, defaults, allowed words and kinds of values.
+"""The keys that a pipeline file may hold, as the validator knows them; ``ingest schema`` prints them as a JSON Schema.
 
-Values arrive as text (`ingest.config.yaml_tree`); each reader turns it into what it means, or raises `ValueError` with
-the sentence that the user sees.  ``ingest schema`` prints the models as a JSON Schema.
+Those of an entry that is the same in the file and in Python are made from its record (`ingest.config.entries`); the
+others, which a record holds in another form, are written here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, Self
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -17,249 +18,42 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    PlainValidator,
-    WithJsonSchema,
+    create_model,
     model_validator,
 )
 
-from ingest import formats, values
-from ingest.config import conditions, patterns, scalars
-from ingest.config.model import AUTO, CELLS_CHECKED, FILES, MERGE, METADATA, SPARK, TableRule
-from ingest.fold import DELETED, DELETED_AT
-from ingest.values.typed_values import value_of
-
-# --- kinds of values ------------------------------------------------------------------------------
-
-
-def read(reader: Callable[[str], Any], schema: dict[str, Any]) -> tuple[PlainValidator, WithJsonSchema]:
-    """A field read from one scalar's text by ``reader``."""
-
-    def validate(value: Any) -> Any:
-        if not isinstance(value, str):
-            raise ValueError(f"a single value belongs here, not {_kind(value)}")
-        return reader(str(value))  # without what YAML takes it for: encoders take `str` itself only
-
-    return tree(validate, schema)
-
-
-def tree(reader: Callable[[Any], Any], schema: dict[str, Any]) -> tuple[PlainValidator, WithJsonSchema]:
-    """A field read from a list, a mapping or a scalar by ``reader``."""
-    return PlainValidator(reader), WithJsonSchema(schema)
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r}"
-
-
-def choice(*known: str) -> tuple[PlainValidator, WithJsonSchema]:
-    """A field that holds one of some words."""
-    return read(lambda text: scalars.one_of(text, known), {"type": "string", "enum": list(known)})
-
-
-def _filled(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a value belongs here; the text is empty")
-    return text
-
-
-def _format(text: str) -> str:
-    if text not in formats.names():
-        hint = scalars.nearest(text, formats.names()) or "; `ingest formats` lists them"
-        raise ValueError(f"{text!r} is not a format{hint}")
-    return text
-
-
-def _texts(value: Any) -> Any:
-    """A list of texts; a single text means a list of one."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(item, str) and item for item in texts):
-        raise ValueError(f"a list of texts belongs here, such as [a, b], not {_kind(value)}")
-    if twice := [item for item in texts if texts.count(item) > 1]:
-        raise ValueError(f"{twice[0]!r} is in the list twice")
-    return tuple(map(str, texts))
-
-
-def _settings(value: Any) -> dict[str, str]:
-    """A map of settings that are passed on as they are written."""
-    if not isinstance(value, dict):
-        raise ValueError(f"a map of settings belongs here, such as {{key: value}}, not {_kind(value)}")
-    if odd := [key for key, item in value.items() if not isinstance(item, str)]:
-        raise ValueError(f"the setting {odd[0]!r} must hold a single value, not {_kind(value[odd[0]])}")
-    return {str(key): str(item) for key, item in value.items()}
-
-
-def _tables(value: Any) -> Any:
-    if not isinstance(value, str | dict) or not value:
-        raise ValueError(f"write database.table, or a map of topic patterns to tables, not {_kind(value)}")
-    return scalars.tables(_settings(value) if isinstance(value, dict) else value)
-
-
-def _mask(value: Any) -> Any:
-    """Methods by column; a method may be the word null, which YAML reads as nothing."""
-    if not isinstance(value, dict) or not value:
-        raise ValueError(
-            f"a map of columns to masks belongs here, such as {{email: hmac}}, not {_kind(value)}"
-        )
-    return {str(name): scalars.mask(str(name), "null" if how is None else how) for name, how in value.items()}
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
-    return text
-
-
-def _match(text: str) -> str:
-    parts = patterns.parts(text)
-    if patterns.is_regular(text):
-        if not 2 <= len(parts) <= 3 or not all(parts):
-            raise ValueError(
-                f"{text!r} matches no table; with groups, write a regular expression for each part of database.table, (.*) for any"
-            )
-        for part in parts:
-            if part != "*":
-                _pattern(part)
-    elif text != "*" and not (len(parts) <= 3 and all(parts)):
-        raise ValueError(f"{text!r} matches no table; write database.table, with * for any part")
-    return text
-
-
-def _start(value: Any) -> Any:
-    """``earliest``, ``latest``, an instant, or ``{topic: {partition: offset}}``."""
-    if isinstance(value, dict):
-        return {str(topic): _offsets(topic, offsets) for topic, offsets in value.items()}
-    if not isinstance(value, str):
-        raise ValueError(f"write earliest, latest, a timestamp, or offsets per topic, not {_kind(value)}")
-    if value in ("earliest", "latest"):
-        return str(value)
-    try:
-        return values.zoned_text(value, "UTC")
-    except ValueError:
-        raise ValueError(
-            f"{value!r} is not a start; write earliest, latest, a time such as 2024-05-01T00:00:00Z, "
-            "or {topic: {0: 1234}}"
-        ) from None
-
-
-def _offsets(topic: str, offsets: Any) -> dict[int, int]:
-    if not isinstance(offsets, dict):
-        raise ValueError(f"the start of topic {topic!r} must be a map of partition to offset")
-    numbers = [*offsets.keys(), *offsets.values()]
-    if not numbers or not all(isinstance(n, str) and re.fullmatch("[0-9]{1,18}", n) for n in numbers):
-        raise ValueError(f"the start of topic {topic!r} must be a map of partition to offset, whole numbers")
-    return {int(partition): int(offset) for partition, offset in offsets.items()}
-
-
-def _column(value: Any) -> dict[str, str]:
-    """What becomes of one column, as a map: ``type``, ``rename``, ``exclude`` or ``include`` alone, or what makes it."""
-    if isinstance(value, str):
-        return (
-            {str(value): ""} if value in ("exclude", "include") else {"type": scalars.of_column(str(value))}
-        )
-    if not isinstance(value, dict) or not value:
-        raise ValueError(f"write a type, exclude, include, or {{type: ..., rename: ...}}, not {_kind(value)}")
-    readers: dict[str, Callable[[str], str]] = {
-        "type": scalars.logical,
-        "rename": scalars.column,
-        "compute": conditions.expression,
-        "constant": str,
-        "meta": lambda text: scalars.one_of(text, tuple(METADATA)),
-    }
-    if odd := [name for name in value if name not in readers]:
-        raise ValueError(f"the key {odd[0]!r} is unknown here{scalars.nearest(odd[0], readers)}")
-    rules = {name: readers[name](text) for name, text in _settings(value).items()}
-    making = [name for name in rules if name in MAKING]
-    if making and (lost := [name for name in rules if name != making[0] and (name, making[0]) not in _TYPED]):
-        raise ValueError(f"{making[0]} and {lost[0]} cannot be in one rule")
-    if "constant" in rules:
-        try:
-            value_of(rules.get("type", "string"), rules["constant"])
-        except (ValueError, ArithmeticError):
-            text = f"{rules['constant']!r} is not a value of {rules['type']}, in the form of messages"
-            raise ValueError(text) from None
-    return rules
-
-
-MAKING = ("compute", "constant", "meta", "deletes")
-SOFT = {DELETED: {"deletes": "soft", "type": "boolean"}, DELETED_AT: {"deletes": "soft", "type": "timestamp"}}
-"""The columns of a mirror that keeps deleted rows, as rules."""
-_TYPED = {("type", "compute"), ("type", "constant")}  # metadata has its own types
-
-
-def _made_by(column: str) -> str:
-    return "deletes: soft" if column in SOFT else f"columns: {column!r}"
-
-
-TEXT = {"type": "string", "minLength": 1}
-_LIST: dict[str, Any] = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
-_SCALAR = {"type": ["string", "number", "boolean"]}
-_MAP = {"type": "object", "additionalProperties": _SCALAR}
-
-
-def _rule(*needed: str, **properties: Any) -> dict[str, Any]:
-    """The JSON Schema of a mapping with these keys alone."""
-    required = {"required": list(needed)} if needed else {}
-    return {"type": "object", "properties": properties, **required, "additionalProperties": False}
-
-
-Text = Annotated[str, *read(_filled, TEXT)]
-PathOrUri = Annotated[str, *read(lambda text: scalars.place(_filled(text)), TEXT)]
-Name = Annotated[str, *read(scalars.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
-Format = Annotated[str, *read(_format, {"type": "string", "enum": list(formats.names())})]
-Flag = Annotated[bool, *read(scalars.boolean, {"type": "boolean"})]
-Count = Annotated[int, *read(scalars.count, {"type": "integer", "minimum": 1})]
-Natural = Annotated[int, *read(scalars.natural, {"type": "integer", "minimum": 0})]
-SizeOrNone = Annotated[
-    int, *read(scalars.size_or_none, {"type": ["string", "integer"], "examples": ["4MiB", 0]})
-]
-Size = Annotated[int, *read(scalars.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
-Duration = Annotated[
-    float, *read(scalars.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})
-]
-Ratio = Annotated[float, *read(scalars.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
-Zone = Annotated[str, *read(scalars.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
-Template = Annotated[str, *read(scalars.template, {"type": "string", "examples": ["shop.{table}"]})]
-CatalogName = Annotated[
-    str, *read(scalars.catalog_name, {"type": "string", "examples": ["lake_{database}", "{table}"]})
-]
-Match = Annotated[str, *read(_match, {"type": "string", "examples": ["shop.*"]})]
-_MASKS: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": {"enum": [*scalars.MASKS, None]},
-    "examples": [{"email": "hmac", "*phone*": "last4"}],
-}
-Mask = Annotated[dict[str, str], *tree(_mask, _MASKS)]
-Secret = Annotated[str, *read(scalars.mask_secret, {"type": "string", "minLength": scalars.LEAST_SECRET})]
-MasterKey = Annotated[str, *read(scalars.master_key, TEXT)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
-Joined = Annotated[str, *tree(lambda value: ",".join(_texts(value)), _LIST)]
-Settings = Annotated[dict[str, str], *tree(_settings, _MAP)]
-KafkaSettings = Annotated[
-    dict[str, str],
-    *tree(lambda value: {key.removeprefix("kafka."): item for key, item in _settings(value).items()}, _MAP),
-]
-Start = Annotated[Any, *tree(_start, {"type": ["string", "object"], "examples": ["earliest", "latest"]})]
-Tables = Annotated[
-    tuple[Any, ...],
-    BeforeValidator(_tables),
-    WithJsonSchema({"anyOf": [TEXT, {"type": "object", "additionalProperties": TEXT}]}),
-]
-Pattern = Annotated[str, *read(_pattern, TEXT)]
-_COLUMN: list[dict[str, Any]] = [
-    {"type": "string", "examples": ["decimal(10,2)", "exclude", "include"]},
-    _rule(type=TEXT, rename=TEXT),
-    _rule("compute", compute={**TEXT, "examples": ["price * quantity"]}, type=TEXT),
-    _rule("constant", constant=_SCALAR, type=TEXT),
-    _rule("meta", meta={"enum": list(METADATA)}),
-]
-ColumnRule = Annotated[dict[str, str], *tree(_column, {"anyOf": _COLUMN})]
-
-
-# --- keys -----------------------------------------------------------------------------------------
+from ingest.config import conditions, kinds, patterns, scalars
+from ingest.config.entries import AlertTarget, CatalogSettings, Database, Lineage, QualityRule, Sealing
+from ingest.config.kinds import (
+    MAKING,
+    SOFT,
+    ColumnRule,
+    Count,
+    Duration,
+    Flag,
+    Format,
+    Joined,
+    KafkaSettings,
+    Mask,
+    Match,
+    Name,
+    Natural,
+    PathOrUri,
+    Pattern,
+    Secret,
+    Settings,
+    Size,
+    SizeOrNone,
+    Start,
+    Tables,
+    Template,
+    Text,
+    Texts,
+    Zone,
+    choice,
+    read,
+)
+from ingest.config.model import AUTO, FILES, MERGE, SPARK, TableRule
 
 
 def _plain(value: Any) -> Any:
@@ -297,6 +91,60 @@ class _Keys(BaseModel):
         return {key: item for key, item in value.items() if item is not None or key not in cls.model_fields}
 
 
+class ExpectationKeys(BaseModel):
+    """A Great Expectations type; its arguments are further keys."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+
+    type: Annotated[str, *read(scalars.expectation, {"type": "string", "pattern": "^expect_"})] = key(
+        "the expectation's name in Great Expectations; its arguments are further keys"
+    )
+    severity: Annotated[str, *choice("error", "warn")] = key(
+        "whether its failure makes the run exit with 1", "error"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _real_arguments(cls, value: Any) -> Any:
+        keys = cls.model_fields
+        if isinstance(value, dict) and isinstance(kind := value.get("type"), str):
+            scalars.refuse_arguments(kind, value)
+        return (
+            {k: v if k in keys else _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+        )
+
+
+Model = TypeVar("Model", bound=_Keys)
+
+
+def _keys_of(entry: type) -> Callable[[type[Model]], type[Model]]:
+    """Give a model the keys that say an entry: its fields that are keys, each of the kind that its type names."""
+
+    def keyed(model: type[Model]) -> type[Model]:
+        names = vars(kinds) | {"Expectation": ExpectationKeys}
+        kinds_by_key = get_type_hints(entry, localns=names, include_extras=True)
+        keys: dict[str, Any] = {}
+        for field in fields(entry):
+            if not field.metadata:
+                continue
+            kind: Any = kinds_by_key[field.name]
+            default: Any = ...
+            if among := field.metadata["among"]:
+                kind = Annotated[str, *choice(*among)]
+            if field.default is not MISSING:
+                default = field.default
+            elif field.default_factory is not MISSING:
+                default = field.default_factory()
+            if default == "":  # a text that may be left out
+                kind, default = kind | None, None
+            keys[field.name] = (kind, key(field.metadata["meaning"], default))
+        return create_model(
+            model.__name__, __base__=model, __doc__=entry.__doc__, __module__=__name__, **keys
+        )
+
+    return keyed
+
+
 class OptionKeys(_Keys):
     """What a message cannot say of itself; a format may know further keys of its own."""
 
@@ -324,27 +172,9 @@ class OptionKeys(_Keys):
     )
 
 
+@_keys_of(Database)
 class DatabaseKeys(_Keys):
-    """The source database itself: read only, by `ingest snapshot` and `ingest reconcile`."""
-
-    url: Annotated[
-        str,
-        *read(
-            scalars.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql|oracle|sqlserver)://"}
-        ),
-    ] = key(
-        "mysql://host:3306, mariadb://host:3306, postgresql://host:5432/database, oracle://host:1521/service or "
-        "sqlserver://host:1433/database"
-    )
-    user: Text = key("a user who may read the tables, and nothing more")
-    password: Text | None = key("the user's password, as ${VAR} or ${file:/path}", None)
-    connections: Count = key("the most connections that read at once", 2)
-    rows_per_second: Natural = key(
-        "the most rows that `ingest reconcile` makes it read in a second; 0 for no bound", 0
-    )
-    reconcile_every: Duration | None = key(
-        "how old a comparison may be before `ingest reconcile --due` makes a new one", None
-    )
+    """The keys of `Database`."""
 
 
 class _SourceKeys(_Keys):
@@ -465,6 +295,10 @@ class AlsoKeys(_MirrorKeys):
     """A further mirror of the tables of an entry, with rules of its own."""
 
     into: Template = key("its name, with {1} for a group of match:")
+
+
+def _made_by(column: str) -> str:
+    return "deletes: soft" if column in SOFT else f"columns: {column!r}"
 
 
 class TableKeys(_MirrorKeys):
@@ -598,89 +432,28 @@ class TableKeys(_MirrorKeys):
         return self
 
 
-class ExpectationKeys(BaseModel):
-    """A Great Expectations type; its arguments are further keys."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
-
-    type: Annotated[str, *read(scalars.expectation, {"type": "string", "pattern": "^expect_"})] = key(
-        "the expectation's name in Great Expectations; its arguments are further keys"
-    )
-    severity: Annotated[str, *choice("error", "warn")] = key(
-        "whether its failure makes the run exit with 1", "error"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _real_arguments(cls, value: Any) -> Any:
-        keys = cls.model_fields
-        if isinstance(value, dict) and isinstance(kind := value.get("type"), str):
-            scalars.refuse_arguments(kind, value)
-        return (
-            {k: v if k in keys else _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
-        )
-
-
+@_keys_of(QualityRule)
 class QualityKeys(_Keys):
-    """The checks of one mirror."""
+    """The keys of `QualityRule`."""
 
-    table: Match = key("the mirrors that the entry is about, database.table")
-    expect: tuple[ExpectationKeys, ...] = key("your own checks", ())
     suite: PathOrUri | None = key(
         "a Great Expectations suite, JSON, relative to this file; joins expect:", None
     )
-    on: Annotated[str, *choice("mirror", "changed")] = key(
-        "look at all rows, or at those that changed since the last run", "mirror"
-    )
-    source_counts: PathOrUri | None = key(
-        "the source's own row counts: CSV or JSON with table and rows", None
-    )
-    cells_checked: Natural = key(
-        "how many of the keys that a batch touches are compared cell by cell with the fold of all "
-        "their changes; 0 compares none, `ingest quality FILE --deep '*'` all",
-        CELLS_CHECKED,
-    )
-    freshness: Duration | None = key("how old the newest change may be", None)
-    thresholds: Annotated[dict[str, Ratio], AfterValidator(scalars.limits)] = key(
-        "limits of the built-in checks, 0.1% or a count", {}
-    )
 
 
+@_keys_of(Lineage)
 class LineageKeys(_Keys):
-    """Where OpenLineage events of the runs go."""
+    """The keys of `Lineage`."""
 
     one_of = ("openlineage", "url", "file")
 
-    url: Text | None = key("a service that takes them, such as http://marquez:5000", None)
-    file: PathOrUri | None = key("or a file, relative to this one, one event a line", None)
-    namespace: Text = key("the namespace of the job and of the mirrors' names", "ingest")
-    api_key: Text | None = key("sent to the service as a bearer token", None)
 
-
+@_keys_of(CatalogSettings)
 class CatalogKeys(_Keys):
-    """A catalog in which each mirror is registered under a name; Glue needs ingest[glue]."""
-
-    kind: Annotated[str, *choice(*scalars.CATALOGS)] = key(
-        "hive (a metastore that speaks Thrift), glue (AWS Glue) or unity (Unity Catalog)"
-    )
-    uri: Text | None = key(
-        "the metastore, thrift://host:9083, or Unity Catalog's server, http://host:8080; for Glue another endpoint than "
-        "AWS' own",
-        None,
-    )
-    catalog: Name | None = key(
-        "Unity Catalog: the catalog that takes the databases; Glue: the account's number", None
-    )
-    region: Text | None = key("Glue's region; that of AWS' own settings unless given", None)
-    token: Text | None = key("sent to Unity Catalog as a bearer token, as ${VAR} or ${file:/path}", None)
-    database: CatalogName | None = key(
-        "the database of a mirror, with {database} and {schema} of its name in it; both joined by _ unless given",
-        None,
-    )
-    table: CatalogName = key("the table's name, with {database}, {schema} and {table} in it", "{table}")
+    """The keys of `CatalogSettings`."""
 
     @model_validator(mode="after")
-    def _fits_its_kind(self) -> Self:
+    def _fits_its_kind(self: Any) -> Any:
         scalars.catalog_address(self.kind, self.uri or "")
         needed, foreign = scalars.CATALOGS[self.kind]
         if lost := [name for name in needed if not getattr(self, name)]:
@@ -692,50 +465,24 @@ class CatalogKeys(_Keys):
         return self
 
 
+@_keys_of(AlertTarget)
 class AlertKeys(_Keys):
-    """Where alerts of the pipeline go."""
+    """The keys of `AlertTarget`."""
 
     one_of = ("an alert", "webhook", "email")
 
-    webhook: (
-        Annotated[str, *read(scalars.web_address, {"type": "string", "pattern": "^https?://"})] | None
-    ) = key("a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}", None)
-    style: Annotated[str, *choice("json", "slack")] = key(
-        "what the webhook is sent: this product's JSON, or a message for Slack and its like", "json"
-    )
-    email: Texts = key("or addresses that get a mail", ())
-    smtp: Annotated[str, *read(scalars.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = (
-        key(
-            "the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
-            None,
-        )
-    )
-    sender: Text | None = key("the address that mails come from", None)
-    severity: Annotated[str, *choice("error", "warn")] = key("the least severe that is sent", "error")
-    repeat: Duration = key("an alert that lasts is sent again after so long; 0s never", 4 * 3600.0)
-
     @model_validator(mode="after")
-    def _mail_has_a_server(self) -> Self:
+    def _mail_has_a_server(self: Any) -> Any:
         if self.email and not (self.smtp and self.sender):
             raise ValueError("email needs the mail server in smtp and the address in sender")
         return self
 
 
+@_keys_of(Sealing)
 class SealKeys(_Keys):
-    """Encryption of the messages in bronze; needs ingest[seal]."""
+    """The keys of `Sealing`."""
 
     one_of = ("seal", "master_key", "command")
-
-    master_key: MasterKey | None = key(
-        "the key that wraps each day's own, 32 bytes, as ${VAR} or ${file:/path}", None
-    )
-    command: Texts | None = key("or a command that prints it: its words, run without a shell", None)
-    previous_master_key: MasterKey | None = key(
-        "the former one, until `ingest maintain --rewrap-keys` has wrapped all keys with the new one", None
-    )
-    keep_days: Count | None = key(
-        "days after which `ingest maintain` drops a day's key; none if not given", None
-    )
 
 
 class BronzeKeys(_Keys):

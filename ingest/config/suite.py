@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.config import small_files
-from ingest.config.model import Expectation
+from ingest.config.entries import Expectation
 from ingest.config.scalars import expectation
 
 _LARGEST = 16 << 20  # bytes

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ingest.config import Pipeline, Source
-from ingest.config.model import Lineage
+from ingest.config.entries import Lineage
 from ingest.config.secrets import struck
 from ingest.errors import first_line
 from ingest.lake.lake import Lake

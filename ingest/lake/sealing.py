@@ -18,8 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ingest.config import is_stored
+from ingest.config.entries import Sealing
 from ingest.config.masks import fingerprint
-from ingest.config.model import Sealing
 from ingest.config.scalars import KEY_BYTES, master_key_bytes
 from ingest.errors import IngestError, SetupError, command, counted
 from ingest.lake import decisions, hadoop, stores

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
-from ingest.config.model import CELLS_CHECKED
+from ingest.config.entries import CELLS_CHECKED
 from ingest.errors import command
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.logged_statements import Statement

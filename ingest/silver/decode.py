@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from ingest.change import Op
 from ingest.config import Pipeline
-from ingest.config.model import Sealing
+from ingest.config.entries import Sealing
 from ingest.lake import barriers, decoded_with, epochs, identity, sealing
 from ingest.lake.books import Line, merged
 from ingest.lake.datafiles import Added, Files, table_of, written

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import orjson
 
 from ingest.change import TableId
-from ingest.config.model import Database
+from ingest.config.entries import Database
 from ingest.errors import IngestError, SetupError
 
 CONNECT_SECONDS = 10

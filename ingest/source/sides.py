@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ingest.config.model import Database
+from ingest.config.entries import Database
 from ingest.errors import IngestError
 from ingest.lake import delta, duck, mirrors
 from ingest.lake.mirrors import Mirror

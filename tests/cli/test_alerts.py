@@ -21,7 +21,8 @@ from ingest.cli import alerts, output
 from ingest.cli.alerts import FIRING, LASTING, OVER, STOPPED, AlertSender, tell
 from ingest.cli.app import app
 from ingest.config import Pipeline, load
-from ingest.config.model import AlertTarget, Source
+from ingest.config.entries import AlertTarget
+from ingest.config.model import Source
 from ingest.errors import ConfigError, LockedError
 from ingest.inspect.problems import ERROR, WARN, Problem
 from ingest.inspect.status import problems_of

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from ingest.change import TableHints, TableId
 from ingest.config import Expectation, Pipeline, QualityRule, Source, TableRule, schema
+from ingest.config.entries import AlertTarget, Database, Lineage
 from ingest.config.lint import leaves
-from ingest.config.model import AlertTarget, Database, Lineage
 from ingest.errors import ConfigError
 from tests.config.pipeline_file import GOOD, KAFKA, loaded
 

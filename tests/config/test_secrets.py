@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingest.config import Pipeline, Source
-from ingest.config.model import AlertTarget, CatalogSettings, Database, Lineage
+from ingest.config.entries import AlertTarget, CatalogSettings, Database, Lineage
 from ingest.config.secrets import struck
 from ingest.config.yaml_tree import is_secret
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ingest.change import TableId
-from ingest.config.model import Sealing, TableRule
+from ingest.config.entries import Sealing
+from ingest.config.model import TableRule
 from ingest.erase import late, remove, replacements
 from ingest.erase import plan as planning
 from ingest.errors import IngestError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.config import Pipeline, Source
-from ingest.config.model import Lineage
+from ingest.config.entries import Lineage
 from ingest.lake import lineage
 
 PASSWORD = "hush-hush-pw"

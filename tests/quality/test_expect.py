@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config import Expectation, Pipeline
-from ingest.config.model import QualityRule, Source, TableRule
+from ingest.config.entries import QualityRule
+from ingest.config.model import Source, TableRule
 from ingest.lake.lake import Lake
 from ingest.quality import expect, ledgers
 from ingest.quality.catalogue import CheckResult

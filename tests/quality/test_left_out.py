@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from ingest.config.model import QualityRule, TableRule
+from ingest.config.entries import QualityRule
+from ingest.config.model import TableRule
 from ingest.lake import decisions
 from ingest.lake.decisions import ERASED, Decision
 from ingest.quality import key_checks, left_out, source_counts

@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from ingest.config import Pipeline
-from ingest.config.model import Sealing, Source, TableRule
+from ingest.config.entries import Sealing
+from ingest.config.model import Source, TableRule
 from ingest.lake.lake import Lake
 from ingest.run import run
 from tests.unstarted import unstarted

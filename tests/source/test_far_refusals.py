@@ -15,7 +15,7 @@ import pytds
 import pytest
 
 from ingest.config import load
-from ingest.config.model import Database
+from ingest.config.entries import Database
 from ingest.errors import IngestError
 from ingest.source import database, sqlserver
 from ingest.source.snapshot import described, source_of

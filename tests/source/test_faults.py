@@ -13,7 +13,7 @@ import pymysql
 import pytest
 
 from ingest.config import load
-from ingest.config.model import Database
+from ingest.config.entries import Database
 from ingest.errors import IngestError
 from ingest.source import database, mysql, postgres
 from ingest.source.snapshot import snapshot, source_of
