@@ -220,15 +220,16 @@ class KeyDatabase:
             above = one.above(i, lane), one.subject.applied
             rows.append(_literals(one.index, lane.source, *lane.table, *above, moves, lane.floor))
         listed = ", ".join(rows)
-        texts, keys = [], []
+        texts, keys, moved = [], [], "l.moves > 0 AND op IN ('insert', 'update')"
         for n, (name, logical) in enumerate(lanes[0][0].signature):
             after, before = _cell("after", "before", name), _cell("before", "after", name)
-            texts.append(f"CASE WHEN op = 'delete' THEN {before} ELSE {after} END AS t{n}, {before} AS u{n}")
+            texts.append(f"CASE WHEN op = 'delete' THEN {before} ELSE {after} END AS t{n}")
+            texts.append(f"CASE WHEN {moved} THEN {before} END AS u{n}")
             keys.append(f"{self._typed(f't{n}', logical)} AS k{n}")
             keys.append(f"CASE WHEN moved THEN {self._typed(f'u{n}', logical)} ELSE k{n} END AS p{n}")
         kept = ", ".join(map(duck.name, _COLUMNS[4:]))
         return f"""SELECT m, {kept}, {", ".join(keys)} FROM (SELECT l.m, {kept}, {", ".join(texts)},
-            l.moves > 0 AND op IN ('insert', 'update') AS moved
+            {moved} AS moved
             FROM {{changes.change}} AS c JOIN (VALUES {listed}) AS l(m, s, d, u, t, above, applied, moves, floor)
             ON c.source = l.s AND c."database" IS NOT DISTINCT FROM l.d AND c."schema" IS NOT DISTINCT FROM l.u
             AND c."table" IS NOT DISTINCT FROM l.t AND batch <= l.applied
@@ -302,7 +303,7 @@ def _literals(*values: str | int | None) -> str:
 def _cell(first: str, second: str, column: str) -> str:
     """The text of a key cell from the first image that has its column, even if it is NULL there."""
     a, b = duck.member(first, column), duck.member(second, column)
-    cell = f"CASE WHEN {a} IS NOT NULL THEN {a} WHEN {duck.has_member(first, column)} THEN NULL ELSE {b} END"
+    cell = f"coalesce({a}, CASE WHEN {duck.has_member(first, column)} THEN NULL ELSE {b} END)"
     size = f"coalesce(strlen({first}), 0) + coalesce(strlen({second}), 0)"
     return f"CASE WHEN {size} > {LARGE_IMAGES} THEN cell_of_large({first}, {second}, {duck.text(column)}) ELSE {cell} END"
 
@@ -381,7 +382,7 @@ def _events(cells: str, one: Side) -> str:
     return f"""SELECT m, {_hash("k", one)} AS h, {_hash("p", one)} AS was, order_key, op = 'delete' AS gone,
         op <> 'update' OR NOT coalesce(partial, false) AS whole,
         hash(coalesce({place_sql("order_key")}, order_key)) AS place,
-        hash(batch, topic, "partition", "offset") AS message, hash(op, before, after) AS content,
+        hash(batch, topic, "partition", "offset") AS message, hash(op, hash(before), hash(after)) AS content,
         op = 'insert' AS comes, CASE WHEN "transaction" NOT IN {NO_TRANSACTION} THEN "transaction" END AS "transaction",
         hash(before) AS said, hash(after) AS sent
         FROM ({cells}) WHERE {_fits(one)}"""
@@ -389,6 +390,7 @@ def _events(cells: str, one: Side) -> str:
 
 # Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,
 # and what leaves a key in a transaction that began in an earlier batch.
+# A key that no row has left has none to ask for (`left_keys`): a first load sorts nothing.
 # Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
 _STATES = """CREATE TEMP TABLE states AS
@@ -397,11 +399,12 @@ WITH halves AS (
         comes OR was <> h AS comes, "transaction", said, sent FROM events
     UNION ALL SELECT m, was, order_key || '01', whole, place, message, content, false, "transaction", said, sent
         FROM events WHERE was <> h),
+left_keys AS (SELECT DISTINCT m, h FROM halves WHERE right(last, 1) = '1'),
 met AS (
-    SELECT DISTINCT m, h FROM halves WHERE "transaction" IS NOT NULL GROUP BY m, h, "transaction"
+    SELECT DISTINCT m, h FROM halves SEMI JOIN left_keys USING (m, h) WHERE "transaction" IS NOT NULL GROUP BY m, h, "transaction"
         HAVING min(last) FILTER (comes) < max(last) FILTER (right(last, 1) = '1')
     UNION SELECT m, h FROM (SELECT m, h, right(last, 1) = '1' AS leaves, said, lag(comes) OVER w AS came, lag(sent) OVER w AS sent
-        FROM halves WHERE "transaction" IS NULL WINDOW w AS (PARTITION BY m, h ORDER BY last))
+        FROM halves SEMI JOIN left_keys USING (m, h) WHERE "transaction" IS NULL WINDOW w AS (PARTITION BY m, h ORDER BY last))
         WHERE leaves AND came AND said IS DISTINCT FROM sent
     UNION SELECT halves.m, h FROM halves JOIN cut ON halves.m = cut.m AND halves."transaction" IS NOT DISTINCT FROM cut."transaction"
         WHERE right(last, 1) = '1'),
