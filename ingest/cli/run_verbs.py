@@ -380,6 +380,7 @@ def describe(result: Result) -> dict[str, Any]:
                 "seconds": round(mirror.seconds, 3),
                 "counts": mirror.counts,
                 "why_merge": mirror.why_merge,
+                "why_folded_again": mirror.why_folded,
                 "message": mirror.message,
             }
             for mirror in result.mirrors

@@ -90,6 +90,9 @@ class _Stage:
         from ingest.gold.apply_arrow import fold  # few batches need delta-rs
 
         self.tell("gold", f"folding {counted(len(new), 'mirror')}")
+        for one in new:
+            if one.why_folded:
+                self.tell(one.plan.mirror.name, f"folding its whole history, because {one.why_folded}")
         return fold(self.lake, new, self.tell)
 
     def _decided(self, plan: Plan, wider: Mirror, *, redoes: bool) -> Plan:
@@ -165,6 +168,7 @@ class _Stage:
         _take(result, commit, plan)
         if fold is not None:
             result.counts |= not_applied(plan, fold.work)
+            result.why_folded = fold.why_folded
         return plan
 
     def _fold_histories(self, results: Iterable[Folded]) -> None:

@@ -13,10 +13,12 @@ from ingest.bronze.offsets import Cluster, Place
 from ingest.cli import dry_run
 from ingest.cli.app import app
 from ingest.cli.plan_verb import _table
+from ingest.cli.run_verbs import describe
 from ingest.config import load
 from ingest.errors import SetupError
 from ingest.inspect.status import status
 from ingest.lake.tables import LakeReader
+from ingest.result import STAGES
 from ingest.run import run
 from ingest.silver.preview import decode
 from tests.cli.planning import FILES, HEAD, KAFKA, planned, runner
@@ -363,6 +365,11 @@ def test_it_says_whether_a_statement_is_a_pass_over_the_rows(folder):
     say(61, "TRUNCATE TABLE bins")
     said = said_of(folder, "bins")
     assert said.endswith("all its changes are folded again, because the same batch empties it")
+    told = []
+    result = run(unstarted(2), load(folder / "depot.yaml"), STAGES[:3], tell=lambda *said: told.append(said))
+    (ran,) = (one for one in describe(result)["mirrors"] if one["table"] == "depot.bins")
+    assert "the same batch empties it" == ran["why_folded_again"]
+    assert any("whole history, because the same batch empties it" in step for _, step in told)
 
 
 def said_of(folder, table, more=""):
