@@ -64,6 +64,7 @@ class About:
         counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
         before: how images before are written.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
+        marks_loads: True where a mark follows the last row of a full load (`ingest.change.LOAD_ENDED`).
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 
@@ -88,6 +89,7 @@ class About:
     bytes_as: str = ""
     leaves_out_nulls: str = ""
     counts_rows: bool = False
+    marks_loads: bool = False
     shared_reads: bool = False
     before: ImagesBefore = WHOLE
 

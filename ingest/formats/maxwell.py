@@ -21,7 +21,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import types, values
-from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.change import LOAD_ENDED, NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.ddl import charsets
 from ingest.decoding import rows
 from ingest.errors import Undecodable
@@ -52,6 +52,7 @@ ABOUT = About(
     },
     bytes_as="base64",
     leaves_out_nulls="in inserts",
+    marks_loads=True,
     before=ImagesBefore(changed_only=True),
 )
 
@@ -61,7 +62,7 @@ OPS = {
     "delete": Op.DELETE,
     "bootstrap-insert": Op.READ,
     "bootstrap-start": Op.CONTROL,
-    "bootstrap-complete": Op.CONTROL,
+    LOAD_ENDED: Op.CONTROL,
     "heartbeat": Op.HEARTBEAT,
     **dict.fromkeys("database-create database-alter database-drop".split(), Op.DDL),
     **dict.fromkeys("table-create table-alter table-drop".split(), Op.DDL),

@@ -8,25 +8,17 @@ from typing import Any
 from ingest.change import LOAD_ENDS
 from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
-from ingest.order import place_sql, same_place
+from ingest.order import loaded_sql, place_sql, same_place, weak_sql
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 
 def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
-    """Rows older than a load that came to its end in a new batch, and that it did not contain.
-
-    All rows of such a load have one position. A load without one comes before all changes, so nothing is older.
-    """
+    """Rows older than a load that came to its end in a new batch, and that it did not contain."""
     if not one.lane.reads or not one.subject.keyed or one.subject.mirror is None:
         return
-    loads = one.lake.ask(
-        f"""SELECT DISTINCT {place_sql("order_key")} AS place FROM {{changes.change}} WHERE op = 'read' AND {one.where}
-            AND batch > {one.since} AND note LIKE '%{LOAD_ENDS}%' AND NOT {read_sql()}"""
-    )
-    place = max((row["place"] for row in loads if row["place"] is not None), default=None)
-    first = min(filter(None, (one.lane.folded_high, one.lane.order_low)), default="")
-    if place is None or same_place(first) >= place:
+    place = _begin_of_load(one)
+    if place is None:
         return
     keys = one.lake.ask(
         f"""WITH rows AS (SELECT op, order_key, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
@@ -46,6 +38,36 @@ def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
         f"them has come, so they are still in the mirror. {_epoch(one, place)} removes them"
     )
     yield one.metric("rows_not_loaded", len(keys), detail, failing)
+
+
+_ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
+
+
+def _begin_of_load(one: OrderedLane) -> str | None:
+    """Where the newest load that has come to its end in a new batch begins; None if there is none, or nothing is older.
+
+    All rows of a snapshot have one position. Where arrival orders a load without one, it begins after the last change before
+    it, or after the load before it: a source that says where a load ends sends no change of the table meanwhile. Loads of
+    several partitions each have an end of their own, and are left alone. In a dialect with positions a load without one
+    comes before all changes, so nothing is older.
+    """
+    ended = one.lake.ask(
+        f"""SELECT max({place_sql("order_key")}) AS place, max(order_key) FILTER ({weak_sql("order_key")} AND NOT {loaded_sql("order_key")}) AS last
+            FROM {{changes.change}} WHERE op = 'read' AND {one.where} AND batch > {one.since} AND {_ENDS} AND NOT {read_sql()}"""
+    )
+    place, last = ended[0]["place"], ended[0]["last"]
+    if place is not None:
+        first = min(filter(None, (one.lane.folded_high, one.lane.order_low)), default="")
+        return place if same_place(first) < place else None
+    if last is None:
+        return None
+    [load] = one.lake.ask(
+        f"""WITH rows AS (SELECT op, order_key, "partition", op <> 'read' OR {_ENDS} AS breaks FROM {{changes.change}}
+            WHERE {one.where} AND order_key <= {duck.text(last)}),
+        earlier AS (SELECT coalesce(max(order_key), '') AS last FROM rows WHERE breaks AND order_key < {duck.text(last)})
+        SELECT min(order_key) AS first, count(DISTINCT "partition") AS partitions FROM rows, earlier WHERE order_key > earlier.last"""
+    )
+    return load["first"] if load["partitions"] <= 1 else None
 
 
 def _cleared(one: OrderedLane, place: str) -> str:

@@ -31,6 +31,7 @@ from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import change_rows, tally
+from ingest.silver.load_ends import mark_last_rows
 from ingest.silver.restarts import Restarts
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
@@ -179,6 +180,7 @@ class SourceDecoder:
         # by topic and partition, the delete that came last, if no other row came after it
         self.last_deletes: dict[tuple[str, int], Change] | None = {} if module.ABOUT.split_moves else None
         self.restarts = Restarts() if module.ABOUT.counts_rows else None
+        self.marks_loads = module.ABOUT.marks_loads
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
@@ -322,6 +324,9 @@ class SourceDecoder:
         if self.last_deletes is not None:
             topics, partitions = (listed(bronze.column(name)) for name in ("topic", "partition"))
             self._join_moves(taken, topics, partitions, self.last_deletes)
+        if self.marks_loads:
+            streams = zip(*(listed(bronze.column(name)) for name in ("topic", "partition")), strict=True)
+            mark_last_rows(taken, list(streams))
         return taken, refused
 
     def _decoded(self, bronze: pa.RecordBatch, masks: Masks | None = None) -> tuple[Taken, list[Refused]]:

@@ -259,3 +259,77 @@ def test_a_whole_second_snapshot_is_no_complaint(tmp_path: Path, last: str) -> N
     whole = [mine.row("r", 2, "b", 9000, last)] if last == "last" else []
     found = mine.batch(mine.row("r", 1, "a", 9000, "first"), *whole, mine.row("d", 1, "a", 9100))
     assert [] == [one for one in found if one.check == "rows_not_loaded"]
+
+
+class Maxwell(Loads):
+    """A table that Maxwell bootstraps."""
+
+    def row(self, op: str, key: int, text: str, counter: int = 0) -> str:
+        """A change, or a row of a bootstrap."""
+        return self._message(op, {"id": key, "text": text}, counter)
+
+    def _message(self, op: str, row: dict[str, Any], counter: int) -> str:
+        place = {"ts": 1718000000 + counter, "xid": counter} if counter else {"ts": 1718000000}
+        return json.dumps({"database": "cut", "table": "t", "type": op, **place, "data": row})
+
+    def bootstrap(self, *rows: tuple[int, str], ends: bool = True) -> list[str]:
+        """A load of the table, with the marks before and after it."""
+        ended = [self._message("bootstrap-complete", {}, 0)] if ends else []
+        loaded = [self.row("bootstrap-insert", key, text) for key, text in rows]
+        return [self._message("bootstrap-start", {}, 0), *loaded, *ended]
+
+
+def test_rows_that_a_second_bootstrap_lacks_are_named(tmp_path: Path) -> None:
+    """The source deleted them while Maxwell had lost its place: they would stay in the mirror for ever, all checks green."""
+    mine = Maxwell(tmp_path, RULE, dialect="maxwell", budget=4 << 20)
+    assert [] == mine.batch(*mine.bootstrap((1, "a"), (2, "b"), (4, "d")))
+    assert [] == mine.batch(
+        mine.row("update", 1, "a2", 5), mine.row("delete", 4, "d", 6), mine.row("insert", 5, "e", 7)
+    )
+    found = mine.batch(*mine.bootstrap((1, "a2"), (3, "c")), mine.row("insert", 6, "f", 8))
+    [metric] = [one for one in found if one.check == "rows_not_loaded"]
+    assert (2, ('{"id":"2"}', '{"id":"5"}')) == (metric.observed, metric.failing)
+    assert f"epoch {mine.pipeline.file} s --from " in metric.detail
+    assert "in-3.jsonl/0/" in metric.detail
+    assert 1 == run(unstarted(), mine.pipeline, ["quality"]).exit_code, "the rows are not in the source"
+
+
+def test_two_bootstraps_in_one_batch(tmp_path: Path) -> None:
+    """How messages are cut into batches decides nothing: what the first load had and the second lacks is gone."""
+    mine = Maxwell(tmp_path, RULE, dialect="maxwell", budget=4 << 20)
+    found = mine.batch(*mine.bootstrap((1, "a"), (2, "b")), *mine.bootstrap((1, "a")))
+    [metric] = [one for one in found if one.check == "rows_not_loaded"]
+    assert ('{"id":"2"}',) == metric.failing
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_whole_second_bootstrap_is_no_complaint(tmp_path: Path, ends: bool) -> None:
+    """Nor is a part of one, or one of another table: what comes next may have the other rows."""
+    mine = Maxwell(tmp_path, RULE, dialect="maxwell", budget=4 << 20)
+    assert [] == mine.batch(*mine.bootstrap((1, "a"), (2, "b")), mine.row("insert", 3, "c", 5))
+    assert [] == mine.batch(mine.row("delete", 3, "c", 6))
+    rest = [(2, "b")] if ends else []
+    found = mine.batch(
+        *mine.bootstrap((1, "a"), *rest, ends=ends),
+        mine.row("update", 2, "b", 7),
+        mine.row("delete", 1, "a", 8),
+    )
+    assert [] == [one for one in found if one.check == "rows_not_loaded"]
+
+
+@pytest.mark.slow
+def test_the_epoch_that_is_named_leaves_the_rows_of_the_bootstrap(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A command that the product prints is typed as it is, by somebody who trusts it."""
+    mine = Maxwell(tmp_path, RULE, dialect="maxwell", budget=4 << 20)
+    mine.batch(*mine.bootstrap((1, "a"), (2, "b")))
+    found = mine.batch(*mine.bootstrap((1, "a2"), (3, "c")), mine.row("insert", 6, "f", 8))
+    [metric] = [one for one in found if one.check == "rows_not_loaded"]
+    lake = Lake(spark, mine.pipeline)
+    start = epochs.at_places(lake, "s", re.findall("--from ([^ `]+)", metric.detail))
+    epoch_verb.decide(lake, "s", start, ["cut.t"], "", complete=True, withdraw=False)
+    epoch_verb.carry_out(lake, "s", start)
+    [path] = {one.path for one in [mine.subject(0)]}
+    assert {1: "a2", 3: "c", 6: "f"} == mine.rows(path)
+    assert [] == mine.batch(mine.row("insert", 8, "d", 9))
