@@ -226,6 +226,14 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
         if not block:
             break
         data = rest + block
+        if not skipped and len(data) < min(work.end - offset, work.max_record_bytes) and data.isspace():
+            blank, rest = _cut_after_line(
+                data
+            )  # a gigabyte of newlines in a small archive: no line is looked at
+            hashed.update(blank)
+            offset += len(blank)
+            yield [], offset
+            continue
         lines = data.split(b"\n")
         rest = lines.pop()
         group: list[Record] = []
@@ -250,6 +258,12 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
         if offset >= work.end:
             return
     yield from _last_line(work, hashed, mark, rest, skipped, offset)
+
+
+def _cut_after_line(data: bytes) -> tuple[bytes, bytes]:
+    """The whole lines of some bytes, and what comes after the last of them."""
+    end = data.rfind(b"\n") + 1
+    return data[:end], data[end:]
 
 
 def _plain(line: bytes, offset: int) -> bytes:
@@ -348,7 +362,9 @@ def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
     data = _exactly(stream, WHOLE + 1)
     if len(data) > WHOLE:
         raise Undecodable(
-            "too-large", f"it has more than {WHOLE} bytes, which only lines and length may have"
+            "too-large",
+            f"it has more than {WHOLE} bytes, which only files with `framing: lines` or `length` may have: put its messages "
+            f"there one a line, or as smaller files",
         )
     if len(data) < work.start:
         raise ValueError(f"the file is shorter than the {work.start} bytes already read")

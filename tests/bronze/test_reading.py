@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_any_cut_gives_the_same_records(
             assert "" == receipt.fault
     assert expected_lines(data, limit) == found
     assert (len(data), []) == (state.position, state.holes())
+
+
+def test_a_small_archive_of_empty_lines_takes_seconds(tmp_path: Path) -> None:
+    """A megabyte that unpacks to a thousand million newlines would keep a run busy for ten minutes, with nothing to land."""
+    file = tmp_path / "empty.jsonl.gz"
+    file.write_bytes(gzip.compress(b"\n" * (64 << 20) + b'{"id":1}\n', compresslevel=1))
+    began = time.thread_time()
+    records, receipt = taken(work(file, 0, OPEN_END, compressed=True, max_record_bytes=32 << 20))
+    assert time.thread_time() - began < 5
+    assert [(64 << 20, b'{"id":1}', 8)] == records
+    assert (64 << 20) + 9 == receipt.end
 
 
 @quick
