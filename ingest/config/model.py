@@ -218,6 +218,10 @@ class Pipeline:
     barred: frozenset[TableId] = frozenset()
     # of a file read for looking: what was left out because its ``${...}`` does not resolve: why, by the key's path with dots
     unresolved: Mapping[str, str] = field(default_factory=dict)
+    # the rules of tables that were asked for: a run asks several times for each table
+    _known_rules: dict[TableId, TableRule] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def is_stored(self) -> bool:
@@ -277,7 +281,12 @@ class Pipeline:
         """The rule of a source table: the first whose pattern fits, else the defaults."""
         if table in self.barred:
             return _EXCLUDED
-        return _rule(self.tables, table)
+        rule = self._known_rules.get(table)
+        if rule is None:
+            rule = _rule(self.tables, table)
+            if len(self._known_rules) < _RULES_KEPT:
+                self._known_rules[table] = rule
+        return rule
 
     def masking(self, table: TableId) -> TableRule:
         """The rule whose masks hold: a table's own, or that of the table which an online schema tool copies into it."""
@@ -302,6 +311,7 @@ def is_stored(path: str) -> bool:
     return "://" in path
 
 
+_RULES_KEPT = 10_000  # of a pipeline: damaged messages may name any number of tables
 _DEFAULT_RULE = TableRule()
 _EXCLUDED = TableRule(exclude=True)
 _HELPER = re.compile("_(.+)_(?:gho|ghc|del|old|new)")

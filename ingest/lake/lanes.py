@@ -68,28 +68,43 @@ def columns_seen(lake: Tables, condition: str = "true") -> dict[LaneId, dict[str
     return columns
 
 
-def sent_columns(lake: Tables) -> Sent:
-    """The columns that a table's rows have had; read once for each table that is asked for."""
+APART = 8  # tables that are read one by one; a lake of many tables with statements is read as a whole
 
-    @cache
+
+def sent_columns(lake: Tables) -> Sent:
+    """The columns that a table's rows have had; read once for each table that is asked for, or once for all."""
+    known: dict[LaneId, Mapping[str, SentColumn]] = {}
+    every = False
+
     def sent(source: str, table: TableId) -> Mapping[str, SentColumn]:
-        rows = lake.ask(
-            f"""SELECT columns, min(order_low) AS low, min(order_high) AS high, max(routed_out) AS out FROM {{books}}
-            WHERE (routed_out > 0 OR (changes > 0 AND order_high IS NOT NULL)) AND {duck.of_lane(source, table)} GROUP BY columns"""
-        )
-        sent_columns: dict[str, SentColumn] = {}
-        for row in rows:
-            columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
-            for name, logical in columns.items():
-                column = SentColumn(row["low"] or "", row["high"] or "", logical)
-                known = sent_columns.get(name, column)
-                kind = types.common(known.type, logical)
-                sent_columns[name] = SentColumn(
-                    min(column.low, known.low), min(column.high, known.high), kind
-                )
-        return sent_columns
+        nonlocal every
+        lane = source, table
+        if lane not in known and not every:
+            every = len(known) >= APART
+            known.update(_sent(lake, "true" if every else duck.of_lane(source, table)))
+            known.setdefault(lane, {})
+        return known.get(lane, {})
 
     return sent
+
+
+def _sent(lake: Tables, condition: str) -> dict[LaneId, dict[str, SentColumn]]:
+    """The columns of each table's rows, in the books' lines that meet a condition."""
+    rows = lake.ask(
+        f"""SELECT {duck.LANE_SQL}, columns, min(order_low) AS low, min(order_high) AS high, max(routed_out) AS out
+        FROM {{books}} WHERE (routed_out > 0 OR (changes > 0 AND order_high IS NOT NULL)) AND {condition}
+        GROUP BY {duck.LANE_SQL}, columns"""
+    )
+    tables: dict[LaneId, dict[str, SentColumn]] = {}
+    for row in rows:
+        sent_columns = tables.setdefault((row["source"], TableId.of(row)), {})
+        columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
+        for name, logical in columns.items():
+            column = SentColumn(row["low"] or "", row["high"] or "", logical)
+            known = sent_columns.get(name, column)
+            kind = types.common(known.type, logical)
+            sent_columns[name] = SentColumn(min(column.low, known.low), min(column.high, known.high), kind)
+    return tables
 
 
 def came_between(lake: Tables) -> Came:

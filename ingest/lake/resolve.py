@@ -380,14 +380,14 @@ class _Made:
         """The effect with existing columns in the spelling of statements or of rows, also of columns that a mirror has lost:
         MySQL ignores their letter case.
         """
+        if effect.action not in ("add_primary_key", *_OF_A_COLUMN):
+            return effect  # and the lake is not asked what rows have had
         sent = self.sent(statement.source, effect.table).keys()
         if effect.action == "add_primary_key":
             return replace(effect, keys=tuple(structure.spelling(key, sent) for key in effect.keys))
-        if effect.action in _OF_A_COLUMN:
-            known = structure.spelling(effect.column or "", sent - {effect.to})
-            # a column that has its new name already is not renamed
-            return effect if known == effect.to else replace(effect, column=known)
-        return effect
+        known = structure.spelling(effect.column or "", sent - {effect.to})
+        # a column that has its new name already is not renamed
+        return effect if known == effect.to else replace(effect, column=known)
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
         """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""

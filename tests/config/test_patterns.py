@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingest.change import TableId
-from ingest.config import load, patterns, target
+from ingest.config import load, model, patterns, target
 from ingest.errors import ConfigError
 
 HEAD = "pipeline: shop\nlake: ./lake\nsources:\n  - {name: s, path: ./x, format: dts-canal}\n"
@@ -89,3 +89,23 @@ def test_groups_are_parts_of_the_name_of_a_mirror(tmp_path: Path, entry: str, mi
 def test_what_would_mix_tables_or_fit_nothing_is_refused(tmp_path: Path, entry: str, fault: str) -> None:
     """Rows of two tables with one key would take each other's place."""
     assert fault in rule(tmp_path, entry)
+
+
+def test_a_rule_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run asks for a table's rule some ten times: with 500 tables and as many rules that took longer than the work."""
+    file = tmp_path / "shop.yaml"
+    file.write_text(f"{HEAD}tables:\n  - match: shop.orders\n    exclude: true\n", "utf-8")
+    pipeline, orders, names = load(file), TableId("shop", None, "orders"), list[TableId]()
+    every = [orders, orders._replace(table="items"), orders]
+
+    def matches(pattern: str, table: TableId) -> bool:
+        names.append(table)
+        return patterns.matches(pattern, table)
+
+    monkeypatch.setattr(model, "matches", matches)
+    assert [True, False, True] == [pipeline.rule(table).exclude for table in every]
+    assert every[:2] == names
+    monkeypatch.setattr(model, "_RULES_KEPT", 2)
+    others = [orders._replace(table=f"t{number}") for number in range(9)]
+    assert [False] * 9 == [pipeline.rule(table).exclude for table in others]
+    assert 2 == len(pipeline._known_rules), "damaged messages may name any number of tables"

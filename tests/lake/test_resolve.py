@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
@@ -398,3 +400,21 @@ def test_rows_show_the_letter_case_of_a_modified_column() -> None:
     small, plain = "ALTER TABLE depot MODIFY n BIGINT", ("modify_column", "n", None)
     assert [[plain]] == cased(small, sent={"N": old})
     assert [[("rename_column", "N", "n"), plain]] == cased(small, sent={"N": old, "n": new})
+
+
+def test_rows_are_asked_only_where_they_may_show_another_spelling() -> None:
+    """A question to the lake for each table that was ever created or extended made every batch wait for all of them."""
+
+    def asked(_source: str, _table: TableId) -> dict[str, SentColumn]:
+        pytest.fail("the lake is asked")
+
+    texts = (
+        "CREATE TABLE depot (no INT)",
+        "ALTER TABLE depot ADD gate INT",
+        "TRUNCATE TABLE depot",
+        "DROP TABLE depot",
+    )
+    found = resolved(said(*texts), [("src", table("depot"))], asked)
+    assert ["create_table", "add_column", "truncate", "drop_table"] == [
+        one.effects[0].action for one in found
+    ]
