@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ingest.change import LOAD_ENDS
 from ingest.lake import duck
@@ -27,7 +26,7 @@ def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
             UNION ALL SELECT left_key, 'delete', order_key FROM rows WHERE left_key <> k),
         newest AS (SELECT k, max(struct_pack(order_key, op)) AS last FROM written GROUP BY k)
         SELECT k FROM newest WHERE last.op <> 'delete' AND last.order_key < {duck.text(place)}
-            AND last.order_key > {duck.text(_cleared(one, place))} ORDER BY k"""
+            AND last.order_key > {duck.text(one.emptied_before(place))} ORDER BY k"""
     )
     if not keys:
         return
@@ -68,17 +67,6 @@ def _begin_of_load(one: OrderedLane) -> str | None:
         SELECT min(order_key) AS first, count(DISTINCT "partition") AS partitions FROM rows, earlier WHERE order_key > earlier.last"""
     )
     return load["first"] if load["partitions"] <= 1 else None
-
-
-def _cleared(one: OrderedLane, place: str) -> str:
-    """The place of the last statement before a load that has removed all rows."""
-    found: list[dict[str, Any]] = []
-    if one.lane.truncates_ever:
-        found = one.lake.ask(
-            f"SELECT order_key FROM {{changes.change}} WHERE op = 'truncate' AND {one.where} AND order_key < {duck.text(place)}"
-        )
-    steps = [str(step.order) for step, _batch in one.taken() if step.empties and str(step.order) < place]
-    return max([*(row["order_key"] for row in found), *steps], default="")
 
 
 def _epoch(lane: OrderedLane, place: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import Metric
+from ingest.quality.key_spellings import key_spellings
 from ingest.quality.not_loaded import rows_not_loaded
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.repetitions import repeated
@@ -48,6 +49,7 @@ def of_mirrors(
                     unsure_statements,
                     unplaced_changes,
                     rows_not_loaded,
+                    key_spellings,
                     restarted,
                     repeated,
                     mixed_topics,

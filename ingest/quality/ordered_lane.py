@@ -60,6 +60,16 @@ class OrderedLane:
             return ()
         return self.steps(self.subject.mirror, self.lane.source, self.lane.table, self.subject.applied)
 
+    def emptied_before(self, place: str) -> str:
+        """The place of the last statement before another place that has removed all rows; empty if there is none."""
+        truncates: list[dict[str, Any]] = []
+        if self.lane.truncates_ever:
+            truncates = self.lake.ask(
+                f"SELECT order_key FROM {{changes.change}} WHERE op = 'truncate' AND {self.where} AND order_key < {duck.text(place)}"
+            )
+        steps = [str(step.order) for step, _batch in self.taken() if step.empties and str(step.order) < place]
+        return max([*(row["order_key"] for row in truncates), *steps], default="")
+
     def metric(self, check: str, n: int, detail: str, failing: tuple[str, ...] = ()) -> Metric:
         """What a check has counted in this lane, in words."""
         return Metric(check, n, self.subject.name, detail=detail, failing=failing)
