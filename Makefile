@@ -8,8 +8,19 @@ BIN = $(VENV)/bin
 INGEST = $(BIN)/ingest
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LIMIT = $(if $(MINUTES),--minutes $(MINUTES))
-HASHED = $(PIP) --require-hashes -r
 PINS = $$(grep -c '==' $(1)) packages
+# Install what a lock file pins. pip alone is silent for minutes, or prints hundreds of lines: shown are large downloads, every
+# tenth package and the two steps at the end; if pip fails, all that it said besides.
+HASHED = { $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --require-hashes -r $(1) 2>&1; echo "ended $$?"; } | \
+	awk -v all="$$(grep -c '==' $(1))" ' \
+	    /^ended / { code = $$2; next } \
+	    /^ *(DEPRECATION|Requirement already satisfied|Using cached)/ { next } \
+	    /^(Collecting|Processing) / { if (++n % 10 == 0) { print "  " n " of " all " packages"; fflush() } next } \
+	    /^ *Downloading .*\([0-9][0-9.]* MB\)/ { if (substr($$NF == "MB)" ? $$(NF - 1) : $$NF, 2) + 0 >= 20) { sub(/^ */, ""); print "  " $$0; fflush() } next } \
+	    /^Building wheels/ { print "  building what is sent as source ..."; fflush(); next } \
+	    /^Installing collected packages/ { print "  unpacking ..."; fflush(); next } \
+	    { said[++lines] = $$0 } \
+	    END { if (code != 0) for (i = 1; i <= lines; i++) print said[i]; exit code }'
 COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --quiet $(UPGRADE)
 
@@ -113,26 +124,26 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	    exit 2; \
 	}
 	@echo "Installing $(call PINS,requirements.lock) into $(VENV) (a minute or more: PySpark alone is 450 MB) ..."
-	@$(HASHED) requirements.lock
+	@$(call HASHED,requirements.lock)
 	@echo 'Installing ingest itself ...'
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c 'from ingest.spark.java import find; find()' 2>/dev/null || { \
 	    echo 'No Java 17 or newer was found: installing one into $(VENV) ...'; \
-	    $(HASHED) requirements-jre.lock; \
+	    $(call HASHED,requirements-jre.lock); \
 	}
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
 	@echo "Installing what the tests need: $(call PINS,requirements-dev.lock), most of which are there already ..."
-	@$(HASHED) requirements-dev.lock
+	@$(call HASHED,requirements-dev.lock)
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@echo "Installing what the benchmark needs: $(call PINS,requirements-dev.lock), most of which are there already ..."
-	@$(HASHED) requirements-dev.lock
+	@$(call HASHED,requirements-dev.lock)
 	@touch $@
 
 $(VENV)/.ready-e2e: $(VENV)/.ready-dev
 	@echo "Installing what the end-to-end tests need: $(call PINS,requirements-e2e.lock), most of which are there already ..."
-	@$(HASHED) requirements-e2e.lock
+	@$(call HASHED,requirements-e2e.lock)
 	@touch $@
