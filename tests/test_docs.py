@@ -17,12 +17,14 @@ import typer
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from docs import commands, pipeline_file, tables, vendors
+from docs import commands, pipeline_file, problems, tables, vendors
 from ingest import formats
 from ingest.cli.app import VERBS, app
 from ingest.config import TableRule, load
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
 from ingest.lake.schemas import ALL
 from tests.lakes import ROOT, example
+from tests.problem_tests import tests_of
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -219,6 +221,17 @@ def test_options_on_vendor_pages_have_a_meaning_there(name):
 def test_the_reference_of_commands_is_their_own_help():
     """An option would be looked for in vain: run `python -m docs.commands`."""
     assert commands.page() == page("commands")
+
+
+def test_the_catalogue_of_problems_is_the_one_of_the_code():
+    """A kind of problem would be missing, or its severity another: run `python -m docs.problems`."""
+    assert problems.page() == page("problems")
+
+
+@pytest.mark.parametrize("kind", [*OF_THE_LAKE, *OF_CHECKS])
+def test_every_kind_of_problem_is_brought_about_by_a_test(kind):
+    """A command that no test types is one that nobody has seen run."""
+    assert [*tests_of(kind)]
 
 
 def test_the_reference_of_the_pipeline_file_is_the_one_of_the_code():

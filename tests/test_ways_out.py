@@ -24,10 +24,14 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.inspect import problems
+from ingest.lake import decisions
+from ingest.lake.decisions import Decision
+from ingest.lake.lake import Lake
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
 from ingest.run import Warm, run
 from tests.lakes import FORMAT, Depot, change, statement, touch
+from tests.problem_tests import SHOWN
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]  # what decodes or folds again starts it
 
@@ -231,7 +235,45 @@ def without_silver(spark: SparkSession, folder: Path) -> State:
     return state
 
 
+def refused(spark: SparkSession, folder: Path) -> State:
+    """A change whose key does not fit."""
+    state = State(Depot(folder), {"rejects"})
+    send(state.depot, *rows(1, 2), change("INSERT", "bins", 3, {"id": "third", "word": "a"}))
+    tick(spark, state)
+    return state
+
+
+def remasked(spark: SparkSession, folder: Path) -> State:
+    """A column that is to be masked, and was decoded before as it came."""
+    state = State(Depot(folder, "tables:\n  - {match: depot.bins}\n"), {"rebuild"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    rewritten(state.depot, "match: depot.bins", "match: depot.bins, mask: {word: last4}")
+    return state
+
+
+def decoded_again(spark: SparkSession, folder: Path) -> State:
+    """Changes that were decoded again, by a command that was killed before it folded them."""
+    state = State(Depot(folder), {"rebuild"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    lake = Lake(spark, state.depot.pipeline)
+    decisions.append(
+        lake, [Decision(decisions.DECODED, "changes", {"mirrors": ["mirrors/depot/bins"], "new": []}, 1)]
+    )
+    return state
+
+
+def stale(spark: SparkSession, folder: Path) -> State:
+    """A stream that is older than it may be."""
+    state = State(Depot(folder, "quality:\n  - {table: depot.bins, freshness: 1h}\n"), {"plan"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    return state
+
+
 STATES = (
+    refused, remasked, decoded_again, stale,
     held, rejected, pending, unknown, paused, gone, damaged, foreign, excluded, set_back, inserted_twice, misread,
     reconfigured, without_silver,
 )  # fmt: skip
@@ -297,6 +339,11 @@ def test_what_is_shown_can_be_typed(
 ) -> None:
     """At three in the morning a command is copied from the screen: one that fails, or loses rows, makes it worse."""
     state = made(spark, tmp_path / "as it was")
+    kinds = {
+        problem["kind"]
+        for problem in json.loads(typed(["status", str(state.file), "-o", "json"])[1])["causes"]
+    }
+    assert SHOWN[made.__name__] <= kinds, (kinds, state.said)
     commands = shown(state)
     assert state.verbs <= {shlex.split(line)[1] for line in commands}, (commands, state.said)
     before = keys(spark, state.file)

@@ -26,7 +26,8 @@ from ingest.config.entries import AlertTarget
 from ingest.config.model import Pipeline
 from ingest.config.secrets import struck
 from ingest.errors import IngestError, LockedError, command, counted, first_line
-from ingest.inspect.problems import ERROR, LONGEST, WARN, Problem
+from ingest.inspect.problem_kinds import ERROR, WARN
+from ingest.inspect.problems import LONGEST, Problem
 from ingest.inspect.status import problems_of
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.errors import IngestError, command, counted
 from ingest.inspect.gone_tables import departed
+from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
+from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
 from ingest.lake import barriers, decisions, decoded_with, identity, sealing
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import misdated
@@ -21,11 +23,8 @@ from ingest.lake.decisions import ACKNOWLEDGE, Decision
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import (
     CHECKS,
-    FOLD_FAILED,
-    HELD,
     LAST_RUN,
     PASS,
-    RECONCILED,
     duration,
     key_cells,
 )
@@ -35,45 +34,17 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
     from ingest.quality import report
 
-ERROR, WARN = "error", "warn"
 LONGEST = 500  # characters of a subject
-_AGE = "freshness"
-_OLD = CHECKS[_AGE].fault
-_TITLES = {
-    "held": HELD,
-    "failed": FOLD_FAILED,
-    "damaged": CHECKS["readable"].fault,
-    "paused": "The table is paused",
-    "excluded": "The table is excluded, and its mirror is there",
-}
-_REJECTS = {
-    "message": CHECKS["reject_rate"].fault,
-    "cell": CHECKS["cell_rejects"].fault,
-    "change": CHECKS["refused_changes"].fault,
-}
-_STATEMENTS = f"schema changes: {CHECKS['ddl_pending'].fault}"
+_OLD = CHECKS[AGE].fault
+_STATEMENTS = f"schema changes: {KINDS['ddl_pending'].title}"
 _COVERED = {  # the check that names the tables or sources of something that is also counted for the whole lake
-    f"rejects: {_REJECTS['message']}": "reject_rate",
-    f"rejects: {_REJECTS['cell']}": "cell_rejects",
-    f"rejects: {_REJECTS['change']}": "refused_changes",
+    f"rejects: {KINDS['message_rejects'].title}": "reject_rate",
+    f"rejects: {KINDS['cell_rejects'].title}": "cell_rejects",
+    f"rejects: {KINDS['change_rejects'].title}": "refused_changes",
     _STATEMENTS: "ddl_pending",
 }
-_VERBS = dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), "rejects")
-_VERBS |= {"ddl_pending": "ddl", "up_to_date": "retry"}
-
-
-# the worst first; a mirror is up to date only if it is ok
-DAMAGED, FAILED, SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK = (
-    "damaged", "failed", "suspect", "incomplete", "excluded", "paused", "ok",
-)  # fmt: skip
-STATES = (DAMAGED, FAILED, "held", SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK)
 FAILING = frozenset(check.name for check in CHECKS.values())
 """The kinds of problems that a built-in check finds."""
-_INCOMPLETE = {"incomplete_rows", "partial_rows", "vanished_columns", "unknown_values", "cell_rejects"}
-_SUSPECT = {
-    check.name for check in CHECKS.values() if check.lasting and check.subject == "mirror"
-} - _INCOMPLETE
-_SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +86,12 @@ class Problem:
     @property
     def state(self) -> str:
         """The state that it gives its mirror; ok if the mirror is right in spite of it."""
-        if self.kind in STATES:
-            return self.kind
-        return SUSPECT if self.kind in _SUSPECT else INCOMPLETE if self.kind in _INCOMPLETE else OK
+        return state_of(self.kind)
 
     @property
     def content(self) -> str:
         """What it says now: an acknowledgement ends if that changes. An age changes all the time."""
-        return _short(f"{self.severity} {'' if self.kind == _AGE else self.text}")
+        return _short(f"{self.severity} {'' if self.kind == AGE else self.text}")
 
     def described(self) -> dict[str, Any]:
         """The problem as `status` lists it."""
@@ -143,11 +112,6 @@ def of_described(described: Mapping[str, Any]) -> Problem:
 
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def worst(states: Iterable[str]) -> str:
-    """The worst of some states; one that is not known is bad."""
-    return min(states, key=lambda state: STATES.index(state) if state in STATES else 0, default=OK)
 
 
 def with_acknowledged(lake: Tables, open_problems: Iterable[Problem]) -> list[Problem]:
@@ -231,9 +195,9 @@ def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> l
         alarms += complaint.subject == LAST_RUN
         problem = _of_complaint(complaint, facts, f"alarm {alarms}")
         by_subject.setdefault(problem.subject, problem)
-    by_subject |= {problem.subject: problem for table in facts.tables for problem in _old(table)}
+    by_subject |= {problem.subject: problem for table in facts.tables for problem in _old(table, facts.file)}
     if failed and not any(problem.severity == ERROR for problem in by_subject.values()):
-        text, typed = "it ended with a failure or an alarm", command("run", facts.file)
+        text, typed = KINDS["last_run"].title, command("run", facts.file)
         by_subject[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
     return sorted(by_subject.values(), key=lambda problem: problem.severity)
 
@@ -263,12 +227,12 @@ def _moment(at: dt.datetime | None) -> str | None:
 
 def _typed(complaint: report.Complaint, mirror: str, facts: Facts) -> str:
     """The command that leads on: the list of what waits, the life of a row that is wrong, or all about the check."""
-    if verb := _VERBS.get(complaint.check, ""):
+    if complaint.check == "wrong_cells":
+        return command("rebuild", facts.file, mirror)
+    if verb := verb_of(complaint.check):
         return command(verb, facts.file)
     if complaint.subject == LAST_RUN:
         return command("run", facts.file)
-    if complaint.check == "wrong_cells":
-        return command("rebuild", facts.file, mirror)
     checks = next((table.checks for table in facts.tables if table.name == mirror), [])
     failing = next(
         (check.failing for check in checks if check.check == complaint.check and check.failing), ()
@@ -300,8 +264,8 @@ def without(text: str, typed: str) -> str:
     return text.removesuffix(f": {typed}") if typed else text
 
 
-def _old(table: TableFact) -> Iterable[Problem]:
-    check = table.check(_AGE)
+def _old(table: TableFact, file: str) -> Iterable[Problem]:
+    check = table.check(AGE)
     if check and check.state != PASS and check.limit is not None:
         sources = ", ".join(sorted({source for source, _ in table.lanes})) or "its source"
         text = (
@@ -309,7 +273,7 @@ def _old(table: TableFact) -> Iterable[Problem]:
             f"see whether {sources} still sends"
         )
         yield Problem(
-            f"{table.name}: {_OLD}", str(check.severity), text, alone=f"{table.name}: {text}", kind=_AGE,
+            f"{table.name}: {_OLD}", str(check.severity), text, command("plan", file), alone=f"{table.name}: {text}", kind=AGE,
             mirror=table.name, since=_moment(check.bad_since),
         )  # fmt: skip
 
@@ -334,55 +298,49 @@ def of_state(
     try:
         identity.check(lake, identity.Seen())
     except IngestError as error:
-        typed = command("rebuild", file, "--layer", "silver")
-        yield Problem("lake: it is not whole", ERROR, str(error), typed, str(error), "lake")
+        yield _of_kind("lake", str(error), command("rebuild", file, "--layer", "silver"))
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
-            yield Problem(
-                f"{name}: {_TITLES.get(state, state)}", WARN if state in (PAUSED, EXCLUDED) else ERROR, row["message"],
-                resolving_command(lake, row), f"{name} is {state}: {row['message']}", state, name, row.get("since"),
-            )  # fmt: skip
+            found = _of_kind(state, row["message"], resolving_command(lake, row), name)
+            yield replace(found, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
         if wrong := misdated(row["newest commit"]):
-            yield Problem(
-                f"{name}: times of another unit"[:LONGEST], WARN, wrong, kind="misdated", mirror=name
-            )
+            yield replace(_of_kind("misdated", wrong, mirror=name), alone="")
     for kind, count in rejects.items():
-        text = _rejected(kind, count)
-        title, typed = _REJECTS.get(kind, kind), command("rejects", file)
-        yield Problem(f"rejects: {title}", WARN, text, typed, text, f"{kind}_rejects", since=since.get(kind))
+        found = _of_kind(f"{kind}_rejects", _rejected(kind, count), command("rejects", file))
+        yield replace(found, since=since.get(kind))
     for mirror in known_mirrors.outdated(lake):
-        text = known_mirrors.outdated_text(lake, mirror)
-        subject = f"{mirror.name}: folded from changes that were decoded again"[:LONGEST]
-        typed = command("rebuild", file, mirror.name)
-        yield Problem(subject, WARN, text, typed, text, "outdated", mirror.name)
+        text, typed = known_mirrors.outdated_text(lake, mirror), command("rebuild", file, mirror.name)
+        yield _of_kind("outdated", text, typed, mirror.name)
     if statements:
         waits = f"{counted(statements, 'statement')} {'waits' if statements == 1 else 'wait'} for a decision"
         typed = command("ddl", file)
-        text = f"{waits}: {typed}"
-        yield Problem(_STATEMENTS, WARN, text, typed, text, "ddl_pending", since=since.get("ddl"))
+        found = _of_kind("ddl_pending", f"{waits}: {typed}", typed)
+        yield replace(found, since=since.get("ddl"))
     if days := sealing.lost(lake):
-        text = sealing.lost_text(lake, days)
         typed = command("maintain", file, "--drop-key", days[0])
-        yield Problem("bronze: the key of sealed messages is lost", ERROR, text, typed, text, "key_lost")
+        yield _of_kind("key_lost", sealing.lost_text(lake, days), typed)
     for begun in barriers.unfinished(lake):
         table, typed = begun.value["table"], command("erase", file, "--resume")
         text = (
             f"an erasure of rows of {table} was interrupted, and some of their data is still there: "
             f"`{typed}` completes it"
         )
-        yield Problem(
-            f"{table}: an erasure is not finished"[:LONGEST], ERROR, text, typed, text, "erasure", table
-        )
+        yield _of_kind("erasure", text, typed, table)
     newest = lake.decoded()
     if mixed := decoded_with.mixed_masks(lake, newest):
-        typed = command("rebuild", file, "--layer", "silver")
-        yield Problem("masks: silver has others", ERROR, mixed, typed, mixed, "masks")
+        yield _of_kind("masks", mixed, command("rebuild", file, "--layer", "silver"))
     for outdated in decoded_with.outdated(lake, newest):
-        text = outdated.sentence(lake.pipeline, newest)
-        subject = f"source {outdated.source}: decoded by an older version"
-        typed = outdated.command(lake.pipeline, newest)
-        yield Problem(subject, WARN, text, typed, text, "decoded_before")
+        text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
+        found = _of_kind("decoded_before", text, typed)
+        yield replace(found, subject=f"source {outdated.source}: {KINDS['decoded_before'].title}")
+
+
+def _of_kind(name: str, text: str, typed: str = "", mirror: str = "") -> Problem:
+    """A problem that needs no check; its text says by itself what it is about."""
+    kind = KINDS[name]
+    subject = f"{kind.about or mirror}: {kind.title}"[:LONGEST]
+    return Problem(subject, kind.severity, text, typed, text, kind.name, mirror)
 
 
 def _rejected(kind: str, count: int) -> str:

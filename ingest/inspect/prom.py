@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ingest.inspect.problems import FAILING, STATES
+from ingest.inspect.problem_kinds import STATES
+from ingest.inspect.problems import FAILING
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float | None]

@@ -17,7 +17,8 @@ from ingest.gold.complete_until import Complete
 from ingest.inspect import problems
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.idle import is_finished
-from ingest.inspect.problems import EXCLUDED, OK, Problem, worst
+from ingest.inspect.problem_kinds import EXCLUDED, OK, worst
+from ingest.inspect.problems import Problem
 from ingest.lake import duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE

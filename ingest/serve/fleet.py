@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ingest.config import Pipeline, is_stored, load
 from ingest.errors import IngestError, command, first_line, unexpected
-from ingest.inspect import problems, status
+from ingest.inspect import problem_kinds, problems, status
 from ingest.inspect.problems import Problem
 from ingest.lake import faults, identity, stores
 from ingest.lake.names import MIRRORS
@@ -327,7 +327,7 @@ class Fleet:
         if states:
             word = ", ".join(
                 f"{states.count(state_name)} {state_name}"
-                for state_name in problems.STATES
+                for state_name in problem_kinds.STATES
                 if state_name in states
             )
         else:
@@ -438,5 +438,5 @@ def _troubles(member: Member, wrong: Iterable[Problem], tables: set[str]) -> Ite
             (verb for verb in ("rejects", "ddl") if problem.command == command(verb, member.file)), ""
         )
         page = verb or ("table" if table in tables else "")
-        light = "bad" if problem.severity == problems.ERROR else "warn"
+        light = "bad" if problem.severity == problem_kinds.ERROR else "warn"
         yield Trouble(light, text, problem.command, page, table if page == "table" else "")

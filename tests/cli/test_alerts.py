@@ -24,7 +24,8 @@ from ingest.config import Pipeline, load
 from ingest.config.entries import AlertTarget
 from ingest.config.model import Source
 from ingest.errors import ConfigError, LockedError
-from ingest.inspect.problems import ERROR, WARN, Problem
+from ingest.inspect.problem_kinds import ERROR, WARN
+from ingest.inspect.problems import Problem
 from ingest.inspect.status import problems_of
 from ingest.lake.decisions import Decision, Decisions
 from ingest.lake.tables import LakeReader

@@ -16,7 +16,8 @@ from ingest.cli.app import app
 from ingest.gold import completed
 from ingest.gold.completed import Progress
 from ingest.inspect import problems, prom, status
-from ingest.inspect.problems import ERROR, WARN, Problem
+from ingest.inspect.problem_kinds import ERROR, WARN
+from ingest.inspect.problems import Problem
 from ingest.lake.delta import Snapshot
 from ingest.lake.tables import LakeReader
 from ingest.quality import report

@@ -1,0 +1,78 @@
+"""Every kind of problem that a check finds, in one lake: each is listed as the catalogue says, and its command runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.inspect import problem_kinds, status
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
+from ingest.inspect.problems import Problem
+from ingest.quality.catalogue import CHECKS
+from tests.serve.conftest import depot
+from tests.written_lake import WrittenLake
+
+KEY = '{"id":"2"}'
+WITHOUT_REJECTS = {
+    "cell_rejects",
+    "refused_changes",
+}  # listed only while such rejects wait: tests/test_ways_out.py has them
+REPAIRS = ("retry", "rebuild")  # typed after those that only look
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
+    """A lake in which every check complains."""
+    made = depot(tmp_path_factory.mktemp("every"))
+    rows = []
+    for check in CHECKS.values():
+        if check.name not in OF_CHECKS:
+            continue
+        row = made.check("depot.bins", check.name, 2.0, "fail" if check.severity == "error" else "warn")
+        row |= {"severity": check.severity, "failing": json.dumps([KEY])}
+        row |= {"threshold": "1" if check.name == problem_kinds.AGE else str(check.limit)}
+        if check.subject == "source":
+            row |= {"mirror": None, "source": "bins"}
+        rows.append(row)
+    made.product("checks", rows)
+    return made
+
+
+@pytest.fixture(scope="module")
+def listed(lake: WrittenLake) -> list[Problem]:
+    """All its problems."""
+    return status.problems_of(lake.reader)
+
+
+def test_every_complaint_of_a_check_is_a_problem(listed: list[Problem]) -> None:
+    """A check that complains and is in no list fails runs, and nobody can see why."""
+    assert OF_CHECKS.keys() - WITHOUT_REJECTS == {one.kind for one in listed} & OF_CHECKS.keys()
+
+
+def test_a_problem_is_as_the_catalogue_says(listed: list[Problem]) -> None:
+    """The documented severity, state and command of a kind would be another's."""
+    for problem in listed:
+        kind = OF_CHECKS.get(problem.kind) or OF_THE_LAKE[problem.kind]
+        assert kind.severity == problem.severity, problem
+        verb = shlex.split(problem.command)[1] if problem.command else ""
+        assert verb in kind.verbs, problem
+
+
+@pytest.mark.spark
+def test_every_command_runs(
+    listed: list[Problem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """A command that is copied from the screen and refused leaves the operator with nothing."""
+    monkeypatch.chdir(tmp_path)  # where a report is written
+    lines = dict.fromkeys(problem.command for problem in listed if problem.command)
+    commands = sorted((shlex.split(line)[1:] for line in lines), key=lambda words: words[0] in REPAIRS)
+    for words in commands:
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code in (0, 1), (words, done.output)
+    assert {"explain", "report", "rejects", "ddl", "plan", *REPAIRS} == {words[0] for words in commands}

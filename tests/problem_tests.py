@@ -1,0 +1,46 @@
+"""Which test brings about each kind of problem, and types the command that it prints: docs/problems.md lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
+
+SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the states' names
+    "held": {"held"},
+    "rejected": {"reject_rate", "cell_rejects"},
+    "refused": {"refused_changes"},
+    "pending": {"ddl_pending"},
+    "unknown": {"unknown_values"},
+    "paused": {"paused"},
+    "gone": {"failed"},
+    "damaged": {"damaged"},
+    "foreign": {"failed"},
+    "excluded": {"excluded"},
+    "set_back": {"rows_set_back"},
+    "inserted_twice": {"insert_of_a_live_key"},
+    "misread": {"bytes_misread"},
+    "reconfigured": {"decoded_before"},
+    "without_silver": {"lake"},
+    "remasked": {"masks"},
+    "decoded_again": {"outdated"},
+    "stale": {"freshness"},
+}
+ELSEWHERE = {  # tests of their own
+    "erasure": "tests/erase/test_erase.py:test_an_erasure_that_was_killed_is_completed",
+    "key_lost": "tests/lake/test_sealing_keys.py:test_maintain_drops_and_rewraps_keys",
+    "last_run": "tests/inspect/test_problems.py:test_only_the_alarm_of_a_mirror_that_is_listed_is_left_out",
+    "misdated": "tests/cli/test_plan_rules.py:test_times_of_another_unit_are_reported",
+    "message_rejects": "tests/inspect/test_problems.py:test_each_cause_is_listed_once",
+    "change_rejects": "tests/test_ways_out.py:refused",
+}
+EVERY_CHECK = "tests/inspect/test_every_kind.py:test_every_command_runs"
+
+
+def tests_of(kind: str) -> Iterable[str]:
+    """The tests of a kind, as file and function."""
+    yield from (f"tests/test_ways_out.py:{state}" for state, kinds in SHOWN.items() if kind in kinds)
+    if kind in ELSEWHERE:
+        yield ELSEWHERE[kind]
+    if kind in OF_CHECKS and kind not in OF_THE_LAKE:
+        yield EVERY_CHECK
