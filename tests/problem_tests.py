@@ -15,7 +15,7 @@ SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the st
     "paused": {"paused"},
     "gone": {"failed"},
     "damaged": {"damaged"},
-    "foreign": {"failed"},
+    "foreign": {"held"},
     "excluded": {"excluded"},
     "set_back": {"rows_set_back"},
     "inserted_twice": {"insert_of_a_live_key"},

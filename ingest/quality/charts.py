@@ -1,4 +1,4 @@
-"""Small charts of one mirror for the report and the pages: inline SVG that needs no script, with the numbers in words."""
+"""Small charts of a mirror, and of a whole lake, for the report and the pages: inline SVG that needs no script, with the numbers in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from ingest.quality.report_model import TREND, DdlFact, TableFact
+from ingest.quality.report_model import TREND, DdlFact, RunFact, TableFact
+from ingest.quality.trends import BatchTrend
 
 _WIDTH, _HEIGHT = 180, 44
 _STRIP, _DOT = 600, 5  # of a timeline, and the radius of what it shows
@@ -41,6 +42,37 @@ def charts(
         Chart("Lag when checked", _of_check(table, "freshness"), duration),
         Chart("Cells rejected", _of_check(table, "cell_rejects"), number, bars=True),
         Chart("Changes proven by the next one", _of_check(table, "changes_proven"), number, bars=True),
+    ]
+    yield from (one for one in found if len(one.values) > 1)
+
+
+def charts_of_lake(
+    batches: Sequence[BatchTrend],
+    runs: Sequence[RunFact],
+    number: Callable[[float], str],
+    duration: Callable[[float], str],
+) -> Iterator[Chart]:
+    """The charts of a lake that has had several batches.
+
+    Args:
+        batches: what was measured, the oldest first.
+        runs: the last runs, the newest first; those that read nothing have no bar.
+        number: puts a count into words.
+        duration: puts seconds into words.
+    """
+    counts = [run.counts for run in reversed(runs) if run.batch is not None][-TREND:]
+    found = [
+        Chart("Rows in all mirrors", [batch.rows for batch in batches], number),
+        Chart("Changes", [float(count.get("changes", 0)) for count in counts], number, bars=True),
+        Chart("Lag when checked", [batch.lag for batch in batches if batch.lag is not None], duration),
+        Chart("Messages rejected", [float(count.get("rejected", 0)) for count in counts], number, bars=True),
+        Chart("Cells rejected", [batch.cells for batch in batches], number, bars=True),
+        Chart(
+            "Changes proven by the next one",
+            [batch.proven for batch in batches if batch.proven is not None],
+            number,
+            bars=True,
+        ),
     ]
     yield from (one for one in found if len(one.values) > 1)
 

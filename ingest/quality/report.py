@@ -103,6 +103,8 @@ def render(made: Page) -> str:
 def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
     """Decide the page's content before layout; ``also`` are problems regardless of the checks."""
     rows = [_row(table, f"t{i}") for i, table in enumerate(facts.tables)]
+    for row in rows:
+        _darken(row, also)
     rows.sort(key=lambda row: (_WORST.index(row.light), row.fact.name))
     sources = []
     for i, source in enumerate(facts.sources):
@@ -116,11 +118,22 @@ def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
     unread = sum(
         reject.count for reject in facts.rejects if reject.kind == "message"
     )  # each may belong to any table
-    headline, verdict = _headline(counts, len(rows), unread), _verdict(facts, problems)
+    names = {row.fact.name for row in rows}
+    of_lake = sum(problem.light == "bad" and problem.subject not in names for problem in also)
+    headline = _headline(counts, len(rows), unread, of_lake)
+    verdict = _verdict(facts, problems)
     full = len(rows) <= FULL_DETAIL
     return Page(
         facts, rows, sources, problems, counts, headline, verdict, light, _tiles(facts), full, _common(rows)
     )
+
+
+def _darken(row: ReportRow, also: Sequence[Complaint]) -> None:
+    """Give a row the worst light of the problems that are known of its table regardless of the checks."""
+    known = [problem.light for problem in also if problem.subject == row.fact.name]
+    light = min([row.light, *known], key=_WORST.index)
+    if light != row.light:
+        row.light, row.word = light, LIGHTS[light]
 
 
 def _common(rows: Sequence[ReportRow]) -> frozenset[str]:
@@ -235,7 +248,7 @@ def limit(check: CheckFact) -> str:
     return "–" if check.limit is None else shown(check.limit, known.unit if known else "count")
 
 
-def _headline(counts: dict[str, int], tables: int, unread: int) -> str:
+def _headline(counts: dict[str, int], tables: int, unread: int, of_lake: int) -> str:
     bad, warn, unchecked = counts["bad"], counts["warn"], counts["none"]
 
     def some(count: int) -> str:
@@ -249,6 +262,9 @@ def _headline(counts: dict[str, int], tables: int, unread: int) -> str:
         return "Nothing has been checked yet."
     if warn:
         return f"{some(warn)} {'needs' if warn == 1 else 'need'} a look."
+    if of_lake:
+        wrong = f"{counted(of_lake, 'problem')} of the lake {'needs' if of_lake == 1 else 'need'} somebody"
+        return f"{wrong}; no table is known to be wrong."
     if unchecked:
         return f"{some(tables - unchecked)} can be trusted; the others are not checked."
     whole = f"All {tables:,} tables" if tables > 1 else "The table"

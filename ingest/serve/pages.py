@@ -21,7 +21,10 @@ from ingest.lake.decisions import PAUSE, Decision
 from ingest.lake.raw import raw
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
+from ingest.quality.catalogue import duration, number
+from ingest.quality.charts import charts_of_lake
 from ingest.quality.report_model import BatchFact, Facts, RunFact
+from ingest.quality.trends import BatchTrend, of_batches
 from ingest.result import STAGES
 from ingest.serve.fleet import Fleet
 
@@ -140,11 +143,13 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
     state = fleet.state(name)
     facts = made = None
     flow: list[tuple[str, int]] = []
+    trends: list[BatchTrend] = []
     if state.status:
         lake = fleet.lake(name)
         facts = fleet.facts(name, lake)
         made = report.page(facts)
         flow = fleet.kept(name, "flow", lake, _flow)
+        trends = fleet.kept(name, "trends", lake, of_batches)
     wanted, show = asked.get("q", "").lower(), asked.get("show", "")
     rows = [
         row for row in (made.rows if made else [])
@@ -154,6 +159,7 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
     return View("pipeline.html.j2", name, {
         "pipeline": name, "state": state, "facts": facts, "made": made, "states": states,
         "shown": page_of(rows, asked), "flow": flow, "bars": bars(facts.runs) if facts else [],
+        "charts": [*charts_of_lake(trends, facts.runs, number, duration)] if facts else [],
         "tallest": max((sum(run.seconds.values()) for run in facts.runs), default=0) if facts else 0,
         "books": _books(facts) if facts else [], "stages": STAGES,
     })  # fmt: skip

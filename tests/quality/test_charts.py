@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from ingest.quality.catalogue import duration, number
-from ingest.quality.charts import Chart, charts, drawn, timeline
-from ingest.quality.report_model import BatchFact, CheckFact, DdlFact, TableFact
+from ingest.quality.charts import Chart, charts, charts_of_lake, drawn, timeline
+from ingest.quality.report_model import BatchFact, CheckFact, DdlFact, RunFact, TableFact
+from ingest.quality.trends import BatchTrend, of_batches
+from tests.serve.conftest import depot
 
 NOW = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 
@@ -33,6 +36,43 @@ def test_charts_show_the_oldest_batch_first() -> None:
     heights = [float(one.get("height", 0)) for one in ET.fromstring(drawn(shown["Changes"]))]
     assert sorted(heights) == heights
     assert heights[0] < heights[-1]
+
+
+def test_a_lake_has_as_many_rows_as_all_its_mirrors(tmp_path: Path) -> None:
+    """A mirror that a batch leaves alone has its rows all the same: the chart would fall to those of one table."""
+    made = depot(tmp_path)
+    rows = []
+    for batch, mirror, name, observed in (
+        (1, "depot.a", "rows", 10.0), (1, "depot.b", "rows", 5.0), (1, "depot.a", "freshness", 7.0),
+        (2, "depot.a", "rows", 12.0), (2, "depot.a", "cell_rejects", 3.0), (2, "depot.a", "freshness", 9.0),
+        (3, "depot.b", "rows", 4.0), (3, "depot.b", "changes_proven", 2.0),
+    ):  # fmt: skip
+        rows.append(made.check(mirror, name, observed) | {"batch": batch})
+    again = made.check("depot.a", "rows", 11.0) | {"batch": 2}
+    again["checked_at"] += dt.timedelta(hours=1)  # the mirror was checked once more
+    made.product("checks", [*rows, again])
+    assert [
+        BatchTrend(1, 15.0, 7.0, 0.0, None), BatchTrend(2, 16.0, 9.0, 3.0, None), BatchTrend(3, 15.0, None, 0.0, 2.0)
+    ] == of_batches(made.reader)[:3]  # fmt: skip
+
+
+def test_the_charts_of_a_lake_leave_out_what_was_not_measured() -> None:
+    """An age that nobody measured, drawn as nothing, would say that the stream was never as fresh."""
+    batches = [
+        BatchTrend(1, 15.0, 7.0, 0.0, None), BatchTrend(2, 16.0, None, 3.0, None), BatchTrend(3, 15.0, 9.0, 0.0, 2.0)
+    ]  # fmt: skip
+    runs = [
+        RunFact(str(one), NOW, batch, {"changes": one, "rejected": 0})
+        for one, batch in ((3, 3), (2, None), (1, 1))
+    ]
+    shown = {one.label: list(one.values) for one in charts_of_lake(batches, runs, number, duration)}
+    assert {
+        "Rows in all mirrors": [15, 16, 15],
+        "Changes": [1, 3],
+        "Lag when checked": [7, 9],
+        "Messages rejected": [0, 0],
+        "Cells rejected": [0, 3, 0],
+    } == shown
 
 
 def test_one_batch_is_no_trend() -> None:

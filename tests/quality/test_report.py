@@ -11,7 +11,7 @@ from markupsafe import escape
 
 from ingest.quality import report_model as f
 from ingest.quality.catalogue import LAST_RUN
-from ingest.quality.report import page, render, spark, state_word, title
+from ingest.quality.report import Complaint, page, render, spark, state_word, title
 
 EVIL = "<script>alert('x')</script>\"&`"
 VOID = {"meta", "br", "link", "img", "input", "hr", "circle", "polyline", "rect", "path", "use"}
@@ -173,6 +173,22 @@ def test_the_headline_says_what_is(made, spoil, headline):
     spoil(facts)
     assert headline == page(facts).headline
     Reader(render(page(facts)))
+
+
+def test_the_headline_knows_what_no_check_has_found(made):
+    """The page said that all tables can be trusted, above the list that says that one is excluded and silver is lost."""
+    facts = made(6)
+    del facts.tables[1:5]
+    facts.rejects.clear()
+    first, second = (table.name for table in facts.tables)
+    excluded = Complaint("warn", first, "tables", "The table is excluded", "it gets no more rows")
+    whole = page(facts, [excluded])
+    assert "1 table of 2 needs a look." == whole.headline
+    assert {first: "Warning", second: "Good"} == {row.fact.name: row.word for row in whole.rows}
+    lost = Complaint("bad", "lake", "tables", "it is not whole", "changes is gone")
+    assert (
+        "1 problem of the lake needs somebody; no table is known to be wrong." == page(facts, [lost]).headline
+    )
 
 
 def test_an_empty_lake_makes_a_page(made):
