@@ -69,7 +69,7 @@ class Warm:
     # source tables with rows, when these were held: a further one may be what a statement names
     tables: int = 0
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
-    reported: tuple[str, ...] = ()  # failures that `runs` holds already
+    reported: tuple[str, ...] | None = None  # failures that `runs` holds already
     looked: bool = False  # whether this process has looked for batches decoded with other settings
     next_look: float = (
         0.0  # when to look again whether the mirrors are there, by the clock of `time.monotonic`
@@ -174,15 +174,13 @@ def _said(what: str) -> Iterator[None]:
 
 
 def _look_for_mirrors(lake: Lake, warm: Warm, result: Result) -> None:
-    """Say which mirrors are gone where there is nothing to fold; in a session that repeats its ticks once a minute."""
+    """Say which mirrors are lost where there is nothing to fold; in a session that repeats its ticks once a minute."""
     now = time.monotonic()
     if now < warm.next_look:
         return
     warm.next_look = now + LOOK_AGAIN
-    typed = command("retry", lake.pipeline.file)
-    for mirror in completed.missing(lake):
-        text = f"{mirror.name}: its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
-        result.fail(text, mirror.name)
+    for mirror in completed.lost(lake):
+        result.fail(mirror.said, mirror.name)
 
 
 def _unused_cluster(lake: Lake, result: Result) -> list[str]:
@@ -414,10 +412,15 @@ _STAGES = {"bronze": _bronze, "silver": _silver, "gold": _gold, "quality": _qual
 
 
 def _record(lake: Lake, warm: Warm, result: Result) -> bool:
-    """Append the run to `runs`; a run that did nothing and found no new problem leaves no row."""
+    """Append the run to `runs`; a run that did nothing leaves none if it found what the one before it did."""
     failures = tuple(result.failures)
-    if result.batch is None and failures in ((), warm.reported):
-        return False
+    if result.batch is None:
+        if warm.reported is None:
+            warm.reported = completed.alarms(lake)
+        is_whole = set(STAGES) <= result.stages.keys() and not result.stopped
+        # one that finds nothing wrong any more ends the alarms of the run before it
+        if failures == warm.reported or not (failures or is_whole):
+            return False
     warm.reported = failures
     result.complete_until = _complete_until(lake, warm, result)
     marks = {} if warm.progress is None else warm.progress.marks

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ingest.lake import mirrors
+from ingest.errors import command
+from ingest.lake import faults, mirrors
 from ingest.lake.histories import path_of
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import RUNS
@@ -58,27 +59,50 @@ def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging
     )
 
 
-def missing(lake: Tables) -> list[Mirror]:
-    """The mirrors that a run has folded and whose tables are not there any more."""
+@dataclass(frozen=True, slots=True)
+class LostMirror:
+    """A mirror that a run has folded, and whose table is not there any more or cannot be read: why, and what to type."""
+
+    name: str
+    said: str
+
+
+def lost(lake: Tables) -> list[LostMirror]:
+    """The mirrors that a run with nothing to fold must fail for: nothing else would look at their tables."""
     rows = lake.ask(
         """SELECT subject FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
         QUALIFY row_number() OVER (PARTITION BY subject ORDER BY started_at DESC, batch DESC NULLS LAST) = 1
         AND state = 'done'"""
     )
     folded_once = {row["subject"] for row in rows}
+    known = [mirror for mirror in mirrors.known(lake).values() if mirror.name in folded_once]
     return [
-        mirror
-        for mirror in mirrors.known(lake).values()
-        if mirror.name in folded_once and not _is_there(lake, mirror)
+        LostMirror(mirror.name, f"{mirror.name}: {why}")
+        for mirror in known
+        if (why := _why_lost(lake, mirror))
     ]
 
 
-def _is_there(lake: Tables, mirror: Mirror) -> bool:
-    """True also for a table that cannot be read, of which others complain."""
+def _why_lost(lake: Tables, mirror: Mirror) -> str:
+    """Why a mirror's table cannot be opened; empty if it can."""
     try:
-        return lake.exists(mirror.path)
-    except Exception:
-        return True
+        if lake.exists(mirror.path):
+            return ""
+    except Exception as error:
+        return faults.of_mirror(error, lake, mirror.name, mirror.path)
+    typed = command("retry", lake.pipeline.file)
+    return f"its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
+
+
+def alarms(lake: Tables) -> tuple[str, ...]:
+    """The alarms of the newest run that has left a row, except those of checks, which have rows of their own."""
+    if not lake.exists(RUNS.name):
+        return ()
+    rows = lake.ask(
+        """SELECT message FROM {runs} WHERE stage = 'alarm' AND state = 'alarm'
+        AND run = (SELECT max_by(run, started_at) FROM {runs})"""
+    )
+    return tuple(row["message"] for row in rows)
 
 
 def recorded(lake: Tables, path: str) -> int:

@@ -8,6 +8,7 @@ from ingest.bronze import files
 from ingest.bronze.positions import read_so_far
 from ingest.config import Pipeline
 from ingest.errors import StoreError
+from ingest.gold import completed
 from ingest.lake import decoded_with, identity, mirrors, snapshots, stores, targets
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE, CHECKS, RUNS
@@ -54,6 +55,8 @@ def idle(
             if planned.ranges or planned.alarms:
                 return None
             result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
+    if completed.alarms(lake) or ("gold" in stages and completed.lost(lake)):
+        return None  # a run that finds nothing wrong any more says so, and ends the alarms
     result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
     return result
 

@@ -256,3 +256,19 @@ def test_order_and_limit_stay(shops: dict[str, Example]) -> None:
     assert rows == sorted(rows, reverse=True)
     numbers = "SELECT r FROM (SELECT unnest(range(300000)) AS r) AS n ORDER BY hash(r)"
     assert query.query(lake, numbers)[1][:9] == query.query(lake, numbers, 9)[1]
+
+
+def test_a_run_whose_mirror_is_gone_is_not_taken_for_an_idle_one(shops: dict[str, Example]) -> None:
+    """`nothing new` and exit code 0, for days, of a table that nobody can read any more."""
+    from ingest.inspect.idle import idle
+
+    shop = next(iter(shops.values()))
+    every = ["bronze", "silver", "gold", "quality"]
+    assert idle(shop.lake.pipeline, every) is not None
+    mirror = Path(shop.lake.pipeline.lake, "mirrors", "shop", "orders")
+    away = mirror.rename(mirror.with_name("away"))
+    try:
+        assert idle(shop.lake.pipeline, every) is None
+        assert idle(shop.lake.pipeline, ["bronze", "silver"]) is not None
+    finally:
+        away.rename(mirror)

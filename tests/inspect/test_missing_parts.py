@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold import completed
 from ingest.inspect import status
+from ingest.lake.tables import LakeReader
+from ingest.result import STAGES
 from ingest.run import Warm
 from tests.shops import Shops
 
@@ -36,6 +39,42 @@ def test_a_run_with_nothing_new_looks_for_its_mirrors(shops: Shops) -> None:
     found = status.status(shops.lake)
     assert ["failed"] == [one["state"] for one in found["tables"]]
     assert ["shop_1.item"] == [one["mirror"] for one in found["causes"]]
+
+
+def test_an_alarm_ends_with_the_run_that_finds_its_cause_repaired(shops: Shops) -> None:
+    """`status` named the alarm of a mirror that was there again until the next message came, and `ingest run` ended nothing."""
+    mirror = shops.folder / "lake" / "mirrors" / "shop_1" / "item"
+    shops.stages = STAGES
+    shops.run()
+    away = mirror.rename(mirror.with_name("away"))
+    shops.warm = Warm()
+    shops.run()
+    assert shops.result is not None
+    assert 1 == len(shops.result.failures)
+    away.rename(mirror)
+    assert ["last_run"] == [one["kind"] for one in status.status(LakeReader(shops.pipeline))["causes"]]
+    assert completed.alarms(LakeReader(shops.pipeline))
+    shops.warm = Warm()
+    shops.run()
+    assert [] == shops.result.failures
+    assert [] == status.status(LakeReader(shops.pipeline))["causes"]
+    before = LakeReader(shops.pipeline).snapshot("runs").version
+    shops.run()
+    assert before == LakeReader(shops.pipeline).snapshot("runs").version
+
+
+def test_a_run_with_nothing_new_looks_whether_its_mirrors_can_be_read(shops: Shops) -> None:
+    """`status` called the mirror damaged, and a scheduler that watches exit codes was told that all is well."""
+    folder = shops.folder / "lake" / "mirrors" / "shop_1" / "item"
+    for log in (folder / "_delta_log").glob("*.json"):
+        log.write_text("{", "utf-8")
+    [lost] = completed.lost(LakeReader(shops.pipeline))
+    assert lost.said.startswith("shop_1.item: ")
+    assert (
+        f"move the folder {folder} away, and `ingest rebuild {shops.pipeline.file} shop_1.item` makes"
+        in lost.said
+    )
+    assert ["damaged"] == [one["state"] for one in status.status(LakeReader(shops.pipeline))["tables"]]
 
 
 def test_silver_that_is_gone_is_a_problem(shops: Shops) -> None:
