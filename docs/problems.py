@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, Kind, state_of
 from ingest.quality.catalogue import CHECKS
-from tests.problem_tests import tests_of
+from tests.problem_tests import named_tests
 
 PAGE = Path(__file__).parent / "problems.md"
 _HEAD = """\
@@ -43,7 +43,7 @@ def _rows(kinds: Iterable[Kind]) -> Iterator[str]:
         of_source = kind.name in CHECKS and CHECKS[kind.name].subject == "source"
         shown = "-" if state == "ok" or of_source else f"`{state}`"
         verbs = ", ".join(f"`{verb}`" for verb in kind.verbs) or "none: only the source can repair it"
-        tests = ", ".join(f"`{test}`" for test in tests_of(kind.name))
+        tests = ", ".join(f"`{test}`" for test in named_tests(kind.name))
         title = f"{kind.about}: {kind.title}" if kind.about else f"{kind.title[:1].upper()}{kind.title[1:]}"
         yield f"| `{kind.name}` | {title} | {kind.severity} | {shown} | {verbs} | {tests} |"
 

@@ -37,7 +37,7 @@ ELSEWHERE = {  # tests of their own
 EVERY_CHECK = "tests/inspect/test_every_kind.py:test_every_command_runs"
 
 
-def tests_of(kind: str) -> Iterable[str]:
+def named_tests(kind: str) -> Iterable[str]:
     """The tests of a kind, as file and function."""
     yield from (f"tests/test_ways_out.py:{state}" for state, kinds in SHOWN.items() if kind in kinds)
     if kind in ELSEWHERE:

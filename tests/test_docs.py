@@ -24,7 +24,7 @@ from ingest.config import TableRule, load
 from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
 from ingest.lake.schemas import ALL
 from tests.lakes import ROOT, example
-from tests.problem_tests import tests_of
+from tests.problem_tests import named_tests
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -231,7 +231,7 @@ def test_the_catalogue_of_problems_is_the_one_of_the_code():
 @pytest.mark.parametrize("kind", [*OF_THE_LAKE, *OF_CHECKS])
 def test_every_kind_of_problem_is_brought_about_by_a_test(kind):
     """A command that no test types is one that nobody has seen run."""
-    assert [*tests_of(kind)]
+    assert [*named_tests(kind)]
 
 
 def test_the_reference_of_the_pipeline_file_is_the_one_of_the_code():
