@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from ingest.bronze.land import land, last_batch
 from ingest.bronze.positions import Positions
+from ingest.catalog import sync
 from ingest.config import Pipeline
 from ingest.config.model import SPARK
 from ingest.errors import IngestError, SetupError, StoppedError, command, counted
@@ -74,6 +75,7 @@ class Warm:
     next_look: float = (
         0.0  # when to look again whether the mirrors are there, by the clock of `time.monotonic`
     )
+    next_sync: float = 0.0  # when to try the catalog again, by the same clock
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
 
@@ -142,6 +144,8 @@ def run(
         warm.seen = identity.look(lake)
         if result.batch is None and "gold" in wanted:
             _look_for_mirrors(lake, warm, result)
+        if "gold" in result.stages:
+            result.warnings += _in_catalog(lake, warm, result)
         if not warm.looked:
             newest = lake.decoded()
             result.warnings += [one.sentence(pipeline, newest) for one in decoded_with.outdated(lake, newest)]
@@ -181,6 +185,17 @@ def _look_for_mirrors(lake: Lake, warm: Warm, result: Result) -> None:
     warm.next_look = now + LOOK_AGAIN
     for mirror in completed.lost(lake):
         result.fail(mirror.said, mirror.name)
+
+
+def _in_catalog(lake: Lake, warm: Warm, result: Result) -> list[str]:
+    """Keep the catalog in step with the mirrors; a session that repeats its ticks asks one that failed once a minute."""
+    touched = {mirror.path for mirror in result.mirrors if mirror.state == "done"}
+    now = time.monotonic()
+    may_try = now >= warm.next_sync
+    warnings = sync.follow(lake, touched, try_again=may_try)
+    if warnings and may_try:
+        warm.next_sync = now + LOOK_AGAIN
+    return warnings
 
 
 def _unused_cluster(lake: Lake, result: Result) -> list[str]:

@@ -27,6 +27,7 @@ SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the st
     "stale": {"freshness"},
 }
 ELSEWHERE = {  # tests of their own
+    "catalog": "tests/catalog/test_sync.py:test_a_catalog_that_is_away_costs_no_data",
     "erasure": "tests/erase/test_erase.py:test_an_erasure_that_was_killed_is_completed",
     "key_lost": "tests/lake/test_sealing_keys.py:test_maintain_drops_and_rewraps_keys",
     "last_run": "tests/inspect/test_problems.py:test_only_the_alarm_of_a_mirror_that_is_listed_is_left_out",

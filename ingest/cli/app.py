@@ -47,6 +47,7 @@ VERBS = {
     "pause": "repair_verbs",
     "resume": "repair_verbs",
     "drop": "repair_verbs",
+    "catalog": "catalog_verb",
     "epoch": "epoch_verb",
     "maintain": "maintain_verb",
     "erase": "erase_verb",

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ingest.catalog.entries import Registered
 from ingest.change import TableId
-from ingest.cli.catalog_sql import NAMES, Names, Registered, remark
+from ingest.cli.catalog_sql import NAMES, Names, remark
 from ingest.cli.output import visible
 from ingest.lake import lanes, mirrors
 from ingest.lake.duck import text as single

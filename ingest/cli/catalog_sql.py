@@ -7,48 +7,22 @@ taken gets a short hash.  DuckDB takes every name in quotes, but folds case as w
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingest.catalog.entries import Registered, RegisteredColumn, entry
+from ingest.catalog.names import plain, short_hash
 from ingest.change import TableId
 from ingest.cli.output import visible
 from ingest.config import is_stored
 from ingest.inspect import status
 from ingest.lake import histories, mirrors
-from ingest.lake.delta import type_of_log
 from ingest.lake.duck import name as double
 from ingest.lake.duck import text as single
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded, literal, quoted
 from ingest.lake.tables import Tables
-
-_MOST = 100  # characters of a name; catalogs that sit on a database allow 128
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredColumn:
-    """One column as the Delta table has it, and the source's name and type."""
-
-    name: str
-    delta: str
-    source: str
-    source_type: str
-    comment: str = ""  # as the Delta table has it
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """One mirror; without a path it is not there yet, and ``why`` says so."""
-
-    table: TableId
-    path: str = ""
-    fields: tuple[RegisteredColumn, ...] = ()
-    keys: tuple[str, ...] = ()
-    states: bool = False  # it keeps every state of each row, so that a key occurs more than once
-    why: str = ""
 
 
 def registered(lake: Tables) -> list[Registered]:
@@ -64,24 +38,7 @@ def registered(lake: Tables) -> list[Registered]:
 
 
 def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered:
-    state = lake.snapshot(mirror.path)
-    if not state.exists:
-        return Registered(mirror.table, why=_absent(run))
-    decided = {column.column: column for column in mirror.columns}
-    fields = []
-    for name, kind in state.types.items():
-        column = decided.get(name)
-        source = (column.name, column.type) if column else (name, "unknown")
-        fields.append(
-            RegisteredColumn(
-                name,
-                type_of_log(kind),
-                *source,
-                histories.MEANINGS.get(source[0]) or state.comments.get(name, ""),
-            )
-        )
-    states = histories.is_history(mirror)
-    return Registered(mirror.table, lake.path(mirror.path), tuple(fields), mirror.keys, states=states)
+    return entry(lake, mirror) or Registered(mirror.table, why=_absent(run))
 
 
 def _absent(run: dict[str, Any]) -> str:
@@ -104,21 +61,9 @@ class Names:
     def _free(self, inside: tuple[str, ...], name: str, whose: tuple[str | None, ...]) -> str:
         free_name = self.clean(name)
         if self.taken.setdefault((*inside, folded(free_name)), whose) != whose:
-            free_name = f"{free_name}_{_hash(repr(whose))}"
+            free_name = f"{free_name}_{short_hash(repr(whose))}"
             self.taken[(*inside, folded(free_name))] = whose
         return free_name
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:8]
-
-
-def plain(name: str) -> str:
-    """A name of ASCII letters, digits and ``_``."""
-    plain_name = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):02x}", name)
-    if len(plain_name) > _MOST:
-        plain_name = f"{plain_name[:80]}_{_hash(name)}"
-    return plain_name or "_x"
 
 
 NAMES: dict[str, Callable[[str], str]] = {
@@ -154,7 +99,7 @@ def remark(text: str) -> str:
 
 
 def _spark(registered: Registered, schema: str, name: str) -> Iterator[str]:
-    yield remark(_title(registered))
+    yield remark(registered.title)
     yield f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.{quoted(name)} ("
     for i, each in enumerate(registered.fields):
         comment = f" COMMENT {literal(visible(each.comment))}" if each.comment else ""
@@ -168,9 +113,9 @@ def _spark(registered: Registered, schema: str, name: str) -> Iterator[str]:
 
 def _duckdb(registered: Registered, schema: str, name: str) -> Iterator[str]:
     view = f"{double(schema)}.{double(name)}"
-    yield remark(_title(registered))
+    yield remark(registered.title)
     yield f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM delta_scan({single(registered.path)});"
-    yield f"COMMENT ON VIEW {view} IS {single(_title(registered))};"
+    yield f"COMMENT ON VIEW {view} IS {single(registered.title)};"
     for each in registered.fields:
         yield f"COMMENT ON COLUMN {view}.{double(each.name)} IS {single(_source_of(each))};"
 
@@ -179,7 +124,7 @@ def _duckdb(registered: Registered, schema: str, name: str) -> Iterator[str]:
 
 
 def _trino(registered: Registered, schema: str, name: str) -> Iterator[str]:
-    yield remark(_title(registered))
+    yield remark(registered.title)
     yield "CALL system.register_table("
     yield f"  schema_name => {single(schema)}, table_name => {single(name)},"
     yield f"  table_location => {single(uri(registered.path))});"
@@ -191,13 +136,6 @@ def uri(path: str) -> str:
 
 
 # --- shared -------------------------------------------------------------------------------------
-
-
-def _title(registered: Registered) -> str:
-    keys = ", ".join(registered.keys)
-    if registered.states:
-        return f"history of {str(registered.table).removesuffix('__history')}: every state of each row, key ({keys}) and valid_from"
-    return f"mirror of {registered.table}{f', key ({keys})' if keys else ', no key'}"
 
 
 def _source_of(each: RegisteredColumn) -> str:

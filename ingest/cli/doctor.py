@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ingest.config import Pipeline, Source, is_stored
-from ingest.config.entries import Database
+from ingest.config.entries import CatalogSettings, Database
 from ingest.errors import IngestError, SetupError, counted, first_line
 from ingest.spark import cache, jars, java, trust
 
@@ -136,6 +136,29 @@ def _services(pipeline: Pipeline) -> Iterator[Finding]:
             yield answers(f"registry of {source.name}", source.registry)
         if source.database:
             yield _database(pipeline, source, source.database)
+    if pipeline.catalog is not None:
+        yield from _catalog(pipeline.catalog)
+
+
+def _catalog(settings: CatalogSettings) -> Iterator[Finding]:
+    """Whether the catalog answers; of a metastore whether something listens, because asking it takes Spark."""
+    from ingest.catalog.client import CatalogError
+    from ingest.catalog.registrations import target
+
+    if settings.kind == "hive":
+        for address in settings.uri.split(","):
+            yield answers("catalog", address)
+        return
+    try:
+        if settings.kind == "glue":
+            from ingest.catalog.glue import reach
+        else:
+            from ingest.catalog.unity import reach
+        reach(settings)
+    except CatalogError as error:
+        yield Finding("catalog", "wrong", str(error), "correct catalog: in the pipeline file")
+    else:
+        yield Finding("catalog", "ok", target(settings))
 
 
 def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding:

@@ -22,6 +22,7 @@ from ingest.bronze.offsets import Look
 from ingest.bronze.positions import Positions, read_so_far
 from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
+from ingest.catalog import registrations
 from ingest.change import TableId
 from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source, TableRule, matches, target
@@ -118,7 +119,8 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         for one in gold.foresee(view, mine, decoded.lines, decoded.statements, decoded.changes)
     ]
     undecoded = list(range(known.last + 1, last + 1))
-    guessed = {str(name) for line in decoded.lines for name in names(pipeline, line.table_id)}
+    sampled = {name for line in decoded.lines for name in names(pipeline, line.table_id)}
+    guessed = set(map(str, sampled))
     return {
         "pipeline": pipeline.name,
         "file": str(pipeline.file),
@@ -130,9 +132,21 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "stages": _stages(pipeline, sources, tables, decodes=bool(undecoded)),
         "sources": sources.described,
         "tables": [_described(table, guessed) for table in tables],
+        "catalog": _catalog(pipeline, lake, tables, sampled),
         "problems": [*_problems(lake, known.last, sources, tables)],
         "warnings": [*_warnings(pipeline, lake, known, decoded.lines, tables)],
     }
+
+
+def _catalog(
+    pipeline: Pipeline, lake: Tables | None, tables: Iterable[Foreseen], sampled: Iterable[TableId]
+) -> dict[str, Any] | None:
+    """Which catalog a run would register mirrors in, and under which names; None without one."""
+    if pipeline.catalog is None:
+        return None
+    created = {table.mirror for table in tables if table.action == CREATE}
+    named = registrations.foreseen(lake, pipeline, [table for table in sampled if str(table) in created])
+    return {"catalog": registrations.target(pipeline.catalog), "names": named}
 
 
 def _stages(

@@ -59,6 +59,9 @@ def _show(plans: list[dict[str, Any]], sample: int) -> None:
                 f"Tables, columns and counts marked ~ are from a sample of at most {sample} messages of each "
                 "source: the rest may show more."
             )
+        if (catalog := foreseen["catalog"]) and catalog["names"]:
+            named = ", ".join(f"{mirror} as {name}" for mirror, name in catalog["names"].items())
+            output.line(f"Registered in the catalog ({catalog['catalog']}): {named}.")
         for source in foreseen["sources"]:
             for text in source["warnings"]:
                 output.warning(f"source {source['source']}: {text}")

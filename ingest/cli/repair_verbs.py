@@ -298,9 +298,12 @@ def drop(
     if not reason.strip():
         raise IngestError("Say with --reason why the mirror is removed.")
     with locked(file, f"drop of {table}", deferred=True) as lake:
+        from ingest.catalog import sync
         from ingest.lake import dropping
 
         removed = dropping.drop(lake, table, reason)
+        for text in sync.follow(lake, ()):
+            output.warning(text)
     said = f"{table} is dropped: {', '.join(removed) or 'its table was gone already'}"
     output.answer(output_as, {"table": table, "state": "dropped", "removed": removed}, said)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from ingest.bronze import files
 from ingest.bronze.positions import read_so_far
+from ingest.catalog import registrations
 from ingest.config import Pipeline
 from ingest.errors import StoreError
 from ingest.gold import completed
@@ -70,5 +71,7 @@ def is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
         if marks.get("complete") != lake.decoded() or marks.get("lagging"):
             return False
         if mirrors.outdated(lake) or mirrors.not_created_yet(lake) or targets.unfinished(lake):
+            return False
+        if registrations.is_due(lake):
             return False
     return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()

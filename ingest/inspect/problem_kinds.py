@@ -64,6 +64,7 @@ OF_THE_LAKE = {
         Kind("outdated", "folded from changes that were decoded again", WARN, ("rebuild",)),
         Kind("decoded_before", "decoded by an older version", WARN, ("backfill",), "source"),
         Kind("masks", "silver has others", ERROR, ("rebuild",), "masks"),
+        Kind("catalog", "it is not in step", WARN, ("catalog",), "catalog"),
         Kind("key_lost", "the key of sealed messages is lost", ERROR, ("maintain",), "bronze"),
         Kind("erasure", "an erasure is not finished", ERROR, ("erase",)),
         Kind("misdated", "times of another unit", WARN, ()),

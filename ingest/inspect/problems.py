@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ingest.catalog import registrations
 from ingest.errors import IngestError, command, counted
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
@@ -317,6 +318,8 @@ def of_state(
         typed = command("ddl", file)
         found = _of_kind("ddl_pending", f"{waits}: {typed}", typed)
         yield replace(found, since=since.get("ddl"))
+    if text := registrations.fault(lake):
+        yield _of_kind("catalog", text, command("catalog", "sync", file))
     if days := sealing.lost(lake):
         typed = command("maintain", file, "--drop-key", days[0])
         yield _of_kind("key_lost", sealing.lost_text(lake, days), typed)

@@ -30,6 +30,10 @@ FOLDED = "statement"  # what a statement did to a mirror
 SEALED, KEY_DROPPED = "sealed", "drop-key"  # whether bronze is sealed from a batch on; a day's key
 ALERT = "alert"  # what was sent about a problem, and to whom
 DROP = "drop"  # a mirror that was removed
+REGISTERED, CATALOG = (
+    "registered",
+    "catalog",
+)  # a table in a catalog; how the last attempt to register all of them ended
 ACKNOWLEDGE = "acknowledge"  # a problem of which the operator knows
 ERASE, ERASED = "erase", "erased"  # rows to be removed, with their barriers; what was removed
 ERASED_LATE = "erased-late"  # the batch up to which late messages of erased rows are removed
