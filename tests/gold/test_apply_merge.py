@@ -62,6 +62,7 @@ def test_a_mirror_changes_ways_between_batches(spark: SparkSession, tmp_path: Pa
     assert {"MERGE"} == {name for name, _ in operations(turning)[1:]} - {"ADD COLUMNS"}
 
 
+@pytest.mark.e2e
 def test_truncates_partial_rows_and_statements(spark: SparkSession, tmp_path: Path) -> None:
     """What the outcomes do not say, the MERGE must: which rows go, which cells stay, which columns come."""
     by_merge, by_files = (depot_of(spark, tmp_path / way, way) for way in (MERGE, FILES))

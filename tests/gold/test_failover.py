@@ -95,6 +95,7 @@ class Yard(Depot):
         return self
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_from_failover_to_decision(spark: SparkSession, tmp_path: Path) -> None:
     """Without the hold, the new server's rows would lose against older ones, and nothing would say so."""

@@ -172,7 +172,7 @@ def test_a_stream_that_goes_back_over_the_rename_of_an_empty_table(tmp_path: Pat
         assert ([2], [3]) == (yard.keys("hall"), yard.keys("annex"))
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_a_small_mirror_is_written_again(
     assert [2, 1] * 4 == [row["n"] for row in depot.rows()]
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_the_pipelines_own_setting_of_vectors_is_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -91,6 +91,7 @@ def actions(entry: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.e2e
 def test_files_and_vectors_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     """Whoever watches a table's growth by its history would see files that are not there."""
     seen = [one["operationMetrics"] for one in merges(filled(spark, tmp_path / "new", BUDGET))]

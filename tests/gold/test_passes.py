@@ -157,7 +157,7 @@ def folded(monkeypatch: pytest.MonkeyPatch, depot: Depot) -> tuple[str, str]:
 
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("budget", [HELD, FILE_BY_FILE], ids=["held", "file by file"])
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_pass_gives_the_rows_of_the_whole_history(
     seed: int, budget: int | None, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -251,6 +251,7 @@ def test_where_the_rows_tell(
     assert (why, True) == (why, why in found if why else found == ""), found
 
 
+@pytest.mark.e2e
 def test_a_merge_fills_the_rows_without_an_outcome(spark: SparkSession, tmp_path: Path) -> None:
     """Delta's MERGE touches only rows that its source names, unless it is told what becomes of the others."""
     depots = [

@@ -111,6 +111,7 @@ def test_a_type_without_an_order_is_refused() -> None:
     )
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_a_changed_rule_folds_the_mirror_again(spark: SparkSession, tmp_path: Path) -> None:
     """Rows from before and from after a new rule must not be in one table."""

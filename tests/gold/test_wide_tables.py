@@ -13,6 +13,7 @@ from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("is_declared", [False, True])
 def test_a_wide_table_takes_no_longer_than_its_columns(tmp_path: Path, is_declared: bool) -> None:
     """One message of such a table would keep every other mirror of the lake waiting for minutes."""

@@ -49,6 +49,7 @@ def _kept(lake: Lake) -> list[str]:
     return sorted(row["column"] for row in lake.read(REJECTS.name).select("column").collect())
 
 
+@pytest.mark.e2e
 def test_mirrors_folded_at_once_keep_their_rejects(spark: SparkSession, lake: Lake) -> None:
     """Each append leaves out what the table holds already: Delta refuses one that has read while another wrote."""
 

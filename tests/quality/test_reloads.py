@@ -165,6 +165,7 @@ def test_a_second_load_in_a_batch_of_its_own(spark: SparkSession, tmp_path: Path
     mine.settles(spark, SECOND)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_a_second_load_in_several_batches(spark: SparkSession, tmp_path: Path) -> None:
     """Its first batches may bring nothing but what was there: an epoch that begins after them would remove their rows."""
@@ -183,6 +184,7 @@ def test_a_second_load_in_several_batches(spark: SparkSession, tmp_path: Path) -
     mine.settles(spark, SECOND)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_second_load_in_the_batch_of_the_first(spark: SparkSession, tmp_path: Path, *, apart: bool) -> None:

@@ -391,6 +391,7 @@ def test_late_and_repeated_changes_do_not_start_again(numbered: Shops) -> None:
     assert {1: "waited", 2: "x"} == numbered.rows("mirrors/shop_1/item")
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     spark: SparkSession, numbered: Shops, monkeypatch: pytest.MonkeyPatch

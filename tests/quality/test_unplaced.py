@@ -59,6 +59,7 @@ RULE = TableRule(match="*", keys=("id",), columns={"id": "int64", "text": "strin
 TABLE = "(id bigint PRIMARY KEY, text varchar(9))"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("dialect", "emptied"),
     [
@@ -92,6 +93,7 @@ def test_a_load_before_its_table_is_emptied_is_no_surprise(tmp_path: Path) -> No
     assert [] == mine.batch(loaded, emptied, mine.row("INSERT", 3, "c", 9))
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("dialect", "apart"),
     [
