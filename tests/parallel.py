@@ -1,9 +1,11 @@
 """Runs the tests in two processes: ``python -m tests.parallel [--minutes N] [--order SEED] [pytest's own arguments]``.
 
-Each process is a whole pytest with its own Spark session. Both collect the same tests; a file is run by the process
+Each process is a whole pytest with its own Spark session; the first one begins with the files that need it and the second
+with the others, so that often one session is started and gets warm. Both collect the same tests; a file is run by the process
 that claims it first, by creating a file in a shared folder. Nothing is sent between the processes, and they write to
 files, so a JVM that outlives its Python cannot keep the other waiting. With ``--minutes`` no file is begun after that
-time: those that were not run are listed at the end, and fail nothing. The longest files come first; with ``--order``
+time: those that were not run are listed at the end, and fail nothing. So are the costliest tests: one of `make test` that
+takes `COSTLY` seconds of processor time is named, unless its mark ``costly`` says why. The longest files come first; with ``--order``
 files, and the tests of each, come in a random order, which a run with the same seed repeats: no test may depend on another.
 """
 
@@ -33,15 +35,21 @@ import psutil
 import pytest
 
 FOLDER, DEADLINE, ORDER = "INGEST_TESTS_FOLDER", "INGEST_TESTS_DEADLINE", "INGEST_TESTS_ORDER"
+NUMBER = "INGEST_TESTS_NUMBER"  # of the process: 0, 1, ...
 CACHED = {"PYTHONDONTWRITEBYTECODE": ""}  # else each of a hundred processes compiles the whole product
 SHARED = "shops"  # a session's fixture that takes a minute: one process runs all files that use it
 ENDING = 60  # seconds for a process to end after its last test
 SECONDS = Path(__file__).with_name("seconds.json")  # of each file, by a run on two cores: what to begin with
 SLOWEST = 25  # files that are listed with their seconds
+COSTLIEST = 10  # tests and shared fixtures that are listed with their seconds of processor time
+COSTLY = 20.0  # seconds of processor time that a test of `make test` takes only for a reason; a busy machine adds some
 OVERTIME = 240  # seconds for the tests that are running when the time is over
 _SECTION = re.compile(r"=+ (ERRORS|FAILURES|warnings summary.*|slowest .*|short test summary info) =+")
 _SUMS = re.compile(r"=+ .* in [0-9.]+s.* =+")
 _seconds: dict[str, float] = {}  # of each file that this process has run
+_costs: dict[str, float] = {}  # of each test and each shared fixture, in processor time
+_unexplained: list[str] = []  # tests of `make test` that took too much of it
+_FIXTURE = "the fixture "
 _NAMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
 
 
@@ -53,7 +61,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if FOLDER not in os.environ or session.config.option.collectonly or session.testsfailed:
         return None
     folder, parent = Path(os.environ[FOLDER]), os.getppid()
-    groups = grouped(session.items, os.environ.get(ORDER, ""))
+    groups = grouped(session.items, os.environ.get(ORDER, ""), int(os.environ[NUMBER]))
     (folder / f"all-{os.getpid()}").write_text(json.dumps(list(groups)), "utf-8")
     for name, items in groups.items():
         if time.time() > float(os.environ[DEADLINE]):
@@ -64,7 +72,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         # After a file's last test the session comes next: all but the session's fixtures are torn down.
         for item, following in pairwise([*items, session]):
             (folder / f"at-{os.getpid()}").write_text(item.nodeid, "utf-8")
+            before, shared = used(), sum(_shared_costs().values())
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            _count(item, used() - before - sum(_shared_costs().values()) + shared)
             if session.shouldfail or session.shouldstop or os.getppid() != parent:
                 return True
         _seconds[name] = time.monotonic() - began
@@ -72,19 +82,63 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
+    """Count what many tests share apart from the first of them."""
+    before = used()
+    try:
+        return (yield)
+    finally:
+        if FOLDER in os.environ and fixturedef.scope != "function":
+            _costs[f"{_FIXTURE}{fixturedef.argname} of {fixturedef.baseid or 'all'}"] = used() - before
+
+
+def _shared_costs() -> dict[str, float]:
+    return {name: cost for name, cost in _costs.items() if name.startswith(_FIXTURE)}
+
+
+def _count(item: pytest.Item, cost: float) -> None:
+    """Keep what a test cost."""
+    _costs[item.nodeid] = cost
+    if cost > COSTLY and not any(map(item.get_closest_marker, ("costly", "e2e", "slow"))):
+        _unexplained.append(item.nodeid)
+
+
+def used() -> float:
+    """The processor time of this process, of its processes that have ended, and of the Java of its session."""
+    times = os.times()
+    ours = times.user + times.system + times.children_user + times.children_system
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    java = getattr(getattr(context, "_gateway", None), "proc", None)
+    with suppress(psutil.Error):
+        if java is not None:
+            spent = psutil.Process(java.pid).cpu_times()
+            return ours + spent.user + spent.system
+    return ours
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
     """Leave the counts for the process that prints them."""
     if FOLDER in os.environ:
         counts = {name: len(terminalreporter.stats.get(name, ())) for name in _NAMES}
-        text = json.dumps({"counts": counts, "exit": int(exitstatus), "seconds": _seconds})
+        text = json.dumps(
+            {
+                "counts": counts,
+                "exit": int(exitstatus),
+                "seconds": _seconds,
+                "costs": dict(Counter(_costs).most_common(COSTLIEST)),
+                "unexplained": _unexplained,
+            }
+        )
         (Path(os.environ[FOLDER]) / f"done-{os.getpid()}").write_text(text, "utf-8")
 
 
-def grouped(items: list[pytest.Item], order: str = "") -> dict[str, list[pytest.Item]]:
+def grouped(items: list[pytest.Item], order: str = "", number: int = 0) -> dict[str, list[pytest.Item]]:
     """The tests of each file, the longest file first: small files at the end fill both processes.
 
-    With an ``order``, a seed, files and their tests are shuffled.
+    A process with an odd ``number`` begins with the files that need no Spark, any other with those that do. With an
+    ``order``, a seed, files and their tests are shuffled.
     """
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -93,11 +147,14 @@ def grouped(items: list[pytest.Item], order: str = "") -> dict[str, list[pytest.
     if order:
         return shuffled(groups, order)
     known = json.loads(SECONDS.read_text("utf-8"))
-    guessed = {
-        name: 10 * sum(1 for item in found if item.get_closest_marker("spark"))
-        for name, found in groups.items()
+    with_spark = {
+        name: sum(1 for item in tests if item.get_closest_marker("spark")) for name, tests in groups.items()
     }
-    return {name: groups[name] for name in sorted(groups, key=lambda name: -known.get(name, guessed[name]))}
+
+    def place(name: str) -> tuple[bool, float]:
+        return (with_spark[name] > 0) == (number % 2 > 0), -known.get(name, 10 * with_spark[name])
+
+    return {name: groups[name] for name in sorted(groups, key=place)}
 
 
 def shuffled(groups: Mapping[str, list[pytest.Item]], order: str) -> dict[str, list[pytest.Item]]:
@@ -211,7 +268,9 @@ def _start(folder: Path, n: int, words: list[str], deadline: float, order: str) 
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env=os.environ | CACHED | {FOLDER: str(folder), DEADLINE: str(deadline), ORDER: order},
+            env=os.environ
+            | CACHED
+            | {FOLDER: str(folder), DEADLINE: str(deadline), ORDER: order, NUMBER: str(n)},
             start_new_session=True,
         )
     return Worker(process, folder, output)
@@ -239,23 +298,33 @@ def _conclude(folder: Path, workers: list[Worker], began: float) -> int:
     """Print failures, summaries and sums of all processes; gives the exit code."""
     counts: Counter[str] = Counter()
     slow: Counter[str] = Counter()
+    costs: Counter[str] = Counter()
+    unexplained: list[str] = []
     codes = set()
     for worker in workers:
         print("\n".join(worker.rest()).strip())
         if (done := worker.done) is None:
             print(f"process {worker.process.pid} ended with {worker.process.returncode} at {worker.at}")
             done = {"counts": {}, "exit": int(pytest.ExitCode.INTERNAL_ERROR), "seconds": {}}
+            done |= {"costs": {}, "unexplained": []}
         if worker.trouble:
             print(worker.trouble)
             done["exit"] = int(pytest.ExitCode.OK)
         counts.update(done["counts"])
         slow.update(done["seconds"])
+        costs.update(done["costs"])
+        unexplained += done["unexplained"]
         codes.add(done["exit"])
     files = {name for file in folder.glob("all-*") for name in json.loads(file.read_text("utf-8"))}
     ran = {unquote(file.name.removeprefix("ran-")) for file in folder.glob("ran-*")}
     missed = [f"not run to its end: {name}" for name in sorted(files - ran)]
     spent = [f"{seconds:7.0f} s  {name}" for name, seconds in slow.most_common(SLOWEST)]
-    print("the slowest files:", *spent, *missed, sep="\n")
+    print("the slowest files:", *spent, sep="\n")
+    listed = [f"{cost:7.1f} s  {name}" for name, cost in costs.most_common(COSTLIEST)]
+    print("the costliest tests and shared fixtures, in processor time:", *listed, sep="\n")
+    for name in unexplained:
+        print(f"more than {COSTLY:.0f} s: make it cheaper, mark it e2e, or costly with a reason: {name}")
+    print(*missed, sep="\n", end="\n" if missed else "")
     seconds = time.time() - began
     sums = [f"{counts[name]} {name}" for name in _NAMES if counts[name]] or ["no tests ran"]
     sums += [f"{len(missed)} files not run"] if missed else []

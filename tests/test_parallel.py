@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -76,6 +78,57 @@ def test_a_seed_gives_an_order(folder: Path, capsys: pytest.CaptureFixture[str])
     assert first == again
     assert sorted(first) == sorted(other) == usual
     assert 3 == len({tuple(order) for order in (usual, first, other)})
+
+
+WORK = """import time, pytest
+
+def work():
+    began = time.process_time()
+    while time.process_time() - began < 0.3:
+        pass
+
+@pytest.fixture(scope="module")
+def shared():
+    work()
+
+def test_f(shared):
+    pass
+
+def test_g():
+    work()
+
+@pytest.mark.costly("it counts to three")
+def test_h():
+    work()
+"""
+
+
+def test_a_costly_test_without_a_reason_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each session's tests make all of them a little slower, until nobody runs them before a commit."""
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = costly\n", "utf-8")
+    (folder / "conftest.py").write_text("from tests import parallel\n\nparallel.COSTLY = 0.2\n", "utf-8")
+    monkeypatch.setattr(parallel, "COSTLY", 0.2)
+    code, text = run(folder, ["--processes", "1"], capsys, a=WORK)
+    listed = text.partition("in processor time:\n")[2].splitlines()
+    assert 0 == code
+    assert {"test_a.py::test_g", "test_a.py::test_h", "the fixture shared of test_a.py"} == {
+        line.partition(" s  ")[2] for line in listed[:3]
+    }
+    named = [line for line in listed if line.startswith("more than")]
+    assert [True] == [line.endswith("with a reason: test_a.py::test_g") for line in named], text
+
+
+def test_one_process_begins_with_the_files_that_need_spark() -> None:
+    """Two sessions that get warm at the same time cost a minute more than one."""
+
+    def item(file: str, *marks: str) -> Any:
+        return SimpleNamespace(nodeid=f"{file}::test", get_closest_marker=lambda name: name in marks or None)
+
+    items = [item("plain"), item("merges", "spark"), item("plain")]
+    assert ["merges", "plain"] == list(parallel.grouped(items, number=0))
+    assert ["plain", "merges"] == list(parallel.grouped(items, number=1))
 
 
 @pytest.mark.slow
