@@ -42,7 +42,7 @@ ENDING = 60  # seconds for a process to end after its last test
 SECONDS = Path(__file__).with_name("seconds.json")  # of each file, by a run on two cores: what to begin with
 SLOWEST = 25  # files that are listed with their seconds
 COSTLIEST = 10  # tests and shared fixtures that are listed with their seconds of processor time
-COSTLY = 20.0  # seconds of processor time that a test of `make test` takes only for a reason; a busy machine adds some
+COSTLY = 30.0  # seconds of processor time that a test of `make test` takes only for a reason; a busy machine adds some
 OVERTIME = 240  # seconds for the tests that are running when the time is over
 _SECTION = re.compile(r"=+ (ERRORS|FAILURES|warnings summary.*|slowest .*|short test summary info) =+")
 _SUMS = re.compile(r"=+ .* in [0-9.]+s.* =+")
