@@ -115,7 +115,14 @@ def _fixed(rule: TableRule) -> str:
 def warnings(checked: CheckedFile) -> list[str]:
     """What the operator should look at, in the order of the file, as ``file:line:col text``."""
     document = checked.document
-    found = [*_files(checked), *_options(checked), *_rules(checked), *_secrets(document), *_brokers(checked)]
+    found = [
+        *_files(checked),
+        *_options(checked),
+        *_rules(checked),
+        *_secrets(document),
+        *_brokers(checked),
+        *_catalog(checked),
+    ]
     placed = sorted({(document.place(where), text) for where, text in found})
     return [f"{document.file}:{line}:{column} {text}" for (line, column), text in placed]
 
@@ -215,3 +222,14 @@ def _brokers(checked: CheckedFile) -> Advice:
                 yield ("sources", i, "bootstrap_servers"), f"{broker!r} names no port; write host:9092"
         if source.registry and not formats.load(source.format).ABOUT.binary:
             yield ("sources", i, "registry"), f"a registry has no meaning for {source.format}"
+
+
+def _catalog(checked: CheckedFile) -> Advice:
+    pipeline = checked.pipeline
+    if pipeline.catalog is None or pipeline.catalog.kind != "glue":
+        return
+    if not pipeline.lake.startswith(("s3://", "s3a://", "s3n://")):
+        yield (
+            ("catalog", "kind"),
+            f"what reads Glue's tables looks for them in S3, and the lake is {pipeline.lake}",
+        )

@@ -13,6 +13,8 @@ from ingest.catalog.names import CatalogName
 from ingest.catalog.registrations import CatalogTable
 from ingest.change import TableId
 from ingest.config.entries import CatalogSettings
+from ingest.config.lint import warnings
+from ingest.config.read import check
 from tests.catalog.shop import Shop
 
 boto3 = pytest.importorskip("boto3")
@@ -133,3 +135,14 @@ def test_a_run_registers_in_glue(glue, tmp_path: Path):
     assert [] == shop.run().warnings
     reach(shop.lake.pipeline.catalog)
     assert "mirrors/d/people" == told(glue, CatalogName("d", "people"))["Parameters"]["ingest.mirror"]
+
+
+def test_a_lake_that_is_not_in_s3_is_pointed_out(tmp_path: Path):
+    """Athena would find names without a table behind them."""
+    shop = Shop(tmp_path, "kind: glue")
+    said = "what reads Glue's tables looks for them in S3, and the lake is"
+    assert [f"{shop.file}:6:11 {said} {tmp_path}/lake"] == [
+        text for text in warnings(check(shop.file)) if said in text
+    ]
+    shop.file.write_text(shop.file.read_text("utf-8").replace("./lake", "s3a://bucket/lake"), "utf-8")
+    assert [] == [text for text in warnings(check(shop.file)) if said in text]
