@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from ingest.catalog.entries import Registered, RegisteredColumn
 from ingest.change import TableId
 from ingest.cli import catalog_sql, repair_verbs
 from ingest.cli.app import app
-from ingest.cli.catalog_sql import Registered, RegisteredColumn
 from ingest.inspect.query import query
 from ingest.lake.schemas import CHECKS, DECISIONS, REJECTS
 from ingest.quality.report_data import gather

@@ -7,8 +7,10 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from ingest.catalog.entries import Registered, RegisteredColumn
+from ingest.catalog.names import plain
 from ingest.change import TableId
-from ingest.cli.catalog_sql import Names, Registered, RegisteredColumn, plain, remark, sql
+from ingest.cli.catalog_sql import Names, remark, sql
 
 HOSTILE = 'it\'s `a` "b"; DROP TABLE x; --\n<script>\\ é'
 MIRRORS = [
