@@ -189,7 +189,10 @@ def _check_options(document: Document) -> None:
         known = known_options(str(format_name))
         for key in given.keys() - set(known):
             where = ("sources", i, "options", key)
-            document.fault(where, f"the option {key!r} is unknown{scalars.nearest(key, known)}")
+            hint = scalars.nearest(key, known)
+            if key in schema.FileKeys.model_fields.keys() | schema.KafkaKeys.model_fields.keys():
+                hint = f"; {key}: is a key of the source itself: write it next to options:, not below"
+            document.fault(where, f"the option {key!r} is unknown{hint}")
 
 
 def _check_also(document: Document, keys: schema.PipelineKeys) -> None:

@@ -170,6 +170,10 @@ def _yaml_problem(error: MarkedYAMLError, text: str) -> str:
         return "a tab is where YAML wants spaces; indent with spaces"
     if rest.startswith("---"):
         return "a second document starts here; keep one pipeline in one file"
+    if "expected <block end>" in str(error.problem) and mark:
+        return (
+            "this line is not indented as the lines are that it belongs to; indent all keys of an entry alike"
+        )
     problem = str(error.problem or "the file is not YAML").strip()
     context = str(error.context).strip() if error.context else ""
     return f"is not YAML: {context + ': ' if context else ''}{problem}"
