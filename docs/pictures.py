@@ -23,6 +23,7 @@ from tests.e2e.chromium import Browser
 ROOT = Path(__file__).parent.parent
 DESK, PHONE = (1200, 720), (390, 760)
 SHOP = "pipeline=dts-canal"
+REPORT = ROOT / "demo" / "reports" / "oms-default.html"
 PICTURES = {  # the page, its size, and whether it is dark
     "serve": ("/", DESK, False),
     "serve-dark": ("/", DESK, True),
@@ -64,6 +65,9 @@ def main() -> None:
             browser.open(f"{address}{page}", width=width, height=height, dark=dark)
             browser.run(short(f"{ROOT}/"))
             (ROOT / "docs" / f"{name}.png").write_bytes(browser.picture())
+        browser.open(REPORT.as_uri(), width=1280, height=1100, dark=False)
+        browser.run(short(f"{ROOT}/"))
+        (ROOT / "docs" / "report.png").write_bytes(browser.picture())
 
 
 if __name__ == "__main__":
