@@ -42,7 +42,6 @@ def cut(kind: str) -> bytes:
     return CUTS[kind](start[:3_000_000]).encode()
 
 
-@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("name", "kind"),
     [*((name, "after a backslash") for name in FORMATS), *(("debezium", kind) for kind in CUTS)],

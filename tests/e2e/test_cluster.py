@@ -188,7 +188,7 @@ def test_the_jobs_submitted_to_a_cluster(
     assert expected_shop() == shop(Lake(spark, load(file)))
 
 
-@pytest.mark.parametrize("engine", ["spark", "auto"])
+@pytest.mark.parametrize("engine", ["spark", pytest.param("auto", marks=pytest.mark.slow)])
 def test_a_master_of_the_pipeline_file_is_used_or_said_not_to_be(
     spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path, events: Path, engine: str
 ) -> None:

@@ -23,7 +23,7 @@ from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import Database
 from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
-from tests.e2e.test_source_writers import SEEDS, Writers
+from tests.e2e.test_source_writers import DRAWN, Writers
 from tests.source import made
 
 
@@ -382,7 +382,7 @@ def test_a_row_that_changes_between_the_looks_is_not_judged(garden: Garden) -> N
     assert [] == done.not_judged
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", DRAWN)
 def test_with_writers_at_work_what_was_planted_is_found_and_nothing_is_invented(
     garden: Garden, seed: int
 ) -> None:

@@ -102,7 +102,9 @@ class Lake:
         return LakeReader(self.pipeline).ask(f"SELECT {what} AS n FROM {{{name}}}")[0]["n"]
 
 
-@pytest.mark.parametrize(("seed", "more"), [(1, ""), (2, ""), (1, "rewrite_budget: 1B\n")])
+@pytest.mark.parametrize(
+    ("seed", "more"), [(1, ""), pytest.param(2, "", marks=pytest.mark.slow), (1, "rewrite_budget: 1B\n")]
+)
 def test_a_store_holds_what_a_folder_holds(store: Store, tmp_path: Path, seed: int, more: str) -> None:
     """Each file and commit that takes another way than in a folder may be lost, doubled or read as it was before.
 
@@ -206,6 +208,7 @@ def test_a_store_that_refuses(faulty: Faulty) -> None:
     assert (0, 0) == (delta.snapshot(layout.folder).version, delta.snapshot(layout.folder).rows)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("place", ["bronze/_delta_log", "/changes/", "mirrors/depot/bins/", "_delta_log"])
 def test_credentials_that_expire_in_a_run(faulty: Faulty, tmp_path: Path, place: str) -> None:
     """Wherever their time is over, the run says which answer it got, and the next one goes on from there."""
@@ -274,6 +277,7 @@ def test_parts_in_a_store(store: Store, tmp_path: Path, parts: list[str], more: 
     assert not [one for one in store.files().find(f"/lakes/parts{len(more)}") if "/parts-" in one]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("method", "place"),
     [("PUT", "parts-"), ("GET", "parts-"), ("PUT", "part-"), ("PUT", "deletion_vector")],

@@ -167,7 +167,6 @@ def _envelope(fields: list[dict[str, Any]]) -> dict[str, Any]:
 SHAPES = ("debezium", "flat", "oms-debezium", "confluent-oracle")
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("optional", [True, False])
 def test_rows_before_a_column_have_its_default(tmp_path: Path, shape: str, optional: bool) -> None:
@@ -269,7 +268,6 @@ def test_a_masked_column_gets_its_masked_default(tmp_path: Path) -> None:
     assert "secret" not in books
 
 
-@pytest.mark.one_of(3)
 @pytest.mark.parametrize("shape", ["debezium", "flat", "canal", "maxwell", "dms", "ogg"])
 def test_a_new_column_that_nothing_explains_is_an_error(tmp_path: Path, shape: str) -> None:
     """Without a schema and a statement, ADD COLUMN ... DEFAULT 7 cannot be told from one without a default."""

@@ -73,6 +73,7 @@ def test_rows_without_the_new_key_are_read_again(depot: Depot) -> None:
     assert expected == cells(depot, "uid", "id", "n")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("rule", [{"no_key": "full_row"}, {"keys": ("id",)}], ids=["no_key", "keys"])
 def test_a_table_without_its_primary_key(depot: Depot, rule: dict[str, Any]) -> None:
     """Both ways out are named; what came before the statement must be there by either."""

@@ -150,6 +150,7 @@ def test_tasks_report_what_does_not_fit(
     assert all(row["offset"] is not None for row in rejects(depot))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("no_key", ["append", "full_row"])
 def test_cells_of_tables_without_a_key(depot: Depot, no_key: str) -> None:
     """Their texts are all that is left of them."""

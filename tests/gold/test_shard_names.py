@@ -76,7 +76,6 @@ def filled(folder: Path, rule: TableRule = RULE) -> Two:
     return shops
 
 
-@pytest.mark.one_of(3)
 @pytest.mark.parametrize("said", [False, True], ids=["without messages", "with messages"])
 @pytest.mark.parametrize("more", [{}, SOFT, {"changes_of": True}], ids=["keyed", "soft", "feed"])
 def test_another_source_comes_and_goes(tmp_path: Path, said: bool, more: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ def batches_of(random: Random) -> list[list[dict[str, Any]]]:
     return [first + later[0], *later[1:]]
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("rules", "budget"),
     [*((one, VECTORS) for one in RULES.values()), (RULE, JOINED)],

@@ -78,7 +78,7 @@ def second(folder: Path) -> Depot:
     return depot
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(2)
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux which file is written")
 @pytest.mark.parametrize("place", PLACES)
 def test_a_full_disk_is_said_and_loses_nothing(

@@ -104,7 +104,6 @@ def judged(
     return expect.expected(lake, chosen, since, lambda *_: None)
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("on", "since"), [("mirror", 1), ("changed", 1)])
 def test_the_results_are_those_of_spark(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, on: str, since: int

@@ -76,7 +76,6 @@ def test_plain_mirrors_are_read_by_every_engine(
     assert with_spark(one, mirror) == cells(reader(one.mirror(mirror)), mirror)
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("mirror", KEYS)
 @pytest.mark.parametrize("reader", [with_duckdb, with_polars], ids=["duckdb", "polars"])
 def test_mirrors_by_arrow_are_read_by_every_engine(

@@ -66,6 +66,7 @@ def _ticks(process: Process) -> list[dict[str, object]]:
     return [json.loads(line) for line in list(process.printed) if line.endswith("\n")]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_repeated_runs_end_at_a_signal(tmp_path: Path, number: int) -> None:

@@ -218,6 +218,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.spark
 @pytest.mark.e2e
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
