@@ -51,7 +51,9 @@ def sync(file: PipelineFile, output_as: Output = "table") -> None:
         "registered": list(synced.put), "removed": list(synced.dropped), "fault": synced.fault or None
     }  # fmt: skip
     said = [f"{word} {name}" for word in ("registered", "removed") for name in described[word]]
-    output.answer(output_as, described, "\n".join(said) or "nothing had to be changed")
+    if not said and not synced.fault:
+        said = ["nothing had to be changed"]
+    output.answer(output_as, described, lambda: output.text("".join(f"{line}\n" for line in said)))
     if synced.fault:
         output.error(synced.fault)
         raise typer.Exit(1)

@@ -189,6 +189,8 @@ def test_sync_of_a_catalog_that_is_away(tmp_path: Path) -> None:
     shop.run()
     assert "gave no answer" in ask(shop, "catalog", "sync", code=1)["fault"]
     assert "to be registered" == ask(shop, "catalog")[0]["state"]
+    done = CliRunner().invoke(app, ["catalog", "sync", str(shop.file)])
+    assert (1, "") == (done.exit_code, done.stdout), "nothing was changed, and all of it has to be"
 
 
 def test_a_rule_of_names_moves_the_entries(tmp_path: Path, server: UnityServer) -> None:
