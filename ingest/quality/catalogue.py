@@ -83,7 +83,7 @@ CHECKS = {
         Check(CONVERTED_CELLS, "Cells are values of their column's type", "Cells were converted by no statement", "rows that hold what their column's newest type cannot", "error", 0,
               advice="Load these rows again, or the table: only the source knows their values.", lasting=True, ends_with=WHOLE_ROW),
         Check(KEY_SPELLINGS, "Each number is one key", "Numbers came in several spellings", "keys whose number came in several spellings, of which each is a key of its own", "error", 0,
-              advice="Declare the key's type under columns:, then decode its batches again: `{backfill}`.", lasting=True),
+              advice="Remove the mirror by the command in the message, and declare the key's type under columns: before it is made again.", lasting=True),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
               advice="See the row's life with the command that is given, then fold the mirror again: `{rebuild}`.", lasting=True, ends_with=WHOLE_ROW),
         Check("images_before", "Each change finds the row that it describes", "Changes do not find the row that they describe", "keys whose rows were not as a change says that they were before it", "error", 0,

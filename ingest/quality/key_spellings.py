@@ -46,11 +46,14 @@ def key_spellings(one: OrderedLane) -> Iterator[Metric]:
     failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
     if keys:
         entries = ", ".join(f'{column.name}: "decimal(38,10)"' for column in numbers)
+        drop = command(
+            "drop", one.lake.pipeline.file, one.subject.name, "--reason", "numbers in several spellings"
+        )
         detail = (
             f"{counted(len(keys), 'key')} of {one.lane.table} came in several spellings, such as {keys[0]['spelt']}, and no message "
-            f"names the digits of {', '.join(column.name for column in numbers)}, so each spelling is a key of its own: write "
-            f"`columns: {{{entries}}}`, with as many digits as the source has, for this table, then "
-            f"`{command('backfill', one.lake.pipeline.file, '--last', one.lake.decoded())}`"
+            f"names the digits of {', '.join(column.name for column in numbers)}, so each spelling is a key of its own: exclude the "
+            f"table, remove its mirror with `{drop}`, and include it again with `columns: {{{entries}}}` and as many digits as the "
+            "source has: with its next message the table is folded by values"
         )
     yield one.metric(KEY_SPELLINGS, len(keys), detail, failing)
 
