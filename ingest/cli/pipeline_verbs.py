@@ -146,7 +146,7 @@ def shown(checked: CheckedFile) -> dict[str, Any]:
     from ingest.config.lint import leaves
     from ingest.config.yaml_tree import is_secret
 
-    tree = checked.keys.model_dump(mode="json", exclude_none=True)
+    tree: dict[str, Any] = checked.keys.model_dump(mode="json", exclude_none=True)
     tree["lake"] = checked.pipeline.lake
     for i, source in enumerate(checked.pipeline.sources):
         keys, given = tree["sources"][i], checked.document.tree["sources"][i]

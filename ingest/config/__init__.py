@@ -1,12 +1,10 @@
 """The pipeline file: YAML 1.2 read into checked, frozen dataclasses, every fault with its place.
 
-``model`` holds the dataclasses, ``yaml_tree`` reads YAML with positions, ``scalars`` the small texts
-(durations, sizes, table names), ``schema`` the keys that a file may hold, ``read`` puts them
-together, ``lint`` looks at what several keys mean together.  The file's form and its meaning are two
-sets of classes on purpose: a key of the file is read from text (``64MiB``), a dataclass holds what it
-means (67108864) and is made without a file, too; and a worker unpickles dataclasses without importing
-the validator.  Importing this package costs nothing: the YAML reader and the validator are imported by
-the first `load`.
+``model`` and ``entries`` hold the dataclasses with the keys that fill them, ``yaml_tree`` reads YAML with positions, ``kinds``
+and ``scalars`` its values (``64MiB``, ``5m``, table names), ``schema`` makes the keys that a file may hold, ``read`` puts them
+together, ``lint`` looks at what several keys mean together.  The validator's models are made from the dataclasses, not the
+dataclasses themselves: a dataclass is made without a file, too, and a worker unpickles it without importing the validator.
+Importing this package costs nothing: the YAML reader and the validator are imported by the first `load`.
 """
 
 from __future__ import annotations

@@ -33,9 +33,19 @@ if TYPE_CHECKING:
 CELLS_CHECKED = 200
 
 
-def key(meaning: str, default: Any = MISSING, *, among: tuple[str, ...] = (), shown: bool = True) -> Any:
-    """A field that is a key of the file: what it means, its default, the words of which it is one, and if repr shows it."""
-    metadata = {"meaning": meaning, "among": among}
+def key(
+    meaning: str, default: Any = MISSING, *, among: tuple[str, ...] = (), shown: bool = True, only: str = ""
+) -> Any:
+    """A field that is a key of the file.
+
+    Args:
+        meaning: what the reference says of it.
+        default: what holds if it is left out; needed if none.
+        among: the words of which it is one, if it is one of some.
+        shown: False for a secret, which ``repr`` leaves out.
+        only: the kind of source that has it, if one has.
+    """
+    metadata = {"meaning": meaning, "among": among, "only": only}
     if default == {}:
         return field(default_factory=dict, repr=shown, metadata=metadata)
     return field(default=default, repr=shown, metadata=metadata)

@@ -248,3 +248,4 @@ DatabaseUrl = Annotated[
 WebAddress = Annotated[str, *read(scalars.web_address, {"type": "string", "pattern": "^https?://"})]
 MailServer = Annotated[str, *read(scalars.mail_server, {"type": "string", "pattern": "^smtps?://"})]
 Limits = Annotated[dict[str, Ratio], AfterValidator(scalars.limits)]
+Pause = Annotated[Duration, AfterValidator(scalars.pause)]

@@ -7,6 +7,7 @@ import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ingest import formats
 from ingest.config import schema, target
@@ -23,7 +24,7 @@ class CheckedFile:
 
     pipeline: Pipeline
     document: Document
-    keys: schema.PipelineKeys
+    keys: Any  # of `schema.PipelineKeys`, which are made from the records
 
 
 def refuse(document: Document, pipeline: Pipeline) -> None:

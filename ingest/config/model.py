@@ -8,14 +8,31 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
-from ingest.config.entries import AlertTarget, CatalogSettings, Database, Lineage, QualityRule, Sealing
+from ingest.config.entries import AlertTarget, CatalogSettings, Database, Lineage, QualityRule, Sealing, key
 from ingest.config.patterns import captured, matches
 from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
+
+if TYPE_CHECKING:
+    from ingest.config.kinds import (
+        Count,
+        Duration,
+        Flag,
+        KafkaSettings,
+        Pattern,
+        Pause,
+        Secret,
+        Settings,
+        Size,
+        SizeOrNone,
+        Start,
+        Text,
+        Texts,
+    )  # fmt: skip
 
 NO_OPTIONS = Options()
 SPARK, AUTO = "spark", "auto"  # what `engine:` may be
@@ -37,27 +54,52 @@ class Source:
     kind: str  # files | kafka
     format: str
     options: Options = NO_OPTIONS
-    # files
     path: str = ""  # absolute glob or URI
-    framing: str = ""  # lines | document | length | avro-container; the format's own unless given
-    settle: float = 60.0  # seconds without growth after which a file is finished
-    order_files_by: str = "name"  # name | mtime
-    renamed_files: str = ""  # refuse | same | new; `renamed` has what holds
-    max_record_bytes: int = 64 * 1024 * 1024
-    storage: Mapping[str, str] = field(default_factory=dict)
-    # kafka
+    framing: str = key(
+        "how a file is cut into records; the format's own unless given",
+        "",
+        among=("lines", "document", "length", "avro-container", "raw"),
+        only="files",
+    )
+    settle: Duration = key(
+        "a file that has not changed for this long is finished: a last line without an end is read, too",
+        60.0,
+        only="files",
+    )
+    order_files_by: str = key(
+        "the order of files in one batch, numbers in names compared as numbers",
+        "name",
+        among=("name", "mtime"),
+        only="files",
+    )
+    renamed_files: str = key(  # `renamed` has what holds
+        "what is done with a file that holds what was read under another name: nothing, with an alarm; it is that "
+        "file; it is read as another one (refuse where arrival orders the changes, else new)",
+        "",
+        among=("refuse", "same", "new"),
+        only="files",
+    )
+    max_record_bytes: Size = key(
+        "a longer record becomes a reject that names its place", 64 * 1024 * 1024, only="files"
+    )
+    storage: Settings = key("settings of the file system that holds the path", {}, only="files")
     bootstrap_servers: str = ""
-    topics: tuple[str, ...] = ()
-    topic_pattern: str = ""
-    start: object = "earliest"
-    registry: str = ""
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    # both
-    max_messages: int | None = None
-    max_bytes: int | None = None
-    server_change: str = "hold"  # hold | accept
-    enabled: bool = True  # False: nothing more is read
-    database: Database | None = None
+    topics: Texts = key("the topics, by name", (), only="kafka")
+    topic_pattern: Pattern = key("or a pattern of them", "", only="kafka")
+    start: Start = key(
+        "earliest, latest, a timestamp, or {topic: {partition: offset}}", "earliest", only="kafka"
+    )
+    registry: Text = key("URL of the schema registry, for framed Avro", "")
+    kafka: KafkaSettings = key("settings passed on to the client as kafka.*", {}, only="kafka")
+    max_messages: Count | None = key("the most messages that one batch takes", None)
+    max_bytes: Size | None = key("the most bytes that one batch takes", None)
+    server_change: str = key(
+        "what happens when another server counts the positions", "hold", among=("hold", "accept")
+    )
+    enabled: Flag = key("false: read nothing more; what has landed can still be decoded", True)
+    database: Database | None = key(
+        "the database that the messages come from, for reading whole tables", None
+    )
 
     @property
     def renamed(self) -> str:
@@ -191,28 +233,50 @@ def shown_from(file: Path, place: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One pipeline file, checked: names, absolute paths, sources and rules."""
+    """A pipeline: its sources, its lake, and what holds for its tables."""
 
     name: str
     file: Path
     lake: str  # absolute plain path, or a URI
     sources: tuple[Source, ...]
-    tables: tuple[TableRule, ...] = ()
-    mask_secret: str = field(default="", repr=False)  # of the masks hmac and tokenize
-    quality: tuple[QualityRule, ...] = ()
-    spark: Mapping[str, str] = field(default_factory=dict)  # passed to the session as they are
-    master: str = ""
-    plain_tables: bool = False
-    every: float | None = None  # seconds between two runs by `ingest serve`; None: it runs only when asked
-    horizon_days: int = 7  # how long time travel and manifests are promised
-    apply: str = AUTO  # auto | files | merge: how a batch's outcomes are put into mirrors
-    # bytes of a mirror that a batch may rewrite; None: by the batch
-    rewrite_budget: int | None = None
-    engine: str = SPARK  # spark: tasks of Spark do all work; auto: this process does what is little
-    condense_after: float | None = None  # seconds after which superseded changes go from silver
+    tables: tuple[TableRule, ...] = key(
+        "rules for source tables; the first entry that matches applies, alone", ()
+    )
+    mask_secret: Secret = key(
+        "the secret of the masks hmac and tokenize, as ${VAR} or ${file:/path}; another one means decoding all again",
+        "",
+        shown=False,
+    )
+    quality: tuple[QualityRule, ...] = key("your own checks and limits", ())
+    spark: Settings = key("Spark settings, passed on as they are", {})
+    master: Text = key("the Spark master", "")
+    plain_tables: Flag = key("mirrors without deletion vectors", False)
+    apply: str = key(
+        "how a batch is put into mirrors: files, new files and deletion vectors; merge, Delta's own MERGE by Spark; auto, "
+        "files where they can be, else merge",
+        AUTO,
+        among=(AUTO, FILES, MERGE),
+    )
+    every: Pause | None = key("how often `ingest serve` runs the pipeline", None)
+    horizon_days: Count = key("days for which time travel is promised", 7)
+    rewrite_budget: SizeOrNone | None = key(
+        "the most bytes of a mirror that a batch rewrites; a larger one gets deletion vectors, or a MERGE if it has none",
+        None,
+    )
+    engine: str = key(
+        "what does the work: spark, as Spark jobs whatever the size of a batch, or auto, where this process does what is "
+        "less than a Spark job costs, and no session is started for it",
+        SPARK,
+        among=(SPARK, AUTO),
+    )
+    condense_after: Duration | None = key(
+        "`ingest maintain` drops superseded changes of batches so old; none if not given", None
+    )
     lineage: Lineage | None = None
-    catalog: CatalogSettings | None = None
-    alerts: tuple[AlertTarget, ...] = ()
+    catalog: CatalogSettings | None = key(
+        "register each mirror by name in a catalog, and keep it in step", None
+    )
+    alerts: tuple[AlertTarget, ...] = key("who is alerted when something fails, and when it is over", ())
     seal: Sealing | None = None  # None: bronze holds messages as they were sent
     # of a view: source tables whose further mirror is another table's
     barred: frozenset[TableId] = frozenset()

@@ -15,11 +15,7 @@ from ingest import formats
 from ingest.change import Options
 from ingest.config import kinds, lint, scalars, schema, suite, unresolved
 from ingest.config.entries import (
-    AlertTarget,
-    CatalogSettings,
-    Database,
     Expectation,
-    Lineage,
     QualityRule,
     Sealing,
 )
@@ -195,7 +191,7 @@ def _check_options(document: Document) -> None:
             document.fault(where, f"the option {key!r} is unknown{hint}")
 
 
-def _check_also(document: Document, keys: schema.PipelineKeys) -> None:
+def _check_also(document: Document, keys: Any) -> None:
     """Check each further mirror as an entry with the match, keys and masks of its own entry."""
     for i, entry in enumerate(keys.tables):
         given = document.tree["tables"][i]
@@ -216,7 +212,7 @@ def _check_also(document: Document, keys: schema.PipelineKeys) -> None:
                     _note(document, fault, where)
 
 
-def _suites(document: Document, keys: schema.PipelineKeys) -> dict[int, tuple[Expectation, ...]]:
+def _suites(document: Document, keys: Any) -> dict[int, tuple[Expectation, ...]]:
     """The expectations of the suites that ``quality:`` entries name, by the entry."""
     suites = {}
     for i, rule in enumerate(keys.quality):
@@ -231,26 +227,18 @@ def _suites(document: Document, keys: schema.PipelineKeys) -> dict[int, tuple[Ex
 # --- the dataclasses ----------------------------------------------------------------------------
 
 
-def _pipeline(
-    document: Document, keys: schema.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
-) -> Pipeline:
+def _pipeline(document: Document, keys: Any, suites: Mapping[int, tuple[Expectation, ...]]) -> Pipeline:
     file = document.file
     folder, given = file.absolute().parent, _given(keys)
-    name, lineage = given.pop("pipeline"), given.pop("openlineage", None)
-    given.pop("bronze", None)
     given["lake"] = absolute(keys.lake, folder)
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
     given["tables"] = tuple(_table(document, ("tables", i), rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
-    given["alerts"] = tuple(AlertTarget(**_given(alert)) for alert in keys.alerts)
-    if keys.bronze and keys.bronze.seal:
-        given["seal"] = Sealing(**_given(keys.bronze.seal))
-    if keys.catalog:
-        given["catalog"] = CatalogSettings(**_given(keys.catalog))
-    if lineage:
-        places = {"file": absolute(lineage.file, folder)} if lineage.file else {}
-        given["lineage"] = Lineage(**(_given(lineage) | places))
-    return Pipeline(name=name, file=file.absolute(), **given)
+    name, bronze, lineage = given.pop("pipeline"), given.pop("bronze", None), given.pop("openlineage", None)
+    seal = _given(bronze).get("seal") if bronze else None
+    if lineage and lineage.file:
+        lineage = replace(lineage, file=absolute(lineage.file, folder))
+    return Pipeline(name=name, file=file.absolute(), seal=seal, lineage=lineage, **given)
 
 
 def _table(document: Document, where: Where, keys: schema.TableKeys) -> TableRule:
@@ -310,8 +298,6 @@ def absolute(path: str, folder: Path) -> str:
 def _source(keys: schema.FileKeys | schema.KafkaKeys, folder: Path) -> Source:
     given = _given(keys)
     given["options"] = _options(keys.options, keys.format)
-    if keys.database is not None:
-        given["database"] = Database(**_given(keys.database))
     if isinstance(keys, schema.FileKeys):
         given["path"] = absolute(keys.path, Path(glob.escape(str(folder))))  # only the path is a pattern
     return Source(**given)
@@ -326,7 +312,15 @@ def _options(keys: schema.OptionKeys, format_: str) -> Options:
 
 def _given(keys: BaseModel) -> dict[str, Any]:
     """The keys that have a value, by name."""
-    return {name: value for name, value in keys if value is not None}
+    return {name: _meant(value) for name, value in keys if value is not None}
+
+
+def _meant(value: Any) -> Any:
+    """A value, as the record of its keys if they are all that the record says."""
+    if isinstance(value, tuple):
+        return tuple(map(_meant, value))
+    record = getattr(value, "record", None)
+    return value if record is None else record(**_given(value))
 
 
 def _quality(keys: Any, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:

@@ -28,23 +28,14 @@ from ingest.config.kinds import (
     MAKING,
     SOFT,
     ColumnRule,
-    Count,
-    Duration,
     Flag,
     Format,
     Joined,
-    KafkaSettings,
     Mask,
     Match,
     Name,
     Natural,
     PathOrUri,
-    Pattern,
-    Secret,
-    Settings,
-    Size,
-    SizeOrNone,
-    Start,
     Tables,
     Template,
     Text,
@@ -53,7 +44,7 @@ from ingest.config.kinds import (
     choice,
     read,
 )
-from ingest.config.model import AUTO, FILES, MERGE, SPARK, TableRule
+from ingest.config.model import AUTO, FILES, MERGE, Pipeline, Source, TableRule
 
 
 def _plain(value: Any) -> Any:
@@ -75,6 +66,7 @@ class _Keys(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     one_of: ClassVar[tuple[str, ...]] = ()  # what takes either of two keys, and these
+    record: ClassVar[type | None] = None  # what the keys say, if all of them are its fields
 
     @model_validator(mode="after")
     def _takes_one(self) -> Self:
@@ -115,32 +107,38 @@ class ExpectationKeys(BaseModel):
 
 
 Model = TypeVar("Model", bound=_Keys)
+_READ_AS: dict[str, Any] = {"Expectation": ExpectationKeys}
+"""The models of entries inside of entries, by the names of their records."""
 
 
-def _keys_of(entry: type) -> Callable[[type[Model]], type[Model]]:
+def _keys_of(entry: type, only: str = "") -> Callable[[type[Model]], type[Model]]:
     """Give a model the keys that say an entry: its fields that are keys, each of the kind that its type names."""
 
     def keyed(model: type[Model]) -> type[Model]:
-        names = vars(kinds) | {"Expectation": ExpectationKeys}
-        kinds_by_key = get_type_hints(entry, localns=names, include_extras=True)
+        kinds_by_key = get_type_hints(entry, localns=vars(kinds) | _READ_AS, include_extras=True)
         keys: dict[str, Any] = {}
         for field in fields(entry):
-            if not field.metadata:
+            said = field.metadata
+            if not said or said["only"] not in ("", only):
                 continue
-            kind: Any = kinds_by_key[field.name]
-            default: Any = ...
-            if among := field.metadata["among"]:
-                kind = Annotated[str, *choice(*among)]
-            if field.default is not MISSING:
-                default = field.default
-            elif field.default_factory is not MISSING:
+            kind: Any = Annotated[str, *choice(*said["among"])] if said["among"] else kinds_by_key[field.name]
+            default: Any = ... if field.default is MISSING else field.default
+            if field.default_factory is not MISSING:
                 default = field.default_factory()
             if default == "":  # a text that may be left out
                 kind, default = kind | None, None
-            keys[field.name] = (kind, key(field.metadata["meaning"], default))
-        return create_model(
-            model.__name__, __base__=model, __doc__=entry.__doc__, __module__=__name__, **keys
+            keys[field.name] = (kind, key(said["meaning"], default))
+        made = create_model(
+            model.__name__,
+            __base__=model,
+            __doc__=model.__doc__ if only else entry.__doc__,
+            __module__=__name__,
+            **keys,
         )
+        if not model.model_fields:
+            made.record = entry
+        _READ_AS[entry.__name__] = made
+        return made
 
     return keyed
 
@@ -179,43 +177,19 @@ class DatabaseKeys(_Keys):
 
 class _SourceKeys(_Keys):
     name: Name = key("its name in the lake: receipts, changes and order are kept under it")
-    enabled: Flag = key("false: read nothing more; what has landed can still be decoded", True)
     format: Format = key("`ingest formats` lists them; `ingest detect FILE` finds it")
     options: OptionKeys = key("what a message cannot say of itself; listed below", OptionKeys())
-    registry: Text | None = key("URL of the schema registry, for framed Avro", None)
-    max_messages: Count | None = key("the most messages that one batch takes", None)
-    max_bytes: Size | None = key("the most bytes that one batch takes", None)
-    server_change: Annotated[str, *choice("hold", "accept")] = key(
-        "what happens when another server counts the positions", "hold"
-    )
-    database: DatabaseKeys | None = key(
-        "the database that the messages come from, for reading whole tables", None
-    )
 
 
+@_keys_of(Source, "files")
 class FileKeys(_SourceKeys):
     """A source of files."""
 
     kind: Literal["files"] = key("files; not needed where the keys show the kind", "files")
     path: Text = key("a file or glob, relative to this file, or a URI")
-    framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = key(
-        "how a file is cut into records; the format's own unless given", None
-    )
-    settle: Duration = key(
-        "a file that has not changed for this long is finished: a last line without an end is read, too", 60.0
-    )
-    order_files_by: Annotated[str, *choice("name", "mtime")] = key(
-        "the order of files in one batch, numbers in names compared as numbers", "name"
-    )
-    renamed_files: Annotated[str, *choice("refuse", "same", "new")] | None = key(
-        "what is done with a file that holds what was read under another name: nothing, with an alarm; it is that "
-        "file; it is read as another one (refuse where arrival orders the changes, else new)",
-        None,
-    )
-    max_record_bytes: Size = key("a longer record becomes a reject that names its place", 64 * 1024 * 1024)
-    storage: Settings = key("settings of the file system that holds the path", {})
 
 
+@_keys_of(Source, "kafka")
 class KafkaKeys(_SourceKeys):
     """A source of Kafka topics."""
 
@@ -223,10 +197,6 @@ class KafkaKeys(_SourceKeys):
 
     kind: Literal["kafka"] = key("kafka; not needed where the keys show the kind", "kafka")
     bootstrap_servers: Joined = key("host:port, several with commas or as a list")
-    topics: Texts = key("the topics, by name", ())
-    topic_pattern: Pattern | None = key("or a pattern of them", None)
-    start: Start = key("earliest, latest, a timestamp, or {topic: {partition: offset}}", "earliest")
-    kafka: KafkaSettings = key("settings passed on to the client as kafka.*", {})
 
 
 def _with_kind(value: Any) -> Any:
@@ -432,6 +402,9 @@ class TableKeys(_MirrorKeys):
         return self
 
 
+_READ_AS["TableRule"] = TableKeys
+
+
 @_keys_of(QualityRule)
 class QualityKeys(_Keys):
     """The keys of `QualityRule`."""
@@ -493,8 +466,9 @@ class BronzeKeys(_Keys):
     )
 
 
+@_keys_of(Pipeline)
 class PipelineKeys(_Keys):
-    """A pipeline: its sources, its lake, and what holds for its tables."""
+    """The keys of `Pipeline`."""
 
     pipeline: Name = key("the pipeline's name, which the lake's tables carry")
     lake: PathOrUri = key("the lake's folder, relative to this file, or a URI")
@@ -503,42 +477,8 @@ class PipelineKeys(_Keys):
         AfterValidator(_at_least_one),
         Field(json_schema_extra={"minItems": 1}, description="where messages come from, at least one"),
     ]
-    tables: tuple[TableKeys, ...] = key(
-        "rules for source tables; the first entry that matches applies, alone", ()
-    )
-    mask_secret: Secret | None = key(
-        "the secret of the masks hmac and tokenize, as ${VAR} or ${file:/path}; another one means decoding all again",
-        None,
-    )
     bronze: BronzeKeys | None = key("how messages are stored as they were received", None)
-    quality: tuple[QualityKeys, ...] = key("your own checks and limits", ())
-    spark: Settings = key("Spark settings, passed on as they are", {})
-    master: Text | None = key("the Spark master", None)
-    plain_tables: Flag = key("mirrors without deletion vectors", False)
-    apply: Annotated[str, *choice(AUTO, FILES, MERGE)] = key(
-        "how a batch is put into mirrors: files, new files and deletion vectors; merge, Delta's own MERGE by Spark; auto, "
-        "files where they can be, else merge",
-        AUTO,
-    )
-    every: Annotated[Duration, AfterValidator(scalars.pause)] | None = key(
-        "how often `ingest serve` runs the pipeline", None
-    )
-    horizon_days: Count = key("days for which time travel is promised", 7)
-    rewrite_budget: SizeOrNone = key(
-        "the most bytes of a mirror that a batch rewrites; a larger one gets deletion vectors, or a MERGE if it has none",
-        None,
-    )
-    engine: Annotated[str, *choice(SPARK, AUTO)] = key(
-        "what does the work: spark, as Spark jobs whatever the size of a batch, or auto, where this process does what is "
-        "less than a Spark job costs, and no session is started for it",
-        SPARK,
-    )
-    condense_after: Duration | None = key(
-        "`ingest maintain` drops superseded changes of batches so old; none if not given", None
-    )
     openlineage: LineageKeys | None = key("report what each run read and wrote; needs ingest[lineage]", None)
-    catalog: CatalogKeys | None = key("register each mirror by name in a catalog, and keep it in step", None)
-    alerts: tuple[AlertKeys, ...] = key("who is alerted when something fails, and when it is over", ())
 
 
 MODELS: dict[tuple[str, ...], type[BaseModel]] = {
