@@ -20,6 +20,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.tables import Row
 from ingest.order import is_weak
 from ingest.quality.catalogue import CASCADED_ROWS, FAILING_KEYS, Metric, key_json
+from ingest.quality.live_rows import live_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.unknown_values import loaded_again
 
@@ -145,19 +146,16 @@ def _older(
     if "ON UPDATE" in key.does:
         left.append(f"(op = 'update' AND [{was}] IS DISTINCT FROM [{_cells(key.referred)}])")
     event = 'struct_pack(order_key := order_key, batch := batch, event_time := event_time, topic := topic, part := "partition")'
+    changes = f"""SELECT op, {event} AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
+        [{_cells(key.columns)}] AS v
+        FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}"""
     return lake.ask(
         f"""WITH gone AS (SELECT [{was}] AS v, max({event}) AS event FROM {{changes.change}}
             WHERE {duck.of_lane(lane.source, parent)} AND batch > {since}
             AND order_key > {duck.text(key.order)} AND ({" OR ".join(left)}) GROUP BY v),
-        rows AS (SELECT op, order_key, {event} AS event, [{duck.cells(names)}] AS k,
-            [{duck.cells(names, "before", "after")}] AS left_key, [{_cells(key.columns)}] AS v
-            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}),
-        written AS (SELECT k, op, v, event FROM rows WHERE op <> 'truncate'
-            UNION ALL SELECT left_key, 'delete', v, event FROM rows WHERE op = 'update' AND left_key <> k),
-        newest AS (SELECT k, max(struct_pack(event, op, v)) AS last FROM written GROUP BY k)
-        SELECT k, last.event AS child, gone.event AS parent FROM newest JOIN gone ON last.v = gone.v
-        WHERE last.op <> 'delete' AND last.event.order_key < gone.event.order_key
-        AND last.event.order_key > (SELECT coalesce(max(order_key), '') FROM rows WHERE op = 'truncate') ORDER BY k"""
+        {live_rows(changes, "v")}
+        SELECT k, live.place AS child, gone.event AS parent FROM live JOIN gone ON live.v = gone.v
+        WHERE live.place.order_key < gone.event.order_key ORDER BY k"""
     )
 
 

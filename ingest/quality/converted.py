@@ -17,6 +17,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
+from ingest.quality.live_rows import live_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.unknown_values import loaded_again
 from ingest.quality.vanished import touches
@@ -99,17 +100,13 @@ def _is_binary(logical: str) -> bool:
 def _of_column(lake: Lake, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
     names = [column.name for column in subject.decided.key_columns]
     has = duck.has_member("after", change.column)
+    changes = f"""SELECT op, order_key AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
+        {duck.member("after", change.column)} AS cell, {duck.member("types", change.column)} AS logical
+        FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}
+        AND (op IN ('delete', 'truncate') OR {has})"""
     rows = lake.ask(
-        f"""WITH rows AS (SELECT op, order_key, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
-            {duck.member("after", change.column)} AS cell, {duck.member("types", change.column)} AS logical
-            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}
-            AND (op IN ('delete', 'truncate') OR {has})),
-        written AS (SELECT k, op, order_key, cell, logical FROM rows WHERE op <> 'truncate'
-            UNION ALL SELECT left_key, 'delete', order_key, NULL, NULL FROM rows WHERE op = 'update' AND left_key <> k),
-        newest AS (SELECT k, max(struct_pack(order_key, op, cell, logical)) AS last FROM written GROUP BY k)
-        SELECT k, last.cell AS cell, last.logical AS logical FROM newest
-        WHERE last.op <> 'delete' AND last.order_key < {duck.text(change.order)} AND last.cell IS NOT NULL
-        AND last.order_key > (SELECT coalesce(max(order_key), '') FROM rows WHERE op = 'truncate') ORDER BY k"""
+        f"""WITH {live_rows(changes, "cell", "logical")}
+        SELECT k, cell, logical FROM live WHERE place < {duck.text(change.order)} AND cell IS NOT NULL ORDER BY k"""
     )
     converted = [
         row for row in rows if _is_converted(row["logical"] or "unknown", change.logical, row["cell"])

@@ -9,6 +9,7 @@ from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
 from ingest.order import loaded_sql, place_sql, same_place, weak_sql
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 
@@ -19,14 +20,11 @@ def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
     place = _begin_of_load(one)
     if place is None:
         return
+    changes = f"""SELECT op, order_key AS place, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
+        FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}"""
     keys = one.lake.ask(
-        f"""WITH rows AS (SELECT op, order_key, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
-            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}),
-        written AS (SELECT k, op, order_key FROM rows
-            UNION ALL SELECT left_key, 'delete', order_key FROM rows WHERE left_key <> k),
-        newest AS (SELECT k, max(struct_pack(order_key, op)) AS last FROM written GROUP BY k)
-        SELECT k FROM newest WHERE last.op <> 'delete' AND last.order_key < {duck.text(place)}
-            AND last.order_key > {duck.text(one.emptied_before(place))} ORDER BY k"""
+        f"""WITH {live_rows(changes)} SELECT k FROM live WHERE place < {duck.text(place)}
+            AND place > {duck.text(one.emptied_before(place))} ORDER BY k"""
     )
     if not keys:
         return
