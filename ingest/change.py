@@ -62,6 +62,11 @@ class TableId(NamedTuple):
         """The table of a row with columns of these names."""
         return cls(row["database"], row["schema"], row["table"])
 
+    @property
+    def name(self) -> str:
+        """Its name in its schema; empty without one."""
+        return self.table or ""
+
 
 NO_TABLE = TableId(None, None, None)
 LaneId = tuple[str, TableId]
@@ -128,6 +133,16 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     servers: tuple[str, ...] = ()
     second_only: bool = False
     arrival: tuple[int, ...] = ()
+
+    @property
+    def old_cells(self) -> Image:
+        """The cells of ``before``; none without it."""
+        return self.before or {}
+
+    @property
+    def new_cells(self) -> Image:
+        """The cells of ``after``; none without it."""
+        return self.after or {}
 
 
 class RowShape(NamedTuple):

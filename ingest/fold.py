@@ -288,7 +288,7 @@ def _key_cell(column: str, key_types: Mapping[str, str], images: tuple[Image | N
 
 def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     change = event.change
-    after = change.after or {}
+    after = change.new_cells
     key, old = key_of_change(change, table.keys, table.key_types)
     if old is not None:
         departure = table.crossings.depart(old, event, table.rows.get(old))
@@ -324,7 +324,7 @@ def _inherited(table: Table, departure: Departure, keys: tuple[Key, Key], event:
 
 
 def _inherit(table: Table, key: Key, event: Placed, inherited: Image | None) -> Step:
-    after = event.change.after or {}
+    after = event.change.new_cells
     if inherited is None and key in table.rows:  # a repeated message: the row has moved already
         inherited = table.rows[key].values
     values = {**(inherited or {}), **after}
@@ -335,7 +335,7 @@ def _inherit(table: Table, key: Key, event: Placed, inherited: Image | None) -> 
 
 def _overlay(table: Table, key: Key, event: Placed) -> Step:
     row = table.rows.get(key)
-    values = {**(row.values if row else {}), **(event.change.after or {})}
+    values = {**(row.values if row else {}), **event.change.new_cells}
     why = "only the columns sent change" if row else "a partial update of a row never seen"
     return _set(table, key, event, values, complete=bool(row and row.complete), effect="overlay", why=why)
 
@@ -502,7 +502,7 @@ def copies(events: Iterable[Placed | SchemaStep], *, shared_reads: bool = False)
         if same in seen:
             continue
         seen.add(same)
-        before, after = change.before or {}, change.after or {}
+        before, after = change.old_cells, change.new_cells
         if change.op in (Op.UPDATE, Op.DELETE):
             _take(rows, {**after, **before})
         if change.op is not Op.DELETE:

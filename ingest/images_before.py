@@ -69,8 +69,8 @@ class ImagesBefore:
     def of(self, change: Change) -> Image:
         """What a change says of its row before it, as far as it does."""
         if self.changed_only and change.op is Op.UPDATE:
-            return {**(change.after or {}), **(change.before or {})}
-        return change.before or {}
+            return {**change.new_cells, **change.old_cells}
+        return change.old_cells
 
     def identities(self, event: Placed) -> Iterator[Hashable]:
         """What a change has in common with its repetitions: what it says, at the source's position or moment.
@@ -203,7 +203,7 @@ class Chain:
 
     def _may_hide(self, change: Change, column: str, kind: str) -> bool:
         """True if NULL before may stand for a large value: silver leaves out such a column if it is NULL after, too."""
-        is_null_after = change.op is Op.UPDATE and (change.after or {}).get(column) is None
+        is_null_after = change.op is Op.UPDATE and change.new_cells.get(column) is None
         return self.images.hides_large and not is_null_after and types.base(kind) in _MAY_BE_LARGE
 
     def _excuse(self, event: Placed, key: Key) -> Excuse | None:
@@ -228,7 +228,7 @@ class Chain:
         for step in done:
             self._last[step.key] = order
             if self._open:
-                self._open -= {(step.key, column) for column in change.after or {}}
+                self._open -= {(step.key, column) for column in change.new_cells}
             if loads:
                 self._loaded.add(step.key)
             else:

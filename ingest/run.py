@@ -331,7 +331,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         warm.resting = {}
     if last <= now.complete and not lake.select and now.lagging <= warm.resting.keys():
         return list(warm.resting.values())
-    with paced(lake.spark, 0, lake.snapshot(BOOKS.name).size or 0):
+    with paced(lake.spark, 0, lake.snapshot(BOOKS.name).known_size):
         books = open_books(lake, now.complete, last)
     if warm.tables != len(books.lanes):
         warm.tables, warm.resting = len(books.lanes), {}

@@ -62,7 +62,7 @@ def _table(
         "description": _plain(visible(f"{kind} of {of}, written by pipeline {lake.pipeline.name}")),
     }
     base = (
-        mirror.table._replace(table=(mirror.table.table or "").removesuffix(_HISTORY))
+        mirror.table._replace(table=mirror.table.name.removesuffix(_HISTORY))
         if mirror.states
         else mirror.table
     )

@@ -355,7 +355,7 @@ class Pipeline:
     def masking(self, table: TableId) -> TableRule:
         """The rule whose masks hold: a table's own, or that of the table which an online schema tool copies into it."""
         rule = self.rule(table)
-        copied = None if rule.mask else _HELPER.fullmatch(table.table or "")
+        copied = None if rule.mask else _HELPER.fullmatch(table.name)
         return self.rule(table._replace(table=copied[1])) if copied else rule
 
     def hints(self, source: Source, schemas: Mapping[int, str] | None = None) -> Hints:
@@ -393,7 +393,7 @@ def _rule(rules: tuple[TableRule, ...], table: TableId) -> TableRule:
     for rule in rules:
         if matches(rule.match, table):
             return rule
-    if any(fnmatch.fnmatchcase(table.table or "", pattern) for pattern in _HELPER_TABLES):
+    if any(fnmatch.fnmatchcase(table.name, pattern) for pattern in _HELPER_TABLES):
         return _EXCLUDED  # helper tables of online schema tools
     return _DEFAULT_RULE
 

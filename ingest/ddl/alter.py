@@ -68,7 +68,7 @@ def _altered(
         found += [effect for clause in clauses for effect in cascading_keys(clause, scope, table)]
     if ignore and (clause := next(filter(_removes_rows, clauses), None)):
         found.append(Effect("truncate_partition", table, note=f"IGNORE {_text(clause)}"))
-    elif _COPY.fullmatch(table.table or "") and any(map(_is_unique, clauses)):
+    elif _COPY.fullmatch(table.name) and any(map(_is_unique, clauses)):
         found.append(Effect("truncate_partition", table, note="UNIQUE"))
     if scope.dialect == "postgres":
         found = [replace(one, only=only) if one.column else one for one in found]
@@ -291,7 +291,7 @@ def _is_cast(items: Sequence[Token], column: ColumnDefinition, scope: Scope) -> 
         return True
     rest = cursor.rest()
     cast = scope.source[rest[0].start : rest[-1].end].removeprefix("::")
-    return "".join(cast.lower().split()) == "".join((column.declared or "").lower().split())
+    return "".join(cast.lower().split()) == "".join(column.written.lower().split())
 
 
 def _change(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:

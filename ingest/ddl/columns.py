@@ -381,10 +381,10 @@ def implicit(column: ColumnDefinition) -> ColumnDefinition:
     if column.nullable is not False or column.has_default or column.type is None:
         return column
     default = _ZEROS.get(column.type)
-    if (column.declared or "").lower().startswith(_OWN_ZEROS):
+    if column.written.lower().startswith(_OWN_ZEROS):
         default = None
     elif column.type == "enum":
-        default = next(iter(types.labels(column.declared or "")), None)
+        default = next(iter(types.labels(column.written)), None)
     elif column.type == "binary":
         default = padded("", column.declared)
     elif types.family(column.type) in ("integer", "decimal", "float") and default is None:

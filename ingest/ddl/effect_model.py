@@ -76,6 +76,11 @@ class ColumnDefinition:
     charset: str | None = None
     made_of: tuple[str, ...] = ()
 
+    @property
+    def written(self) -> str:
+        """Its type as the statement writes it; empty without one."""
+        return self.declared or ""
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -123,6 +128,16 @@ class Effect:
     only: bool = False
     cascade: bool = False
 
+    @property
+    def name(self) -> str:
+        """The column's name; empty of what is not about one column."""
+        return self.column or ""
+
+    @property
+    def written(self) -> str:
+        """The column's type as the statement writes it; empty without one."""
+        return self.declared or ""
+
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
@@ -144,7 +159,7 @@ def definition_of(effect: Effect) -> ColumnDefinition:
     given = {
         field.name: getattr(effect, field.name) for field in fields(ColumnDefinition) if field.name != "name"
     }
-    return ColumnDefinition(effect.column or "", **given)
+    return ColumnDefinition(effect.name, **given)
 
 
 def kind_of(effects: Sequence[Effect]) -> Kind:

@@ -176,7 +176,7 @@ def head_of(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note:
         table, odd = _named(found.database or None, found.schema or None, found.table)
     else:
         table = hints.table_of(topic) or TableId(found.database or None, found.schema or None, None)
-        odd = _odd_name(table.table or "")
+        odd = _odd_name(table.name)
     if note or odd or place.note:
         note = noted(note, place.note, odd)
     return Change(

@@ -94,7 +94,7 @@ def _halves(change: Change) -> Iterable[Change]:
     """A change of a transaction at its place: first what leaves its key, then what arrives or stays (``half``)."""
     if not change.sequence or change.op not in (Op.INSERT, Op.UPDATE):
         return [change]
-    before, after = change.before, change.after or {}
+    before, after = change.before, change.new_cells
     arrives = msgspec.structs.replace(change, half=1)
     if change.op is Op.INSERT or not before or change.partial or not change.keys:
         return [arrives]

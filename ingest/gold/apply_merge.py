@@ -101,7 +101,7 @@ def _merged(
     guard.take_off(lake.spark)
     if mirror.keys and mirror_table.drop_columns(lake, mirror, after.columns):
         after = lake.snapshot(mirror.path)
-    return MirrorCommit(version=after.version, size=after.size or 0, counts=dict(counts))
+    return MirrorCommit(version=after.version, size=after.known_size, counts=dict(counts))
 
 
 def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:

@@ -301,7 +301,7 @@ def wanted(lanes: Sequence[LaneWork]) -> ds.Expression:
     if places := [lane.late_from for lane in lanes if lane.late_from]:
         found |= ds.field("order_key") >= min(places)
     found &= ds.field("batch") <= max(lane.last for lane in lanes)
-    return found & ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
+    return found & ds.field("table").isin(sorted({lane.table.name for lane in lanes}))
 
 
 def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:

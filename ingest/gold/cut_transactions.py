@@ -73,7 +73,7 @@ def _batches_of(page: pa.RecordBatch) -> pa.Table:
 def _named(files: ChangeFiles, lanes: Sequence[LaneWork]) -> Iterator[pa.RecordBatch]:
     """The new changes of some lanes and those of the batch before, as far as they name transactions."""
     first, last = min(lane.last_folded for lane in lanes), max(lane.last for lane in lanes)
-    asked = ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
+    asked = ds.field("table").isin(sorted({lane.table.name for lane in lanes}))
     asked &= (ds.field("batch") >= first) & (ds.field("batch") <= last) & ds.field("op").isin(_OPS)
     asked &= ds.field("transaction").is_valid() & ~ds.field("transaction").isin(NO_TRANSACTION)
     paths = files.of([replace(lane, first=lane.last_folded) for lane in lanes])

@@ -69,7 +69,7 @@ class _Columns:
 
     def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
         """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
-        found, name = self.found, effect.column or ""
+        found, name = self.found, effect.name
         came = {"add_column": name, "rename_column": str(effect.to)}.get(effect.action)
         if came in self.lost:
             self.lost.remove(came)
@@ -96,7 +96,7 @@ class _Columns:
             case "create_table":
                 lost = self._not_made_again(effect, found.gone.keys())
             case "drop_column" | "rename_column":
-                lost = {self.subject.column(effect.column or "")} & found.gone.keys()
+                lost = {self.subject.column(effect.name)} & found.gone.keys()
             case _:
                 return
         found.gone |= {name: max(found.gone[name], order) for name in lost}
@@ -111,7 +111,7 @@ class _Columns:
 
     def _declare(self, effect: Effect) -> dict[str, str]:
         """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
-        found, name, to = self.found, effect.column or "", str(effect.to)
+        found, name, to = self.found, effect.name, str(effect.to)
         taken: dict[str, str] = {}
         match effect.action:
             case "create_table":
@@ -141,7 +141,7 @@ class _Columns:
 
     def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
         """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
-        found, names = self.found, {one.column or "": str(one.to) for one in ring}
+        found, names = self.found, {one.name: str(one.to) for one in ring}
         found.columns |= {new: self._type_of(old) for old, new in names.items()}
         found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
         found.keys = tuple(names.get(key, key) for key in found.keys)
@@ -181,7 +181,7 @@ def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str
             if subject.table not in touched(effect) or effect.note == EXCHANGED:
                 continue
             if effect.action in ("drop_column", "rename_column"):
-                found[subject.column(effect.column or "")] = statement.order
+                found[subject.column(effect.name)] = statement.order
             for name in columns_made(effect):
                 found.pop(name, None)
     return found

@@ -148,7 +148,7 @@ def _halves(
     stepped = [name for step in steps for name in (step.column, step.to) if name]
     names = list(dict.fromkeys([*columns, *stepped]))
     place, _, change = event
-    before, after = change.before or {}, change.after or {}
+    before, after = change.old_cells, change.new_cells
     for part, adds, first, second in ((0, -1, before, after), (1, 1, after, before)):
         if change.op in (Op.UPDATE, Op.DELETE if part == 0 else Op.INSERT, *(ADDING * part)):
             texts = _texts(first, second, change, place, names, steps)

@@ -148,7 +148,7 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
         case "add_column":
             return effect.column not in subject.known
         case "modify_column":
-            old = subject.known.get(effect.column or "")
+            old = subject.known.get(effect.name)
             if effect.note == COPIED and old is not None and effect.type is not None:
                 return types.outgrows(old, effect.type)
             return effect.type is not None and effect.type != old
@@ -222,7 +222,7 @@ def _phrase(effect: Effect, subject: Subject) -> str:
 
 
 def _retyped(effect: Effect, subject: Subject) -> str:
-    column, old = effect.column, subject.known.get(effect.column or "")
+    column, old = effect.column, subject.known.get(effect.name)
     if effect.type is None:
         return f"leaves column {column} as it is"
     new = types.delta(effect.type)
@@ -287,7 +287,7 @@ def columns_made(effect: Effect) -> set[str]:
 def _spelt(effect: Effect, subject: Subject) -> Effect:
     """The effect with existing columns in the rows' spelling: MySQL ignores their letter case."""
     if effect.action in ("drop_column", "rename_column", "modify_column", "comment_column"):
-        return replace(effect, column=subject.column(effect.column or "", effect.to))
+        return replace(effect, column=subject.column(effect.name, effect.to))
     if effect.action == "add_primary_key":
         return replace(effect, keys=tuple(map(subject.column, effect.keys)))
     return effect
@@ -333,5 +333,5 @@ def _rekeying(statement: Statement) -> Statement:
 
 def drops_column(effect: Effect, subject: Subject) -> bool:
     """True if rows lose the column that an effect drops or renames: a new name in another letter case replaces it."""
-    respelt = effect.action == "rename_column" and folded(effect.column or "") == folded(str(effect.to))
+    respelt = effect.action == "rename_column" and folded(effect.name) == folded(str(effect.to))
     return subject.policy == "evolve" or (respelt and subject.respells)

@@ -187,7 +187,7 @@ def _foreseen(
         why_folded=way.why_folded,
         passes=way.passes,
         marks=way.marks,
-        size=before.size or 0,
+        size=before.known_size,
         budget=budget(pipeline, way.changes),
     )
 

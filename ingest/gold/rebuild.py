@@ -150,7 +150,7 @@ def within_run(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folde
         reason = "folded again by another key or other rules"
         _publish(lake, shadow, fresh, last, last, folded.verdicts, reason)
     state_now = lake.snapshot(mirror.path)
-    return replace(folded, version=state_now.version, size=state_now.size or 0), fresh
+    return replace(folded, version=state_now.version, size=state_now.known_size), fresh
 
 
 def _folded(

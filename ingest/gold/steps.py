@@ -119,7 +119,7 @@ class _Walk:
 
     def take(self, effect: Effect, statement: Statement) -> Iterator[SchemaStep]:
         """One effect's steps. A reused name starts empty: its old values belong to another column."""
-        name, to = effect.column or "", str(effect.to)
+        name, to = effect.name, str(effect.to)
         order: Any = statement.order
         if self.presence.begins(effect, statement, self.table):
             self.stale.clear()
@@ -165,7 +165,7 @@ class _Walk:
             mysql = _is_mysql(effect)
             self.types.update(
                 {
-                    column.name: named(column.type or "", column.declared or "", mysql=mysql)
+                    column.name: named(column.type or "", column.written, mysql=mysql)
                     for column in effect.columns
                 }
             )
@@ -174,16 +174,16 @@ class _Walk:
         elif effect.action in ("default_charset", "convert_charset"):
             self.charset = effect.charset or UNSAID
         elif effect.action == "rename_column":
-            self.types[str(effect.to)] = self.types.pop(effect.column or "", "")
-            if charset := self.charsets.pop(effect.column or "", ""):
+            self.types[str(effect.to)] = self.types.pop(effect.name, "")
+            if charset := self.charsets.pop(effect.name, ""):
                 self.charsets[str(effect.to)] = charset
         elif effect.column and effect.type:
-            self.types[effect.column] = named(effect.type, effect.declared or "", mysql=_is_mysql(effect))
+            self.types[effect.column] = named(effect.type, effect.written, mysql=_is_mysql(effect))
             self.charsets[effect.column] = effect.charset or self.charset
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What the source does to its rows; if no statement has named the old type, their messages may."""
-        name = effect.column or ""
+        name = effect.name
         step = SchemaStep(
             order,
             "retype_column",
@@ -205,9 +205,9 @@ class _Walk:
 
         A MODIFY without a character set gives a text column that of its table.
         """
-        declared, new = effect.declared or "", effect.charset or self.charset
+        declared, new = effect.written, effect.charset or self.charset
         texts = types.base(effect.type or "") in _TEXTS and _is_mysql(effect)
-        changes = texts and new != self.charsets.get(effect.column or "")
+        changes = texts and new != self.charsets.get(effect.name)
         return in_charset(declared, new) if changes else declared
 
     def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
@@ -238,8 +238,8 @@ class _Walk:
         yield SchemaStep(order, "drop_column", str(ring[-1].to))
         yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
         yield SchemaStep(order, "drop_column", waiting)
-        self.types |= {str(one.to): self.types.get(one.column or "", "") for one in ring}
-        sets = {str(one.to): self.charsets.pop(one.column or "", "") for one in ring}
+        self.types |= {str(one.to): self.types.get(one.name, "") for one in ring}
+        sets = {str(one.to): self.charsets.pop(one.name, "") for one in ring}
         self.charsets |= {name: charset for name, charset in sets.items() if charset}
         self.stale -= {str(one.to) for one in ring}
         self.made |= {str(one.to) for one in ring}
@@ -250,7 +250,7 @@ class _Walk:
             yield SchemaStep(order, "drop_column", name)
 
     def _leave(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        name = effect.column or ""
+        name = effect.name
         self.stale.add(name)
         self.made.discard(name)
         if self.subject.keyless or drops_column(effect, self.subject):

@@ -87,7 +87,7 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
     kept_files = tuple((file.place, kept.get(Path(file.place).name)) for file in before.files)
     schema = _schema(before, mirror)
     work = replace(
-        work, files=kept_files, size=before.size or 0, reshaped=bool(schema or fold.again or fold.fills), old=_old(before, mirror),
+        work, files=kept_files, size=before.known_size, reshaped=bool(schema or fold.again or fold.fills), old=_old(before, mirror),
         marked=_marked(fold, files.lake.pipeline.rewrite_budget) if fold.marks else frozenset(),
     )  # fmt: skip
     return Target(work, schema)
@@ -95,7 +95,7 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
 
 def _rows_of(before: Snapshot) -> int:
     """A table's rows; about as many as its bytes hold if its log does not say."""
-    return before.rows or 1 + (before.size or 0) // _ROW_BYTES
+    return before.rows or 1 + before.known_size // _ROW_BYTES
 
 
 def whole(files: ChangeFiles, work: MirrorWork) -> MirrorWork:
@@ -133,7 +133,7 @@ def _lane(mirror: Mirror, lane: Lane, steps: Steps, lanes: Collection[LaneId]) -
 
 def _many_later(files: ChangeFiles, late: Sequence[LaneWork], opened: Fragments) -> bool:
     """True if the folded changes after the late ones are too many to be looked through."""
-    if not late or (files.lake.snapshot(CHANGES.name).size or 0) <= planner.SILVER_AT_MOST:
+    if not late or files.lake.snapshot(CHANGES.name).known_size <= planner.SILVER_AT_MOST:
         return False
     rows = sum(piece.rows for piece in arrow_parts.pieces(files.of(late), late, opened))
     return rows > planner.CHANGES_AT_MOST

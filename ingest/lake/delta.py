@@ -116,6 +116,11 @@ class Snapshot:
     protocol: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def known_size(self) -> int:
+        """Bytes of its data files; 0 if the log does not have the sum."""
+        return self.size or 0
+
+    @property
     def is_plain(self) -> bool:
         """True if files can be added without Spark: no feature of the table requires more of its writers."""
         version = self.protocol.get("minWriterVersion") or 0

@@ -93,7 +93,7 @@ def maintain(
 
     def one(name: str) -> Kept:
         session = cleaning_session(lake, settings)
-        pace(session, 0, lake.snapshot(name).size or 0)
+        pace(session, 0, lake.snapshot(name).known_size)
         done = Kept(name)
         if name == BRONZE.name and bronze_before is not None:
             tell(name, "dropping old messages")
@@ -143,7 +143,7 @@ def _unordered(lake: Lake, session: SparkSession, name: str, columns: tuple[str,
         at = session.read.format("delta").option("versionAsOf", last).load(lake.path(name))
         before = {file.rpartition("/")[2] for file in at.inputFiles()}
         new = sum(file.size for file in snapshot.files if file.path.rpartition("/")[2] not in before)
-        if new * NEW_FILES <= (snapshot.size or 0):
+        if new * NEW_FILES <= snapshot.known_size:
             return ""
     if any(snapshot.columns.index(column) >= WITH_STATISTICS for column in columns):
         kept = dict.fromkeys((*columns, *snapshot.columns))

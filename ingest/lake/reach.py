@@ -45,7 +45,7 @@ class _Relation:
 
     def declare(self, effect: Effect) -> None:
         """Follow one effect on the table's columns."""
-        name = (effect.column or "").casefold()
+        name = effect.name.casefold()
         match effect.action:
             case "create_table":
                 self.whole = self.whole or bool(effect.columns and effect.note in (None, "if-not-exists"))
@@ -109,7 +109,7 @@ class Reach:
             case "drop_column" if effect.cascade:
                 yield from (
                     Effect("drop_column", effect.table, one)
-                    for one in self._made_of(effect.table, effect.column or "")
+                    for one in self._made_of(effect.table, effect.name)
                 )
         if effect.action in _OF_CHILDREN and not effect.only:
             for child in self._children(effect.table, partitions=effect.action not in _OF_COLUMNS):
@@ -265,24 +265,24 @@ class Reach:
         ]
         changed = texts if effect.action == "convert_charset" else []
         if effect.action == "modify_column" and self._changes_values(relation, effect):
-            changed = [ColumnDefinition(effect.column or "")]
+            changed = [ColumnDefinition(effect.name)]
         names = dict.fromkeys(name for one in changed for name in self._made_of(effect.table, one.name))
         for name in names:
-            if name.casefold() != (effect.column or "").casefold():
+            if name.casefold() != effect.name.casefold():
                 yield Effect("modify_column", effect.table, name, note="generated")
 
     @staticmethod
     def _changes_values(relation: _Relation, effect: Effect) -> bool:
         if effect.type is None:
             return False
-        old = relation.columns.get((effect.column or "").casefold())
+        old = relation.columns.get(effect.name.casefold())
         if old is None or old.type is None:
             return True
         is_mysql = effect.dialect is None and effect.table.schema is None
         rule = conversion(
-            named(old.type, old.declared or "", mysql=is_mysql),
+            named(old.type, old.written, mysql=is_mysql),
             effect.type,
-            effect.declared or "",
+            effect.written,
             mysql=is_mysql,
         )
         exact = {types.family(old.type), types.family(effect.type)} <= {"integer", "decimal"}
@@ -325,7 +325,7 @@ class Reach:
         """The columns of a type, by table and folded name, and whether each value is one of the type and no array."""
         for table, relation in self.tables.items():
             for column, definition in relation.columns.items():
-                declared = (definition.declared or "").replace(" array", "").rstrip("[]0123456789 ")
+                declared = definition.written.replace(" array", "").rstrip("[]0123456789 ")
                 if definition.declared and self._type_named(declared, table) == name:
                     yield table, column, declared == definition.declared
 

@@ -217,7 +217,7 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
 
 def is_pinned(effect: Effect, declared: Mapping[str, str]) -> bool:
     """True if a statement gives a column a wider type than the pipeline file declares: the mirror keeps the declared one."""
-    pinned = declared.get(effect.column or "")
+    pinned = declared.get(effect.name)
     retyped = effect.action == "modify_column" and effect.type is not None
     return retyped and pinned is not None and types.outgrows(pinned, effect.type or "")
 
@@ -246,7 +246,7 @@ def _helps(helper: TableId, table: TableId, ends: tuple[str, str]) -> bool:
     name = helper.table or ""
     if helper[:2] != table[:2] or not (name.startswith("_") and name.endswith(ends)):
         return False
-    return name[:-4].lstrip("_").casefold() == (table.table or "").lstrip("_").casefold()
+    return name[:-4].lstrip("_").casefold() == table.name.lstrip("_").casefold()
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -385,14 +385,14 @@ class _Made:
         sent = self.sent(statement.source, effect.table).keys()
         if effect.action == "add_primary_key":
             return replace(effect, keys=tuple(structure.spelling(key, sent) for key in effect.keys))
-        known = structure.spelling(effect.column or "", sent - {effect.to})
+        known = structure.spelling(effect.name, sent - {effect.to})
         # a column that has its new name already is not renamed
         return effect if known == effect.to else replace(effect, column=known)
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
         """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
         structure = self.structures.get(effect.table, _Structure())
-        effect, name = self._spelt(effect, structure, statement), effect.column or ""
+        effect, name = self._spelt(effect, structure, statement), effect.name
         folded, is_mysql = name.casefold(), effect.dialect in (None, "mysql")
         made = structure.names.get(folded)
         if effect.action == "modify_column" and effect.type is not None and is_mysql and made != name:
@@ -514,7 +514,7 @@ class _Structure:
         return name if name in sent or len(others) != 1 else others[0]
 
     def take(self, effect: Effect) -> None:
-        name, to = (effect.column or "").casefold(), str(effect.to).casefold()
+        name, to = effect.name.casefold(), str(effect.to).casefold()
         match effect.action:
             case "create_table":
                 self.columns |= {column.name.casefold(): column for column in effect.columns}

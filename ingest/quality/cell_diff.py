@@ -325,7 +325,7 @@ class Inserts:
                 self._read.pop(key, None)
             return
         order, change = event
-        sent = {name: text for name, text in (change.after or {}).items() if name not in self.made}
+        sent = {name: text for name, text in change.new_cells.items() if name not in self.made}
         if change.op is Op.READ or (change.op is Op.INSERT and not order.phase):
             self._there.pop(key, None)
             if not self.rereads:

@@ -43,12 +43,12 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
         if change.op in (Op.UPDATE, Op.DELETE):
             if appends:
                 continue
-            went = _name({**(change.after or {}), **(change.before or {})}, mirror)
+            went = _name({**change.new_cells, **change.old_cells}, mirror)
             if index.get(went):
                 del table.rows[(index[went].pop(),)]
         if change.op is not Op.DELETE:
             serial += 1
-            after = {**(change.before or {}), **(change.after or {})}
+            after = {**change.old_cells, **change.new_cells}
             whole = change.__class__(op=Op.INSERT, after={**after, _NUMBER: str(serial)})
             _apply(table, Placed(order, whole))
             index.setdefault(_name(after, mirror), []).append(str(serial))

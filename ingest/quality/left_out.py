@@ -23,7 +23,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
     """
     some = [one for one in chosen if one.mirror is not None and one.mirror.columns]
     chosen_lanes = [lane for one in some if _chooses(lake, one) for lane in one.lanes]
-    tables = ", ".join(sorted({duck.text(lane.table.table or "") for lane in chosen_lanes}))
+    tables = ", ".join(sorted({duck.text(lane.table.name) for lane in chosen_lanes}))
     seen = lanes.columns_seen(lake, f'batch > {since} AND "table" IN ({tables})') if chosen_lanes else {}
     removed: dict[str, int] = {}  # changes that erasures have removed from silver, by the mirror's path
     for one in decisions.read(lake).of(ERASED) if some else ():

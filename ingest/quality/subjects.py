@@ -190,7 +190,7 @@ def survey(
         except Exception as error:  # one damaged table must not hide the state of the others
             subject.damage = faults.of_mirror(error, lake, subject.name, subject.path)
             continue
-        subject.exists, subject.size = state.exists, state.size or 0
+        subject.exists, subject.size = state.exists, state.known_size
         subject.types = {name: type_of_log(kind) for name, kind in state.types.items()}
         if subject.mirror is not None:
             subject.applied = mirrors.folded_until(lake, subject.mirror, state)

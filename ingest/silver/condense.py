@@ -58,7 +58,7 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
     lanes = _lanes(lake, done, upto) if upto > done else {}
     if not lanes:
         return 0
-    pace(session, 0, state.size or 0)
+    pace(session, 0, state.known_size)
     old = lake.read(CHANGES.name).where((F.col("kind") == "change") & (F.col("batch") <= upto))
     gone = reduce(DataFrame.unionByName, [_superseded(old, keys, lane) for keys, lane in lanes.items()])
     gone = gone.persist()
@@ -72,7 +72,7 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
             lake, _now(lake, upto, floors, lanes), f"{going} changes that later ones supersede are dropped"
         )
         kept = old.alias("l").join(gone.alias("r"), _same(_PLACE), "left_anti")
-        files = max(1, -(-(state.size or 0) // FILE))
+        files = max(1, -(-state.known_size // FILE))
         kept = kept.repartitionByRange(files, *_SORTED).sortWithinPartitions(*_SORTED)
         lake.publish(kept, CHANGES.name, writer, upto, f"kind = 'change' AND batch <= {upto}")
     finally:

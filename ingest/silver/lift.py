@@ -400,7 +400,7 @@ class SourceDecoder:
                 ):
                     continue
                 keys = change.keys or gone.keys
-                images = gone.before or {}
+                images = gone.old_cells
                 before = {key: images[key] for key in keys if key in images} or images
                 note = f"{change.note}; the key changed" if change.note else "the key changed"
                 taken[at] = [

@@ -98,7 +98,7 @@ def _exact(cursor: Any, metadata: Any) -> Any:
 
 
 def table(connection: Any, table: TableId) -> SourceTable | None:
-    owner, name = table.schema or table.database or "", table.table or ""
+    owner, name = table.schema or table.database or "", table.name
     listed = _columns(connection, owner, name)
     if not listed:
         return None

@@ -120,7 +120,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     A stream names it by schema and table, or by database, schema and table.
     """
     database = f"{name_of(table.database)}." if table.schema and table.database else ""
-    schema, name = table.schema or table.database or "", table.table or ""
+    schema, name = table.schema or table.database or "", table.name
     named = f"{name_of(schema)}.{name_of(name)}"
     is_it = f"o.name = {_national(name)} AND s.name = {_national(schema)} AND o.type IN ('U', 'V')"
     object_of = f"JOIN {database}sys.objects o ON o.object_id = {{}}.object_id JOIN {database}sys.schemas s ON s.schema_id = o.schema_id"
