@@ -62,6 +62,11 @@ class TableId(NamedTuple):
         """The table of a row with columns of these names."""
         return cls(row["database"], row["schema"], row["table"])
 
+    @classmethod
+    def without_schema(cls, database: str | None, table: str | None) -> TableId:
+        """The table of a database without schemas; `NO_TABLE` if a message names neither."""
+        return cls(database, None, table) if database or table else NO_TABLE
+
     @property
     def name(self) -> str:
         """Its name in its schema; empty without one."""

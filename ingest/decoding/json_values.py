@@ -122,7 +122,7 @@ def text(value: Any) -> str | None:
     if kind is int or kind is Number:
         return str(value)
     if kind is bool:
-        return "true" if value else "false"
+        return str(value).lower()
     return (bytes(value) if kind is Raw else compacted(value)).decode()
 
 

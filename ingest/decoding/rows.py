@@ -323,6 +323,11 @@ def binlog(server: str | None, file: str | None) -> tuple[str, ...]:
     return tuple(f"{kind} {name}" for kind, name in known if name)
 
 
+def require_images(before: Image | None, after: Image | None, op: Op) -> None:
+    """Refuse a change without the image that its operation needs: a delete's before, any other's after."""
+    require_image(before if op is Op.DELETE else after, op)
+
+
 def require_image(image: Image | None, op: Op) -> None:
     if image is None:
         raise Undecodable("no-image", f"the {op} carries no row")

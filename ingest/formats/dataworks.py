@@ -230,7 +230,7 @@ def _row(
     old = None if place.op in (Op.INSERT, Op.READ) else members_of(payload.get("before")).get(dialect.image)
     new = None if place.op is Op.DELETE else members_of(payload.get("after")).get(dialect.image)
     before, after = values.optional_image(old), values.optional_image(new)
-    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    rows.require_images(before, after, place.op)
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     oracle = schema.dialect == "oracle"

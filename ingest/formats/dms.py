@@ -29,7 +29,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import values
-from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.change import Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import rows
 from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
@@ -115,7 +115,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
     clock = rows.moment(meta.get("commit-timestamp"), "UTC")
     return Change(
         op=op,
-        table=TableId(schema, None, table) if schema or table else NO_TABLE,
+        table=TableId.without_schema(schema, table),
         sequence=sequence,
         position=position,
         servers=rows.binlog(None, log[0].partition(":")[0]) if log else (),

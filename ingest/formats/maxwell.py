@@ -21,7 +21,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import types, values
-from ingest.change import LOAD_ENDED, NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.change import LOAD_ENDED, Change, Hints, Image, Message, Op, TableId
 from ingest.ddl import charsets
 from ingest.decoding import rows
 from ingest.errors import Undecodable
@@ -113,7 +113,7 @@ def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
     database, table = values.member_text(envelope, "database"), values.member_text(envelope, "table")
     return Change(
         op=op,
-        table=TableId(database, None, table) if database or table else NO_TABLE,
+        table=TableId.without_schema(database, table),
         sequence=sequence,
         position=position,
         servers=rows.binlog(values.member_text(envelope, "server_id"), (position or "").rpartition(":")[0])

@@ -22,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ingest import values
-from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
+from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.ddl import dialect_of
 from ingest.decoding import avro
 from ingest.decoding.declared_values import unwrap
@@ -82,7 +82,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     database, name = record["schemaName"] or None, record["tableName"] or None
     common = Change(
         op=op,
-        table=TableId(database, None, name) if database or name else NO_TABLE,
+        table=TableId.without_schema(database, name),
         sequence=(record["id"],),
         position=record["position"] or None,
         event_time=values.micros_of(record["timestamp"], 1) or None,
@@ -227,7 +227,7 @@ def _bit(value: Any, _info: str) -> Read:
 
 
 READERS: dict[str, Callable[[Any, str], Read]] = {
-    "bool": lambda value, _info: ("true" if value else "false", "boolean"),
+    "bool": lambda value, _info: (str(bool(value)).lower(), "boolean"),
     "int": _whole,
     "Float": lambda value, _info: (values.float32_text(value["value"]), "float32"),
     "float": lambda value, _info: (values.float_text(value), "float64"),

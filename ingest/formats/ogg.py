@@ -194,7 +194,7 @@ def _row(
         old, new = (row, None) if place.op is Op.DELETE else (None, row)
     before = None if place.op is Op.INSERT else _image(old)
     after = None if place.op is Op.DELETE else _image(new)
-    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    rows.require_images(before, after, place.op)
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)

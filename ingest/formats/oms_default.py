@@ -170,7 +170,7 @@ def _row(place: Change, meta: Image, envelope: Mapping[str, Raw], hints: Hints, 
     old, new = envelope.get("prevStruct"), envelope.get("postStruct")
     before, old_light = _image(None if place.op in (Op.INSERT, Op.READ) else old)
     after, light = _image(None if place.op is Op.DELETE else new)
-    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    rows.require_images(before, after, place.op)
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     oracle_mode = meta.get("dbType") in ORACLE_MODE

@@ -190,7 +190,7 @@ def _row(
         before, after = None, data
     elif place.op is Op.DELETE:
         before, after = both or None, None
-    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    rows.require_images(before, after, place.op)
     update = place.op is Op.UPDATE
     whole = hints.options.key_is_full and (key is not None or kind == "update after")
     hide = update and dialect.nulls_may_hide

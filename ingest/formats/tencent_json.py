@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Raw
 
 from ingest import values
-from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
+from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import rows
 from ingest.decoding.flat_messages import mysql_types
 from ingest.errors import Undecodable
@@ -90,7 +90,7 @@ def _place(record: Mapping[str, Raw], note: str | None) -> Change:
     database, table = (values.member_text(record, name) or None for name in ("schemaName", "tableName"))
     return Change(
         op=op,
-        table=TableId(database, None, table) if database or table else NO_TABLE,
+        table=TableId.without_schema(database, table),
         sequence=(number,) if number is not None and number >= 0 else (),
         position=values.member_text(record, "position") or None,
         event_time=values.micros_of(seconds, 1) if seconds and seconds > 0 else None,
@@ -122,7 +122,7 @@ def _row(place: Change, record: Mapping[str, Raw], hints: Hints) -> Change:
     after = _image(record.get("newColumns"), described.names, "newColumns")
     kept = [*rows.convert(before, plan), *rows.convert(after, plan)]
     keys = declared.keys or values.names(record.get("pkNames")) or described.keys
-    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    rows.require_images(before, after, place.op)
     if place.op is Op.INSERT:
         before = None
     elif place.op is Op.DELETE:

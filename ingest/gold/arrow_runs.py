@@ -21,7 +21,7 @@ from ingest.gold.arrow_parts import Dealt, RowGroup
 from ingest.gold.arrow_pass import FilesPart, NewRowsPart
 from ingest.gold.arrow_shares import Links
 from ingest.gold.arrow_values import HistoryNeeded, PartsNeeded
-from ingest.gold.arrow_work import MirrorWork
+from ingest.gold.arrow_work import MirrorWork, lanes_of
 from ingest.gold.change_files import ChangeFiles
 from ingest.gold.completed import STAGE
 from ingest.gold.key_shares import KeysOfChanges, Shares
@@ -76,14 +76,14 @@ def _by_news(
     """The results of mirrors that are folded from their new changes, or from short histories."""
     if not works:
         return
-    changes = files.of([lane for work in works for lane in work.lanes])
+    changes = files.of(lanes_of(works))
     load = Load(sum(work.changes for work in works))
     some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
     groups = partial(_groups, cores=cores(files.lake.spark))
     for report in _reports(files, partial(_fold_some, changes), some, Written, groups, load, pool):
         yield report.path, [report]
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
-        pieces = arrow_parts.pieces(changes, [lane for work in many for lane in work.lanes])
+        pieces = arrow_parts.pieces(changes, lanes_of(many))
         yield from _in_parts(files, many, pieces, planner.CHANGES_AT_MOST)
 
 
@@ -91,7 +91,7 @@ def _in_passes(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tupl
     """The results of large mirrors all of whose rows are written again, file by file."""
     if not works:
         return
-    changes = files.of([lane for work in works for lane in work.lanes])
+    changes = files.of(lanes_of(works))
     load = Load(sum(work.changes + work.passed // arrow_pass.CHANGE_ROWS for work in works))
     folder = f"parts-{uuid.uuid4()}"
     try:
@@ -161,7 +161,7 @@ def _in_shares(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tupl
 
 
 def _pieces(files: ChangeFiles, works: Sequence[MirrorWork]) -> list[RowGroup]:
-    lanes = [lane for work in works for lane in work.lanes]
+    lanes = lanes_of(works)
     return arrow_parts.pieces(files.of(lanes), lanes)
 
 
@@ -328,7 +328,7 @@ def _spread(items: Sequence[Given], count: int) -> list[Sequence[Given]]:
 def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across = map) -> Iterator[Written]:
     """Fold some mirrors."""
     try:
-        rows = read(files, [lane for work in works for lane in work.lanes])
+        rows = read(files, lanes_of(works))
     except StoreError as error:
         return (Written(work.path, failed=str(error)) for work in works)
     return iter(across(lambda work: make(work, rows), works))
@@ -337,7 +337,7 @@ def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across
 def _fold_for_passes(files: Sequence[str], folder: str, works: Sequence[MirrorWork]) -> Iterator[Written]:
     """Fold the changes of some mirrors whose rows take a pass."""
     try:
-        rows = read(files, [lane for work in works for lane in work.lanes])
+        rows = read(files, lanes_of(works))
     except StoreError as error:
         return (Written(work.path, failed=str(error)) for work in works)
     return (arrow_pass.outcomes(work, rows, folder) for work in works)
@@ -379,7 +379,7 @@ def _reports(
             yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["written"])
 
     mirrors = [item for item in items if isinstance(item, MirrorWork)]
-    last = max((lane.last for work in mirrors for lane in work.lanes), default=0)
+    last = max((lane.last for lane in lanes_of(mirrors)), default=0)
     about = (f"batch {last}", counted(len(mirrors), "mirror")) if mirrors else ("", what)
     work = Work(STAGE, items, run, "written STRING", deal, load, *about, pool)
     return (msgspec.json.decode(row["written"], type=kind) for row in files.rows(work))

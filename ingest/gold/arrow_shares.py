@@ -30,7 +30,7 @@ from ingest.gold.arrow_parts import (
     merged_part,
     pages_of,
 )
-from ingest.gold.arrow_work import ERA_ROW, LaneWork, MirrorWork
+from ingest.gold.arrow_work import ERA_ROW, LaneWork, MirrorWork, lanes_of
 from ingest.gold.key_shares import KeysOfChanges, Numbers, Shares, concerned, keys_of
 from ingest.gold.keyless_shares import HalfDealer
 from ingest.gold.outcomes import MirrorOutcomes
@@ -52,7 +52,7 @@ class Links(NamedTuple):
 
 def links(works: Sequence[MirrorWork], some: Sequence[RowGroup]) -> Iterator[Links]:
     """The keys that the changes in some pieces link, and of tables of old states those that new changes concern."""
-    lanes = [lane for work in works for lane in work.lanes]
+    lanes = lanes_of(works)
     found = {work.path: KeysOfChanges(set(), set()) for work in works}
     try:
         for page in pages_of(some, lanes):

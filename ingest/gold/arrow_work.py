@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -155,3 +155,8 @@ class MirrorWork:
     def key_columns(self) -> list[str]:
         """The key's columns, by Delta's names."""
         return [one.column for one in self.columns if one.name in self.keys]
+
+
+def lanes_of(works: Iterable[MirrorWork]) -> list[LaneWork]:
+    """The lanes of some mirrors."""
+    return [lane for work in works for lane in work.lanes]

@@ -45,7 +45,7 @@ class Made:
         """Its Delta properties; history is kept for the retention period."""
         return {
             "delta.enableDeletionVectors": "false" if self.plain else "true",
-            "delta.enableChangeDataFeed": "true" if self.change_feed else "false",
+            "delta.enableChangeDataFeed": str(self.change_feed).lower(),
             "delta.deletedFileRetentionDuration": f"interval {horizon_days} days",
             "delta.logRetentionDuration": f"interval {max(30, horizon_days)} days",
         }

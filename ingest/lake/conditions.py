@@ -236,7 +236,7 @@ def _text(value: object) -> str:
     """The canonical text of a value."""
     match value:
         case bool():
-            return "true" if value else "false"
+            return str(value).lower()
         case bytes():
             return base64.b64encode(value).decode()
         case dt.datetime() if value.tzinfo is not None:

@@ -59,7 +59,7 @@ def text_of(value: object, delta: str) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, int) and delta.startswith("TIMESTAMP"):

@@ -120,7 +120,7 @@ def _slow_image(raw: bytes) -> Image:
 
 def _bare_text(value: object) -> str:
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     raise TypeError("nested")
 
 
