@@ -194,7 +194,8 @@ class SourceDecoder:
         self.parse_many: _ParseMany | None = getattr(module, "parse_many", None) if plain else None
         snapshots = self.masks is None and not self.stopped
         self.parse_snapshots: _ParseMany | None = ingest_snapshot.parse_many if snapshots else None
-        self.pause = FEW  # messages that are read one by one before many are tried again
+        # messages that are read one by one before columns are tried again, by how few are worth it
+        self.pauses = {1: 1, FEW: FEW}
 
     def lift(self, bronze: pa.RecordBatch) -> Batches:
         """The rows of one batch of this source's messages; each message is decoded as a whole or becomes one reject."""
@@ -215,24 +216,21 @@ class SourceDecoder:
         """Messages from one place that follow each other, with their changes as columns where many are as usual."""
         at = start = 0  # where the messages begin that are to be read one by one
         count = bronze.num_rows
-        parse_many, few = self.parse_many, FEW
+        parse_many, few, longest = self.parse_many, FEW, _PAUSE
         if count and ingest_snapshot.holds(bronze["topic"][0].as_py()):  # one message of it has many rows
-            parse_many, few = self.parse_snapshots, 1
+            parse_many, few, longest = self.parse_snapshots, 1, 1
         if parse_many is not None and count >= few and _is_plain(bronze):
             values = listed(bronze.column("value"))
             while count - at >= few:
                 changes = parse_many(values[at:], self.hints)
-                if not changes.messages and few == 1:
-                    at += 1
-                    continue
                 if changes.messages < few:  # to try again soon would cost more than it saves
-                    at, self.pause = at + self.pause, min(2 * self.pause, _PAUSE)
+                    at, self.pauses[few] = at + self.pauses[few], min(2 * self.pauses[few], longest)
                     continue
                 if start < at:
                     yield bronze.slice(start, at - start), None
                 yield bronze.slice(at, changes.messages), changes
                 start = at = at + changes.messages
-                self.pause = FEW
+                self.pauses[few] = few
         if start < count:
             yield bronze.slice(start), None
 
