@@ -146,20 +146,20 @@ def _plan(
     reading: Reading,
 ) -> ConnectPlan:
     known = dict(declared)
-    found: dict[str, ColumnReader] = {}
+    readers: dict[str, ColumnReader] = {}
     described: dict[str, ColumnSchema] = {}
     for field in fields(schema):
         reader = column(field, known.pop(field.name, _unsigned(field)), meanings, reading)
-        found[field.name] = _as_declared(field, reader)
+        readers[field.name] = _as_declared(field, reader)
         if field.optional is not None:
             is_plain = field.default is not None and field.default.plain
             described[field.name] = column_schema(field, reader.plain if is_plain else reader.json)
     for name, logical in known.items():
-        found[name] = declared_column(logical, reading)
+        readers[name] = declared_column(logical, reading)
     return ConnectPlan(
-        {name: each.json for name, each in found.items()},
-        {name: each.plain for name, each in found.items()},
-        {name: each.logical for name, each in found.items() if each.logical != "unknown"},
+        {name: each.json for name, each in readers.items()},
+        {name: each.plain for name, each in readers.items()},
+        {name: each.logical for name, each in readers.items() if each.logical != "unknown"},
         described,
     )
 

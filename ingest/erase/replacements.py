@@ -127,17 +127,17 @@ def replacement(
     if secret.is_replacement(headers, value):
         before = left_of(value or b"")
         changes, erased, table = before.kept, before.erased, before.table
-        if not any(one.op in ROW_OPS and one.row in numbers for one in changes):
+        if not any(change.op in ROW_OPS and change.row in numbers for change in changes):
             return None
     else:
         key = None if row["key"] is None else bytes(row["key"])
         changes = decoder.parsed(Message(value, key, row["topic"], headers))
-    going = [one for one in changes if one.op in ROW_OPS and one.row in numbers]
+    going = [change for change in changes if change.op in ROW_OPS and change.row in numbers]
     if {one.row for one in going} != numbers or len(going) != len(numbers):
         place = "/".join(str(row[name]) for name in PLACE)
         raise IngestError(
             f"The message at {place} is decoded otherwise today than when its changes were written: "
             f"`{command('rebuild', decoder.pipeline.file, '--layer', 'silver')}` first."
         )
-    kept = [one for one in changes if one not in going]
+    kept = [change for change in changes if change not in going]
     return secret.replacement(table or going[0].table, erased + len(going), kept)

@@ -105,8 +105,8 @@ def _spellings(text: str) -> set[bytes]:
     for _ in range(_LAYERS):
         latest = {spelled for one in latest for spelled in _escaped(one)}
         spellings |= latest
-    spellings |= {html.escape(one) for one in spellings}
-    return {one.encode("utf-8", "surrogatepass") for one in spellings}
+    spellings |= {html.escape(spelling) for spelling in spellings}
+    return {spelling.encode("utf-8", "surrogatepass") for spelling in spellings}
 
 
 def _escaped(text: str) -> set[str]:

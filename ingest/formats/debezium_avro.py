@@ -127,7 +127,9 @@ def _described(schema: avro.AvroSchema, member: Mapping[str, Any]) -> Field:
     """A record's field, with whether it may be null and its default."""
     found = _field(schema, member["name"], member["type"])
     branches = schema.resolved(member["type"])
-    optional = isinstance(branches, list) and any(schema.resolved(one)["type"] == "null" for one in branches)
+    optional = isinstance(branches, list) and any(
+        schema.resolved(branch)["type"] == "null" for branch in branches
+    )
     default = member.get(avro.DEFAULT)
     if isinstance(default, str) and found.type == "bytes":
         default = default.encode(

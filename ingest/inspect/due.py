@@ -31,10 +31,10 @@ def next_due(lake: Tables, source: Source) -> dt.datetime | None:
 def _when(lake: Tables, source: Source, table: TableId, last: Mapping[str, Row]) -> dt.datetime:
     names = map(str, mirrors.names(lake.pipeline, table))
     times = [last[name] for name in names if name in last]  # some further mirrors cannot be compared
-    if not times or any(one["state"] == WARN for one in times):
+    if not times or any(comparison["state"] == WARN for comparison in times):
         return NOW
     every = (source.database.reconcile_every if source.database else None) or 0.0
-    compared: dt.datetime = min(one["checked_at"] for one in times)
+    compared: dt.datetime = min(comparison["checked_at"] for comparison in times)
     return compared + dt.timedelta(seconds=every)
 
 

@@ -21,8 +21,8 @@ Sample = tuple[Labels, float | None]
 def text(*statuses: Mapping[str, Any]) -> str:
     """The status of pipelines as gauges, family by family; families without samples are left out."""
     families: dict[str, tuple[str, list[Sample]]] = {}
-    for one in statuses:
-        for name, (help_text, samples) in (_mirrors(one) | _lake(one)).items():
+    for status in statuses:
+        for name, (help_text, samples) in (_mirrors(status) | _lake(status)).items():
             families.setdefault(name, (help_text, []))[1].extend(samples)
     return "".join(
         _family(f"ingest_{name}", help_text, samples) for name, (help_text, samples) in families.items()

@@ -102,9 +102,9 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
     newest = lake.decoded()
     ahead = [f"There is no batch {batch} yet: the newest is {newest}."] if batch > newest else []
     return {
-        table: Named(lake.path(one.mirror.path), one.version)
-        for table, one in pins.items()
-        if one.version is not None
+        table: Named(lake.path(pin.mirror.path), pin.version)
+        for table, pin in pins.items()
+        if pin.version is not None
     }, [*ahead, *asof.complaints(pinned, batch)]
 
 

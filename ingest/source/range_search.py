@@ -77,7 +77,9 @@ class RangeSearch:
     def _cut(self, chunk: Chunk, theirs: int, mirror_rows: Sequence[MirrorRow]) -> None:
         """Look into a range that differs."""
         if max(theirs, len(mirror_rows)) <= _FEW or not mirror_rows:
-            self._differing(self.theirs.numbers(chunk), {one.key: one.number for one in mirror_rows})
+            self._differing(
+                self.theirs.numbers(chunk), {mirror_row.key: mirror_row.number for mirror_row in mirror_rows}
+            )
             return
         ends = _ends(mirror_rows)
         if not ends:
