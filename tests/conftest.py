@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from ingest.lake import duck
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -35,10 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """Bring nothing to the disk: a run waits for it some thirty times, and no test's lake has to outlive the machine.
+    Queries have one thread: the other process has the second core.
 
     What is brought there, and before what, is asked by tests that put a function of their own in this place.
     """
     os.fsync = lambda _file: None
+    duck.one_thread()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
