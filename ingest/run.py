@@ -71,6 +71,7 @@ class Warm:
     tables: int = 0
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
     reported: tuple[str, ...] | None = None  # failures that `runs` holds already
+    of_batch: bool = False  # whether they are those of a run that had a batch
     looked: bool = False  # whether this process has looked for batches decoded with other settings
     next_look: float = (
         0.0  # when to look again whether the mirrors are there, by the clock of `time.monotonic`
@@ -433,10 +434,11 @@ def _record(lake: Lake, warm: Warm, result: Result) -> bool:
         if warm.reported is None:
             warm.reported = completed.alarms(lake)
         is_whole = set(STAGES) <= result.stages.keys() and not result.stopped
-        # one that finds nothing wrong any more ends the alarms of the run before it
-        if failures == warm.reported or not (failures or is_whole):
+        # one that finds nothing wrong any more ends the alarms of a run that had no batch either: those of a batch's
+        # messages are not looked for again
+        if failures == warm.reported or not (failures or (is_whole and not warm.of_batch)):
             return False
-    warm.reported = failures
+    warm.reported, warm.of_batch = failures, result.batch is not None
     result.complete_until = _complete_until(lake, warm, result)
     marks = {} if warm.progress is None else warm.progress.marks
     lake.append_unguarded(list(_rows(lake, result)), RUNS, marks)

@@ -95,11 +95,11 @@ def _why_lost(lake: Tables, mirror: Mirror) -> str:
 
 
 def alarms(lake: Tables) -> tuple[str, ...]:
-    """The alarms of the newest run that has left a row, except those of checks, which have rows of their own."""
+    """The alarms of the newest run that has left a row, if it had no batch; those of checks have rows of their own."""
     if not lake.exists(RUNS.name):
         return ()
     rows = lake.ask(
-        """SELECT message FROM {runs} WHERE stage = 'alarm' AND state = 'alarm'
+        """SELECT message FROM {runs} WHERE stage = 'alarm' AND state = 'alarm' AND batch IS NULL
         AND run = (SELECT max_by(run, started_at) FROM {runs})"""
     )
     return tuple(row["message"] for row in rows)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ingest import run as runs
 from ingest.config.model import TableRule
 from ingest.gold import completed
 from ingest.inspect import status
+from ingest.lake.lake import Lake, Tell
 from ingest.lake.tables import LakeReader
-from ingest.result import STAGES
+from ingest.result import STAGES, Result
 from ingest.run import Warm
 from tests.shops import Shops
 
@@ -61,6 +63,30 @@ def test_an_alarm_ends_with_the_run_that_finds_its_cause_repaired(shops: Shops) 
     before = LakeReader(shops.pipeline).snapshot("runs").version
     shops.run()
     assert before == LakeReader(shops.pipeline).snapshot("runs").version
+
+
+def test_an_alarm_of_a_batch_is_not_ended_by_a_run_without_one(
+    shops: Shops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was wrong with a batch's messages is not looked for again: a run with nothing to read knows nothing of it."""
+    shops.stages = STAGES
+    shops.run()
+    stage = runs._STAGES["silver"]
+
+    def alarmed(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
+        done = stage(lake, warm, result, tell)
+        result.fail("messages are unaccounted for")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setitem(runs._STAGES, "silver", alarmed)
+        shops.say(2, "INSERT", 2, "b").run()
+    for warm in (shops.warm, Warm()):
+        shops.warm = warm
+        shops.run()
+        assert shops.result is not None
+        assert (None, []) == (shops.result.batch, shops.result.failures)
+        assert ["last_run"] == [one["kind"] for one in status.status(LakeReader(shops.pipeline))["causes"]]
 
 
 def test_a_run_with_nothing_new_looks_whether_its_mirrors_can_be_read(shops: Shops) -> None:
