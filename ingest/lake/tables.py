@@ -9,9 +9,10 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,13 +187,19 @@ class _Remembered:
                 self._found.move_to_end(mark)
         if rows is None:
             rows = duck.rows(query)
-            cells = (cell for row in rows for cell in row.values())
-            if sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in cells) <= _SMALL:
+            if _is_small(rows):
                 with self._lock:
                     self._found[mark] = rows
                     if len(self._found) > _MOST:
                         self._found.popitem(last=False)
         return [row.copy() for row in rows]
+
+
+def _is_small(rows: Sequence[Row]) -> bool:
+    """True if an answer is remembered; of a large one only the beginning is looked at."""
+    cells = (cell for row in rows for cell in row.values())
+    sizes = accumulate(len(cell) if isinstance(cell, str | bytes) else 8 for cell in cells)
+    return all(size <= _SMALL for size in sizes)
 
 
 def filled(query: str, table: Callable[[str, str | None], str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ingest import formats
@@ -72,7 +73,7 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
         _complete(table, pipeline)
     for source in facts.sources:
         for check in source.checks:
-            check.sql = queries.of_source(check.check, source.name)
+            check.asked = partial(queries.of_source, check.check, source.name)
     facts.look()
     return facts
 
@@ -258,7 +259,7 @@ def _complete(table: TableFact, pipeline: Pipeline) -> None:
     source = table.lanes[0][1] if table.lanes else table.id
     examples = [key for check in table.checks for key in check.failing]
     for check in table.checks:
-        check.sql = queries.reproduces(check.check, table.id, source, keys, check.column)
+        check.asked = partial(queries.reproduces, check.check, table.id, source, keys, check.column)
         for column in table.columns:
             if check.check == "cell_rejects" and check.column == column.name:
                 column.misfits = int(check.observed)

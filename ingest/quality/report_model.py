@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ingest.change import NO_TABLE, TableId
@@ -27,7 +28,12 @@ class CheckFact:
     failing: tuple[str, ...] = ()
     trend: tuple[float, ...] = ()
     bad_since: dt.datetime | None = None  # the first of the consecutive verdicts that did not pass
-    sql: str = ""
+    asked: Callable[[], str] = str  # its query: most checks of most mirrors are on no page
+
+    @property
+    def sql(self) -> str:
+        """The query that reproduces it; empty if there is none."""
+        return self.asked()
 
 
 @dataclass(slots=True)

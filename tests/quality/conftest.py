@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def _table(i: int) -> f.TableFact:
     ]
     checks[0].trend = rows
     for check in checks:
-        check.sql = queries.reproduces(check.check, identity, identity, [("id", "id")])
+        check.asked = partial(queries.reproduces, check.check, identity, identity, [("id", "id")])
     batches = [
         f.BatchFact(
             57 - n, "done", NOW - dt.timedelta(minutes=4 + 30 * n),

@@ -84,13 +84,8 @@ def evil_facts(made):
         table.ddl = [f.DdlFact(1, EVIL, EVIL, EVIL, facts.now, pending=True)]
         table.batches[0].message, table.batches[0].state = EVIL, "failed"
         for check in table.checks:
-            check.state, check.detail, check.failing, check.sql, check.column = (
-                "fail",
-                EVIL,
-                (EVIL,),
-                EVIL,
-                EVIL,
-            )
+            check.state, check.detail, check.failing, check.column = "fail", EVIL, (EVIL,), EVIL
+            check.asked = lambda: EVIL
     facts.sources[0].name = facts.sources[0].format = EVIL
     facts.runs[0].alarms = [f.AlarmFact(EVIL, EVIL)]
     facts.rejects = [f.RejectFact(EVIL, EVIL, EVIL, EVIL, 1, EVIL, EVIL)]
