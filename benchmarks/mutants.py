@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "absent taken for NULL",
         "ingest/fold.py",
-        "values = {**(row.values if row else {}), **(event.change.after or {})}",
-        "values = {**(event.change.after or {})}",
+        "values = {**(row.values if row else {}), **event.change.new_cells}",
+        "values = {**event.change.new_cells}",
     ),
     Mutant(
         "key change as plain upsert",

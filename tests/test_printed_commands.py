@@ -46,6 +46,8 @@ NAMED = {  # verbs that a sentence names, as a part of the product
     "source/database.py": {"tables"},
     "source/range_search.py": {"snapshot"},
 }
+# texts of the reference, as of the vendors' pages: verbs, as parts of the product
+OF_PAGES = {"config/schema.py", "config/entries.py", "config/model.py"}
 
 
 def parsed(words: list[str]) -> None:
@@ -126,7 +128,7 @@ def _sentences(tree: ast.Module) -> Iterator[str]:
 def test_a_sentence_has_its_commands_from_one_function() -> None:
     """A command that is part of a text lacks the pipeline file, or does not quote its path."""
     for path, tree in modules():
-        if path in ("config/schema.py", "config/entries.py") or path.startswith("formats/"):
-            continue  # texts of the reference and of the vendors' pages: verbs, as parts of the product
+        if path in OF_PAGES or path.startswith("formats/"):
+            continue
         named = {typed for text in _sentences(tree) for typed in _TEXT.findall(text)} - _OF_THEIR_OWN
         assert NAMED.get(path, set()) == named - {"validate {file}"}, path
