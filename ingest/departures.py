@@ -18,7 +18,7 @@ from ingest.order import Order
 from ingest.values.same_value import same_value
 
 
-class StandingRow(Protocol):
+class PresentRow(Protocol):
     """A row of the fold, with the transaction in which it came to its key."""
 
     values: Image
@@ -79,21 +79,21 @@ class Crossings:
     was there, it may be the one that leaves."""
 
     def arrive(
-        self, key: Hashable, event: PlacedChange, standing: StandingRow | None, values: Image, *, known: bool
+        self, key: Hashable, event: PlacedChange, present: PresentRow | None, values: Image, *, known: bool
     ) -> None:
         """Take note that a row comes to a key that may have one; ``known`` if the key has ever had one."""
         transaction = transaction_of(event.change)
         owed, settled = self._owed.get(key), self._settled.get(key)
         if settled is not None and settled.transaction != transaction:
             del self._settled[key]
-        if standing is None:
+        if present is None:
             self._owed.pop(key, None)
             if not known and key not in self._left:
                 self._begun[key] = transaction
             return
         owes = owed is not None and owed.transaction == transaction  # a row that was there before both
-        if not owes and not _comes_again(event, standing, values):
-            self._owed[key] = _Owed(standing, transaction, event.change.op is Op.UPDATE)
+        if not owes and not _comes_again(event, present, values):
+            self._owed[key] = _Owed(present, transaction, event.change.op is Op.UPDATE)
 
     def change(self, key: Hashable) -> None:
         """Take note that the row of a key changes and keeps the key: outside of transactions no departure is owed then."""
@@ -107,11 +107,11 @@ class Crossings:
         for some in (self._owed, self._settled, self._begun, self.doubted):
             some.clear()
 
-    def leaving(self, key: Hashable, event: PlacedChange, standing: StandingRow | None) -> Departure:
+    def leaving(self, key: Hashable, event: PlacedChange, present: PresentRow | None) -> Departure:
         """What a departure takes from a key, without applying it."""
         change = event.change
         settled, owed = self._settled.get(key), self._owed.get(key)
-        if standing is None:
+        if present is None:
             return Departure(None)
         transaction = transaction_of(change)
         has_left = settled is not None and settled.transaction == transaction
@@ -119,26 +119,24 @@ class Crossings:
         if settled is not None and has_left and (change.op is Op.INSERT or settled.said == _said(event)):
             return Departure(settled.row, stays=True)
         if owed is None or owed.transaction != transaction:
-            return Departure(standing)
-        of_former, of_standing = (_describes(change, row) for row in (owed.row, standing))
-        decided = of_former or not of_standing if transaction is not None else of_former and not of_standing
+            return Departure(present)
+        of_former, of_present = (_describes(change, row) for row in (owed.row, present))
+        decided = of_former or not of_present if transaction is not None else of_former and not of_present
         if decided:
             return Departure(owed.row, stays=True)
         if transaction is not None:
-            return Departure(standing, returns=owed.row)
-        alike = of_former and of_standing and owed.row.values != standing.values
-        return Departure(standing, undecided=alike and owed.by_move)
+            return Departure(present, returns=owed.row)
+        alike = of_former and of_present and owed.row.values != present.values
+        return Departure(present, undecided=alike and owed.by_move)
 
-    def depart(self, key: Hashable, event: PlacedChange, standing: StandingRow | None) -> Departure:
+    def depart(self, key: Hashable, event: PlacedChange, present: PresentRow | None) -> Departure:
         """What a departure takes from a key."""
-        taken = self.leaving(key, event, standing)
-        if standing is None:
+        taken = self.leaving(key, event, present)
+        if present is None:
             self._left.add(key)
         elif not taken.stays and key in self._begun:
             transaction = transaction_of(event.change)
-            if self._begun.pop(key) == transaction and (
-                transaction or not _describes(event.change, standing)
-            ):
+            if self._begun.pop(key) == transaction and (transaction or not _describes(event.change, present)):
                 self.doubted.add(key)
         if taken.stays:
             self._settled[key] = _Settled(taken.takes, transaction_of(event.change), _said(event))
@@ -157,10 +155,10 @@ def transaction_of(change: Change) -> str | None:
     return change.transaction if change.transaction not in NO_TRANSACTION else None
 
 
-def _comes_again(event: PlacedChange, standing: StandingRow, values: Image) -> bool:
+def _comes_again(event: PlacedChange, present: PresentRow, values: Image) -> bool:
     """True if a row that comes to a key is the one that has it: its message is repeated."""
-    order, place = event.order, standing.place
-    if standing.arrived != transaction_of(event.change) or standing.values != values:
+    order, place = event.order, present.place
+    if present.arrived != transaction_of(event.change) or present.values != values:
         return False
     return not order.sequence or place is None or place[:4] == order[:4]
 
@@ -172,7 +170,7 @@ def _said(event: PlacedChange) -> Hashable:
     return place, change.op, *images
 
 
-def _describes(change: Change, row: StandingRow) -> bool:
+def _describes(change: Change, row: PresentRow) -> bool:
     """True if a row may be the one that a change says was there."""
     for column, said in (change.before or {}).items():
         if column in row.values:

@@ -136,7 +136,7 @@ class Chain:
     _tells: bool = False  # the last update had an image before
     _open: set[tuple[Key, str]] = field(
         default_factory=set
-    )  # cells to which a statement gave values that nobody knows
+    )  # cells to which a statement gave values that no message has
 
     def steps(
         self, events: Iterable[Placed | SchemaStep]

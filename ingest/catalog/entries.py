@@ -1,4 +1,4 @@
-"""What a catalog is told of a mirror: its place, its columns as the Delta table has them, and a comment."""
+"""What a catalog has of a mirror: its place, its columns as the Delta table has them, and a comment."""
 
 from __future__ import annotations
 

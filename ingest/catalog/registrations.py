@@ -236,7 +236,7 @@ def fault(lake: Tables) -> str:
 
 
 def is_due(lake: Tables) -> bool:
-    """True if the last attempt failed, or if the rules or a mirror's columns were decided anew after it."""
+    """True if the last attempt failed, or if the rules or a mirror's columns were decided again after it."""
     settings = lake.pipeline.catalog
     if settings is None:
         return False

@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     """One kind of problem.
 
     Args:
-        name: as programs are told.
+        name: what programs read.
         title: what is wrong, in a few words.
         severity: error or warn.
         verbs: those that its command may have; none if only the source can repair it.

@@ -15,7 +15,7 @@ from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric, key_js
 from ingest.quality.ordered_lane import OrderedLane
 
 _ODD = r"\.[0-9]*0$|\.$|[eE]|^[+.]|^-?0[0-9]|^-0|^-\."
-"""Spellings that a number has beside its shortest one."""
+"""Spellings of a number other than its shortest one."""
 _SHORTENED = (
     (r"^\+", ""), (r"(\.[0-9]*?)0+$", r"\1"), (r"\.$", ""), (r"^(-?)0+([0-9])", r"\1\2"), (r"^(-?)\.", r"\10."), ("^-0$", "0")
 )  # fmt: skip
