@@ -325,6 +325,11 @@ class Pipeline:
         """True if rows of a source's snapshots share a position, so that it does not tell one from another."""
         return any(formats.load(one.format).ABOUT.shared_reads for one in self.sources if one.name == source)
 
+    def sends_no_inserts(self, source: str) -> bool:
+        """True if rows that are new to a source come otherwise than as inserts."""
+        known = (formats.load(one.format).ABOUT for one in self.sources if one.name == source)
+        return any("insert" not in about.operations for about in known)
+
     def images_before(self, source: str) -> ImagesBefore:
         """How a source writes what rows were before."""
         known = [formats.load(one.format).ABOUT for one in self.sources if one.name == source]

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest import formats, types
+from ingest import types
 from ingest.change import TableId
 from ingest.errors import command, counted
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
@@ -521,46 +521,82 @@ class _Check:
         return self.lanes
 
     def _planned(self, lane: CheckedLane) -> _Reading:
-        mirror = self.mirror
-        shard = shard_of(self.lake.pipeline, mirror, (lane.source, lane.table))
-        begins = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
-        if begins:
+        """Which of a lane's changes are read, and how their keys are sampled."""
+        pipeline, mirror = self.lake.pipeline, self.mirror
+        all_changes = self._needs_all_changes(lane)
+        steps = self._steps_that_count(lane, all_changes)
+        began = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
+        if began:
             self.found.left_out.append("rows are compared by the changes since its primary key has changed")
-        batch, place = self.asked.stated.get(lane.source, (0, ""))
-        late = bool(lane.order_low and lane.folded_high and lane.order_low <= lane.folded_high)
-        stated = batch > self.since
-        short = lane.changes_ever <= REACH
-        cut = self.subject.cut.get((lane.source, lane.table), NOTHING_CUT)
-        whole = (
-            self.deep
-            or self.merged
-            or self.since <= 0
-            or lane.folded_high is None
-            or (short and (late or stated or lane.truncates > 0 or mirror.soft or cut.is_open))
-        )
-        steps: Sequence[tuple[SchemaStep, int]] = ()
-        if stated or (batch and (whole or place >= (lane.order_low or ""))):
-            steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)
-        every = self.deep or self.merged or lane.truncates > 0 or any(at > self.since for _, at in steps)
-        limit = _SPACE if self.deep or self.merged else self.asked.limit(self.subject.table)
-        hashes = KeyHashes(mirror, self.since & 0xFFFFFFFF, shard)
-        bounded = self.subject.keyed and not (self.deep or self.merged)
-        sample = KeySample(hashes, lane.folded_high, limit, every, bounded)
-        if mirror.soft and not whole:
+        if mirror.soft and not all_changes:
             self.found.left_out.append(f"deleted rows that are kept are compared by {self._deeply()}")
-        changes = lane.changes_ever if whole else lane.changes
+        shard = shard_of(pipeline, mirror, (lane.source, lane.table))
+        return _Reading(
+            lane,
+            self.subject.applied,
+            self._sample(lane, shard, steps, lane.changes_ever if all_changes else lane.changes),
+            tuple(step for step, _ in steps),
+            shard,
+            stamps_of(mirror, lane.source, lane.table),
+            whole=all_changes,
+            low=(lane.order_low or "") if lane.is_late and not all_changes else "",
+            above=began,
+            rereads=pipeline.sends_no_inserts(lane.source),
+            shared_reads=pipeline.shared_reads(lane.source),
+            images=pipeline.images_before(lane.source),
+            cut=self._cut(lane),
+        )
+
+    @property
+    def _is_exhaustive(self) -> bool:
+        """True if every key is compared, from its first change on."""
+        return self.deep or self.merged
+
+    def _needs_all_changes(self, lane: CheckedLane) -> bool:
+        """True if a lane's new changes alone do not say what its rows are.
+
+        Of a long history that is left to `--deep`: the new changes determine most keys.
+        """
+        if self._is_exhaustive or self.since <= 0 or lane.folded_high is None:
+            return True
+        if lane.changes_ever > REACH:
+            return False
+        reaches_back = lane.is_late or self._has_new_statement(lane) or lane.truncates > 0
+        return reaches_back or self.mirror.soft or self._cut(lane).is_open
+
+    def _has_new_statement(self, lane: CheckedLane) -> bool:
+        return self.asked.stated.get(lane.source, (0, ""))[0] > self.since
+
+    def _cut(self, lane: CheckedLane) -> Cut:
+        return self.subject.cut.get((lane.source, lane.table), NOTHING_CUT)
+
+    def _steps_that_count(self, lane: CheckedLane, all_changes: bool) -> Sequence[tuple[SchemaStep, int]]:
+        """The steps of a lane's statements with their batches, if the changes that are read may come before one of them."""
+        batch, place = self.asked.stated.get(lane.source, (0, ""))
+        comes_first = batch > 0 and (all_changes or place >= (lane.order_low or ""))
+        if not comes_first and not self._has_new_statement(lane):
+            return ()
+        return self.asked.steps(self.mirror, lane.source, lane.table, self.subject.applied)
+
+    def _sample(
+        self,
+        lane: CheckedLane,
+        shard: tuple[str, str] | None,
+        steps: Sequence[tuple[SchemaStep, int]],
+        changes: int,
+    ) -> KeySample:
+        """The keys to compare: all if every row may have changed, else as many as are asked for."""
+        changes_every_row = lane.truncates > 0 or any(batch > self.since for _, batch in steps)
+        sample = KeySample(
+            KeyHashes(self.mirror, self.since & 0xFFFFFFFF, shard),
+            lane.folded_high,
+            _SPACE if self._is_exhaustive else self.asked.limit(self.subject.table),
+            every=self._is_exhaustive or changes_every_row,
+            bounded=self.subject.keyed and not self._is_exhaustive,
+        )
         if not self.deep and changes > HELD:
             sample.space = _SPACE * HELD // changes
-        low = (lane.order_low or "") if late and not whole else ""
-        applied, own = self.subject.applied, tuple(step for step, _ in steps)
-        stamps = stamps_of(mirror, lane.source, lane.table)
-        own_formats = (one.format for one in self.lake.pipeline.sources if one.name == lane.source)
-        rereads = any("insert" not in formats.load(dialect).ABOUT.operations for dialect in own_formats)
-        shared = self.lake.pipeline.shared_reads(lane.source)
-        images = self.lake.pipeline.images_before(lane.source)
-        return _Reading(
-            lane, applied, sample, own, shard, stamps, whole, low, begins, rereads, shared, images, cut
-        )
+        return sample
 
     def run(self) -> Compared:
         """Compare the chosen keys' rows with the fold of their changes."""

@@ -47,6 +47,11 @@ class CheckedLane:
     new_places: int = 0  # the topics or files that new changes were read from
 
     @property
+    def is_late(self) -> bool:
+        """True if some new change comes before one of an earlier batch."""
+        return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)
+
+    @property
     def floor(self) -> str | None:
         """The place from which earlier batches matter, too: some new change is not newer than all of them."""
         if not self.order_low or not self.folded_high:
