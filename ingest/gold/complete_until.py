@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -61,54 +61,69 @@ def of_mirrors(
         lines: book lines, see `reached`.
         now: how far gold is; by default what the last run recorded.
     """
-    decoded = lake.decoded()
-    rejected = {row["source"]: row["batch"] for row in rejects.counted(lake) if row["kind"] == "message"}
-    lanes: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
-    for row in lines:
-        table = TableId.of(row)
-        if any(table):
-            for name in mirrors.names(lake.pipeline, table):
-                lanes[str(name)].add((row["source"], row["topic"]))
+    times, folded = _Times(lake, lines), now or completed.progress(lake)
+    lagging = {lake.path(path) for path in folded.lagging}
+    complete = {}
+    for entry in entries:
+        places = times.places.get(entry["table"])
+        if places is None:
+            continue  # a history table is as complete as its mirror
+        is_ok = entry["state"] == "ok"
+        has_all = is_ok and entry["path"] not in lagging
+        batch = max(entry["batch"] or 0, folded.complete if has_all else 0)
+        slowest = min((times.of_place(*place, batch) for place in sorted(places, key=str)), key=_age)
+        held = replace(slowest, reason=f"it is {entry['state']}", blocked=True)
+        complete[entry["table"]] = slowest if is_ok else held
+    return complete
 
-    with_rows = {place for places in lanes.values() for place in places}
 
-    @cache
-    def until_batch(batch: int) -> Mapping[tuple[str, str | None], list[_Reached]]:
-        return _partitions(lines if batch >= decoded else reached(lake, batch) if batch > 0 else [])
+class _Times:
+    """How far the topics and files of mirrors are; each question is answered once."""
 
-    @cache
-    def found(source: str, topic: str | None, batch: int) -> Complete:
+    def __init__(self, lake: Tables, lines: Iterable[Row]) -> None:
+        self._lake, self._lines, self._decoded = lake, list(lines), lake.decoded()
+        self._rejected = {
+            row["source"]: row["batch"] for row in rejects.counted(lake) if row["kind"] == "message"
+        }
+        self.places: dict[str, set[tuple[str, str | None]]] = defaultdict(set)  # by mirror: source and topic
+        for row in self._lines:
+            table = TableId.of(row)
+            if any(table):
+                for name in mirrors.names(lake.pipeline, table):
+                    self.places[str(name)].add((row["source"], row["topic"]))
+        self._with_rows = {place for places in self.places.values() for place in places}
+        self.of_place = cache(self._of_place)
+        self._until = cache(self._reached_by)
+
+    def _of_place(self, source: str, topic: str | None, batch: int) -> Complete:
         """Of all partitions of a topic, up to a batch."""
-        reason = ""
-        if (first := rejected.get(source)) is not None and first <= batch:
-            batch = first - 1
+        rejected, reason = self._rejected.get(source), ""
+        if rejected is not None and rejected <= batch:
+            batch = rejected - 1
             reason = (
-                f"a message of batch {batch + 1} could not be decoded and may belong to any table of source {source}: "
-                f"`{command('rejects', lake.pipeline.file)}`"
+                f"a message of batch {rejected} could not be decoded and may belong to any table of source {source}: "
+                f"`{command('rejects', self._lake.pipeline.file)}`"
             )
-        there = until_batch(batch)
-        marks = max(
-            (part.mark for place, parts in there.items() for part in parts
-             if place[0] == source and place not in with_rows and part.mark), default=None,
-        )  # fmt: skip
-        slowest = min(
-            (_complete(one, marks) for one in there.get((source, topic), ())), key=_age, default=None
-        )
+        reached_by = self._until(batch)
+        mark = self._newest_mark(source, reached_by)
+        parts = (_complete(part, mark) for part in reached_by.get((source, topic), ()))
+        slowest = min(parts, key=_age, default=None)
         if slowest is None:
             return Complete(reason=reason or f"nothing of source {source} has a time", blocked=bool(reason))
         return Complete(slowest.until, slowest.by, reason or slowest.reason, bool(reason))
 
-    complete = {}
-    folded = now or completed.progress(lake)
-    lagging = {lake.path(path) for path in folded.lagging}
-    for entry in entries:
-        if entry["table"] not in lanes:
-            continue  # a history table is as complete as its mirror
-        ok = entry["state"] == "ok"
-        batch = max(entry["batch"] or 0, folded.complete if ok and entry["path"] not in lagging else 0)
-        one = min((found(*place, batch) for place in sorted(lanes[entry["table"]], key=str)), key=_age)
-        complete[entry["table"]] = one if ok else replace(one, reason=f"it is {entry['state']}", blocked=True)
-    return complete
+    def _newest_mark(
+        self, source: str, reached_by: Mapping[tuple[str, str | None], Sequence[_Reached]]
+    ) -> dt.datetime | None:
+        """The newest mark of a source's topics without rows, such as those of heartbeats."""
+        topics = (place for place in reached_by if place[0] == source and place not in self._with_rows)
+        marks = (part.mark for place in topics for part in reached_by[place] if part.mark)
+        return max(marks, default=None)
+
+    def _reached_by(self, batch: int) -> Mapping[tuple[str, str | None], list[_Reached]]:
+        if batch >= self._decoded:
+            return _partitions(self._lines)
+        return _partitions(reached(self._lake, batch) if batch > 0 else [])
 
 
 def of_all(complete: Mapping[str, Complete]) -> Complete:
