@@ -221,7 +221,7 @@ def complained(folder: Path, check: str, severity: str = "warn", key: str = '{"i
     [
         ("rows_set_back", "warn", "suspect"),
         ("missing_rows", "fail", "suspect"),
-        ("incomplete_rows", "warn", "incomplete"),
+        ("incomplete_rows", "fail", "incomplete"),
         ("partial_rows", "fail", "incomplete"),
         ("old_positions", "warn", "ok"),  # late changes that their positions put in place
     ],

@@ -79,7 +79,7 @@ def test_each_fault_turns_its_own_light(checked):
         ("broken", "missing_rows", "fail"): 1,
         ("broken", "ghost_rows", "fail"): 1,
         ("tied", "ambiguities", "warn"): 1,
-        ("tied", "incomplete_rows", "warn"): 1,
+        ("tied", "incomplete_rows", "fail"): 1,
         ("tied", "cell_rejects", "warn"): 1,
         ("tied", "unknown_values", "fail"): 3,
         ("tied", "schema", "fail"): 1,
