@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -241,16 +241,12 @@ def is_due(lake: Tables) -> bool:
     if settings is None:
         return False
     where = target(settings)
-    for decision in _backwards(lake):
+    for decision in reversed(decisions.read(lake).all):
         if decision.kind == CATALOG and decision.subject == where:
             return bool(decision.value["fault"]) or decision.value["rules"] != _rules(lake.pipeline)
         if decision.kind in (SCHEMA, DROP):
             return True
     return False  # there is no mirror yet
-
-
-def _backwards(lake: Tables) -> Iterator[Decision]:
-    return reversed(decisions.read(lake).all)
 
 
 def _rules(pipeline: Pipeline) -> str:

@@ -14,11 +14,7 @@ from pydantic import BaseModel, ValidationError
 from ingest import formats
 from ingest.change import Options
 from ingest.config import kinds, lint, scalars, schema, suite, unresolved
-from ingest.config.entries import (
-    Expectation,
-    QualityRule,
-    Sealing,
-)
+from ingest.config.entries import Expectation, QualityRule, Sealing
 from ingest.config.lint import CheckedFile
 from ingest.config.model import METADATA, SEAL, MadeColumn, Pipeline, Source, TableRule
 from ingest.config.yaml_tree import Document, Where, is_secret, read

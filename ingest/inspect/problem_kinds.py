@@ -1,7 +1,7 @@
 """The catalogue of problems: each kind with its title, severity, the state that it gives a mirror, and the verb that leads out.
 
-Kinds are the names of checks, and those here, which the state of a lake shows without any check. docs/operations.md lists all
-of them: ``python -m docs.problems``.
+Kinds are the names of checks, and those here, which the state of a lake shows without any check. docs/problems.md lists all
+of them: ``python -m docs.problems`` writes it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def last_truncate(lake: Tables, lane: LaneId, until: int, among: str = "true") -
 
 
 def last_cleared(
-    lake: Tables, lane: LaneId, steps: Iterable[tuple[SchemaStep, int]], until: int
+    lake: Tables, lane: LaneId, steps: Iterable[tuple[SchemaStep, int]], until: int, before: str = ""
 ) -> Cleared | None:
     """What emptied a lane last in the batches up to ``until``: a mirror that has folded them holds no older row.
 
@@ -40,7 +40,9 @@ def last_cleared(
         lane: the source and its table.
         steps: the lane's schema steps, each with its batch.
         until: the last batch that the mirror has folded; later ones have not emptied it yet.
+        before: only what comes before this place counts; empty for all.
     """
-    began = [Cleared(str(step.order), batch) for step, batch in steps if step.empties and batch <= until]
-    truncated = last_truncate(lake, lane, until)
+    emptied = (Cleared(str(step.order), batch) for step, batch in steps if step.empties and batch <= until)
+    began = [cleared for cleared in emptied if not before or cleared.place < before]
+    truncated = last_truncate(lake, lane, until, f"order_key < {duck.text(before)}" if before else "true")
     return max([*began, *([truncated] if truncated else [])], default=None)

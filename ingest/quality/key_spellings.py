@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from ingest.errors import command, counted
 from ingest.lake import duck
 from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric, key_json
+from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane
 
 _ODD = r"\.[0-9]*0$|\.$|[eE]|^[+.]|^-?0[0-9]|^-0|^-\."
@@ -19,7 +20,6 @@ _ODD = r"\.[0-9]*0$|\.$|[eE]|^[+.]|^-?0[0-9]|^-0|^-\."
 _SHORTENED = (
     (r"^\+", ""), (r"(\.[0-9]*?)0+$", r"\1"), (r"\.$", ""), (r"^(-?)0+([0-9])", r"\1\2"), (r"^(-?)\.", r"\10."), ("^-0$", "0")
 )  # fmt: skip
-_LAST = "~"  # after all places
 
 
 def key_spellings(one: OrderedLane) -> Iterator[Metric]:
@@ -32,15 +32,14 @@ def key_spellings(one: OrderedLane) -> Iterator[Metric]:
         return
     names = [column.name for column in mirror.key_columns]
     number_names = {column.name for column in numbers}
+    changes = f"""SELECT op, order_key AS place, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
+        FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where} AND order_key > {duck.text(one.emptied())}"""
     keys = one.lake.ask(
-        f"""WITH rows AS (SELECT op, order_key, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
-            FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where} AND order_key > {duck.text(one.emptied_before(_LAST))}),
-        events AS (SELECT k, struct_pack(order_key, lives := op <> 'delete') AS event FROM rows
-            UNION ALL SELECT left_key, struct_pack(order_key, lives := false) FROM rows WHERE op = 'update' AND left_key <> k),
-        spellings AS (SELECT k, max(event) AS last FROM events WHERE list_aggregate(k, 'count') = {len(names)} GROUP BY k),
-        numbers AS (SELECT [{_shortest(names, number_names)}] AS number, k, last FROM spellings)
+        f"""WITH {live_rows(changes)},
+        numbers AS (SELECT [{_shortest(names, number_names)}] AS number, k, last, last.op <> 'delete' AS lives
+            FROM newest WHERE list_aggregate(k, 'count') = {len(names)})
         SELECT arg_max(k, last) AS k, string_agg(array_to_string(k, ', '), ' and ' ORDER BY k) AS spelt FROM numbers GROUP BY number
-        HAVING count(*) > 1 AND count(*) FILTER (last.lives) > CASE WHEN arg_max(last.lives, last) THEN 1 ELSE 0 END ORDER BY k"""
+        HAVING count(*) > 1 AND count(*) FILTER (lives) > CASE WHEN arg_max(lives, last) THEN 1 ELSE 0 END ORDER BY k"""
     )
     detail = ""
     failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])

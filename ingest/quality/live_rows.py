@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 def live_rows(changes: str, *kept: str) -> str:
-    """Common table expressions over changes of one table: ``rows``, and ``live`` with ``k``, ``place``, ``op`` and what is kept.
+    """Common table expressions over changes of one table: ``rows``, ``live`` with ``k``, ``place``, ``op`` and what is kept, and
+    ``newest`` with ``k`` and its last change as ``last``, also of keys that were left and of rows that a TRUNCATE has removed.
 
     A change of a key deletes what was under the former one, as `ingest.fold.key_of_change` says; a snapshot's row does not.
 

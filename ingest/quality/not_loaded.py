@@ -24,7 +24,7 @@ def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
         FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}"""
     keys = one.lake.ask(
         f"""WITH {live_rows(changes)} SELECT k FROM live WHERE place < {duck.text(place)}
-            AND place > {duck.text(one.emptied_before(place))} ORDER BY k"""
+            AND place > {duck.text(one.emptied(before=place))} ORDER BY k"""
     )
     if not keys:
         return

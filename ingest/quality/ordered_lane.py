@@ -11,6 +11,7 @@ from ingest.config import Source
 from ingest.errors import command
 from ingest.fold import SchemaStep
 from ingest.lake import duck
+from ingest.lake.cleared import NEVER, last_cleared
 from ingest.lake.lake import Lake
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
@@ -60,15 +61,12 @@ class OrderedLane:
             return ()
         return self.steps(self.subject.mirror, self.lane.source, self.lane.table, self.subject.applied)
 
-    def emptied_before(self, place: str) -> str:
-        """The place of the last statement before another place that has removed all rows; empty if there is none."""
-        truncates: list[dict[str, Any]] = []
-        if self.lane.truncates_ever:
-            truncates = self.lake.ask(
-                f"SELECT order_key FROM {{changes.change}} WHERE op = 'truncate' AND {self.where} AND order_key < {duck.text(place)}"
-            )
-        steps = [str(step.order) for step, _batch in self.taken() if step.empties and str(step.order) < place]
-        return max([*(row["order_key"] for row in truncates), *steps], default="")
+    def emptied(self, before: str = "") -> str:
+        """The place of the last statement that has removed all rows, of those before a place if it is given; empty if there is
+        none.
+        """
+        lane = self.lane.source, self.lane.table
+        return (last_cleared(self.lake, lane, self.taken(), self.lake.decoded(), before) or NEVER).place
 
     def metric(self, check: str, n: int, detail: str, failing: tuple[str, ...] = ()) -> Metric:
         """What a check has counted in this lane, in words."""

@@ -75,12 +75,7 @@ def _lost_reads(one: OrderedLane) -> _LostReads:
     What a snapshot of the source itself reads has a place that was chosen before the changes that beat it.
     """
     lane = one.lane
-    if (
-        not one.subject.keyed
-        or not lane.folded_high
-        or not lane.order_low
-        or lane.order_low > lane.folded_high
-    ):
+    if not one.subject.keyed or not lane.is_late:
         return _LostReads()
     [found] = one.lake.ask(
         f"""WITH rows AS (SELECT batch, op, order_key, topic, coalesce(after, '') AS after, [{one.cells("after", "before")}] AS k
@@ -88,7 +83,7 @@ def _lost_reads(one: OrderedLane) -> _LostReads:
         news AS (SELECT k, max(struct_pack(order_key, after, batch)) AS last FROM rows
             WHERE op = 'read' AND batch > {one.since} AND NOT {read_sql()} GROUP BY k),
         olds AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
-            WHERE batch <= {one.since} AND order_key > {duck.text(lane.order_low)} GROUP BY k),
+            WHERE batch <= {one.since} AND order_key > {duck.text(lane.order_low or "")} GROUP BY k),
         lost AS (SELECT n.k, n.last.order_key AS order_key, n.last.after AS after, n.last.batch AS batch
             FROM news AS n JOIN olds AS o ON n.k = o.k
             WHERE o.last.order_key > n.last.order_key AND NOT {_says_same("o.last.after", "n.last.after")}),

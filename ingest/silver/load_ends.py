@@ -36,4 +36,5 @@ def mark_last_rows(taken: MutableMapping[int, Sequence[Change]], streams: Sequen
                 ended.discard(stream_table)
             elif change.op is Op.READ and stream_table in ended:
                 ended.remove(stream_table)
-                taken[at] = [replace(change, note=noted(change.note, LOAD_ENDS))]
+                last_row = replace(change, note=noted(change.note, LOAD_ENDS))
+                taken[at] = [last_row if other is change else other for other in taken[at]]
