@@ -404,8 +404,8 @@ def _compare_ranges(stream: BinaryIO, state: FileState) -> tuple[bool, bytes]:
         if start < reached:
             continue  # a hole that was read again together with its neighbour
         skip(stream, start - reached)
-        found, last = _hash(stream, end - start)
-        if found != digest:
+        digest_now, last = _hash(stream, end - start)
+        if digest_now != digest:
             return False, b""
         reached = end
     return True, last + stream.read(1)

@@ -102,12 +102,12 @@ def reached_offsets(look: Look) -> list[dict[str, Any]]:
     return [{**_row(receipt), "source": look.source.name} for receipt in receipts]
 
 
-def _messages(lake: Lake, found: Look, cores: int) -> DataFrame:
-    spans = found.plan.reads
+def _messages(lake: Lake, looked: Look, cores: int) -> DataFrame:
+    spans = looked.plan.reads
     topics: dict[str, list[int]] = {}
     for span in spans:
         topics.setdefault(span.place.topic, []).append(span.place.partition)
-    settings = {f"kafka.{name}": value for name, value in client_settings(found.source).items()}
+    settings = {f"kafka.{name}": value for name, value in client_settings(looked.source).items()}
     read = (
         lake.spark.read.format("kafka")
         .options(**{**_FETCH, **settings})
@@ -270,8 +270,8 @@ def _described(jvm: Any, admin: Any, source: Source) -> Cluster:
         asked = jvm.java.util.HashMap()
         for partition in places.values():
             asked.put(partition, spec)
-        found = admin.listOffsets(asked, options).all().get()
-        return {place: int(found.get(partition).offset()) for place, partition in places.items()}
+        listed = admin.listOffsets(asked, options).all().get()
+        return {place: int(listed.get(partition).offset()) for place, partition in places.items()}
 
     begins, ends = ask(specs.earliest()), ask(specs.latest())
     return Cluster(cluster_id, topics, begins, ends, lambda moment: ask(specs.forTimestamp(moment)))

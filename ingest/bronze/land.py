@@ -271,9 +271,9 @@ def _add(columns: list[list[Any]], place: tuple[str, str, str, int], records: li
     """Add the records of one range to the columns, one column after the other; their length in bytes."""
     offsets, values, lengths = zip(*records, strict=True)
     kept = [None] * len(records) if None not in values else map(headers, records)
-    added = (*(repeat(one, len(records)) for one in place), offsets, values, kept)
-    for column, found in zip(columns, added, strict=True):
-        column.extend(found)
+    added = (*(repeat(part, len(records)) for part in place), offsets, values, kept)
+    for column, cells in zip(columns, added, strict=True):
+        column.extend(cells)
     return sum(lengths)
 
 

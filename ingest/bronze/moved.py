@@ -57,12 +57,16 @@ def recognised(
     for path in unknown:
         end = f"/{end_of(path)}"
         # a file that grew between two moves was read in parts, at two places
-        for former in [one for one in by_name.get(_name(path), ()) if one in missing and one.endswith(end)]:
+        for former in [
+            known_path
+            for known_path in by_name.get(_name(path), ())
+            if known_path in missing and known_path.endswith(end)
+        ]:
             if _is_it(path, sizes[path], missing[former], same):
                 seen.moved.setdefault(path, former)
                 seen.known[path] = _joined(missing.pop(former), seen.known.get(path))
                 del seen.known[former]
-    _find_renamed(source, seen, [one for one in unknown if one not in seen.moved], sizes, missing, same)
+    _find_renamed(source, seen, [path for path in unknown if path not in seen.moved], sizes, missing, same)
     return seen
 
 
@@ -132,16 +136,16 @@ def _is_it(path: str, present: tuple[int, float], state: FileState, same: Same) 
     return True
 
 
-def _joined(former: FileState, own: FileState | None) -> FileState:
+def _joined(former: FileState, moved: FileState | None) -> FileState:
     """What was read of one file at both of its paths."""
-    if own is None:
+    if moved is None:
         return former
-    later = own if own.position >= former.position else former
-    newest = max(former, own, key=lambda state: (state.mtime, state.size))
+    later = moved if moved.position >= former.position else former
+    newest = max(former, moved, key=lambda state: (state.mtime, state.size))
     return replace(
         newest,
         position=later.position,
         tail=later.tail,
-        head=former.head or own.head,
-        ranges=former.ranges | own.ranges,
+        head=former.head or moved.head,
+        ranges=former.ranges | moved.ranges,
     )

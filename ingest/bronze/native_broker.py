@@ -96,8 +96,8 @@ def _client(source: Source, heard: list[str]) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    found = error.args[0] if error.args else error
-    return str(found.str() if hasattr(found, "str") else found) or "no answer in time"
+    reason = error.args[0] if error.args else error
+    return str(reason.str() if hasattr(reason, "str") else reason) or "no answer in time"
 
 
 def _described(admin: AdminClient, source: Source) -> Cluster:
@@ -130,7 +130,9 @@ def _described(admin: AdminClient, source: Source) -> Cluster:
     )
 
 
-def _id(found: Any) -> str:
+def _id(topic_id: Any) -> str:
     """A topic's id as Java's client writes it: receipts hold that form."""
-    halves = (found.get_most_significant_bits(), found.get_least_significant_bits()) if found else (0, 0)
+    halves = (
+        (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()) if topic_id else (0, 0)
+    )
     return base64.urlsafe_b64encode(struct.pack(">qq", *halves)).decode().rstrip("=")

@@ -101,8 +101,8 @@ class Cluster:
 
     def since(self, moment: int) -> Offsets:
         """The same, and the end if there is none."""
-        found = self.ask_since(moment)
-        return {place: offset if offset >= 0 else self.ends[place] for place, offset in found.items()}
+        answered = self.ask_since(moment)
+        return {place: offset if offset >= 0 else self.ends[place] for place, offset in answered.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def plan(
     spans: list[OffsetSpan] = []
     gaps: list[Gap] = []
     resumed: set[Place] = set()
-    for place in sorted({*cluster.begins, *(one for one in known if _selected(source, one.topic))}):
+    for place in sorted({*cluster.begins, *(place for place in known if _selected(source, place.topic))}):
         position = known.get(place) or Position(starts[place], cluster.id, cluster.topics[place.topic])
         gap = _gap(place, position, cluster)
         if gap is None:
@@ -191,7 +191,7 @@ def plan(
     new = {place for place in cluster.begins if place not in known} | resumed
     kept = tuple(span for span in spans if span.end > span.start or span.place in new)
     chosen = {place for place in new if starts[place] != cluster.begins[place]} | resumed
-    due = any(one.end > one.start or one.place in chosen for one in kept)
+    due = any(span.end > span.start or span.place in chosen for span in kept)
     return KafkaPlan(kept, tuple(gaps), tuple(_warnings(source, known, cluster, resumed)), due)
 
 
@@ -215,7 +215,11 @@ def _starts(source: Source, known: Mapping[Place, Position], cluster: Cluster) -
     """Where each partition without a position begins."""
     wanted = source.start
     if isinstance(wanted, Mapping):
-        given = {Place(topic, int(n)): int(at) for topic, found in wanted.items() for n, at in found.items()}
+        given = {
+            Place(topic, int(n)): int(offset)
+            for topic, by_partition in wanted.items()
+            for n, offset in by_partition.items()
+        }
         return {place: given.get(place, begin) for place, begin in cluster.begins.items()}
     if known or wanted == "earliest":
         return cluster.begins
@@ -276,8 +280,10 @@ def limited(spans: list[OffsetSpan], limit: int, since: Callable[[int], Offsets]
     early, late = 0, 1 << 42  # milliseconds: from 1970 to the year 2109
     while late - early > 1 and _size(spans, low) < limit * _NEAR:
         moment = (early + late) // 2
-        found = since(moment)
-        cut = {span.place: min(max(found[span.place], low[span.place]), high[span.place]) for span in spans}
+        at_moment = since(moment)
+        cut = {
+            span.place: min(max(at_moment[span.place], low[span.place]), high[span.place]) for span in spans
+        }
         if _size(spans, cut) <= limit:
             early, low = moment, cut
         else:
@@ -337,9 +343,9 @@ def look(
     def is_accepted(gap: Gap) -> bool:
         nonlocal accepted
         if accepted is None:  # read decisions only if there is a gap
-            found = decisions.read(lake).of(ACCEPT_GAP, subject=source.name) if lake is not None else ()
-            accepted = [one.value for one in found]
-        return any(gap.value.items() <= one.items() for one in accepted)
+            decided = decisions.read(lake).of(ACCEPT_GAP, subject=source.name) if lake is not None else ()
+            accepted = [decision.value for decision in decided]
+        return any(gap.value.items() <= span_accepted.items() for span_accepted in accepted)
 
     try:
         with connected(source) as cluster:

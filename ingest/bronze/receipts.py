@@ -35,8 +35,8 @@ class Receipt:
     @classmethod
     def from_json(cls, text: bytes | bytearray) -> Receipt:
         """Read a receipt back; members of later versions are ignored."""
-        found = json.loads(bytes(text))
-        return cls(**{name: value for name, value in found.items() if name in cls.__slots__})
+        members = json.loads(bytes(text))
+        return cls(**{name: value for name, value in members.items() if name in cls.__slots__})
 
 
 @dataclass(slots=True)
@@ -72,9 +72,9 @@ class FileState:
 
     def holes(self) -> list[tuple[int, int]]:
         """Ranges before the position that could not be read when their neighbours were."""
-        found, reached = [], 0
+        ranges, reached = [], 0
         for start in sorted(self.ranges):
             if start > reached:
-                found.append((reached, start))
+                ranges.append((reached, start))
             reached = max(reached, self.ranges[start][0])
-        return found
+        return ranges

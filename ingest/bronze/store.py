@@ -77,5 +77,5 @@ def _all(text: str, count: int) -> pa.Array:
 
 
 def _report(rows: pa.RecordBatch) -> pa.RecordBatch:
-    [found] = fitted(rows, _ARROW).combine_chunks().to_batches()
-    return found
+    [batch] = fitted(rows, _ARROW).combine_chunks().to_batches()
+    return batch

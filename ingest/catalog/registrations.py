@@ -100,11 +100,11 @@ def wanted(lake: Tables, registered: Iterable[Registration]) -> Wanted:
     named = _named(lake.pipeline, {path: mirror.table for path, mirror in by_path.items()}, registered)
     tables, absent = [], []
     for path in sorted(by_path):
-        found = entry(lake, by_path[path])
-        if found is None:
+        catalog_entry = entry(lake, by_path[path])
+        if catalog_entry is None:
             absent.append((path, named[path]))
         else:
-            tables.append(CatalogTable(path, named[path], found))
+            tables.append(CatalogTable(path, named[path], catalog_entry))
     return Wanted(tuple(tables), tuple(absent))
 
 
@@ -138,10 +138,10 @@ def is_behind(lake: Tables, registered: Iterable[Registration], paths: Iterable[
     looked_at = (Mirror.from_value(path, newest[path].value) for path in paths if path in newest)
     for mirror in with_histories(lake, looked_at):
         registration = by_path.get(mirror.path)
-        found = entry(lake, mirror)
-        if found is not None and (
+        catalog_entry = entry(lake, mirror)
+        if catalog_entry is not None and (
             registration is None
-            or CatalogTable(mirror.path, registration.name, found).registration != registration
+            or CatalogTable(mirror.path, registration.name, catalog_entry).registration != registration
         ):
             return True
     return False

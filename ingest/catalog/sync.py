@@ -66,7 +66,9 @@ def sync(lake: Lake) -> Synced:
         registrations.remember(lake, (), (), fault)
         return Synced(fault=fault)
     named = {table.name for table in wanted.tables}
-    gone = {one for one in remembered if one.name not in named}.difference(registered)
+    gone = {registration for registration in remembered if registration.name not in named}.difference(
+        registered
+    )
     return _done(lake, registrations.difference(wanted, registered), gone)
 
 

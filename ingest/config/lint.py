@@ -86,12 +86,12 @@ def _refuse_shared(document: Document, pipeline: Pipeline) -> None:
     """A further mirror holds rows of its entry alone; names with parts to fill in are compared by gold."""
     known: dict[str, tuple[Where, bool]] = {}
     for i, rule in enumerate(pipeline.tables):
-        for where, one in _mirrors(i, rule):
-            name = _fixed(one)
-            if not name or one.exclude:
+        for where, mirror_rule in _mirrors(i, rule):
+            name = _fixed(mirror_rule)
+            if not name or mirror_rule.exclude:
                 continue
-            first, further = known.setdefault(name, (where, one is not rule))
-            if first != where and (further or one is not rule):
+            first, further = known.setdefault(name, (where, mirror_rule is not rule))
+            if first != where and (further or mirror_rule is not rule):
                 line, _ = document.place((*first, "into"))
                 document.fault(
                     (*where, "into"),
@@ -116,7 +116,7 @@ def _fixed(rule: TableRule) -> str:
 def warnings(checked: CheckedFile) -> list[str]:
     """What the operator should look at, in the order of the file, as ``file:line:col text``."""
     document = checked.document
-    found = [
+    advice = [
         *_files(checked),
         *_options(checked),
         *_rules(checked),
@@ -124,7 +124,7 @@ def warnings(checked: CheckedFile) -> list[str]:
         *_brokers(checked),
         *_catalog(checked),
     ]
-    placed = sorted({(document.place(where), text) for where, text in found})
+    placed = sorted({(document.place(where), text) for where, text in advice})
     return [f"{document.file}:{line}:{column} {text}" for (line, column), text in placed]
 
 
@@ -168,7 +168,7 @@ def _rules(checked: CheckedFile) -> Advice:
             text = f"the rule for {rule.match!r} never applies: {before!r} comes before it"
             yield ("tables", i, "match"), text
         for name, how in rule.mask.items():
-            first = next(one for one in rule.mask if _fits(name, one))
+            first = next(pattern for pattern in rule.mask if _fits(name, pattern))
             if rule.mask[first] != how:
                 yield (
                     ("tables", i, "mask", name),

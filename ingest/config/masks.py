@@ -85,12 +85,13 @@ class Masks:
         table: object = None
         types: object = None
         masked: list[Change] = []
-        for one in sent:
-            if one.types is not types or one.table is not table:  # neither is the object of the change before
-                table, types = one.table, one.types
+        for change in sent:
+            # most often both are the very objects of the change before
+            if change.types is not types or change.table is not table:
+                table, types = change.table, change.types
                 masks = self._rules[table] if table in self._rules else self.of(table)
                 masked = [] if masks is None else alike.setdefault(masks.plan(types), [])
-            masked.append(one)
+            masked.append(change)
         for plan, masked in alike.items():
             plan.check(masked)
         for plan, masked in alike.items():
@@ -117,8 +118,8 @@ class Masks:
         for change in (str, str.lower, str.upper):
             named = TableId(*(part if part is None else change(part) for part in table))
             half = TableId(table.database, table.schema, named.table)
-            if (found := self.of(named) or self.of(half)) is not None:
-                return found
+            if (masks := self.of(named) or self.of(half)) is not None:
+                return masks
         return None
 
 
@@ -136,29 +137,29 @@ class _Plan:
 
     def check(self, sent: Sequence[Change]) -> None:
         """Refuse a key that has a column without a mask of its own for each value."""
-        for keys in {one.keys for one in sent}:
+        for keys in {change.keys for change in sent}:
             name = next((name for name in keys if self._table.method(name) not in ("", "hmac")), None)
             if name is not None:
-                for one in sent:
-                    if one.keys == keys and not one.before is one.after is None:
+                for change in sent:
+                    if change.keys == keys and not change.before is change.after is None:
                         raise Undecodable(
                             "masked-key",
-                            f"the column {name} is part of the key of {one.table}, and {self._table.method(name)} gives "
+                            f"the column {name} is part of the key of {change.table}, and {self._table.method(name)} gives "
                             "different values one text: write hmac for it under mask:",
                         )
 
     def mask(self, sent: Sequence[Change]) -> None:
         """Mask the values of changes."""
-        images = [image for one in sent for image in (one.before, one.after) if image is not None]
+        images = [image for change in sent for image in (change.before, change.after) if image is not None]
         if len(set(map(id, images))) < len(images):  # an image before and after, which is masked once
             images = list({id(image): image for image in images}.values())
         self.images(images)
         if self._types != self.sent:
-            for one in sent:
-                msgspec.structs.force_setattr(one, "types", self._types)
-        for one in sent:
-            if one.schema:
-                msgspec.structs.force_setattr(one, "schema", self._schema(one.schema))
+            for change in sent:
+                msgspec.structs.force_setattr(change, "types", self._types)
+        for change in sent:
+            if change.schema:
+                msgspec.structs.force_setattr(change, "schema", self._schema(change.schema))
 
     def _schema(self, schema: Mapping[str, ColumnSchema]) -> Mapping[str, ColumnSchema]:
         """What a message's schema says, its defaults masked as values are."""
@@ -186,8 +187,8 @@ class _Plan:
         if len(self._forms) >= _FORMS:
             self._forms.clear()
         masks = ((name, self._table.mask(name, self.sent)) for name in names)
-        found = self._forms[names] = [(name, mask) for name, mask in masks if mask]
-        return found
+        form = self._forms[names] = [(name, mask) for name, mask in masks if mask]
+        return form
 
 
 class _TableMasks:
@@ -209,8 +210,8 @@ class _TableMasks:
         """Another row image, with masked values; ``sent`` are the types of its message."""
         if image is None:
             return None
-        self.plan(sent).images([found := image.copy()])
-        return found
+        self.plan(sent).images([masked := image.copy()])
+        return masked
 
     def plan(self, sent: Mapping[str, str]) -> _Plan:
         """What changes with these types need; most messages have those of the one before, if not the same object."""
@@ -332,7 +333,7 @@ _SPELT_IN_WAYS = ("integer", "decimal", "float", "datetime", "time", "timestamp"
 def keyed(key: bytes) -> Callable[[str], bytes]:
     """HMAC-SHA256 (RFC 2104) under one key: a third of the time of `hmac.digest`, which sets the key up each time."""
     block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-    inner, outer = (sha256(bytes(one ^ pad for one in block)) for pad in (0x36, 0x5C))
+    inner, outer = (sha256(bytes(byte ^ pad for byte in block)) for pad in (0x36, 0x5C))
 
     def digest(text: str) -> bytes:
         first, second = inner.copy(), outer.copy()

@@ -192,14 +192,14 @@ class TableRule:
             "made": dict(sorted(self.made.items())),
             "where": self.where,
         }
-        found = {name: value for name, value in given.items() if value}
-        return json.dumps(found, ensure_ascii=False, sort_keys=True) if found else ""
+        decisions = {name: value for name, value in given.items() if value}
+        return json.dumps(decisions, ensure_ascii=False, sort_keys=True) if decisions else ""
 
     def differing(self, other: TableRule) -> list[str]:
         """The keys of the pipeline file that decide a mirror as a whole, and differ in another rule for it."""
         names = [name for name in OF_MIRROR if getattr(self, name) != getattr(other, name)]
         both = self.columns.keys() & other.columns.keys()
-        shaped = self.shape != other.shape or any(self.columns[one] != other.columns[one] for one in both)
+        shaped = self.shape != other.shape or any(self.columns[name] != other.columns[name] for name in both)
         return [*names, "columns"] if shaped else names
 
     @property
@@ -323,16 +323,18 @@ class Pipeline:
 
     def shared_reads(self, source: str) -> bool:
         """True if rows of a source's snapshots share a position, so that it does not tell one from another."""
-        return any(formats.load(one.format).ABOUT.shared_reads for one in self.sources if one.name == source)
+        return any(
+            formats.load(entry.format).ABOUT.shared_reads for entry in self.sources if entry.name == source
+        )
 
     def sends_no_inserts(self, source: str) -> bool:
         """True if rows that are new to a source come otherwise than as inserts."""
-        known = (formats.load(one.format).ABOUT for one in self.sources if one.name == source)
+        known = (formats.load(entry.format).ABOUT for entry in self.sources if entry.name == source)
         return any("insert" not in about.operations for about in known)
 
     def images_before(self, source: str) -> ImagesBefore:
         """How a source writes what rows were before."""
-        known = [formats.load(one.format).ABOUT for one in self.sources if one.name == source]
+        known = [formats.load(entry.format).ABOUT for entry in self.sources if entry.name == source]
         return ImagesBefore(
             hides_large=any(about.before.hides_large for about in known),
             changed_only=bool(known) and all(about.before.changed_only for about in known),

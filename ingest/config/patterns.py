@@ -32,10 +32,10 @@ def captured(pattern: str, table: TableId) -> tuple[str, ...] | None:
         return None
     if not is_regular(pattern):
         return () if all(map(fnmatch.fnmatchcase, names, wanted)) else None
-    matches = [_compiled(one).fullmatch(name) for one, name in zip(wanted, names, strict=True)]
+    matches = [_compiled(part).fullmatch(name) for part, name in zip(wanted, names, strict=True)]
     if not all(matches):
         return None
-    return tuple(text or "" for one in matches if one is not None for text in one.groups())
+    return tuple(text or "" for match in matches if match is not None for text in match.groups())
 
 
 def is_regular(pattern: str) -> bool:
@@ -48,7 +48,7 @@ def parts(pattern: str) -> tuple[str, ...]:
     """The parts of a pattern: dots in parentheses or brackets, repeated or escaped ones, are none between parts."""
     if not is_regular(pattern):
         return tuple(pattern.split("."))
-    found, begin, depth, start = [], 0, 0, 0
+    split, begin, depth, start = [], 0, 0, 0
     while start < len(pattern):
         if pattern[start] == "\\":
             start += 1
@@ -57,10 +57,10 @@ def parts(pattern: str) -> tuple[str, ...]:
         elif pattern[start] in ")]":
             depth -= 1
         elif not depth and _DOT.match(pattern, start):
-            found.append(pattern[begin:start])
+            split.append(pattern[begin:start])
             begin = start + 1
         start += 1
-    return (*found, pattern[begin:])
+    return (*split, pattern[begin:])
 
 
 def groups(pattern: str) -> int:
@@ -76,15 +76,15 @@ def _compiled(part: str) -> re.Pattern[str]:
 
 def varying(pattern: str) -> dict[str, tuple[bool, frozenset[int]]]:
     """By ``database``, ``schema`` and ``table``: does the pattern fit several names there apart from its groups, which are these?"""
-    found, number = {}, 0
-    for part, one in _named(pattern).items():
-        regular = is_regular(pattern) and one != "*"
-        groups = _compiled(one).groups if regular else 0
-        plain = re.sub(r"\((?!\?)[^()]*\)", "", one) if regular else one
+    names_by_part, number = {}, 0
+    for part, part_pattern in _named(pattern).items():
+        regular = is_regular(pattern) and part_pattern != "*"
+        groups = _compiled(part_pattern).groups if regular else 0
+        plain = re.sub(r"\((?!\?)[^()]*\)", "", part_pattern) if regular else part_pattern
         odd = set("*?[.+|\\{()^$") if regular else set("*?[")
-        found[part] = bool(set(plain) & odd), frozenset(range(number + 1, number + groups + 1))
+        names_by_part[part] = bool(set(plain) & odd), frozenset(range(number + 1, number + groups + 1))
         number += groups
-    return found
+    return names_by_part
 
 
 def shown(pattern: str, part: str) -> str:

@@ -90,15 +90,15 @@ def options(given: Mapping[str, Any], format_name: str) -> Options:
 
 def known_options(format_name: str) -> tuple[str, ...]:
     """The names that ``options:`` may hold for a format."""
-    own = formats.load(format_name).ABOUT.options if format_name in formats.names() else {}
-    return tuple(dict.fromkeys((*_STANDARD_OPTIONS, *own)))
+    of_format = formats.load(format_name).ABOUT.options if format_name in formats.names() else {}
+    return tuple(dict.fromkeys((*_STANDARD_OPTIONS, *of_format)))
 
 
 # --- faults -------------------------------------------------------------------------------------
 
 
-def _note(document: Document, fault: Mapping[str, Any], at: Where = ()) -> None:
-    where, model = _locate(document, (*at, *fault["loc"]))
+def _note(document: Document, fault: Mapping[str, Any], above: Where = ()) -> None:
+    where, model = _locate(document, (*above, *fault["loc"]))
     if fault["type"] == "union_tag_invalid":
         where = (*where, "kind")
     if where in document.references and any(place == document.place(where) for place, _ in document.faults):
@@ -155,8 +155,8 @@ def _unknown_key(key: str, model: tuple[str, ...]) -> str:
 
 
 def _sources(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:
-    found = document.tree.get("sources")
-    for i, source in enumerate(found if isinstance(found, list) else []):
+    entries = document.tree.get("sources")
+    for i, source in enumerate(entries if isinstance(entries, list) else []):
         if isinstance(source, dict):
             yield i, source
 
@@ -273,8 +273,8 @@ def _of_mirror(document: Document, where: Where, keys: schema.AlsoKeys | schema.
         given["include"] = tuple(column for column, rule in columns.items() if "exclude" not in rule)
 
     def place(*rest: str) -> str:
-        line, at = document.place((*where, *rest))
-        return f"{document.file}:{line}:{at}"
+        line, column = document.place((*where, *rest))
+        return f"{document.file}:{line}:{column}"
 
     for name in ("where", "cluster_by", "into"):
         given[f"{name.partition('_')[0]}_place"] = place(name)

@@ -295,8 +295,8 @@ def logical(text: str) -> str:
     if text.count("(") > text.count(")"):
         raise ValueError(f"{text!r} breaks off at a comma; put the whole type in quotes")
     readers = (_SPARK.get, types.mysql, types.oracle, types.postgres, types.sqlserver)
-    found = (read(text.strip().lower()) for read in readers)
-    meant = next((one for one in found if one not in (None, "unknown")), "unknown")
+    meanings = (read(text.strip().lower()) for read in readers)
+    meant = next((meaning for meaning in meanings if meaning not in (None, "unknown")), "unknown")
     hint = f"; did you mean {meant}?" if meant != "unknown" else nearest(text, types.LOGICAL)
     raise ValueError(f"{text!r} is not a type{hint or '; the types are ' + listed(types.LOGICAL)}")
 
@@ -341,7 +341,7 @@ def catalog_name(text: str) -> str:
 def catalog_address(kind: str, text: str) -> None:
     """Refuse the address of another kind of catalog."""
     scheme = urlsplit(text).scheme
-    if kind == "hive" and any(urlsplit(one).scheme != "thrift" for one in text.split(",") if text):
+    if kind == "hive" and any(urlsplit(address).scheme != "thrift" for address in text.split(",") if text):
         raise ValueError("uri: of a Hive metastore is written thrift://host:9083, several with commas")
     if kind != "hive" and text and scheme not in ("http", "https"):
         raise ValueError(f"uri: of a catalog of kind {kind} is written http://host:port or https://host")

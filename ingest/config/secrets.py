@@ -12,8 +12,8 @@ from ingest.config.yaml_tree import SECRET
 
 def struck(text: str, of: Source | Pipeline) -> str:
     """A text without the secrets of a source, or of a pipeline and all its sources."""
-    found = _of_source(of) if isinstance(of, Source) else _of_pipeline(of)
-    for secret in sorted(set(found), key=len, reverse=True):
+    secrets = _of_source(of) if isinstance(of, Source) else _of_pipeline(of)
+    for secret in sorted(set(secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 

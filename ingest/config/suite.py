@@ -35,8 +35,8 @@ def read(file: Path) -> tuple[Expectation, ...]:
 
 
 def _expectations(file: Path, listed: list[Any]) -> Iterator[Expectation]:
-    for i, one in enumerate(listed, 1):
-        given = one if isinstance(one, dict) else {}
+    for i, entry in enumerate(listed, 1):
+        given = entry if isinstance(entry, dict) else {}
         arguments = given.get("kwargs", {})
         severity = _SEVERITY.get(str(given.get("severity") or "error"))
         try:

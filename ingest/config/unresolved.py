@@ -30,7 +30,7 @@ def leave_out(document: Document) -> dict[str, str]:
         if (part := _part(document, where)) is None:
             continue
         fault = document.place(where), text
-        document.faults = [one for one in document.faults if one != fault]
+        document.faults = [other for other in document.faults if other != fault]
         line, column = document.place(where)
         left_out.setdefault(".".join(map(str, part)), f"{document.file}:{line}:{column} {text}")
         if part == where and _is_source(where, *_AS_WRITTEN):

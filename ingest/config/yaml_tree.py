@@ -267,7 +267,7 @@ def _whole_characters(document: Document, node: ScalarNode) -> str:
 
 
 def _resolve(document: Document, text: str, where: Where) -> str:
-    def one(reference: re.Match[str]) -> str:
+    def resolved(reference: re.Match[str]) -> str:
         if not reference[0].endswith("}"):  # without its end it is plain text
             return reference[0]
         if reference[1]:
@@ -275,7 +275,7 @@ def _resolve(document: Document, text: str, where: Where) -> str:
         document.references[where] = text
         return _reference(document, reference[2], where)
 
-    return _REFERENCE.sub(one, text)
+    return _REFERENCE.sub(resolved, text)
 
 
 def _reference(document: Document, inner: str, where: Where) -> str:

@@ -225,9 +225,9 @@ def _html(service: Service, request: Request, view: View) -> str:
 
 
 def _templates() -> jinja2.Environment:
-    found = report.environment("ingest.serve")
-    found.globals.update(link=link, shown=_shown, LIGHTS=LIGHTS)
-    return found
+    environment = report.environment("ingest.serve")
+    environment.globals.update(link=link, shown=_shown, LIGHTS=LIGHTS)
+    return environment
 
 
 def compile_templates() -> None:
@@ -288,8 +288,8 @@ async def _login(service: Service, request: Request) -> Response:
 
 def _own_address(given: str) -> str:
     """An address of this service; nothing for one of another."""
-    found = urlsplit(given)
-    return given if given.startswith("/") and given[1:2] not in ("/", "\\") and not found.netloc else ""
+    address = urlsplit(given)
+    return given if given.startswith("/") and given[1:2] not in ("/", "\\") and not address.netloc else ""
 
 
 async def _logout(service: Service, request: Request) -> Response:
@@ -397,9 +397,9 @@ _COUNTS = ("tables", "not_ok", "open_rejects", "pending_statements", "failing_ch
 
 
 def _first(asked: Mapping[str, list[str]], name: str) -> str:
-    if not (found := asked.get(name)):
+    if not (values := asked.get(name)):
         raise ConfigError([f"{name}= is missing"])
-    return found[0]
+    return values[0]
 
 
 def _api_tables(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
@@ -408,8 +408,8 @@ def _api_tables(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
 
 
 def _api_rejects(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
-    found = rejects.waiting(fleet.lake(_first(asked, "pipeline")), limit=1000)
-    return [rejects.described(one) for one in found]
+    waiting = rejects.waiting(fleet.lake(_first(asked, "pipeline")), limit=1000)
+    return [rejects.described(reject) for reject in waiting]
 
 
 def _api_ddl(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:

@@ -270,9 +270,9 @@ class Fleet:
 
     def facts(self, name: str, lake: LakeReader) -> Facts:
         """What the report knows of a pipeline, as of this moment."""
-        found = self.kept(name, "facts", lake, lambda lake: problems.gathered(lake, trend=8))
-        found.look()
-        return found
+        facts = self.kept(name, "facts", lake, lambda lake: problems.gathered(lake, trend=8))
+        facts.look()
+        return facts
 
     def prepare(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Make what the pages show of the pipelines that were asked about lately, so that no user waits for it."""
@@ -295,7 +295,7 @@ class Fleet:
             states = [self.state(name) for name in self.members]
         finally:
             self._look.until = None
-        return sorted(states, key=lambda one: (LIGHTS.index(one.light), -(one.lag or 0), one.name))
+        return sorted(states, key=lambda state: (LIGHTS.index(state.light), -(state.lag or 0), state.name))
 
     def state(self, name: str) -> PipelineState:
         """One pipeline's state; whatever keeps it from being read is its state, too."""
@@ -304,9 +304,9 @@ class Fleet:
         try:
             member.read()
             lake = self.lake(name)
-            found = self.status(name)
+            described = self.status(name)
             checks = self.kept(name, "checks", lake, status.verdicts)
-            wrong = [problems.of_described(cause) for cause in found["causes"]]
+            wrong = [problems.of_described(cause) for cause in described["causes"]]
         except NotYetError:
             return PipelineState(name, member, "none", BEING_READ, [])
         except NoLakeError:
@@ -319,11 +319,11 @@ class Fleet:
             trouble = Trouble("bad", text, command("validate", member.file))
             return PipelineState(name, member, "bad", "Cannot be read", [trouble])
         troubles = sorted(
-            _troubles(member, wrong, {table["table"] for table in found["tables"]}),
+            _troubles(member, wrong, {table["table"] for table in described["tables"]}),
             key=lambda table: LIGHTS.index(table.light),
         )
         light = troubles[0].light if troubles else "good"
-        states = [row["state"] for row in found["tables"] if row["state"] != "ok"]
+        states = [row["state"] for row in described["tables"] if row["state"] != "ok"]
         if states:
             word = ", ".join(
                 f"{states.count(state_name)} {state_name}"
@@ -332,9 +332,9 @@ class Fleet:
             )
         else:
             word = {"bad": "Failing", "warn": "Needs a look", "none": "No table yet"}.get(light, "Good")
-        if light == "good" and not found["tables"]:
+        if light == "good" and not described["tables"]:
             light, word = "none", "No table yet"
-        return PipelineState(name, member, light, word, troubles, found, checks)
+        return PipelineState(name, member, light, word, troubles, described, checks)
 
 
 class NotHereError(IngestError):
@@ -390,8 +390,8 @@ class PipelineState:
     @property
     def tables(self) -> list[dict[str, Any]]:
         """The lines of `ingest status`."""
-        found: list[dict[str, Any]] = self.status.get("tables", [])
-        return found
+        lines: list[dict[str, Any]] = self.status.get("tables", [])
+        return lines
 
     @property
     def batch(self) -> int | None:

@@ -193,4 +193,4 @@ def _cookie(header: str) -> str:
 
 def names(given: Iterable[str]) -> frozenset[str]:
     """Further names of the service, as they are compared."""
-    return frozenset(one.strip().lower() for one in given if one.strip())
+    return frozenset(name.strip().lower() for name in given if name.strip())

@@ -104,21 +104,21 @@ def fleet(fleet: Fleet, asked: Query) -> View:
     everything = fleet.states(soon=True)
     wanted = asked.get("q", "").lower()
     rows = [
-        one for one in everything
-        if wanted in one.name.lower() and (asked.get("show") != "bad" or one.light in ("bad", "warn"))
+        state for state in everything
+        if wanted in state.name.lower() and (asked.get("show") != "bad" or state.light in ("bad", "warn"))
     ]  # fmt: skip
-    bad = sum(one.light == "bad" for one in everything)
-    warn = sum(one.light == "warn" for one in everything)
-    reading = sum(one.being_read for one in everything)
-    light = next((one.light for one in everything), "none")
+    bad = sum(state.light == "bad" for state in everything)
+    warn = sum(state.light == "warn" for state in everything)
+    reading = sum(state.being_read for state in everything)
+    light = next((state.light for state in everything), "none")
     return View("fleet.html.j2", "All pipelines", {
         "all": everything, "shown": page_of(rows, asked), "light": light,
         "headline": _headline(len(everything), bad, warn, light, reading), "reading": reading,
-        "tables": sum(len(one.tables) for one in everything),
-        "held": sum(one.bad for one in everything),
-        "rejects": sum(one.rejects for one in everything),
-        "statements": sum(one.statements for one in everything),
-        "failing": sum(one.failing for one in everything),
+        "tables": sum(len(state.tables) for state in everything),
+        "held": sum(state.bad for state in everything),
+        "rejects": sum(state.rejects for state in everything),
+        "statements": sum(state.statements for state in everything),
+        "failing": sum(state.failing for state in everything),
     }, live=1 if reading else 5)  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def _flow(lake: LakeReader) -> list[tuple[str, int]]:
         source = TableId.of(row)
         for name in map(str, mirrors.names(lake.pipeline, source)):
             flow[name] = flow.get(name, 0) + row["n"]
-    return sorted(((name, n) for name, n in flow.items() if n), key=lambda one: (-one[1], one[0]))
+    return sorted(((name, n) for name, n in flow.items() if n), key=lambda entry: (-entry[1], entry[0]))
 
 
 def _books(facts: Facts) -> list[tuple[str, str, int]]:
@@ -289,7 +289,7 @@ def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:
         "pipeline": name, "table": story_of_row.mirror, "story": story_of_row, "headline": story.headline(story_of_row),
         "light": "good" if story_of_row.equal else "bad", "names": names,
         "suspects": [story.suspect(suspect) for suspect in story_of_row.suspects],
-        "changed": [set(story.changed(*one)) for one in zip(story_of_row.events, story.rows_before(story_of_row), strict=True)],
+        "changed": [set(story.changed(*event)) for event in zip(story_of_row.events, story.rows_before(story_of_row), strict=True)],
         "typed": command("explain", lake.pipeline.file, story_of_row.mirror, "--", *key),
     }, live=0)  # fmt: skip
 
@@ -329,14 +329,14 @@ def reject(fleet: Fleet, asked: Query) -> View:
     """One reject: the bytes as they came, and the decoder's complaint."""
     name = asked.get("pipeline", "")
     lake = fleet.lake(name)
-    found = rejects.waiting(lake, (), 1, 0, number=_number(asked.get("number", ""), 0))
-    if not found:
+    waiting = rejects.waiting(lake, (), 1, 0, number=_number(asked.get("number", ""), 0))
+    if not waiting:
         raise IngestError(
             f"There is no open reject {asked.get('number', '')}: it was replayed or dismissed, or there never was one."
         )
-    return View("reject.html.j2", f"Reject {found[0]['number']} of {name}", {
-        "pipeline": name, "row": found[0], "fields": rejects.described(found[0]), "file": lake.pipeline.file,
-        "raw": list(raw(lake, found, TableId.of(found[0])).values()),
+    return View("reject.html.j2", f"Reject {waiting[0]['number']} of {name}", {
+        "pipeline": name, "row": waiting[0], "fields": rejects.described(waiting[0]), "file": lake.pipeline.file,
+        "raw": list(raw(lake, waiting, TableId.of(waiting[0])).values()),
     }, live=0)  # fmt: skip
 
 
@@ -381,7 +381,7 @@ def sql(fleet: Fleet, asked: Query) -> View:
             facts["error"], code = str(error), 503 if isinstance(error, BusyError) else 400
         facts["seconds"] = time.monotonic() - began
     else:
-        facts["names"] = [str(one) for one in query.places(lake, None)[0]][:200]
+        facts["names"] = [str(place) for place in query.places(lake, None)[0]][:200]
     return View("sql.html.j2", f"SQL over {name}", facts, live=0, code=code)
 
 

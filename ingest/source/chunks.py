@@ -44,7 +44,7 @@ def bounds(
         )
     order = ", ".join(key.order for key in keys)
     # each text has a name of its own: ORDER BY looks here first
-    texts = ", ".join(f"{key.text} AS k{at}" for at, key in enumerate(keys))
+    texts = ", ".join(f"{key.text} AS k{i}" for i, key in enumerate(keys))
     last: Bound | None = None
     while True:
         rest = condition(keys, Chunk(last, None), where)
@@ -57,9 +57,9 @@ def bounds(
         yield last
 
 
-def chunks(found: Sequence[Bound]) -> list[Chunk]:
+def chunks(cuts: Sequence[Bound]) -> list[Chunk]:
     """The ranges between bounds; the last one is open."""
-    return [Chunk(low, high) for low, high in zip([None, *found], [*found, None], strict=True)]
+    return [Chunk(low, high) for low, high in zip([None, *cuts], [*cuts, None], strict=True)]
 
 
 def condition(keys: Sequence[Key], chunk: Chunk, where: str, quote: Callable[[str], str] = quoted) -> str:
@@ -98,9 +98,9 @@ def beyond(orders: Sequence[str], values: Sequence[str], than: str, *, equal: bo
     if len(orders) == 1:
         return f"{orders[0]} {than}{'=' if equal else ''} {values[0]}"
     cases = []
-    for at, one in enumerate(orders):
-        same = [f"{other} = {values[place]}" for place, other in enumerate(orders[:at])]
-        cases.append(" AND ".join([*same, f"{one} {than} {values[at]}"]))
+    for i, column in enumerate(orders):
+        same = [f"{other} = {values[place]}" for place, other in enumerate(orders[:i])]
+        cases.append(" AND ".join([*same, f"{column} {than} {values[i]}"]))
     if equal:
         cases.append(" AND ".join(f"{order} = {text}" for order, text in zip(orders, values, strict=True)))
     # the first column alone, once more: an index finds the range by it

@@ -201,8 +201,8 @@ def json_rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[by
     """`SourceDialect.rows` of clients that give texts and bytes."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {', '.join(columns)} FROM {rest}")
-        while found := cursor.fetchmany(FETCHED_ROWS):
-            for row in found:
+        while batch := cursor.fetchmany(FETCHED_ROWS):
+            for row in batch:
                 yield orjson.dumps(_texts(row))
 
 

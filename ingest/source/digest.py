@@ -53,8 +53,8 @@ class ComparedColumn(NamedTuple):
 
     def as_key(self, text: str | None) -> str | None:
         """The text by which both sides find a row: the two zeros are one key."""
-        found = self.canonical(text)
-        return "0.0" if self.is_float and found == "-0.0" else found
+        canonical = self.canonical(text)
+        return "0.0" if self.is_float and canonical == "-0.0" else canonical
 
 
 def row_key(keys: Sequence[ComparedColumn], texts: Sequence[str | None]) -> RowKey:
@@ -199,7 +199,7 @@ def _joined(parts: Sequence[str], concat: Callable[[Sequence[str]], str], md5: C
     while len(parts) > _TOGETHER:
         groups = [parts[first : first + _TOGETHER] for first in range(0, len(parts), _TOGETHER)]
         parts = [md5(_joined(group, concat, md5)) for group in groups]
-    return concat([part for one in parts for part in (one, "','")])
+    return concat([part for text_part in parts for part in (text_part, "','")])
 
 
 def mirror_number(text: str) -> str:

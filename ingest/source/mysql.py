@@ -107,7 +107,9 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         text = _text(name_of(name), declared.lower(), types.base(logical))
         by_bytes = logical == "string" and str(collation).endswith("_bin")
         columns.append(SourceColumn(name, declared, logical, text, by_bytes, str(generated) == "1"))
-    return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys), hides_columns=denied)
+    return SourceTable(
+        table, named, tuple(columns), tuple(column for (column,) in keys), hides_columns=denied
+    )
 
 
 def _is_denied(connection: Any, named: str) -> bool:
@@ -247,11 +249,11 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
     """Each row as the JSON array that the database writes, as they arrive."""
     with _streaming(connection) as cursor:
         cursor.execute(f"SELECT JSON_ARRAY({', '.join(columns)}) FROM {rest}")
-        while found := cursor.fetchmany(1000):
-            for (one,) in found:
-                if one is None:
+        while batch := cursor.fetchmany(1000):
+            for (row,) in batch:
+                if row is None:
                     raise pymysql.DataError("a row is larger than max_allowed_packet allows: raise it")
-                yield one if isinstance(one, bytes) else one.encode()
+                yield row if isinstance(row, bytes) else row.encode()
         warned = cursor._result.warning_count if cursor._result is not None else 0
     if warned:
         shown = values(connection, "SHOW WARNINGS LIMIT 1")

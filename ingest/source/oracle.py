@@ -112,7 +112,9 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         connection, "SELECT value FROM nls_database_parameters WHERE parameter = 'NLS_CHARACTERSET'"
     )
     columns = tuple(_column(str(charset), _Listed(*row)) for row in listed)
-    return SourceTable(table, f"{name_of(owner)}.{name_of(name)}", columns, tuple(one for (one,) in keys))
+    return SourceTable(
+        table, f"{name_of(owner)}.{name_of(name)}", columns, tuple(column for (column,) in keys)
+    )
 
 
 def _columns(connection: Any, owner: str, table: str) -> list[tuple[Any, ...]]:
@@ -272,7 +274,7 @@ def _kind(column: SourceColumn) -> str:
 def _ascii(text: str) -> str:
     """What ``UNISTR`` reads."""
     data = text.encode("utf-16-be", "surrogatepass")
-    units = [int.from_bytes(data[at : at + 2]) for at in range(0, len(data), 2)]
+    units = [int.from_bytes(data[start : start + 2]) for start in range(0, len(data), 2)]
     return "".join(chr(unit) if 31 < unit < 127 and unit != 92 else f"\\{unit:04X}" for unit in units)
 
 

@@ -115,5 +115,8 @@ def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
         types = merged_columns(types, orjson.loads(row["columns"] or "{}"))
     epoch = order_of(books["highest"]).epoch if books["highest"] else 0
     mirror = target(pipeline.rule(table), table)
-    keys = next((one.keys for one in mirrors.known(lake).values() if one.table == mirror), ())
+    keys = next(
+        (known_mirror.keys for known_mirror in mirrors.known(lake).values() if known_mirror.table == mirror),
+        (),
+    )
     return KnownTable(books["batch"] or 0, books["high"], epoch, bool(books["messages"]), types, keys)

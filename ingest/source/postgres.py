@@ -138,7 +138,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         comparable = not _OWN_FORMS.search(declared)  # each connector prints these in a form of its own
         columns.append(SourceColumn(name, declared, logical, text, by_bytes, generated, comparable))
     named = f"{name_of(schema)}.{name_of(table.table or '')}"
-    return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
+    return SourceTable(table, named, tuple(columns), tuple(column for (column,) in keys))
 
 
 def _text(name: str, declared: str, logical: str) -> str:
@@ -208,8 +208,8 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
     """
     query = f"SELECT to_json(ARRAY[{', '.join(columns)}]::text[])::text FROM {rest}"
     copy = f"COPY ({query}) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')"
-    with connection.cursor() as cursor, cursor.copy(copy.encode()) as found:
-        for row in found:
+    with connection.cursor() as cursor, cursor.copy(copy.encode()) as lines:
+        for row in lines:
             yield bytes(row).rstrip(b"\n")
 
 
@@ -224,7 +224,7 @@ def settled(connection: Any, mark: str) -> str:
     The mark is the number that the next transaction would get, so whatever has written so far has a lower one.
     """
     if not mark:
-        [(found,)] = values(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
-        return str(found)
+        [(xmax,)] = values(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+        return str(xmax)
     [(oldest,)] = values(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
     return "" if int(oldest) >= int(mark) else mark

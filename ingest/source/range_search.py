@@ -26,19 +26,19 @@ class RangeSearch:
     """Down from the whole table to the keys of rows that differ."""
 
     theirs: SourceSide
-    mine: MirrorSide
+    mirror: MirrorSide
     pair: ComparedTable
     options: ReconcileOptions
     done: Reconciled
     tell: Callable[[Reconciled], None]
-    found: dict[RowKey, None] = field(default_factory=dict)
+    keys: dict[RowKey, None] = field(default_factory=dict)
     # how often in the source and the mirror, by number
     unkeyed: dict[int, tuple[int, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> list[RowKey]:
         """The keys of all rows that differ."""
-        self.done.mirror_rows = self.mine.rows_count
+        self.done.mirror_rows = self.mirror.rows_count
         if self.pair.ranged:
             ranges = self.theirs.ranges(self.options.range_rows)
             if self.options.sample:
@@ -46,11 +46,11 @@ class RangeSearch:
             self._each(self._range, ranges)
         else:
             self._hashed()
-        return sorted(self.found, key=repr)
+        return sorted(self.keys, key=repr)
 
-    def again(self, mine: MirrorSide) -> dict[int, tuple[int, int]]:
-        """The contents that differ now; ``mine`` is the mirror of now."""
-        self.mine, self.unkeyed = mine, {}
+    def again(self, mirror: MirrorSide) -> dict[int, tuple[int, int]]:
+        """The contents that differ now; ``mirror`` is the mirror of now."""
+        self.mirror, self.unkeyed = mirror, {}
         self.run()
         return self.unkeyed
 
@@ -65,13 +65,13 @@ class RangeSearch:
                     task.cancel()
 
     def _range(self, chunk: Chunk) -> None:
-        theirs, mine = self.theirs.sums(chunk, "0", self.options.range_rows), self.mine.sums(chunk, "0")
+        theirs, ours = self.theirs.sums(chunk, "0", self.options.range_rows), self.mirror.sums(chunk, "0")
         with self._lock:
             self.done.rows += theirs.get("0", (0, 0))[0]
             self.done.ranges += 1
-            self.done.equal += theirs == mine
-        if theirs != mine:
-            self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
+            self.done.equal += theirs == ours
+        if theirs != ours:
+            self._cut(chunk, theirs.get("0", (0, 0))[0], self.mirror.ordered(chunk))
         self.tell(self.done)
 
     def _cut(self, chunk: Chunk, theirs: int, mirror_rows: Sequence[MirrorRow]) -> None:
@@ -98,7 +98,7 @@ class RangeSearch:
         """Rows by the MD5 of their key, first as sums and then, where these differ, one by one."""
         top = not ranges
         ranges = ranges or self.theirs.ranges(self.options.range_rows * 4)
-        digits = min(4, max(1, math.ceil(math.log(max(1, (rows or self.mine.rows_count) / _FEW), 16))))
+        digits = min(4, max(1, math.ceil(math.log(max(1, (rows or self.mirror.rows_count) / _FEW), 16))))
         left: dict[str, tuple[int, int]] = {}
         lock = threading.Lock()
 
@@ -114,24 +114,26 @@ class RangeSearch:
         else:
             add(ranges[0])
         whole = Chunk(None, None) if top else ranges[0]
-        right = self.mine.sums(whole, self.mine.key_hash(digits))
+        right = self.mirror.sums(whole, self.mirror.key_hash(digits))
         wrong = sorted(g for g in {**left, **right} if left.get(g) != right.get(g))
         if top:
             groups = len({**left, **right})
             self.done.rows = sum(count for count, _ in left.values())
             self.done.ranges, self.done.equal = groups, groups - len(wrong)
         for first in range(0, len(wrong), 500):
-            names = ", ".join(quoted(one) for one in wrong[first : first + 500])
+            names = ", ".join(quoted(column) for column in wrong[first : first + 500])
             if not self.pair.keys:
                 there = self.theirs.contents(f"{self.theirs.key_hash(digits)} IN ({names})")
-                here = self.mine.contents(f"{self.mine.key_hash(digits)} IN ({names})")
-                both = {one: (there.get(one, 0), here.get(one, 0)) for one in {**there, **here}}
-                self.unkeyed |= {one: (a, b) for one, (a, b) in both.items() if a != b}
+                here = self.mirror.contents(f"{self.mirror.key_hash(digits)} IN ({names})")
+                both = {key: (there.get(key, 0), here.get(key, 0)) for key in {**there, **here}}
+                self.unkeyed |= {key: (a, b) for key, (a, b) in both.items() if a != b}
                 continue
             theirs: dict[RowKey, int | None] = {}
             for chunk in ranges:
                 theirs |= self.theirs.numbers(chunk, f"{self.theirs.key_hash(digits)} IN ({names})")
-            self._differing(theirs, self.mine.numbers(whole, f"{self.mine.key_hash(digits)} IN ({names})"))
+            self._differing(
+                theirs, self.mirror.numbers(whole, f"{self.mirror.key_hash(digits)} IN ({names})")
+            )
 
     def _differing(self, theirs: Mapping[RowKey, int | None], mirrored: Mapping[RowKey, int | None]) -> None:
         keys = [
@@ -140,8 +142,8 @@ class RangeSearch:
             if theirs.get(key) is None or theirs.get(key) != mirrored.get(key)
         ]
         with self._lock:
-            self.found.update(dict.fromkeys(keys))
-            if len(self.found) > MOST:
+            self.keys.update(dict.fromkeys(keys))
+            if len(self.keys) > MOST:
                 raise IngestError(
                     f"More than {MOST:,} rows of {self.pair.table.id} differ from its mirror: read the table again "
                     f"with `ingest snapshot`, and compare it then."

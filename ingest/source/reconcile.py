@@ -81,7 +81,7 @@ def reconcile(
     with ExitStack() as ends:
         asking = SourceConnections(source.database, options)
         ends.callback(asking.close)
-        with asking.one() as (dialect, connection):
+        with asking.connection() as (dialect, connection):
             described_table = described(
                 dialect.table(connection, table), lake.pipeline, table, source,
                 known(lake.pipeline, source.name, table).columns,
@@ -108,18 +108,18 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
     """The mirror of one source table alone; an `IngestError` if there is none, or if it has rows of other tables."""
     rule = lake.pipeline.rule(table)
     name = target(rule, table)
-    found = next((mirror for mirror in mirrors.known(lake).values() if mirror.table == name), None)
-    if found is None or not lake.exists(found.path):
+    mirror = next((mirror for mirror in mirrors.known(lake).values() if mirror.table == name), None)
+    if mirror is None or not lake.exists(mirror.path):
         file = lake.pipeline.file
         raise IngestError(
             f"There is no mirror of {table} yet: `{command('run', file)}`, then `{command('snapshot', file, table)}` reads it."
         )
-    if found.where:
+    if mirror.where:
         raise IngestError(
-            f"{name} holds the rows that meet {found.where} alone, so it cannot be compared with {table}: "
+            f"{name} holds the rows that meet {mirror.where} alone, so it cannot be compared with {table}: "
             f"`{command('quality', lake.pipeline.file, '--deep', name)}` compares it with all changes."
         )
-    if found.soft:
+    if mirror.soft:
         raise IngestError(
             f"{name} keeps rows that {table} has deleted, so it cannot be compared with it: "
             f"`{command('quality', lake.pipeline.file, '--deep', name)}` compares it with all changes."
@@ -133,13 +133,13 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
         raise IngestError(
             f"{name} holds rows of {', '.join(sorted(others))}, too, so it cannot be compared with {table} alone."
         )
-    return found
+    return mirror
 
 
 def views_of(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
     """The views of the lake whose mirror of a table can be compared with it; the first one if there is none."""
-    found = (view for view in targets.views(lake) if not view.pipeline.rule(table).exclude)
-    return [view for view in found if _is_comparable(view, source, table)] or [lake]
+    views = (view for view in targets.views(lake) if not view.pipeline.rule(table).exclude)
+    return [view for view in views if _is_comparable(view, source, table)] or [lake]
 
 
 def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:
@@ -151,9 +151,9 @@ def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:
 def tables_of(lake: Tables, source: Source) -> list[TableId]:
     """The tables of a source that have come by its stream."""
     booked = lanes.booked(lake, f"source = {duck.text(source.name)} AND changes > 0")
-    found = sorted((table for _, table in booked), key=str)
+    tables = sorted((table for _, table in booked), key=str)
     known_now = {mirror.table for mirror in mirrors.known(lake).values()}
-    return [one for one in found if not known_now.isdisjoint(mirrors.names(lake.pipeline, one))]
+    return [table for table in tables if not known_now.isdisjoint(mirrors.names(lake.pipeline, table))]
 
 
 # --- a second look -------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ def _difference(
             return None
         return RowDifference(SURPLUS if source is None else MISSING, names)
     cells = {
-        one.name: (shown, b)
-        for one, a, b, shown in zip(pair.columns, source, mirror, sent or source, strict=True)
+        column.name: (shown, b)
+        for column, a, b, shown in zip(pair.columns, source, mirror, sent or source, strict=True)
         if a != b
     }
     return RowDifference(DIFFERENT, names, cells) if cells else None
@@ -288,7 +288,7 @@ def repair(
     if gone:
         types = {column.name: column.type for column in described_table.columns if column.name in mirror.keys}
         order = [list(mirror.keys).index(name) for name in types]
-        deletes = [orjson.dumps([key[at] for at in order]) for key in gone]
+        deletes = [orjson.dumps([key[i] for i in order]) for key in gone]
         snapshot.write(
             here / f"chunk-000002{ingest_snapshot.SUFFIX}",
             reading.messages(1, iter(deletes), now_there, "delete", types),
@@ -305,7 +305,7 @@ def _rows_of_keys(
     compared = [
         digest.compared(dialect, named[key_column.name], key_column) for key_column in mirror.key_columns
     ]
-    columns = [*(one.source for one in compared), *(column.text for column in table.columns)]
+    columns = [*(key.source for key in compared), *(column.text for column in table.columns)]
     size = len(compared)
     wanted = {digest.row_key(compared, key) for key in keys}
     rows: list[bytes] = []

@@ -131,7 +131,7 @@ class SourceConnections:
                 self._free.get_nowait()[0].close()
 
     @contextmanager
-    def one(self) -> Iterator[tuple[SourceDialect, Any]]:
+    def connection(self) -> Iterator[tuple[SourceDialect, Any]]:
         """A connection of this thread's for a while: closed after an error, else kept for the next."""
         try:
             stack, dialect, connection = self._free.get_nowait()
@@ -151,7 +151,7 @@ class SourceConnections:
         """What the database answers, asked again on a new connection if one breaks."""
         for trial in range(_TRIES):
             try:
-                with self.one() as (dialect, connection):
+                with self.connection() as (dialect, connection):
                     return what(dialect, connection)
             except DatabaseError:
                 if trial == _TRIES - 1:
@@ -211,19 +211,19 @@ class SourceSide:
     def sums(self, chunk: Chunk, group: str, rows: int = 0) -> Sums:
         """Counts and sums of a range by groups."""
         inner = f"SELECT {group} AS g, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk)}"
-        found = self.asking.ask(f"SELECT g, COUNT(*), SUM(d) FROM ({inner}) s GROUP BY g", rows)
-        return {str(g): (int(count), int(total or 0)) for g, count, total in found}
+        sums = self.asking.ask(f"SELECT g, COUNT(*), SUM(d) FROM ({inner}) s GROUP BY g", rows)
+        return {str(g): (int(count), int(total or 0)) for g, count, total in sums}
 
     def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
         """SQL for the number of the piece in which a row is."""
         orders = [key.order for key in self.keys]
         bounds_of = [beyond(orders, literals(self.keys, cut), "<", equal=True) for cut in cuts]
-        cases = [f"WHEN {bound} THEN {at}" for at, bound in enumerate(bounds_of)]
+        cases = [f"WHEN {bound} THEN {i}" for i, bound in enumerate(bounds_of)]
         return f"CASE {' '.join(cases)} ELSE {len(cuts)} END" if cases else "0"
 
     def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
         """The rows of a range by key, as numbers."""
-        texts = ", ".join(f"{key.source} AS k{at}" for at, key in enumerate(self.pair.keys))
+        texts = ", ".join(f"{key.source} AS k{i}" for i, key in enumerate(self.pair.keys))
         rows = self.asking.ask(
             f"SELECT {texts}, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk, where)}"
         )
@@ -234,26 +234,26 @@ class SourceSide:
     def contents(self, where: str) -> dict[int, int]:
         """How often each number occurs among some rows."""
         inner = f"SELECT {self.number()} AS d FROM {self.pair.table.name} WHERE {where}"
-        found = self.asking.ask(f"SELECT d, COUNT(*) FROM ({inner}) s GROUP BY d")
-        self.fetched += len(found)
-        return {int(number): int(count) for number, count in found}
+        counts = self.asking.ask(f"SELECT d, COUNT(*) FROM ({inner}) s GROUP BY d")
+        self.fetched += len(counts)
+        return {int(number): int(count) for number, count in counts}
 
     def rows(self, keys: Sequence[RowKey]) -> tuple[dict[RowKey, Cells], dict[RowKey, Cells]]:
         """Rows by key, cell by cell: as they are compared, and as the source has them."""
         both = [column.source for column in (*self.pair.keys, *self.pair.columns)]
-        own = {at: column.sent for at, column in enumerate(self.pair.columns) if column.sent}
-        texts = ", ".join(f"{one} AS c{at}" for at, one in enumerate([*both, *own.values()]))
+        sent_columns = {i: column.sent for i, column in enumerate(self.pair.columns) if column.sent}
+        texts = ", ".join(f"{column} AS c{i}" for i, column in enumerate([*both, *sent_columns.values()]))
         rows: dict[RowKey, Cells] = {}
         sent: dict[RowKey, Cells] = {}
         size, end = len(self.pair.keys), len(both)
         for wanted in key_conditions(self.dialect, self.pair.table, keys):
-            found = self.asking.ask(f"SELECT {texts} FROM {self.pair.table.name} WHERE {wanted}")
-            self.fetched += len(found)
-            for row in found:
+            answered = self.asking.ask(f"SELECT {texts} FROM {self.pair.table.name} WHERE {wanted}")
+            self.fetched += len(answered)
+            for row in answered:
                 key, cells = self.pair.key_of(row[:size]), self.pair.cells_of(row[size:end])
                 rows[key] = cells
-                texts_of = dict(zip(own, row[end:], strict=True))
-                sent[key] = tuple(texts_of.get(at) if cell is None else cell for at, cell in enumerate(cells))
+                texts_of = dict(zip(sent_columns, row[end:], strict=True))
+                sent[key] = tuple(texts_of.get(i) if cell is None else cell for i, cell in enumerate(cells))
         return rows, sent
 
     def clock(self) -> str:
@@ -290,8 +290,8 @@ class MirrorSide:
         self._pair = pair
         folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
         self._base: DuckDBPyConnection = duck.opened(str(Path(folder) / "mirror.duckdb"))
-        orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
-        texts = [f"{key.mirror} AS k{at}" for at, key in enumerate(self._pair.keys)]
+        orders = [f"{duck.name(ours.column)} AS o{i}" for i, (_, ours) in enumerate(self._pair.ranged)]
+        texts = [f"{key.mirror} AS k{i}" for i, key in enumerate(self._pair.keys)]
         ends.callback(self._base.close)
         hashed = "'' AS h"
         if len(orders) < len(texts) or not texts:  # else every place among the ranges has one row
@@ -300,7 +300,7 @@ class MirrorSide:
         number = digest.mirror_number(
             digest.mirror_text([column.mirror_part for column in self._pair.columns])
         )
-        sort = f"ORDER BY {', '.join(f'o{at}' for at in range(len(orders)))}" if orders else ""
+        sort = f"ORDER BY {', '.join(f'o{i}' for i in range(len(orders)))}" if orders else ""
         self._base.execute(
             f"CREATE TABLE m AS SELECT {', '.join([*orders, *texts, hashed, f'{number} AS d'])} "
             f"FROM {self._scan()} {sort}"
@@ -317,25 +317,25 @@ class MirrorSide:
     def where(self, chunk: Chunk, and_: str = "") -> str:
         """A range's WHERE, with another condition if one is given."""
         keys = [
-            Key(f"o{at}", "", f"CAST({{}} AS {duck.type_of(mine.delta)})")
-            for at, (_, mine) in enumerate(self._pair.ranged)
+            Key(f"o{i}", "", f"CAST({{}} AS {duck.type_of(ours.delta)})")
+            for i, (_, ours) in enumerate(self._pair.ranged)
         ]
         return condition(keys, chunk, and_, duck.text)
 
     def sums(self, chunk: Chunk, group: str) -> Sums:
         """Counts and sums of a range by groups."""
         inner = f"SELECT {group} AS g, d FROM m {self.where(chunk)}"
-        found = self._ask(f"SELECT g, count(*), sum(d) FROM ({inner}) GROUP BY g")
-        return {str(g): (int(count), int(total or 0)) for g, count, total in found}
+        sums = self._ask(f"SELECT g, count(*), sum(d) FROM ({inner}) GROUP BY g")
+        return {str(g): (int(count), int(total or 0)) for g, count, total in sums}
 
     def ordered(self, chunk: Chunk) -> list[MirrorRow]:
         """The rows of a range, in the order of its bounds."""
-        orders = [f"o{at}" for at in range(len(self._pair.ranged))]
+        orders = [f"o{i}" for i in range(len(self._pair.ranged))]
         bound = ", ".join(f"CAST({order} AS VARCHAR)" for order in orders)
-        key = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
-        found = self._ask(f"SELECT {bound}, {key}, d FROM m {self.where(chunk)} ORDER BY {', '.join(orders)}")
+        key = ", ".join(f"k{i}" for i in range(len(self._pair.keys)))
+        rows = self._ask(f"SELECT {bound}, {key}, d FROM m {self.where(chunk)} ORDER BY {', '.join(orders)}")
         size = len(orders)
-        return [MirrorRow(row[:size], self._pair.key_of(row[size:-1]), row[-1]) for row in found]
+        return [MirrorRow(row[:size], self._pair.key_of(row[size:-1]), row[-1]) for row in rows]
 
     @staticmethod
     def key_hash(digits: int) -> str:
@@ -344,9 +344,9 @@ class MirrorSide:
 
     def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
         """The rows of a range by key, as numbers."""
-        texts = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
-        found = self._ask(f"SELECT {texts}, d FROM m {self.where(chunk, where)}")
-        return {self._pair.key_of(row[:-1]): row[-1] for row in found}
+        texts = ", ".join(f"k{i}" for i in range(len(self._pair.keys)))
+        rows = self._ask(f"SELECT {texts}, d FROM m {self.where(chunk, where)}")
+        return {self._pair.key_of(row[:-1]): row[-1] for row in rows}
 
     def contents(self, where: str) -> dict[int, int]:
         """How often each number occurs among some rows."""
@@ -356,22 +356,22 @@ class MirrorSide:
         """Rows by key, cell by cell, as the mirror is now."""
         if not keys:
             return {}
-        ks = [f"k{at}" for at in range(len(self._pair.keys))]
+        ks = [f"k{i}" for i in range(len(self._pair.keys))]
         kinds = [
             "DOUBLE" if key.is_float else "VARCHAR" for key in self._pair.keys
         ]  # by which keys are equal
         texts = [
-            f"CAST({one.mirror} AS {kind}) AS k{at}"
-            for at, (one, kind) in enumerate(zip(self._pair.keys, kinds, strict=True))
+            f"CAST({key.mirror} AS {kind}) AS k{i}"
+            for i, (key, kind) in enumerate(zip(self._pair.keys, kinds, strict=True))
         ]
-        cells = [f"{column.mirror} AS c{at}" for at, column in enumerate(self._pair.columns)]
+        cells = [f"{column.mirror} AS c{i}" for i, column in enumerate(self._pair.columns)]
         base = self._base.cursor()
         declared = ", ".join(f"{name} {kind}" for name, kind in zip(ks, kinds, strict=True))
         base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({declared})")
         for first in range(0, len(keys), 1000):
             base.execute(f"INSERT INTO wanted VALUES {duck.listed(keys[first : first + 1000])}")
         result = base.execute(
-            f"SELECT {', '.join([*ks, *(f'c{at}' for at in range(len(cells)))])} FROM (SELECT "
+            f"SELECT {', '.join([*ks, *(f'c{i}' for i in range(len(cells)))])} FROM (SELECT "
             f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
         ).fetchall()
         return {self._pair.key_of(row[: len(ks)]): self._pair.cells_of(row[len(ks) :]) for row in result}

@@ -111,7 +111,7 @@ def source_of(pipeline: Pipeline, name: str = "") -> Source:
             "write {url: ..., user: ..., password: ...} there."
         )
     if len(having) > 1:
-        names = ", ".join(one.name for one in having)
+        names = ", ".join(source.name for source in having)
         raise IngestError(f"Several sources have a database ({names}): name one with --source.")
     if pipeline.is_stored:
         raise IngestError(
@@ -354,7 +354,7 @@ def _waiting(
 
 def _change(plan: SnapshotPlan, table: SourceTable) -> str:
     """What has become of a table's columns and key since a plan was made."""
-    was, now = ({row[0]: row[1] for row in one.shape} for one in (plan, table))
+    was, now = ({row[0]: row[1] for row in version.shape} for version in (plan, table))
     parts = [f"{name} is new" for name in now if name not in was]
     parts += [f"{name} is gone" for name in was if name not in now]
     parts += [
@@ -417,13 +417,13 @@ class TableReading:
         progress.done = progress.resumed = len(ranges) - len(missing)
         stop = threading.Event()
 
-        def one(number: int) -> None:
+        def read_range(number: int) -> None:
             if not stop.is_set():
                 progress.add(self.chunk(number, ranges[number], stop))
                 tell(progress)
 
         with ThreadPoolExecutor(parallel) as pool:
-            tasks = [pool.submit(one, number) for number in missing]
+            tasks = [pool.submit(read_range, number) for number in missing]
             try:
                 for done in wait(tasks, return_when=FIRST_EXCEPTION).done:
                     done.result()

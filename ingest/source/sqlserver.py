@@ -105,13 +105,13 @@ def _is_of_host(certificate: Any, host: bytes) -> bool:
     with suppress(x509.ExtensionNotFound):
         names = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         given = host.decode().lower()
-        others = [str(one) for one in names.get_values_for_type(x509.IPAddress)]
+        others = [str(name) for name in names.get_values_for_type(x509.IPAddress)]
         wanted = (given, f"*.{given.partition('.')[2]}")
         return given in others or any(
-            one.lower() in wanted for one in names.get_values_for_type(x509.DNSName)
+            name.lower() in wanted for name in names.get_values_for_type(x509.DNSName)
         )
     common = known.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    return [host.decode().lower()] == [str(one.value).lower() for one in common]
+    return [host.decode().lower()] == [str(name.value).lower() for name in common]
 
 
 def table(connection: Any, table: TableId) -> SourceTable | None:
@@ -142,7 +142,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"WHERE i.is_primary_key = 1 AND {is_it} ORDER BY k.key_ordinal",
     )
     columns = tuple(_column(*row) for row in listed)
-    return SourceTable(table, f"{database}{named}", columns, tuple(one for (one,) in keys))
+    return SourceTable(table, f"{database}{named}", columns, tuple(column for (column,) in keys))
 
 
 def _column(
@@ -256,8 +256,8 @@ def _character(data: str, kind: str, size: str, collation: str) -> str:
 
 def _parts(column: SourceColumn) -> tuple[str, str, str]:
     """The type's own name, its arguments with their brackets, and its collation."""
-    found = _DECLARED.match(column.declared)
-    return (found[1], found[2] or "", found[3] or "") if found else (column.declared, "", "")
+    declared = _DECLARED.match(column.declared)
+    return (declared[1], declared[2] or "", declared[3] or "") if declared else (column.declared, "", "")
 
 
 def equal(column: SourceColumn, text: str) -> str:

@@ -36,8 +36,8 @@ def writable(*parts: str) -> Path:
     try:
         for each in reversed((target, *_above(target))):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if found := writable_by_others(target):
-            raise SetupError(f"{found}: correct that, or name another cache folder with {VARIABLE}.")
+        if loose := writable_by_others(target):
+            raise SetupError(f"{loose}: correct that, or name another cache folder with {VARIABLE}.")
     except OSError as error:
         raise unwritable(target, error) from error
     if not os.access(target, os.W_OK | os.X_OK):

@@ -131,23 +131,23 @@ def _fetch_one(jar: Jar, settings: str) -> None:
         raise _unwritable(where, error) from error
     try:
         report = _ivy(jar, work, settings)
-        found = work / jar.file
-        _check(jar, found, report)
-        found.replace(where / jar.file)
+        downloaded = work / jar.file
+        _check(jar, downloaded, report)
+        downloaded.replace(where / jar.file)
     except OSError as error:
         raise _unwritable(where, error) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _check(jar: Jar, found: Path, report: str) -> None:
-    if not found.is_file():
+def _check(jar: Jar, downloaded: Path, report: str) -> None:
+    if not downloaded.is_file():
         raise SetupError(
             f"{jar.file} could not be fetched: {_cause(report)}. Or name your own repository's URL, or an Ivy "
             f"settings file, with --settings or {SETTINGS_VARIABLE}; or put the jars into a folder and name it "
             f"with {FOLDER_VARIABLE}."
         )
-    if (sha256 := _sha256(found)) != jar.sha256:
+    if (sha256 := _sha256(downloaded)) != jar.sha256:
         raise SetupError(
             f"{jar.file} came with SHA-256 {sha256} instead of {jar.sha256} and was thrown away: "
             "the repository that answered does not hold the original; name another with --settings."
@@ -229,9 +229,9 @@ def _proxy_options() -> list[str]:
         if proxy.hostname:
             options.append(f"-D{scheme}.proxyHost={proxy.hostname}")
             options.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
-    direct = [one.strip() for one in proxies.get("no", "").split(",") if one.strip()]
+    direct = [host.strip() for host in proxies.get("no", "").split(",") if host.strip()]
     if options and direct:
-        hosts = "|".join(f"*{one}" if one.startswith(".") else one for one in direct)
+        hosts = "|".join(f"*{host}" if host.startswith(".") else host for host in direct)
         options.append(f"-Dhttp.nonProxyHosts={hosts}")
     return options
 

@@ -83,10 +83,10 @@ def ran(spark: SparkSession, group: str) -> Ran | None:
         for job in jobs:
             info = tracker.getJobInfo(job)
             for stage in info.stageIds if info else ():
-                found = tracker.getStageInfo(stage)
-                if found is not None and found.numCompletedTasks:
-                    tasks += found.numCompletedTasks
-                    summary = store.executorSummary(stage, found.currentAttemptId)
+                stage_info = tracker.getStageInfo(stage)
+                if stage_info is not None and stage_info.numCompletedTasks:
+                    tasks += stage_info.numCompletedTasks
+                    summary = store.executorSummary(stage, stage_info.currentAttemptId)
                     executors.update(summary.keySet().mkString("\n").split("\n"))
     except Exception:  # a session of Spark Connect, or one whose owner forbids it; the work itself is done
         return None

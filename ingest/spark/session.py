@@ -155,9 +155,9 @@ def _submitted(app_name: str, conf: Mapping[str, str]) -> SparkSession:
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
     master = given.get("spark.master", "")
-    own = local_defaults(master) if is_local(master) else {}
+    defaults = local_defaults(master) if is_local(master) else {}
     _check_delta()
-    ours = joined({**EVERYWHERE, **own, **DELTA}, given)
+    ours = joined({**EVERYWHERE, **defaults, **DELTA}, given)
     return _build(app_name, "", joined(ours, conf), "submitted")
 
 
@@ -284,8 +284,12 @@ def _local_environment(java: Java) -> dict[str, str | None]:
 
 
 def _python(java: Java) -> dict[str, str | None]:
-    own = sys.executable
-    return {"JAVA_HOME": str(launcher(java)), "PYSPARK_PYTHON": own, "PYSPARK_DRIVER_PYTHON": own}
+    interpreter = sys.executable
+    return {
+        "JAVA_HOME": str(launcher(java)),
+        "PYSPARK_PYTHON": interpreter,
+        "PYSPARK_DRIVER_PYTHON": interpreter,
+    }
 
 
 @contextmanager

@@ -144,11 +144,11 @@ def dealt(items: Sequence[Item], weight: Callable[[Item], int], count: int) -> l
     tasks: list[list[Item]] = [[]]
     filled = 0
     for item in items:
-        own = weight(item)
-        if tasks[-1] and filled + own / 2 >= share * len(tasks) and len(tasks) < count:
+        size = weight(item)
+        if tasks[-1] and filled + size / 2 >= share * len(tasks) and len(tasks) < count:
             tasks.append([])  # an item belongs where its middle lies
         tasks[-1].append(item)
-        filled += own
+        filled += size
     return tasks
 
 
@@ -173,5 +173,5 @@ def _each(shares: Sequence[Sequence[Any]], run: Callable[[Sequence[Any]], Pages]
     return run_all
 
 
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other)
+def _union(frame: DataFrame, other: DataFrame) -> DataFrame:
+    return frame.unionByName(other)

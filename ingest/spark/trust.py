@@ -41,8 +41,8 @@ def bundles() -> list[Path]:
     """The certificate files that this machine's tools use, named ones first; only those that exist."""
     named = [Path(os.environ[name]).expanduser() for name in VARIABLES if os.environ.get(name)]
     paths = ssl.get_default_verify_paths()
-    system = [Path(one) for one in (paths.cafile, paths.openssl_cafile) if one]
-    folders = [Path(one) for one in (os.environ.get(_FOLDER), paths.capath, paths.openssl_capath) if one]
+    system = [Path(path) for path in (paths.cafile, paths.openssl_cafile) if path]
+    folders = [Path(path) for path in (os.environ.get(_FOLDER), paths.capath, paths.openssl_capath) if path]
     listed = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
     return [path for path in dict.fromkeys([*named, *system, *_own(), *listed]) if path.is_file()]
 
@@ -65,15 +65,15 @@ def _own() -> Iterator[Path]:
 
 def _trust_store() -> Path | None:
     """A PKCS12 file with all certificates, created once for each set of them."""
-    found = sorted({text for bundle in bundles() for text in _PEM.findall(_read(bundle))})
-    if not found:
+    certificates = sorted({text for bundle in bundles() for text in _PEM.findall(_read(bundle))})
+    if not certificates:
         return None
-    name = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
+    name = hashlib.sha256(b"\n".join(certificates)).hexdigest()[:16]
     store = cache.writable("trust") / f"{name}.p12"
     if not store.is_file():
         partial = store.with_name(f"{name}.{os.getpid()}")
         try:
-            partial.write_bytes(_pkcs12(found))
+            partial.write_bytes(_pkcs12(certificates))
             partial.replace(store)  # atomically: another process may be starting Java
         except OSError as error:
             raise cache.unwritable(store, error) from error

@@ -74,7 +74,7 @@ def stored(text: str, charset: str) -> str:
     """A text as a column of a character set keeps it: ``?`` for each character that the set lacks."""
     if text.isascii() or charset in _WHOLE:
         return text
-    return "".join(one if _has(charset, one) else "?" for one in text)
+    return "".join(character if _has(charset, character) else "?" for character in text)
 
 
 def is_disputed(text: str, charset: str) -> bool:

@@ -71,8 +71,8 @@ class Conversion:
         new = self.of(text)
         if new == text or texts:
             return new != text
-        one, other = _number(text), _number(new)
-        return not self.respells if one is None or other is None else one != other
+        old_number, other = _number(text), _number(new)
+        return not self.respells if old_number is None or other is None else old_number != other
 
     def changes(self, *, texts: bool) -> bool:
         """True if values change; where a mirror keeps ``texts``, another spelling is another value."""
@@ -112,10 +112,10 @@ def _of_mysql(old: str, new: str, words: str, filled: int | None) -> Conversion:
     rule = _RULES.get((before, after))
     if rule is None:
         return KEEP if before == after else UNKNOWN
-    found = rule(old, new, words if after == "enum" else words.lower())
+    converted = rule(old, new, words if after == "enum" else words.lower())
     if filled is not None and after == "text":
-        found = _zero_filled(found, filled) if filled else UNKNOWN
-    return _limited(found, old, new, words.lower())
+        converted = _zero_filled(converted, filled) if filled else UNKNOWN
+    return _limited(converted, old, new, words.lower())
 
 
 _CHARSET = " character set "
@@ -293,8 +293,8 @@ def rounded_number(text: str, scale: int) -> str:
     value = _number(text)
     if value is None:
         return text
-    found = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
-    return f"{found or abs(found):f}"
+    rounded = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
+    return f"{rounded or abs(rounded):f}"
 
 
 def _clipped(text: str, new: str, declared: str = "") -> str:
@@ -312,8 +312,8 @@ _WHOLE = re.compile(r"-?[0-9]{1,400}")
 
 def _bounds(new: str, declared: str) -> tuple[int, int]:
     if _group(new) == "bit":
-        found = re.match(r"bit\s*\(\s*(\d{1,2})\s*\)", declared)
-        return 0, (1 << (int(found[1]) if found else 1)) - 1
+        length = re.match(r"bit\s*\(\s*(\d{1,2})\s*\)", declared)
+        return 0, (1 << (int(length[1]) if length else 1)) - 1
     bits = int(new.removeprefix("u").removeprefix("int"))
     if declared.startswith("mediumint"):
         bits = 24
@@ -351,25 +351,25 @@ _PREFIX = re.compile(r"[ \t-\r]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0
 
 def _begun(text: str) -> str:
     """The number that a text begins with; zero if it begins with none."""
-    found = _PREFIX.match(text[:MAX_NUMBER_LENGTH])
-    if found is None:
+    prefix = _PREFIX.match(text[:MAX_NUMBER_LENGTH])
+    if prefix is None:
         return "0"
-    number = found[1].removeprefix("+")
+    number = prefix[1].removeprefix("+")
     return number if abs(Decimal(number).adjusted()) <= MAX_EXPONENT else "0"
 
 
 def _too_long(text: str) -> bool:
     """True of a number that is not read here."""
-    found = _PREFIX.match(text[: MAX_NUMBER_LENGTH + 1])
-    return found is not None and (
-        len(found[0]) > MAX_NUMBER_LENGTH or abs(Decimal(found[1]).adjusted()) > MAX_EXPONENT
+    prefix = _PREFIX.match(text[: MAX_NUMBER_LENGTH + 1])
+    return prefix is not None and (
+        len(prefix[0]) > MAX_NUMBER_LENGTH or abs(Decimal(prefix[1]).adjusted()) > MAX_EXPONENT
     )
 
 
 def _not_whole(text: str) -> bool:
     """True of a text whose number has a fraction or an exponent: MySQL rounds it, MariaDB stops before it."""
-    found = _PREFIX.match(text[:MAX_NUMBER_LENGTH])
-    return _too_long(text) or (found is not None and not found[1].lstrip("+-").isdecimal())
+    prefix = _PREFIX.match(text[:MAX_NUMBER_LENGTH])
+    return _too_long(text) or (prefix is not None and not prefix[1].lstrip("+-").isdecimal())
 
 
 def _is_unsigned(declared: str) -> bool:
@@ -439,14 +439,14 @@ def _floating(convert: Convert) -> Callable[[str, str, str], Conversion]:
         if convert is _same and not unsigned and not places:
             return KEEP
 
-        def made(one: str) -> str:
-            one = _begun(one) if text else one
-            value = _number(one)
-            return convert("0.0" if unsigned and value is not None and value < 0 else one)
+        def made(old: str) -> str:
+            old = _begun(old) if text else old
+            value = _number(old)
+            return convert("0.0" if unsigned and value is not None and value < 0 else old)
 
-        def doubts(one: str) -> bool:
-            value = _number(one)
-            return (text and _too_long(one)) or (places is not None and value is not None)
+        def doubts(old: str) -> bool:
+            value = _number(old)
+            return (text and _too_long(old)) or (places is not None and value is not None)
 
         return Conversion(made, doubts=doubts if text or places else None)
 
@@ -563,7 +563,7 @@ def _to_label(old: str, _new: str, declared: str) -> Conversion:
     folded = {label.casefold(): label for label in labels}
     several = declared.lower().startswith("set")
 
-    def one(text: str) -> str:
+    def label(text: str) -> str:
         if text in labels or text.rstrip(" ") in labels:
             return text.rstrip(" ")
         if text.isdecimal() and text.isascii():
@@ -572,9 +572,9 @@ def _to_label(old: str, _new: str, declared: str) -> Conversion:
 
     def convert(text: str) -> str:
         if not several:
-            return one(text)
-        found = {one(part) for part in text.split(",")}
-        return ",".join(label for label in labels if label in found)
+            return label(text)
+        wanted = {label(part) for part in text.split(",")}
+        return ",".join(known for known in labels if known in wanted)
 
     def doubts(text: str) -> bool:
         parts = text.split(",") if several else [text]
@@ -647,8 +647,8 @@ def named(logical: str, declared: str, *, mysql: bool = True) -> str:
         return f"{logical}({digits})" if logical in _CLOCKS and declared else logical
     if (filled := types.with_zeros(logical, declared)) != logical:
         return filled
-    if logical in ("string", "binary") and (found := _LENGTH.match(declared.lower())) and found["size"]:
-        return f"{logical}({found['size']})"
+    if logical in ("string", "binary") and (length := _LENGTH.match(declared.lower())) and length["size"]:
+        return f"{logical}({length['size']})"
     return f"{logical}({_digits(declared)})" if name == logical and name in _CLOCKS else logical
 
 
@@ -692,10 +692,10 @@ def _rounds_up(digits: int) -> Callable[[str], bool]:
 
 def rounded_clock(text: str, digits: int) -> str:
     """A date and time, an instant or a time of day, rounded half up to some fraction digits, without zeros at their end."""
-    found = _rounded_time(text, digits) if _TIME.fullmatch(text) else _rounded(text, digits)
-    whole, point, rest = found.partition(".")
+    rounded = _rounded_time(text, digits) if _TIME.fullmatch(text) else _rounded(text, digits)
+    whole, point, rest = rounded.partition(".")
     fraction = rest.rstrip("Z").rstrip("0")
-    zone = "Z" if found.endswith("Z") and point else ""
+    zone = "Z" if rounded.endswith("Z") and point else ""
     return whole + (f".{fraction}" if fraction else "") + zone
 
 
@@ -765,44 +765,46 @@ def _of_bits(rule: Callable[[str, str, str], Conversion]) -> Callable[[str, str,
     """The rule of a number, for BIT(1), which Debezium sends as true and false."""
 
     def of_bits(old: str, new: str, declared: str) -> Conversion:
-        found = rule(old, new, declared)
-        respells = found.respells or found.convert is None
-        return replace(found, convert=lambda text: found.of(_DIGITS_OF.get(text, text)), respells=respells)
+        of_number = rule(old, new, declared)
+        respells = of_number.respells or of_number.convert is None
+        return replace(
+            of_number, convert=lambda text: of_number.of(_DIGITS_OF.get(text, text)), respells=respells
+        )
 
     return of_bits
 
 
 _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
-    **{(one, "exact"): _to_exact for one in ("whole", "year", "exact", "single", "double", "text")},
-    **{(one, "exact"): _of_bits(_to_exact) for one in ("bit", "boolean")},
-    **{(one, "whole"): _narrowed for one in ("whole", "year")},
-    **{(one, "whole"): _of_bits(_narrowed) for one in ("bit", "boolean")},
+    **{(kind, "exact"): _to_exact for kind in ("whole", "year", "exact", "single", "double", "text")},
+    **{(kind, "exact"): _of_bits(_to_exact) for kind in ("bit", "boolean")},
+    **{(kind, "whole"): _narrowed for kind in ("whole", "year")},
+    **{(kind, "whole"): _of_bits(_narrowed) for kind in ("bit", "boolean")},
     ("exact", "whole"): _into_whole(lambda text: rounded_number(text, 0)),
     ("text", "whole"): _into_whole(lambda text: rounded_number(_begun(text), 0), _not_whole),
-    **{(one, "whole"): _into_whole(_even) for one in ("single", "double")},
-    **{(one, "whole"): _into_whole(_number_of, _rounds_up(0)) for one in ("date", "time", "datetime")},
+    **{(kind, "whole"): _into_whole(_even) for kind in ("single", "double")},
+    **{(kind, "whole"): _into_whole(_number_of, _rounds_up(0)) for kind in ("date", "time", "datetime")},
     ("whole", "bit"): _narrowed,
-    **{(one, "bit"): _of_bits(_narrowed) for one in ("bit", "boolean")},
-    **{(one, "boolean"): _always(lambda text: "true" if _number(text) else "false", respells=True) for one in ("whole", "bit")},
+    **{(kind, "bit"): _of_bits(_narrowed) for kind in ("bit", "boolean")},
+    **{(kind, "boolean"): _always(lambda text: "true" if _number(text) else "false", respells=True) for kind in ("whole", "bit")},
     ("boolean", "boolean"): _keep,
     ("whole", "year"): _always(_year_of),
     ("exact", "year"): _always(lambda text: _year_of(rounded_number(text, 0))),
-    **{(one, "year"): _always(lambda text: _year_of(_even(text)), _has_fraction) for one in ("single", "double")},
+    **{(kind, "year"): _always(lambda text: _year_of(_even(text)), _has_fraction) for kind in ("single", "double")},
     ("text", "year"): _always(lambda text: _year_of(rounded_number(_begun(text), 0)), _is_no_year),
     ("whole", "single"): _from_whole("FLOAT", _as_single),
     ("whole", "double"): _from_whole("DOUBLE", _as_double),
     ("single", "double"): _floating(_widened),
     ("single", "single"): _floating(_same),
     ("double", "double"): _floating(_same),
-    **{(one, "single"): _floating(_as_single) for one in ("double", "exact", "text")},
-    **{(one, "double"): _floating(_as_double) for one in ("exact", "text")},
+    **{(kind, "single"): _floating(_as_single) for kind in ("double", "exact", "text")},
+    **{(kind, "double"): _floating(_as_double) for kind in ("exact", "text")},
     ("whole", "text"): _keep,
     ("year", "text"): _always(lambda text: text.zfill(4), respells=True),
     ("exact", "text"): _padded,
-    **{(one, "text"): _keep for one in ("text", "enum", "date", "json")},
-    **{(one, "text"): _always(_printed, certain=False) for one in ("single", "double")},
-    **{(one, "text"): _clock_to_text for one in ("datetime", "time")},
-    **{(one, "enum"): _to_label for one in ("text", "enum")},
+    **{(kind, "text"): _keep for kind in ("text", "enum", "date", "json")},
+    **{(kind, "text"): _always(_printed, certain=False) for kind in ("single", "double")},
+    **{(kind, "text"): _clock_to_text for kind in ("datetime", "time")},
+    **{(kind, "enum"): _to_label for kind in ("text", "enum")},
     ("binary", "text"): _always(_decoded, lambda text: not base64.b64decode(text).isascii()),
     ("text", "binary"): _always(lambda text: base64_text(text.encode()), lambda text: not text.isascii()),
     ("binary", "binary"): _keep,
@@ -815,6 +817,6 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     ("timestamp", "timestamp"): _to_digits,
     ("time", "time"): _to_digits,
     ("date", "time"): _always(lambda _text: "00:00:00"),
-    **{(one, "year"): _always(lambda text: _year_of(str(int(text[:4]))) if text[:4].isdecimal() else text)
-       for one in ("date", "datetime")},
+    **{(kind, "year"): _always(lambda text: _year_of(str(int(text[:4]))) if text[:4].isdecimal() else text)
+       for kind in ("date", "datetime")},
 }  # fmt: skip

@@ -111,11 +111,11 @@ def zoned_text(value: str, zone: str) -> str:
 
 def _instant(value: str, zone: str, *, sure: bool = False) -> tuple[dt.datetime, str]:
     """The second in UTC, and the digits of its fraction; ``sure`` refuses what is two instants, or none."""
-    found = DATETIME.match(value)
-    if found is None:
+    match = DATETIME.match(value)
+    if match is None:
         raise ValueError(f"{value[:40]!r} is not a date and time")
-    rest = value[found.end() :].strip()
-    day, clock, digits = found.groups()
+    rest = value[match.end() :].strip()
+    day, clock, digits = match.groups()
     local = dt.datetime.fromisoformat(f"{day} {clock}")
     if not rest:
         offset = zone_of(zone).utcoffset(local)

@@ -44,12 +44,12 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
         Undecodable: not an object, malformed, or a name that occurs twice (``duplicate-key``).
     """
     try:
-        found = _members.decode(raw)
+        by_name = _members.decode(raw)
     except Exception as error:
         raise _malformed(raw, error) from None
-    if len(_encode(found)) != _length(raw):
+    if len(_encode(by_name)) != _length(raw):
         strict(raw)  # shorter: spaces or escapes, which are harmless, or a name given twice, which is refused
-    return found
+    return by_name
 
 
 def opened(raw: bytes) -> tuple[dict[str, Raw], str | None]:
@@ -87,31 +87,31 @@ def image(raw: bytes | Raw) -> Image:
     Nested objects and arrays become compact JSON text.
     """
     try:
-        found = _texts.decode(raw)
+        texts = _texts.decode(raw)
     except msgspec.ValidationError:
         return bare_image(raw)
     except Exception as error:
         raise _malformed(raw, error) from None
-    if len(_encode(found)) != _length(raw):
+    if len(_encode(texts)) != _length(raw):
         strict(raw)
-    return found
+    return texts
 
 
 def bare_image(raw: bytes | Raw) -> Image:
     """The same as `image`, faster for dialects that send bare numbers and slower for the others."""
     data = bytes(raw)
     try:
-        found = _anything.decode(data)
+        values = _anything.decode(data)
         bare = 0
-        for name, value in found.items():
+        for name, value in values.items():
             kind = type(value)
             if kind is not str and value is not None:
-                found[name] = str(value) if kind is int or kind is Number else _bare_text(value)
+                values[name] = str(value) if kind is int or kind is Number else _bare_text(value)
                 bare += 2  # the quotes that it now has
     except Exception:
         return _slow_image(data)
     # any other difference (spaces, escapes, a name twice, -0) is for the careful way to judge
-    return found if len(_encode(found)) == len(data) + bare else _slow_image(data)
+    return values if len(_encode(values)) == len(data) + bare else _slow_image(data)
 
 
 def _slow_image(raw: bytes) -> Image:
@@ -231,11 +231,11 @@ A string without its end is a string, too: else each escaped quote in it is trie
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    document = dict(pairs)
+    if len(document) != len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise Undecodable("duplicate-key", f"the name {twice!r} occurs twice in one JSON object")
-    return found
+    return document
 
 
 def _refuse_constant(name: str) -> None:

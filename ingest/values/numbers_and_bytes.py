@@ -78,9 +78,12 @@ def float32_text(value: float) -> str:
     """
     if abs(value) <= MAX_FLOAT32:
         for digits in (6, 7, 8, 9):
-            found = f"{value:.{digits}g}"
-            if abs(float(found)) <= MAX_FLOAT32 and _single.unpack(_single.pack(float(found)))[0] == value:
-                return repr(float(found))
+            digits_text = f"{value:.{digits}g}"
+            if (
+                abs(float(digits_text)) <= MAX_FLOAT32
+                and _single.unpack(_single.pack(float(digits_text)))[0] == value
+            ):
+                return repr(float(digits_text))
     return float_text(value)
 
 

@@ -20,7 +20,7 @@ def _refused(text: str) -> Any:
 
 def _json_text(value: Any) -> str:
     if isinstance(value, dict):
-        members = sorted(value.items(), key=lambda one: (len(one[0].encode()), one[0].encode()))
+        members = sorted(value.items(), key=lambda member: (len(member[0].encode()), member[0].encode()))
         return "{" + ", ".join(f"{_json_text(name)}: {_json_text(each)}" for name, each in members) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_json_text, value)) + "]"
@@ -42,9 +42,9 @@ def uuid(text: str) -> str:
 
 def inet(text: str) -> str:
     """An address with its network's bits, unless these are all."""
-    found = ipaddress.ip_interface(text.strip())
-    plain = found.network.prefixlen == found.max_prefixlen
-    return str(found.ip) if plain else str(found)
+    interface = ipaddress.ip_interface(text.strip())
+    plain = interface.network.prefixlen == interface.max_prefixlen
+    return str(interface.ip) if plain else str(interface)
 
 
 def inet_as_text(text: str) -> str:

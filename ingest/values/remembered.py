@@ -31,10 +31,10 @@ def remembered(most: int) -> Callable[[_Function], _Function]:
             if held > KEPT:
                 known.cache_clear()
                 held = 0
-            found = function(*given)
+            result = function(*given)
             length = _length(given)
             held += length if length <= LONG else KEPT + 1
-            return found
+            return result
 
         known = lru_cache(maxsize=most)(missed)
         return known  # type: ignore[return-value]

@@ -81,7 +81,7 @@ def float32(text: str) -> float:
         return near
     exact = Fraction(Decimal(text))
     close = (near, _neighbour(near, 1), _neighbour(near, -1))
-    return min(close, key=lambda one: (abs(Fraction(one) - exact), _bits(one) & 1))
+    return min(close, key=lambda single: (abs(Fraction(single) - exact), _bits(single) & 1))
 
 
 def _single(number: float) -> float:
@@ -98,8 +98,10 @@ def _bits(single: float) -> int:
 def _neighbour(single: float, step: int) -> float:
     """The next single away from zero, or towards it; the last one has none."""
     bits = _bits(single)
-    found = struct.unpack("<f", struct.pack("<i", bits + step if bits & 0x7FFFFFFF or step > 0 else bits))[0]
-    return single if math.isinf(found) or math.isnan(found) else float(found)
+    neighbour = struct.unpack(
+        "<f", struct.pack("<i", bits + step if bits & 0x7FFFFFFF or step > 0 else bits)
+    )[0]
+    return single if math.isinf(neighbour) or math.isnan(neighbour) else float(neighbour)
 
 
 def _date(text: str, _delta: str) -> object:
