@@ -75,11 +75,11 @@ def send_samples(pipeline: Pipeline) -> list[dict[str, str]]:
             f"{pipeline.file} has no `alerts:`; docs/pipeline-file.md shows how they are written."
         )
     sample = Problem("sample", ERROR, "This is a test: nothing is wrong.")
-    found = []
+    sent = []
     for target in pipeline.alerts:
         why = _refused(target, pipeline, [Alert(FIRING, sample, dt.datetime.now(dt.UTC))])
-        found.append({"target": _named(target), "state": "refused" if why else "sent", "error": why})
-    return found
+        sent.append({"target": _named(target), "state": "refused" if why else "sent", "error": why})
+    return sent
 
 
 # --- after a run ---------------------------------------------------------------------------------
@@ -132,11 +132,11 @@ def tell(lake: Lake, stopped: str = "") -> list[str]:
     pipeline, now = lake.pipeline, dt.datetime.now(dt.UTC)
     if not pipeline.alerts:
         return []
-    known, found = _now(lake, stopped)
+    known, present = _now(lake, stopped)
     kept = {name: {**known[name], "sent": dict(known[name]["sent"])} for name in known}
     refused = []
     for target in pipeline.alerts:
-        if due := list(_due(target, found, kept, now)):
+        if due := list(_due(target, present, kept, now)):
             if why := _refused(target, pipeline, due):
                 refused.append(f"no alert was sent to {_named(target)}: {why}")
             else:
@@ -159,8 +159,8 @@ def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[st
         stopped = stopped or f"the lake cannot be read: {first_line(error)}"
         return {}, {STOPPED: Problem(STOPPED, ERROR, stopped)}
     if stopped:
-        for name, one in known.items():
-            by_subject.setdefault(name, Problem(name, one["severity"], one["text"]))
+        for name, kept in known.items():
+            by_subject.setdefault(name, Problem(name, kept["severity"], kept["text"]))
         by_subject[STOPPED] = Problem(STOPPED, ERROR, stopped)
     return known, by_subject
 
@@ -204,7 +204,7 @@ def _due(
 ) -> Iterable[Alert]:
     """What is to be sent to a target: errors first, and what is over last."""
     key = _key(target)
-    for cause in sorted(present.values(), key=lambda one: one.severity):
+    for cause in sorted(present.values(), key=lambda problem: problem.severity):
         since, sent = (kept.get(cause.subject, {}).get(name) for name in ("since", "sent"))
         since = cause.since or since
         begun = dt.datetime.fromisoformat(since) if since else now

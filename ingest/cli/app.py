@@ -123,8 +123,8 @@ def _unexpected(error: Exception) -> str:
         return "there is not enough memory: give the command more, or the batch less"
     from ingest.lake.faults import fault
 
-    if (found := fault(error)) is not None:
-        return f"{found}."
+    if (sentence := fault(error)) is not None:
+        return f"{sentence}."
     text = first_line(error)
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"something unexpected went wrong ({what}); add --debug for the traceback"

@@ -34,7 +34,7 @@ def registered(lake: Tables) -> list[Registered]:
     ]
     entries += [_registered(lake, mirror, runs.pop(mirror.name, {})) for mirror in known.values()]
     entries += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
-    return sorted(entries, key=lambda one: str(one.table))
+    return sorted(entries, key=lambda known: str(known.table))
 
 
 def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered:

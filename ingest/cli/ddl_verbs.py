@@ -39,8 +39,8 @@ def listing(
     from ingest.gold.approval import listed
 
     with looked_at(file) as lake:
-        found = [entry for entry in listed(lake) if entry.pending or not pending][-limit:]
-    output.answer(output_as, [entry.described() for entry in found], lambda: _show(file, found))
+        statements = [entry for entry in listed(lake) if entry.pending or not pending][-limit:]
+    output.answer(output_as, [entry.described() for entry in statements], lambda: _show(file, statements))
 
 
 def _show(file: Path, entries: list[Listed]) -> None:

@@ -29,9 +29,9 @@ _UNKNOWN = "unknown"
 
 def sample(file: str, framing: str | None, count: int) -> tuple[str, list[bytes], str | None]:
     """The framing of a file, the bytes of its first messages, and the damage that ended the sample."""
-    name, found = messages(file, framing, None)
+    name, framed = messages(file, framing, None)
     sampled: list[bytes] = []
-    for message in islice(found, count):
+    for message in islice(framed, count):
         if isinstance(message, Undecodable):
             return name, sampled, message.detail
         sampled.append(message.value)
@@ -142,7 +142,7 @@ def _rivals(winner: str, sampled: list[bytes]) -> list[dict[str, str]]:
         others = [_reading(name, message) for message in messages]
         if all(others):
             pairs = zip(readings, others, strict=True)
-            differences = (_difference(one, other, i) for i, (one, other) in enumerate(pairs, 1))
+            differences = (_difference(reading, other, i) for i, (reading, other) in enumerate(pairs, 1))
             rivals.append({"format": name, "differs": next(filter(None, differences), "")})
     return rivals
 
@@ -151,18 +151,18 @@ _COMPARED = 20  # messages that rivals read
 _ALIKE = "alike while `columns:` declares no type"
 
 
-def _difference(one: list[Change] | None, other: list[Change] | None, number: int) -> str | None:
+def _difference(reading: list[Change] | None, other: list[Change] | None, number: int) -> str | None:
     """What two readings of a message do not agree in, in words; None if they agree."""
-    if one == other:
+    if reading == other:
         return None
-    if one is None or other is None or [each.op for each in one] != [each.op for each in other]:
+    if reading is None or other is None or [each.op for each in reading] != [each.op for each in other]:
         return f"what message {number} does"
-    for mine, theirs in zip(one, other, strict=True):
-        if mine.table != theirs.table:
+    for ours, theirs in zip(reading, other, strict=True):
+        if ours.table != theirs.table:
             return f"the table of message {number}"
-        if (mine.phase, mine.sequence) != (theirs.phase, theirs.sequence):
+        if (ours.phase, ours.sequence) != (theirs.phase, theirs.sequence):
             return f"the place of message {number} in the order"
-        for before, after in ((mine.after, theirs.after), (mine.before, theirs.before)):
+        for before, after in ((ours.after, theirs.after), (ours.before, theirs.before)):
             cells = (before or {}).items() ^ (after or {}).items()
             if cells:
                 return f"the column {min(name for name, _ in cells)} of message {number}"
@@ -262,6 +262,6 @@ def in_words(verdict: dict[str, Any]) -> str:
 def _why(verdict: dict[str, Any]) -> list[str]:
     several = len(verdict["candidates"]) > 1
     return [
-        f"  {found['messages']} x {found['format'] + ': ' if several else ''}{found['evidence']}"
-        for found in verdict["evidence"]
+        f"  {proof['messages']} x {proof['format'] + ': ' if several else ''}{proof['evidence']}"
+        for proof in verdict["evidence"]
     ]

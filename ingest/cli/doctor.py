@@ -41,9 +41,13 @@ class Finding:
 
 def examine(pipeline: Pipeline | None) -> Iterator[Finding]:
     """Every check of this machine, then those of one pipeline."""
-    found = f"{platform.python_version()} at {sys.executable}"
+    interpreter = f"{platform.python_version()} at {sys.executable}"
     old = sys.version_info[:2] < _OLDEST_PYTHON  # the command is for a newer python3 on PATH
-    yield Finding("python", "wrong", found, "make distclean demo") if old else Finding("python", "ok", found)
+    yield (
+        Finding("python", "wrong", interpreter, "make distclean demo")
+        if old
+        else Finding("python", "ok", interpreter)
+    )
     for name, wanted in _PACKAGES.items():
         yield _package(name, wanted)
     yield _java()
@@ -80,8 +84,8 @@ def _certificates() -> Finding:
     if lost := trust.missing():
         name, _, path = lost[0].partition("=")
         return Finding("certificates", "wrong", f"{name} names {path}, which does not exist", f"unset {name}")
-    if found := trust.bundles():
-        return Finding("certificates", "ok", str(found[0]))
+    if files := trust.bundles():
+        return Finding("certificates", "ok", str(files[0]))
     return Finding("certificates", "missing", "none were found", "pip install certifi")
 
 
@@ -171,7 +175,9 @@ def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding
             time = clock(dialect, connection)
             tables = _tables(pipeline, source, database)
             faults = [
-                one for table in tables if (one := _unread(dialect, connection, pipeline, source, table))
+                reason
+                for table in tables
+                if (reason := _unread(dialect, connection, pipeline, source, table))
             ]
     except SetupError as error:
         return Finding(check, "missing", str(error), error.command)
@@ -218,9 +224,9 @@ def _unread(
 
     try:
         columns = known(pipeline, source.name, table).columns
-        found = described(dialect.table(connection, table), pipeline, table, source, columns)
-        texts = ", ".join(column.text for column in found.columns)
-        dialect.values(connection, f"SELECT {texts} FROM {found.name} WHERE 1 = 0")
+        table_now = described(dialect.table(connection, table), pipeline, table, source, columns)
+        texts = ", ".join(column.text for column in table_now.columns)
+        dialect.values(connection, f"SELECT {texts} FROM {table_now.name} WHERE 1 = 0")
     except IngestError as error:
         return str(error)
     except dialect.ERRORS as error:

@@ -108,15 +108,15 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         ]
     _look(pipeline, lake, last, count, sources)
     decoded = silver.decode(pipeline, sources.messages)
-    for one in sources.described:
-        _add_sample(one, decoded, sum(_is_of(one, *message[1:3]) for message in sources.messages))
+    for described in sources.described:
+        _add_sample(described, decoded, sum(_is_of(described, *message[1:3]) for message in sources.messages))
     for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
-        one = next(source for source in sources.described if source["source"] == outdated.source)
-        one["warnings"].append(outdated.sentence(pipeline, known.last))
+        described = next(source for source in sources.described if source["source"] == outdated.source)
+        described["warnings"].append(outdated.sentence(pipeline, known.last))
     tables = [
-        one
-        for view, mine in seen
-        for one in gold.foresee(view, mine, decoded.lines, decoded.statements, decoded.changes)
+        table
+        for view, own_rows in seen
+        for table in gold.foresee(view, own_rows, decoded.lines, decoded.statements, decoded.changes)
     ]
     undecoded = list(range(known.last + 1, last + 1))
     sampled = {name for line in decoded.lines for name in names(pipeline, line.table_id)}
@@ -158,16 +158,16 @@ def _stages(
     """
     due = [source for source in sources.described if source["due"]]
     folded = [table for table in tables if table.action in (CREATE, CHANGE, FOLD)]
-    size = sum(one.get("bytes", 0) for one in due)
+    size = sum(source.get("bytes", 0) for source in due)
     sent = [len(value) for *_, value, _ in sources.messages if value]
-    messages = sum(one.get("messages", 0) for one in due) + size * len(sent) // max(1, sum(sent))
+    messages = sum(source.get("messages", 0) for source in due) + size * len(sent) // max(1, sum(sent))
     loads = {"bronze": Load(size=size), "silver": Load(messages, size)}
     if folded:
-        loads["gold"] = Load(sum(one.changes for one in folded) if not due else messages)
+        loads["gold"] = Load(sum(table.changes for table in folded) if not due else messages)
     by_spark = {name for name, load in loads.items() if in_tasks(pipeline.engine, name, load, started=False)}
-    if any(one["kind"] == "kafka" for one in due):
+    if any(source["kind"] == "kafka" for source in due):
         by_spark.add("bronze")  # whose client reads the topics
-    if any(one.why_merge for one in folded):
+    if any(table.why_merge for table in folded):
         by_spark.add("gold")
     wanted = {"bronze": bool(due), "silver": bool(due) or decodes, "gold": bool(folded)}
     return {name: SPARK if name in by_spark else DRIVER for name, does in wanted.items() if does} | (
@@ -226,7 +226,9 @@ def _warnings(
 # --- sources ------------------------------------------------------------------------------------
 
 
-def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, found: Sources) -> None:
+def _look(
+    pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, sources: Sources
+) -> None:
     known = Positions() if lake is None else read_so_far(lake)
     with_spark = None if lake is None or isinstance(lake, LakeReader) else lake
     if lake is not None:
@@ -234,21 +236,25 @@ def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: 
     for rank, source in enumerate(pipeline.sources):
         if not source.enabled:
             off = ("enabled: false: nothing more is read of it",)
-            found.described.append(_source_described(source, [], [], off))
+            sources.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
             looked = [_topics(pipeline, lake, with_spark, source, known.places.get(source.name, {}), count)]
         else:
             looked = []
         for part in files.parts(pipeline, source):
-            one = _files(
+            seen_source = _files(
                 with_spark, part, rank, files.known_of(part, known.files.get(source.name, {})), count
             )
-            looked += [one] if part is source or one[0]["reads"] or one[0]["problems"] else []
+            looked += (
+                [seen_source]
+                if part is source or seen_source[0]["reads"] or seen_source[0]["problems"]
+                else []
+            )
         for described, sample in looked:
             described["problems"] += sample.faults
-            found.described.append(described)
-            found.messages += [(last + 1, source.name, *row) for row in sample.rows]
+            sources.described.append(described)
+            sources.messages += [(last + 1, source.name, *row) for row in sample.rows]
 
 
 def _files(
@@ -269,14 +275,14 @@ def _files(
 
 def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
     """Each file's unread bytes; cuts that only share the work among cores are put together again."""
-    found: list[dict[str, Any]] = []
+    by_file: list[dict[str, Any]] = []
     for span in ranges:
         end = None if span.end == OPEN_END else span.end
-        if found and found[-1]["file"] == span.file and found[-1]["end"] == span.start:
-            found[-1] |= {"end": end, "bytes": found[-1]["bytes"] + span.weight}
+        if by_file and by_file[-1]["file"] == span.file and by_file[-1]["end"] == span.start:
+            by_file[-1] |= {"end": end, "bytes": by_file[-1]["bytes"] + span.weight}
         else:
-            found.append({"file": span.file, "start": span.start, "end": end, "bytes": span.weight})
-    return found
+            by_file.append({"file": span.file, "start": span.start, "end": end, "bytes": span.weight})
+    return by_file
 
 
 def _topics(
@@ -378,13 +384,18 @@ def _described(foreseen: Foreseen, guessed: set[str]) -> dict[str, Any]:
 
 
 def _column(column: Column) -> dict[str, str]:
-    found = {"name": column.column, "source": column.name, "type": column.delta, "source_type": column.type}
-    return found | ({"source": "", "rule": column.origin} if column.made else {})
+    described = {
+        "name": column.column,
+        "source": column.name,
+        "type": column.delta,
+        "source_type": column.type,
+    }
+    return described | ({"source": "", "rule": column.origin} if column.made else {})
 
 
 def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:
     """Entries that fit no table: most have a typing error, and are missed only when a mirror is wrong."""
-    sources = {one for one in seen if one.table}
+    sources = {table for table in seen if table.table}
     if not sources:
         return
     mirrors = {name for source in sources for name in names(pipeline, source)}

@@ -111,8 +111,8 @@ def decide(
     tables = _tables(lake, source, asked, start if complete else None)
     if complete and not tables:
         raise IngestError("No table is known to be read again: name each with --resnapshot.")
-    if start.first <= lake.decoded() and (found := _concerned(lake, source, start)):
-        paths = [one.path for one in found]  # a command killed from here on leaves them as they are
+    if start.first <= lake.decoded() and (concerned := _concerned(lake, source, start)):
+        paths = [mirror.path for mirror in concerned]  # a command killed from here on leaves them as they are
         decisions.append(lake, [mirrors.announced(paths, paths, lake.decoded())])
     if withdraw or not begun:
         epochs.record_start(lake, source, start, reason, valid=not withdraw)
@@ -126,8 +126,8 @@ def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> l
     """The source's tables of these names; a snapshot that has sent nothing is not complete."""
     from ingest.lake import epochs
 
-    found = epochs.tables(lake, source, since.first if since else 0) if names else ()
-    by_name = {str(one): one for one in found}
+    sent = epochs.tables(lake, source, since.first if since else 0) if names else ()
+    by_name = {str(table): table for table in sent}
     for name in names:
         if name not in by_name:
             listed = ", ".join(sorted(by_name)) or "no table at all"
@@ -170,7 +170,8 @@ def _listed(lake: Lake, source: str) -> list[dict[str, Any]]:
             "from": str(start),
             "batch": start.first,
             "resnapshot": {
-                str(one.table): "complete" if one.complete else "open" for one in known.of(source, start)
+                str(table.table): "complete" if table.complete else "open"
+                for table in known.of(source, start)
             },
         }
         for number, start in enumerate(known.starts.get(source, ()), 1)

@@ -53,12 +53,12 @@ def infer(
         raise IngestError(f"{file} holds no row that could be decoded")
 
 
-def block(found: dict[str, list[Proposal]]) -> str:
+def block(by_table: dict[str, list[Proposal]]) -> str:
     """Proposals as a ``tables:`` block, each with its evidence as a comment."""
     from ingest.cli.detection import quoted
 
     lines = ["tables:"]
-    for name, proposals in found.items():
+    for name, proposals in by_table.items():
         known = [each for each in proposals if each.type]
         lines += [f"  - match: {quoted(name)}"]
         lines += (

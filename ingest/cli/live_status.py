@@ -53,9 +53,9 @@ def watch(look: Callable[[], Found], seconds: float, output_as: str) -> None:
     with _place(output_as) as show:
         while not stop.is_set():
             started = time.monotonic()
-            found = look()
+            view = look()
             if not stop.is_set():
-                show(found)
+                show(view)
                 sys.stdout.flush()
             stop.wait(max(0.0, seconds - (time.monotonic() - started)))
 
@@ -66,21 +66,21 @@ def _place(output_as: str) -> Iterator[Callable[[Found], None]]:
     if output_as == "json":
         yield output.json_line
     elif not output.on_terminal():
-        yield partial(show, at=True)
+        yield partial(show, with_time=True)
     else:
         from rich.live import Live
 
         with Live(console=output.console(), auto_refresh=False) as live:
-            yield lambda found: live.update(_drawn(found, at=True), refresh=True)
+            yield lambda view: live.update(_drawn(view, with_time=True), refresh=True)
 
 
-def show(found: Found, *, at: bool = False) -> None:
+def show(view: Found, *, with_time: bool = False) -> None:
     """Print what ``status`` found; in a file or a pipe every sentence is one line, so that its command can be copied."""
-    output.console().print(_drawn(found, at=at, wrap=output.on_terminal()), crop=False)
+    output.console().print(_drawn(view, at=with_time, wrap=output.on_terminal()), crop=False)
 
 
-def _drawn(status: Found, *, at: bool, wrap: bool = True) -> RenderableType:
-    """What needs attention comes first; ``at`` adds the time of day.
+def _drawn(status: Found, *, with_time: bool, wrap: bool = True) -> RenderableType:
+    """What needs attention comes first; ``with_time`` adds the time of day.
 
     The message of a mirror that is not ok is among the problems. On a terminal (``wrap``) many mirrors in good health are
     one line.
@@ -88,7 +88,7 @@ def _drawn(status: Found, *, at: bool, wrap: bool = True) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if at else ""
+    head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if with_time else ""
     tables = sorted(status["tables"], key=_is_well)
     well = [table for table in tables if _is_well(table)]
     summarised = wrap and len(well) > MANY

@@ -61,7 +61,7 @@ def tables(
                 output.line(text)
             output.yaml(catalog_dbt.document(lake, dialect, listed))
             return
-        rows = sorted([*looking.tables(lake), *looking.feeds_of(lake)], key=lambda one: str(one["table"]))
+        rows = sorted([*looking.tables(lake), *looking.feeds_of(lake)], key=lambda row: str(row["table"]))
         if table:
             from ingest.gold import fidelity  # with Arrow, which a list of tables does without
 
@@ -98,9 +98,9 @@ def sql(
     columns, rows, lagging = _asked(file, query, limit, as_of_batch, engine)
     for text in lagging:
         output.warning(text)
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    records = [dict(zip(columns, row, strict=True)) for row in rows]
     output.answer(
-        output_as, found, lambda: output.table(columns, [[_shown(cell) for cell in row] for row in rows])
+        output_as, records, lambda: output.table(columns, [[_shown(cell) for cell in row] for row in rows])
     )
 
 
@@ -177,8 +177,8 @@ def wait(
     with looked_at(file) as lake:
         while True:
             chosen = _chosen(looking.complete(lake), tables)
-            one = of_all(chosen)
-            if reached := one.until is not None and one.until >= wanted:
+            complete = of_all(chosen)
+            if reached := complete.until is not None and complete.until >= wanted:
                 code = 0
             elif any(
                 each.blocked and (each.until is None or each.until < wanted) for each in chosen.values()
@@ -189,16 +189,16 @@ def wait(
             if code != NOT_YET or time.monotonic() + pause > ends:
                 break
             time.sleep(pause)
-    until = "no known time" if one.until is None else f"{one.until.isoformat()}Z"
+    until = "no known time" if complete.until is None else f"{complete.until.isoformat()}Z"
     answer = {
         "reached": reached,
         "until": f"{wanted.isoformat()}Z",
-        "complete_until": None if one.until is None else until,
-        "complete_by": one.by or None,
-        "complete_reason": one.reason,
+        "complete_until": None if complete.until is None else until,
+        "complete_by": complete.by or None,
+        "complete_reason": complete.reason,
         "tables": sorted(chosen),
     }
-    output.answer(output_as, answer, f"complete until {until} ({one.reason})")
+    output.answer(output_as, answer, f"complete until {until} ({complete.reason})")
     if code:
         raise typer.Exit(code)
 

@@ -23,23 +23,23 @@ def messages(
     try:
         plain = cut.decompressed(stream)
         if framing == "lines":
-            name, found = framing, cut.lines(plain)
+            name, records = framing, cut.lines(plain)
         elif framing is not None:
-            name, found = framing, cut.records(plain.read(), framing)
+            name, records = framing, cut.records(plain.read(), framing)
         else:
             if binary is None:
                 head: bytes = plain.peek(4096)[:4096] if hasattr(plain, "peek") else b""
                 binary = head.removeprefix(cut.BOM).lstrip()[:1] not in (b"{", b"[", b"")
-            name, found = cut.sniffed(plain, binary)
+            name, records = cut.sniffed(plain, binary)
     except cut.DAMAGE as error:
         stream.close()
         return framing or "raw", iter((_damage(file, error),))
-    return name, _until_damage(file, stream, found)
+    return name, _until_damage(file, stream, records)
 
 
-def _until_damage(file: str, stream: BinaryIO, found: Iterable[Record]) -> Iterator[Record | Undecodable]:
+def _until_damage(file: str, stream: BinaryIO, records: Iterable[Record]) -> Iterator[Record | Undecodable]:
     try:
-        yield from found
+        yield from records
     except Undecodable as error:
         yield error
     except cut.DAMAGE as error:

@@ -54,8 +54,8 @@ def decode(
     given = _pairs("option", option) | ({"table": table} if table else {})
     hints = _hints(format_, given, key or [], _pairs("column", column), registry)
     _, records = messages(file, framing, binary)
-    found = _decoded(formats.reader(format_), hints, records, message_key, file)
-    if _print(found, output_ or ("table" if output.on_terminal() else "jsonl")):
+    decoded = _decoded(formats.reader(format_), hints, records, message_key, file)
+    if _print(decoded, output_ or ("table" if output.on_terminal() else "jsonl")):
         raise typer.Exit(1)
 
 
@@ -181,8 +181,8 @@ def formats_(
     in_full = "\n\n".join(_in_full(name, about) for name, about in abouts.items())
     columns = ("format", "title", "order", "images", "keys from", "ddl from")
     rows = [(name, a.title, a.strength, a.images, a.keys, a.ddl) for name, a in abouts.items()]
-    found = [_described(name, about) for name, about in abouts.items()]
-    output.answer(output_as, found, in_full if verbose else lambda: output.table(columns, rows))
+    listed = [_described(name, about) for name, about in abouts.items()]
+    output.answer(output_as, listed, in_full if verbose else lambda: output.table(columns, rows))
 
 
 def _described(name: str, about: About) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def plan(
             dry_run.foresee(pipeline, spark if pipeline in asking else None, sample) for pipeline in pipelines
         ]
     output.answer(output_as, foreseen, lambda: _show(foreseen, sample))
-    if any(one["problems"] for one in foreseen):
+    if any(foreseen_run["problems"] for foreseen_run in foreseen):
         raise typer.Exit(1)
 
 

@@ -67,7 +67,7 @@ def status(
             live_status.show(status)
 
     output.answer(output_as, statuses if len(files) > 1 else statuses[0], show)
-    _end([problem for one in statuses for problem in one["causes"]], exit_zero=exit_zero)
+    _end([problem for state in statuses for problem in state["causes"]], exit_zero=exit_zero)
 
 
 @group.command(LIST, hidden=True)
@@ -84,7 +84,7 @@ def listing(
     if test:
         sent = [tried for file in files for tried in alerting.send_samples(load(file))]
         output.listing(sent, ("target", "state", "error"), output_as)
-        if any(one["error"] for one in sent):
+        if any(sample["error"] for sample in sent):
             raise typer.Exit(1)
         return
     with all_looked_at(files) as lakes:
@@ -112,7 +112,7 @@ def ack(
     output.answer(output_as, known.described(), said)
 
 
-def _end(found: list[dict[str, Any]], *, exit_zero: bool) -> None:
+def _end(listed: list[dict[str, Any]], *, exit_zero: bool) -> None:
     """End with 1 if a problem needs the operator."""
-    if not exit_zero and any(not problem["acknowledged"] for problem in found):
+    if not exit_zero and any(not problem["acknowledged"] for problem in listed):
         raise typer.Exit(1)

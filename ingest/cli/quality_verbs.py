@@ -106,10 +106,10 @@ def _kept(file: Path) -> Checked:
     checks += [(None, source.name, it) for source in facts.sources for it in source.checks]
     return Checked(facts.batch, [
         CheckResult(
-            Metric(one.check, one.observed, mirror, source, one.column, one.limit, one.severity, one.detail, one.failing),
-            one.state,
+            Metric(metric.check, metric.observed, mirror, source, metric.column, metric.limit, metric.severity, metric.detail, metric.failing),
+            metric.state,
         )
-        for mirror, source, one in checks
+        for mirror, source, metric in checks
     ])  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def report(
         reports = [
             _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
         ]
-    said = "\n".join(f"{one['headline']} Wrote {one['file']}." for one in reports)
+    said = "\n".join(f"{page['headline']} Wrote {page['file']}." for page in reports)
     output.answer(output_as, reports if len(files) > 1 else reports[0], said)
 
 
@@ -176,8 +176,8 @@ def _report(lake: Tables, out: Path) -> dict[str, Any]:
     from ingest.quality.report import page, render
 
     facts = problems.gathered(lake)
-    found = status.told(lake, status.look(lake), facts)
-    listed = [problems.of_described(cause) for cause in found["causes"]]
+    told = status.told(lake, status.look(lake), facts)
+    listed = [problems.of_described(cause) for cause in told["causes"]]
     made = page(facts, problems.missing_from(page(facts), listed))
     _write(out, render(made))
     return {

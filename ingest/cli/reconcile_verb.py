@@ -110,7 +110,9 @@ def reconcile(
         pace, parallel or chosen.database.connections, chunk_rows, sample=sample, wait=wait, settled=settled
     )
     with looked_at(file) as lake:
-        wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
+        wanted = [named(chosen.database, table) for table in tables or ()] or comparing.tables_of(
+            lake, chosen
+        )
         if due:
             wanted = waiting.due(lake, chosen, wanted)
         compared = _Comparisons(lake, chosen, options, most=most, repairs=repair)
@@ -123,8 +125,8 @@ def reconcile(
             for table in compared.repaired:
                 again.compare(table)
             compared = compared.followed_by(again)
-    found = {"tables": [_summary(table) for table in compared.done], "rows": compared.rows}
-    output.answer(output_as, found, compared.show)
+    answer = {"tables": [_summary(table) for table in compared.done], "rows": compared.rows}
+    output.answer(output_as, answer, compared.show)
     raise typer.Exit(compared.code)
 
 

@@ -49,12 +49,12 @@ def listing(
             [
                 (
                     *group,
-                    len(found),
-                    _example(found[0]),
-                    shown(rejects.place_of(found[0])),
-                    found[0]["number"],
+                    len(of_group),
+                    _example(of_group[0]),
+                    shown(rejects.place_of(of_group[0])),
+                    of_group[0]["number"],
                 )
-                for group, found in rejects.grouped(rows).items()
+                for group, of_group in rejects.grouped(rows).items()
             ],
         )
         if rows:
@@ -82,10 +82,10 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
         bytes_of = list(raw(lake, [row], TableId.of(row)).values())
     described = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
     said = [f"{name:<10} {described[name]}" for name in rejects.COLUMNS if described[name] is not None]
-    for one in bytes_of:
-        said.append(f"{'base64' if one.binary else 'message':<10} {one.text}")
-        if len(one.text) < one.length and not one.binary:
-            said.append(f"{'':<10} ... {one.length} bytes in all")
+    for message in bytes_of:
+        said.append(f"{'base64' if message.binary else 'message':<10} {message.text}")
+        if len(message.text) < message.length and not message.binary:
+            said.append(f"{'':<10} ... {message.length} bytes in all")
     if row["open"]:
         ways = [command("replay", file)] if row["kind"] == "message" else []
         ways.append(command("rejects", "dismiss", file, which, "--reason", "..."))
@@ -143,6 +143,6 @@ def replay(
     left = f"; {still} still cannot be decoded" if still else ""
     done = "nothing to replay" if batch is None else f"batch {batch} replayed {counted(count, 'message')}"
     run = None if result is None else describe(result)
-    found = {"batch": batch, "replayed": count, "still_rejected": still, "run": run}
-    output.answer(output_as, found, f"{done}{left}")
+    answer = {"batch": batch, "replayed": count, "still_rejected": still, "run": run}
+    output.answer(output_as, answer, f"{done}{left}")
     end(result)

@@ -114,8 +114,13 @@ def fold_again(lake: Lake, names: list[str], dry_run: bool, tell: Tell = silent)
 
     differences = rebuilt(lake, names, dry_run=dry_run, tell=tell)
     if not dry_run:
-        _check_again(lake, {one.mirror for one in differences if one.state == "rebuilt"}, tell)
-    rows = [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in differences]
+        _check_again(
+            lake, {difference.mirror for difference in differences if difference.state == "rebuilt"}, tell
+        )
+    rows = [
+        _row(difference.mirror, difference.state, difference.batch, difference.message, difference.difference)
+        for difference in differences
+    ]
     return _without_samples(rows) if lake.pipeline.masks else rows
 
 
@@ -142,9 +147,11 @@ def _silver(lake: Lake, dry_run: bool, since: int = 0, tell: Tell = silent) -> l
     from ingest.silver.rebuild import rebuild as decoded_again
     from ingest.spark.deferred import cores
 
-    found = decoded_again(lake, cores(lake.spark), since=since, dry_run=dry_run, tell=tell)
-    state = "rebuilt" if found.published else "compared"
-    rows = [_row(name, state, found.batch, "", difference) for name, difference in found.differences.items()]
+    compared = decoded_again(lake, cores(lake.spark), since=since, dry_run=dry_run, tell=tell)
+    state = "rebuilt" if compared.published else "compared"
+    rows = [
+        _row(name, state, compared.batch, "", difference) for name, difference in compared.differences.items()
+    ]
     return _without_samples(rows) if lake.pipeline.masks else rows
 
 
@@ -181,7 +188,7 @@ def printed(rows: list[dict[str, Any]], output_as: str) -> None:
         ]:
             output.table(("table", "column", "cells that differed"), cells)
         if examples := [
-            (row["table"], *line) for row in rows for one in row["sample"] for line in _lines(one)
+            (row["table"], *line) for row in rows for example in row["sample"] for line in _lines(example)
         ]:
             output.table(("table", "row", "column", "before", "after"), examples)
         output.line(_total(rows))
@@ -256,10 +263,12 @@ def retry(file: PipelineFile, output_as: Output = "table") -> None:
     tried = [mirror for mirror in result.mirrors if mirror.state != "skipped"] if result else []
 
     def show() -> None:
-        output.table(("table", "state", "message"), [(one.mirror, one.state, one.message) for one in tried])
+        output.table(
+            ("table", "state", "message"), [(mirror.mirror, mirror.state, mirror.message) for mirror in tried]
+        )
 
-    found = {"tried": stuck, "run": None if result is None else describe(result)}
-    output.answer(output_as, found, show if stuck else "no mirror has failed or is held")
+    answer = {"tried": stuck, "run": None if result is None else describe(result)}
+    output.answer(output_as, answer, show if stuck else "no mirror has failed or is held")
     end(result)
 
 

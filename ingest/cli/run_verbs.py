@@ -74,7 +74,7 @@ def run(
             _listen(stop)
 
     with session_for(pipelines, profile, begun=listen) as spark:
-        if any(one.engine == SPARK for one in busy):
+        if any(pipeline.engine == SPARK for pipeline in busy):
             begin(spark)  # while what the stages need is imported
         code = Ticks(spark, pipelines, stages, select, pause, stop, output_as, engine).run()
     if code:
@@ -85,9 +85,9 @@ def _stages(text: str) -> list[str]:
     from ingest.config.scalars import nearest
 
     wanted = [stage.strip() for stage in text.split(",") if stage.strip()]
-    for one in wanted:
-        if one not in STAGES:
-            raise ConfigError([f"there is no stage {one!r}{nearest(one, STAGES)}"])
+    for stage in wanted:
+        if stage not in STAGES:
+            raise ConfigError([f"there is no stage {stage!r}{nearest(stage, STAGES)}"])
     return wanted
 
 
@@ -195,8 +195,8 @@ class Ticks:
         again = False
         while True:
             started = time.monotonic()
-            found = [self._run_one(place, again=again) for place in range(len(self.pipelines))]
-            results = [one for one in found if one is not None]
+            ran = [self._run_one(place, again=again) for place in range(len(self.pipelines))]
+            results = [result for result in ran if result is not None]
             self.code = max([self.code, *(result.exit_code for result in results)])
             self.any_ran |= bool(results)
             if self.pause is None and any(result.stopped for result in results):

@@ -34,8 +34,10 @@ def doctor(
 
     rows = list(examine(load(file) if file else None))
     columns = ("check", "state", "found", "to repair it")
-    found = [asdict(row) for row in rows]
-    output.answer(output_as, found, lambda: output.table(columns, [tuple(row.values()) for row in found]))
+    described = [asdict(row) for row in rows]
+    output.answer(
+        output_as, described, lambda: output.table(columns, [tuple(row.values()) for row in described])
+    )
     if any(row.state != "ok" for row in rows):
         raise typer.Exit(1)
 

@@ -48,13 +48,13 @@ def snapshot(
     parallel = parallel or chosen.database.connections
     notes, done = SpacedNotes(), []
     for table in tables:
-        one = reading.snapshot(
+        taken = reading.snapshot(
             pipeline, chosen, table, where=where, parallel=parallel, size=chunk_rows, alone=alone,
             tell=lambda progress: notes.say(_so_far(progress)),
         )  # fmt: skip
-        row = {name: getattr(one, name) for name in ("rows", "chunks", "resumed", "seconds", "folder")}
-        warnings = list(dict.fromkeys(one.warnings))
-        done.append({"table": table, **row, "seconds": round(one.seconds, 1), "warnings": warnings})
+        row = {name: getattr(taken, name) for name in ("rows", "chunks", "resumed", "seconds", "folder")}
+        warnings = list(dict.fromkeys(taken.warnings))
+        done.append({"table": table, **row, "seconds": round(taken.seconds, 1), "warnings": warnings})
         for text in warnings:
             output.warning(text)
     output.listing(done, ("table", "rows", "chunks", "resumed", "seconds", "folder"), output_as)

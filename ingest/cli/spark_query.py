@@ -26,15 +26,15 @@ def query(
     lake: Lake, text: str, limit: int = 0, batch: int | None = None
 ) -> tuple[list[str], list[list[Any]], list[str]]:
     """Run one query as `ingest.inspect.query.query` does; raises as `frame`."""
-    found, lagging = frame(lake, text, batch)
+    result, lagging = frame(lake, text, batch)
     try:
         if limit:
-            found = found.limit(limit)
-        names = found.columns
-        rows = _exact(found).collect()
+            result = result.limit(limit)
+        names = result.columns
+        rows = _exact(result).collect()
     except PySparkException as error:
         raise IngestError(f"Spark refuses the query: {_said(error)}") from None
-    kinds = [field.dataType for field in found.schema.fields]
+    kinds = [field.dataType for field in result.schema.fields]
     cells = [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
     return names, cells, lagging
 
@@ -45,11 +45,11 @@ def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str
     Raises:
         IngestError: the query is none, names no table, or Spark refuses it.
     """
-    found, lagging = places(lake, batch)
+    by_name, lagging = places(lake, batch)
     mirrors = {
-        table: f"delta.{quoted(one.folder)}"
-        + ("" if one.version is None else f" VERSION AS OF {one.version}")
-        for table, one in found.items()
+        table: f"delta.{quoted(place.folder)}"
+        + ("" if place.version is None else f" VERSION AS OF {place.version}")
+        for table, place in by_name.items()
     }
     products = {schema.name: lake.named(schema.name) for schema in ALL if lake.exists(schema.name)}
     try:

@@ -108,8 +108,8 @@ def _first(source: str) -> str | None:
     """A file of the source to sample, the newest one."""
     if is_uri(source):
         return None
-    found = glob.glob(source, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
-    files = [path for path in map(Path, found) if path.is_file()]
+    matching = glob.glob(source, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    files = [path for path in map(Path, matching) if path.is_file()]
     return str(max(files, key=lambda path: path.stat().st_mtime)) if files else None
 
 

@@ -68,8 +68,8 @@ class Worker:
         """Do one job after the other."""
         with self._ends:
             while not self.stop.is_set() and (job := self.jobs.get()) is not None:
-                found = self._done(job)
-                self._say({"job": job["job"], "done": found})
+                answer = self._done(job)
+                self._say({"job": job["job"], "done": answer})
                 if self._spark is not None and not usable(self._spark):
                     return  # the next worker has a session that works
 

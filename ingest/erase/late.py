@@ -38,16 +38,16 @@ def erase(lake: Lake) -> int:
         return 0
     newest = decisions.read(lake).newest(ERASED_LATE).get(BRONZE.name)
     since, last = int(newest.value["batch"]) if newest else 0, lake.decoded()
-    found: list[tuple[Any, ...]] = []
+    replaced: list[tuple[Any, ...]] = []
     for batch in _batches(lake, since, last):
-        found += _replaced(lake, batch)
-    if not found:
+        replaced += _replaced(lake, batch)
+    if not replaced:
         return 0
-    Removal.of(lake).messages(found)
+    Removal.of(lake).messages(replaced)
     decisions.append(
-        lake, [Decision(ERASED_LATE, BRONZE.name, {"batch": last, "messages": len(found)}, last)]
+        lake, [Decision(ERASED_LATE, BRONZE.name, {"batch": last, "messages": len(replaced)}, last)]
     )
-    return len(found)
+    return len(replaced)
 
 
 def _batches(lake: Lake, since: int, last: int) -> list[int]:
@@ -64,9 +64,9 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     """Replacements of a batch's messages, including those that it has replayed."""
     names = ", ".join(map(duck.name, INPUT))
     rows = lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {batch}")
-    for one in lake.ask(f"SELECT {names} FROM {{bronze.{REPLAY}}} WHERE batch = {batch}"):
-        same = " AND ".join(f"{duck.name(name)} = {duck.value(one[name])}" for name in PLACE)
-        old = json.loads(one["value"])["batch"]
+    for replay in lake.ask(f"SELECT {names} FROM {{bronze.{REPLAY}}} WHERE batch = {batch}"):
+        same = " AND ".join(f"{duck.name(name)} = {duck.value(replay[name])}" for name in PLACE)
+        old = json.loads(replay["value"])["batch"]
         rows += lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {old} AND {same}")
     keys = sealing.opener(lake)
     rows = [row for row in rows if not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))]
@@ -74,10 +74,10 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     sealed = {(*(row[each] for each in PLACE), row["batch"]): row[SEALED] for row in rows if SEALED in row}
     how = lifting(lake, of_batches(lake, (batch, batch), 1))
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
-    for name, epoch, mine in parted(page, how.starts):
+    for name, epoch, part in parted(page, how.starts):
         decoder = SourceDecoder(replace(how, epochs={name: epoch}), name)
-        for at, numbers in decoder.stopped_rows(mine).items():
-            row: Row = mine.slice(at, 1).to_pylist()[0]
+        for i, numbers in decoder.stopped_rows(part).items():
+            row: Row = part.slice(i, 1).to_pylist()[0]
             new = replacement(decoder, how.barriers, row, {*numbers})
             if new is not None:
                 at_place = (*(row[each] for each in PLACE), row["batch"])

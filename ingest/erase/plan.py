@@ -43,9 +43,9 @@ Texts = tuple[str, ...]
 _Seen = dict[tuple[str, int], tuple[Row, Spoken]]
 
 
-def batched(found: Iterable[Any]) -> Iterator[list[Any]]:
+def batched(asked: Iterable[Any]) -> Iterator[list[Any]]:
     """So many of some keys or places as one question names."""
-    rest = list(found)
+    rest = list(asked)
     for start in range(0, len(rest), AT_ONCE):
         yield rest[start : start + AT_ONCE]
 
@@ -219,17 +219,19 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     _refuse_renamed(lake, mirror, lanes)
     texts = {
         evidence.asked_key(lake, mirror, cells): tuple(cells)
-        for cells in (masked_key(lake, name, one) for one in asked)
+        for cells in (masked_key(lake, name, given) for given in asked)
     }
     gathered = _Found(texts, dict(texts))
     for lane in lanes:
         gathered.add(lake, mirror, lane)
-    for one in (text for key, text in texts.items() if key not in gathered.named):  # most likely mistyped
-        if not evidence.present(lake, mirror, one, None).rows:
+    for unmatched in (
+        text for key, text in texts.items() if key not in gathered.named
+    ):  # most likely mistyped
+        if not evidence.present(lake, mirror, unmatched, None).rows:
             raise IngestError(
-                f"Neither {mirror.name} nor its changes have a row with the key {', '.join(one)}: nothing was erased."
+                f"Neither {mirror.name} nor its changes have a row with the key {', '.join(unmatched)}: nothing was erased."
             )
-    stretches = [one for mine in gathered.lanes.values() for one in mine]
+    stretches = [stretch for of_lane in gathered.lanes.values() for stretch in of_lane]
     keys, several = (
         {stretch.key for stretch in stretches},
         {stretch.key for stretch in stretches if not stretch.alone},
@@ -249,7 +251,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         keys=[known[key] for key in keys],
         rows=[known[key] for key in {stretch.key for stretch in stretches if stretch.last or mirror.soft}],
         alone=[known[key] for key in keys - several],
-        barriers=[_barrier(secret, lake, mirror, *one).to_value() for one in gathered.lanes.items()],
+        barriers=[_barrier(secret, lake, mirror, *of_lane).to_value() for of_lane in gathered.lanes.items()],
         changes=gathered.changes,
         cells=sorted(gathered.cells),
         others=_others(lake, mirror, gathered.lanes, known),
@@ -323,13 +325,13 @@ def _others(
             shard = mirrors.shard_of(lake.pipeline, other, lane)
             _refuse_unlike(lake, mirror, other, merged=shard is None)
             keys = dict[Key, Texts]()
-            for one in stretches:
-                if (key_there := evidence.key_in(lake, mirror, known[one.key], other, lane)) is None:
+            for stretch in stretches:
+                if (key_there := evidence.key_in(lake, mirror, known[stretch.key], other, lane)) is None:
                     raise IngestError(
                         f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: "
                         "take it out of also: and drop its table first."
                     )
-                keys[one.key] = key_there
+                keys[stretch.key] = key_there
             several = {keys[stretch.key] for stretch in stretches if not stretch.alone}
             _refuse_several(lake, other, several)
             share = shares.setdefault(path, Share(other.name, path, [], [], []))
@@ -375,8 +377,8 @@ def _refuse_renamed(lake: Lake, mirror: Mirror, lanes: Iterable[LaneId]) -> None
                 )
 
 
-def _table(found: Any) -> Any:
-    return tuple(found) if isinstance(found, list) else found
+def _table(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 # --- one lane -----------------------------------------------------------------------------------

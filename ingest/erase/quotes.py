@@ -81,7 +81,9 @@ class Quotes:
         return number is not None and any(_same(text, number) for text in (*self.keys, *self.cells))
 
     def _has_number(self, text: str) -> bool:
-        return bool(self._numbers) and any(_number(found) in self._numbers for found in _NUMBER.findall(text))
+        return bool(self._numbers) and any(
+            _number(number) in self._numbers for number in _NUMBER.findall(text)
+        )
 
     def _is_cut(self, text: str, least: int = LONG) -> bool:
         """True if a value begins before a mark of cutting, or at the end of a text that is as long as one may be."""

@@ -87,7 +87,8 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
             sums[kind] = sums.get(kind, 0) + count
         erasure.save(lake)
     if erasure.now:
-        for name, mirror in {name: one for _, one in parts for name in _tables(lake, one)}.items():
+        mirror_of = {name: mirror for _, mirror in parts for name in _tables(lake, mirror)}
+        for name, mirror in mirror_of.items():
             tell(name, "deleting old files")
             erasure.done.setdefault(name, {})["old files"] = removal.purge(name, mirror)
             erasure.save(lake)
@@ -96,7 +97,10 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
     why = (erasure.reason, erasure.by)
     decisions.append(
         lake,
-        [Decision(ERASED, one.path, value | {"table": one.mirror}, lake.decoded(), *why) for one, _ in parts],
+        [
+            Decision(ERASED, share.path, value | {"table": share.mirror}, lake.decoded(), *why)
+            for share, _ in parts
+        ],
     )
     planning.forget(lake)
     return certificate
@@ -174,11 +178,11 @@ class Removal:
         told: list[tuple[Any, ...]] = []
         names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
         for places in batched({change.place for change in erasure.changes if change.topic is not None}):
-            found = self.lake.ask(
+            rejected = self.lake.ask(
                 f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
                 f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(places)})"
             )
-            told += [tuple(row[name] for name in placed) for row in found]
+            told += [tuple(row[name] for name in placed) for row in rejected]
         then = f"UPDATE SET detail = '{GONE}', raw = NULL"
         self._merge(REJECTS, placed, told, then, where="t.kind = 'message'")
         then = f"UPDATE SET payload = to_json(struct(get_json_object(t.payload, '$.reason') AS reason, '{GONE}' AS detail))"

@@ -133,7 +133,7 @@ def replacement(
         key = None if row["key"] is None else bytes(row["key"])
         changes = decoder.parsed(Message(value, key, row["topic"], headers))
     going = [change for change in changes if change.op in ROW_OPS and change.row in numbers]
-    if {one.row for one in going} != numbers or len(going) != len(numbers):
+    if {change.row for change in going} != numbers or len(going) != len(numbers):
         place = "/".join(str(row[name]) for name in PLACE)
         raise IngestError(
             f"The message at {place} is decoded otherwise today than when its changes were written: "

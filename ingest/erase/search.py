@@ -78,12 +78,14 @@ def search(folder: Path, texts: Sequence[str]) -> Searched:
 
 def _of_bytes(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
     wanted = {number: _spellings(text) for number, text in enumerate(texts, 1)}
-    most = max(len(one) for each in wanted.values() for one in each)
+    most = max(len(spelling) for each in wanted.values() for spelling in each)
     before = b""
     with path.open("rb") as file:
         while part := file.read(_BYTES):
             part = before + part
-            for number in [number for number, each in wanted.items() if any(one in part for one in each)]:
+            for number in [
+                number for number, each in wanted.items() if any(spelling in part for spelling in each)
+            ]:
                 del wanted[number]
                 yield Hit(name, "", number, 1)
             for number in [number for number in wanted if _is_cut(part, texts[number - 1])]:
@@ -103,7 +105,7 @@ def _spellings(text: str) -> set[bytes]:
     }
     latest = {text}
     for _ in range(_LAYERS):
-        latest = {spelled for one in latest for spelled in _escaped(one)}
+        latest = {spelled for spelling in latest for spelled in _escaped(spelling)}
         spellings |= latest
     spellings |= {html.escape(spelling) for spelling in spellings}
     return {spelling.encode("utf-8", "surrogatepass") for spelling in spellings}
@@ -161,8 +163,8 @@ def _count(values: pa.Array, text: str) -> int:
         if not pc.any(cut).as_py():
             return _true(*whole)
         marked = [
-            bool(one) and _is_cut(str(cell).encode("utf-8", "surrogatepass"), text)
-            for cell, one in zip(values.to_pylist(), cut.to_pylist(), strict=True)
+            bool(may_hold) and _is_cut(str(cell).encode("utf-8", "surrogatepass"), text)
+            for cell, may_hold in zip(values.to_pylist(), cut.to_pylist(), strict=True)
         ]
         return _true(*whole, pa.array(marked))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -180,10 +182,10 @@ def _count(values: pa.Array, text: str) -> int:
     return 0
 
 
-def _true(*found: pa.Array) -> int:
-    whole = found[0]
-    for one in found[1:]:
-        whole = pc.or_(whole, one)
+def _true(*masks: pa.Array) -> int:
+    whole = masks[0]
+    for mask in masks[1:]:
+        whole = pc.or_(whole, mask)
     return pc.sum(whole).as_py() or 0
 
 

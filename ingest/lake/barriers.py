@@ -42,8 +42,8 @@ class Barrier:
         return [self.source, list(self.table), list(self.keys), list(self.types), dict(self.stretches)]
 
     @classmethod
-    def from_value(cls, found: list[Any]) -> Barrier:
-        source, table, keys, types, stretches = found
+    def from_value(cls, members: list[Any]) -> Barrier:
+        source, table, keys, types, stretches = members
         ends = {digest: tuple((low, high) for low, high in each) for digest, each in stretches.items()}
         return cls(source, TableId(*table), tuple(keys), tuple(types), ends)
 
@@ -59,9 +59,9 @@ class Barriers:
         """A source's barriers by table; nothing if none of its rows was erased."""
         return {table: lane for (name, table), lane in self.lanes.items() if name == source}
 
-    def stops(self, found: Iterable[Barrier], change: Change, order: str) -> bool:
+    def stops(self, barriers: Iterable[Barrier], change: Change, order: str) -> bool:
         """True for a change of an erased row that is not newer than its erasure."""
-        for barrier in found:
+        for barrier in barriers:
             try:
                 types = dict(zip(barrier.keys, barrier.types, strict=True))
                 concerned = key_of_change(change, barrier.keys, types)
@@ -88,7 +88,11 @@ class Barriers:
             erased: how many of the message's rows.
             kept: its other changes, as they were decoded.
         """
-        value = {"erased": erased, "table": list(table), "kept": [msgspec.to_builtins(one) for one in kept]}
+        value = {
+            "erased": erased,
+            "table": list(table),
+            "kept": [msgspec.to_builtins(change) for change in kept],
+        }
         text = json.dumps(value, separators=(",", ":")).encode()  # escapes lone surrogates, too
         return text, self._signature(text)
 
@@ -119,9 +123,9 @@ def left_of(value: bytes) -> Replaced:
         Undecodable: they are not such bytes.
     """
     try:
-        found = json.loads(value)
+        members = json.loads(value)
         return Replaced(
-            TableId(*found["table"]), found["erased"], msgspec.convert(found["kept"], list[Change])
+            TableId(*members["table"]), members["erased"], msgspec.convert(members["kept"], list[Change])
         )
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise Undecodable("erased", "the message was erased, and what is left of it is damaged") from error

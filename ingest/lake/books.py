@@ -146,9 +146,9 @@ class Line:
     @classmethod
     def from_json(cls, text: str) -> Line:
         """Read a line back."""
-        found = orjson.loads(text)
+        members = orjson.loads(text)
         names = {member.name for member in fields(cls)}
-        line = cls(**{name: value for name, value in found.items() if name in names})
+        line = cls(**{name: value for name, value in members.items() if name in names})
         line.announced = announcements(line.announced)
         return line
 
@@ -157,9 +157,9 @@ class Line:
         return self.batch, self.source, self.topic, self.partition, *self.table_id, self.replayed_in
 
 
-def announcements(found: Mapping[str, Any] | None) -> dict[str, Announcement]:
+def announcements(by_column: Mapping[str, Any] | None) -> dict[str, Announcement]:
     """`Line.announced` from its JSON."""
-    return {name: Announcement(**each) for name, each in (found or {}).items()}
+    return {name: Announcement(**each) for name, each in (by_column or {}).items()}
 
 
 def misdated(newest: str | None) -> str:

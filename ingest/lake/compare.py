@@ -95,7 +95,7 @@ def by_key(present: TableState, rebuilt: TableState, keys: Sequence[str]) -> Dif
     with _opened(present, rebuilt) as sides:
         names = list(dict.fromkeys([*sides.rebuilt, *sides.present]))
         rest = [number for number, name in enumerate(names) if name not in keys]
-        on = " AND ".join(f"b.c{at} IS NOT DISTINCT FROM a.c{at}" for at in map(names.index, keys))
+        on = " AND ".join(f"b.c{i} IS NOT DISTINCT FROM a.c{i}" for i in map(names.index, keys))
         joined = f"({sides.before(names)}) AS b FULL JOIN ({sides.after(names)}) AS a ON {on}"
         missing, surplus = f"b.{_THERE} IS NULL", f"a.{_THERE} IS NULL"
         both = f"NOT ({missing}) AND NOT ({surplus})"

@@ -116,15 +116,15 @@ def met_by_row(where: str, values: Mapping[str, str | None], types_: Mapping[str
 
 def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> list[bool]:
     """The same for canonical texts that are values of their Delta types, in the order of the condition's columns."""
-    found: list[bool] = _asked_of_texts(_WHERE, rows, deltas, _holds(where)).to_pylist()
-    return found
+    answers: list[bool] = _asked_of_texts(_WHERE, rows, deltas, _holds(where)).to_pylist()
+    return answers
 
 
 def value_by_row(column: Column, values: Mapping[str, str | None], types_: Mapping[str, str]) -> str | None:
     """A computed column's canonical text for one row's canonical texts."""
     rows = [_texts(column.expression, values, types_)]
-    (found,) = values_by_texts(column, rows, _deltas(column.expression, types_)).to_pylist()
-    return None if found is None else _text(found)
+    (value,) = values_by_texts(column, rows, _deltas(column.expression, types_)).to_pylist()
+    return None if value is None else _text(value)
 
 
 def values_by_texts(column: Column, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> pa.Array:
@@ -205,8 +205,8 @@ def _described(sql: str, deltas: Sequence[str]) -> str:
 
 def _type(cursor: DuckDBPyConnection, sql: str, rows: str) -> str:
     """The name of an expression's type in DuckDB."""
-    found = cursor.execute(f"DESCRIBE SELECT {sql} AS v FROM ({rows})").fetchall()
-    return str(found[0][1])
+    described = cursor.execute(f"DESCRIBE SELECT {sql} AS v FROM ({rows})").fetchall()
+    return str(described[0][1])
 
 
 def _duck(delta: str) -> str:

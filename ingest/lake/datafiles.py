@@ -82,8 +82,8 @@ class Files:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
             error.add_note(f"in {self._layout.folder}")
-            for one in self._open.values():
-                one.discard()
+            for file in self._open.values():
+                file.discard()
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows; missing columns are NULL, except those of the partitioning, which are required."""
@@ -111,7 +111,7 @@ class Files:
 
     def finish(self) -> list[Added]:
         """Close the files and describe them; from here on they are not removed."""
-        done = [one.finish() for one in self._open.values()]
+        done = [file.finish() for file in self._open.values()]
         self._open = {}
         return done
 
@@ -140,9 +140,9 @@ class _Bounds:
     def take(self, column: pa.ChunkedArray) -> None:
         self.nulls += column.null_count
         if column.null_count < len(column):
-            found = pc.min_max(column).as_py()
-            self.low = found["min"] if self.low is None else min(self.low, found["min"])
-            self.high = found["max"] if self.high is None else max(self.high, found["max"])
+            ends = pc.min_max(column).as_py()
+            self.low = ends["min"] if self.low is None else min(self.low, ends["min"])
+            self.high = ends["max"] if self.high is None else max(self.high, ends["max"])
 
     @property
     def is_short(self) -> bool:
@@ -217,8 +217,8 @@ class _File:
         short = {name: bound for name, bound in self.bounds.items() if bound.is_short}
         stats = {
             "numRecords": self.rows,
-            "minValues": {name: one.low for name, one in short.items()},
-            "maxValues": {name: one.high for name, one in short.items()},
+            "minValues": {name: bounds.low for name, bounds in short.items()},
+            "maxValues": {name: bounds.high for name, bounds in short.items()},
             "nullCount": {name: bound.nulls for name, bound in self.bounds.items()},
         }
         now = int(time.time() * 1000)
@@ -278,8 +278,8 @@ class FilePart:
         try:
             file = stores.at(self.path).source(self.path)
             # the unit is for times as other writers store them
-            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as found:
-                yield found
+            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
+                yield parquet
         except (pa.ArrowException, OSError) as error:
             error.add_note(f"in {self.path}")
             raise

@@ -88,9 +88,9 @@ def read(lake: Tables) -> Decisions:
     path, seen = lake.path(DECISIONS.name), (state.table_id, state.version)
     if path not in lake.kept or lake.kept[path][0] != seen:
         lake.kept[path] = (seen, _read(lake))
-    found = lake.kept[path][1]
-    assert isinstance(found, Decisions)
-    return found
+    ledger = lake.kept[path][1]
+    assert isinstance(ledger, Decisions)
+    return ledger
 
 
 def append(lake: Lake, decisions: Iterable[Decision]) -> None:

@@ -70,8 +70,8 @@ def settings_of(pipeline: Pipeline, source: Source) -> dict[str, Any]:
         for table in pipeline.tables
         if table.exclude or table.keys or table.columns
     ]
-    found = {"format": source.format, "options": options, "tables": rules}
-    return found | ({_MASKS: _masks_of(pipeline)} if pipeline.masks else {})
+    settings = {"format": source.format, "options": options, "tables": rules}
+    return settings | ({_MASKS: _masks_of(pipeline)} if pipeline.masks else {})
 
 
 def _masks_of(pipeline: Pipeline) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
             if then != now and first <= last:
                 older.append(Outdated(name, first, last, tuple(_differences(then, now))))
-    if any(one.differences == (_OTHER_MASKS,) for one in older) and mixed_masks(lake, newest):
-        older = [one for one in older if one.differences != (_OTHER_MASKS,)]
+    if any(batch.differences == (_OTHER_MASKS,) for batch in older) and mixed_masks(lake, newest):
+        older = [batch for batch in older if batch.differences != (_OTHER_MASKS,)]
     return older
 
 
@@ -208,7 +208,11 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
     pipeline = lake.pipeline
     now = _masks_of(pipeline) if pipeline.masks else {}
     before = _masked_before(lake, max(last, begun))
-    differing = [one for one in before if one[2] != (now and _comparable(pipeline, now, one[2]))]
+    differing = [
+        masks_before
+        for masks_before in before
+        if masks_before[2] != (now and _comparable(pipeline, now, masks_before[2]))
+    ]
     if not differing:
         return ""
     if begun > last:
@@ -228,7 +232,7 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
 
 
 def _mixed(pipeline: Pipeline, column: str, first: int, was: str, how: str) -> str:
-    old, new = (f"masked with {one}" if one else "not masked" for one in (was, how))
+    old, new = (f"masked with {method}" if method else "not masked" for method in (was, how))
     what = f"was {old} and is now {new}" if was != how else f"is {new} by another secret"
     return (
         f"{column} {what}, and the changes from batch {first} on are not decoded so: one value would have two forms. "

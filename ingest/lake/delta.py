@@ -56,8 +56,8 @@ class UnreadableError(IngestError):
 
 @lru_cache(maxsize=8192)
 def _statistics(text: str) -> Mapping[str, Any]:
-    found: dict[str, Any] = orjson.loads(text) if text else {}
-    return found
+    statistics: dict[str, Any] = orjson.loads(text) if text else {}
+    return statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class DataFile:
     @property
     def rows(self) -> int | None:
         """The number of its rows in the table, if the log says so."""
-        found = _statistics(self.stats).get("numRecords")
-        return None if found is None else found - self.deleted
+        written = _statistics(self.stats).get("numRecords")
+        return None if written is None else written - self.deleted
 
     def may_hold(self, column: str, low: Any, high: Any = None) -> bool:
         """False if the statistics rule out that a column has a value between two, or from one on."""
@@ -154,8 +154,8 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
         UnreadableError: the log is damaged, no longer has the version, or uses something that is not supported here.
     """
     log = f"{folder}/_delta_log"
-    if version is None and (found := _newer(folder, log)) is not None:
-        return found
+    if version is None and (remembered := _newer(folder, log)) is not None:
+        return remembered
     commits, checkpoints = _listed(log, version)
     if version is None and not commits and not checkpoints:
         return NO_TABLE
@@ -188,7 +188,7 @@ def _newer(folder: str, log: str) -> Snapshot | None:
     newer = store.since(log, seen.newest)
     if newer is None or _marks(newer.get(seen.newest)) != seen.identity:
         return None
-    last = max((int(found[1]) for found in map(_COMMIT.match, newer) if found), default=seen.version)
+    last = max((int(match[1]) for match in map(_COMMIT.match, newer) if match), default=seen.version)
     if last == seen.version:
         return seen.snapshot
     name = f"{last:020d}.json"
@@ -198,9 +198,9 @@ def _newer(folder: str, log: str) -> Snapshot | None:
             state.take(_actions(f"{log}/{number:020d}.json"))
     except FileNotFoundError:
         return None
-    found = state.snapshot(folder, last)
-    _last[log] = _Seen(last, name, _marks(newer[name]), state, found)
-    return found
+    newest = state.snapshot(folder, last)
+    _last[log] = _Seen(last, name, _marks(newer[name]), state, newest)
+    return newest
 
 
 def _identity(file: str) -> tuple[int, ...]:
@@ -208,8 +208,8 @@ def _identity(file: str) -> tuple[int, ...]:
     return _marks(stores.at(file).stat(file))
 
 
-def _marks(found: os.stat_result | None) -> tuple[int, ...]:
-    return () if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+def _marks(status: os.stat_result | None) -> tuple[int, ...]:
+    return () if status is None else (status.st_mtime_ns, status.st_ino, status.st_size)
 
 
 @lru_cache(maxsize=256)
@@ -255,9 +255,9 @@ def actions(folder: str, version: int) -> list[dict[str, Any]]:
 def commits(folder: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The log's versions with the ``userMetadata`` of each commit, the newest first."""
     log = f"{folder}/_delta_log"
-    found, _ = _listed(log, None)
-    for number in sorted(found, reverse=True):
-        yield number, metadata_of(list(_actions(f"{log}/{found[number]}")))
+    listed, _ = _listed(log, None)
+    for number in sorted(listed, reverse=True):
+        yield number, metadata_of(list(_actions(f"{log}/{listed[number]}")))
 
 
 def parts(log: str, version: int) -> list[str]:
@@ -274,10 +274,10 @@ def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
         info = action.get("commitInfo")
         if info is not None:
             try:
-                found = orjson.loads(info.get("userMetadata") or "{}")
+                metadata = orjson.loads(info.get("userMetadata") or "{}")
             except orjson.JSONDecodeError:
                 return {}
-            return found if isinstance(found, dict) else {}
+            return metadata if isinstance(metadata, dict) else {}
     return {}
 
 
@@ -286,10 +286,10 @@ def _listed(log: str, version: int | None) -> tuple[dict[int, str], dict[int, li
     commits: dict[int, str] = {}
     parts: dict[int, dict[tuple[int, int], str]] = {}
     for name in stores.at(log).names(log):
-        if found := _COMMIT.match(name):
-            commits[int(found[1])] = name
-        elif found := _CHECKPOINT.match(name):
-            parts.setdefault(int(found[1]), {})[int(found[2] or 1), int(found[3] or 1)] = name
+        if match := _COMMIT.match(name):
+            commits[int(match[1])] = name
+        elif match := _CHECKPOINT.match(name):
+            parts.setdefault(int(match[1]), {})[int(match[2] or 1), int(match[3] or 1)] = name
     whole: dict[int, list[str]] = {}
     for number, ones in parts.items():
         for count in {total for _, total in ones}:
@@ -406,9 +406,9 @@ class _Seen:
 _last: dict[str, _Seen] = {}
 
 
-def _filled(found: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(action: Mapping[str, Any]) -> dict[str, Any]:
     """An action's members; a checkpoint also has the empty ones."""
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in action.items() if value is not None}
 
 
 def _vector(descriptor: Mapping[str, Any]) -> str:
@@ -428,10 +428,13 @@ def kept_rows(folder: str, version: int) -> dict[str, pa.BooleanArray]:
     vectors = pa.table(stores.table(folder, version).deletion_vectors())
     prefix = stores.at(folder).prefix(folder)
     paths = (
-        unquote(one.removeprefix("file://")).rpartition(prefix)[2] for one in vectors["filepath"].to_pylist()
+        unquote(path.removeprefix("file://")).rpartition(prefix)[2]
+        for path in vectors["filepath"].to_pylist()
     )
     return {
-        path: one.values for path, one in zip(paths, vectors["selection_vector"], strict=True) if one.is_valid
+        path: vector.values
+        for path, vector in zip(paths, vectors["selection_vector"], strict=True)
+        if vector.is_valid
     }
 
 

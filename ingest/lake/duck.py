@@ -52,9 +52,9 @@ def opened(file: str = ":memory:") -> DuckDBPyConnection:
 
 def rows(query: str) -> list[dict[str, Any]]:
     """A query's rows, by column."""
-    found = connection().cursor().execute(query)
-    names = [column[0] for column in found.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    cursor = connection().cursor().execute(query)
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def text(value: str) -> str:

@@ -245,8 +245,8 @@ class Opener:
         number = key_id(value)
         row = dict(zip((*_PLACE, *_PARTS), (*place, *parts), strict=True)) | {"kind": "message"}
         page = Seal(number, self.keys[number]).page(pa.RecordBatch.from_pylist([row]), batch)
-        found: bytes = page.column("value")[0].as_py()
-        return found
+        sealed: bytes = page.column("value")[0].as_py()
+        return sealed
 
     def is_lost(self, value: bytes | None) -> bool:
         """True for a sealed message whose day's key was dropped on purpose: it can no longer be read."""

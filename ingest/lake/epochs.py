@@ -63,10 +63,10 @@ def read(lake: Tables) -> Epochs:
         else:
             complete[decision.subject, start, TableId(*decision.value["table"])] = decision.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
-    there = [one for one, is_valid in valid.items() if is_valid]
-    for source, start in sorted(there, key=lambda one: (one[0], one[1].first, one[1].places)):
+    there = [entry for entry, is_valid in valid.items() if is_valid]
+    for source, start in sorted(there, key=lambda entry: (entry[0], entry[1].first, entry[1].places)):
         starts[source] = (*starts.get(source, ()), start)
-    kept = (one for one in complete.items() if one[0][1] in starts.get(one[0][0], ()))
+    kept = (entry for entry in complete.items() if entry[0][1] in starts.get(entry[0][0], ()))
     return Epochs(starts, tuple(Resnapshot(*place, complete) for place, complete in kept))
 
 
@@ -109,13 +109,13 @@ def at_places(lake: Tables, source: str, texts: Sequence[str]) -> Start:
     Raises:
         IngestError: a text is not a place, or bronze has no message there.
     """
-    places = [_place(lake, source, one) for one in texts]
+    places = [_place(lake, source, place_text) for place_text in texts]
     if len({(place.topic, place.partition) for place in places}) < len(places):
         raise IngestError(f"Two places are in one partition: an epoch of {source} begins in each only once.")
     first = max(place.batch for place in places) + 1
-    kind = next(one.kind for one in lake.pipeline.sources if one.name == source)
+    kind = next(entry.kind for entry in lake.pipeline.sources if entry.name == source)
     if kind == "files":
-        places += _later_files(lake, source, max(places, key=lambda one: (one.batch, one.partition)))
+        places += _later_files(lake, source, max(places, key=lambda place: (place.batch, place.partition)))
     return Start(first, tuple(sorted(places)))
 
 

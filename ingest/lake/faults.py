@@ -125,8 +125,8 @@ def damaged(error: BaseException) -> bool:
 
 def said(error: BaseException) -> str:
     """A failure in one line: its fault if known, else the library's message, without Java's stack frames."""
-    if (found := fault(error)) is not None:
-        return found
+    if (sentence := fault(error)) is not None:
+        return sentence
     lines = str(error).strip().splitlines() or [""]
     line_found = next((line for line in lines if not line.startswith(_CALLING)), lines[0]).removeprefix(": ")[
         :500

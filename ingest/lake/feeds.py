@@ -48,23 +48,25 @@ def schema_of(mirror: Mirror) -> TableSchema:
 def existing(lake: Tables, known: Iterable[Mirror]) -> list[Mirror]:
     if not any(rule.changes_of for rule in lake.pipeline.every_rule):
         return []
-    return [feed for one in known if lake.exists((feed := table_of(one)).path)]
+    return [feed for mirror in known if lake.exists((feed := table_of(mirror)).path)]
 
 
 def wanted(lake: Tables, known: Mapping[str, Mirror]) -> list[Mirror]:
     """The mirrors that have a feed by their rules in a view of the lake."""
     if not known or not any(rule.changes_of for rule in lake.pipeline.tables):
         return []
-    paths = {path for path, some in mirrors.rules(lake).items() if any(rule.changes_of for rule in some)}
-    return [one for path, one in known.items() if path in paths and one.keys]
+    paths = {path for path, rules in mirrors.rules(lake).items() if any(rule.changes_of for rule in rules)}
+    return [mirror for path, mirror in known.items() if path in paths and mirror.keys]
 
 
 def missing(lake: Tables) -> frozenset[str]:
     """The paths of existing mirrors whose feed has not begun."""
     if not any(rule.changes_of for rule in lake.pipeline.tables):
         return frozenset()
-    found = wanted(lake, mirrors.known(lake))
-    return frozenset(one.path for one in found if version(lake, one) < 0 and lake.exists(one.path))
+    with_feed = wanted(lake, mirrors.known(lake))
+    return frozenset(
+        mirror.path for mirror in with_feed if version(lake, mirror) < 0 and lake.exists(mirror.path)
+    )
 
 
 def version(lake: Tables, mirror: Mirror) -> int:

@@ -112,8 +112,10 @@ class HadoopStore:
         try:
             yield
         except (OSError, self._error) as error:
-            found = getattr(error, "java_exception", None)
-            text = first_line(found.getMessage() if found is not None else error) or "without a reason"
+            java_error = getattr(error, "java_exception", None)
+            text = (
+                first_line(java_error.getMessage() if java_error is not None else error) or "without a reason"
+            )
             raise SetupError(
                 f"The lake {self._lake} cannot be reached ({text[:300]}): docs/cluster.md says "
                 "which jars and settings a store needs, and which permissions."
@@ -125,5 +127,5 @@ SmallFiles = ObjectStore | HadoopStore
 
 def small_files(lake: str) -> SmallFiles:
     """How the small files of a lake in a store are reached by a run: by Spark's client, if there is no other way."""
-    found = None if stores.why_no_commits(lake) else stores.at(lake)
-    return found if isinstance(found, ObjectStore) else HadoopStore(lake)
+    store = None if stores.why_no_commits(lake) else stores.at(lake)
+    return store if isinstance(store, ObjectStore) else HadoopStore(lake)

@@ -61,11 +61,11 @@ def kept(mirror: Mirror, before: Mirror | None, rows: Mapping[str, str]) -> Mirr
         {column.name: column for column in mirror.former},
     )
     known = {column.name: column for column in before.columns} if before is not None else {}
-    taken = {folded(column.column) for some in (known, now, former) for column in some.values()}
+    taken = {folded(column.column) for columns in (known, now, former) for column in columns.values()}
     for name, logical in (*((column.name, column.type) for column in known.values()), *rows.items()):
-        one = former.get(name) or known.get(name) or now.get(name)
-        one = one or Column(name, column_name(name, taken), logical)
-        held = replace(one, type=types.grown(one.type, logical))
+        column = former.get(name) or known.get(name) or now.get(name)
+        column = column or Column(name, column_name(name, taken), logical)
+        held = replace(column, type=types.grown(column.type, logical))
         there = now.get(name)
         if there is None or (logical != "unknown" and not types.widens(held.delta, there.delta)):
             former[name] = held

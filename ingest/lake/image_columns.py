@@ -17,7 +17,7 @@ def texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArra
     """
     filled = pc.fill_null(images, "{}")
     lines = pc.binary_join(pa.ListArray.from_arrays([0, len(filled)], filled), "\n")[0].as_buffer()
-    found = read_json(
+    parsed = read_json(
         pa.BufferReader(lines),
         ReadOptions(use_threads=False, block_size=len(lines) + 1),
         ParseOptions(
@@ -25,4 +25,4 @@ def texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArra
             unexpected_field_behavior="ignore",
         ),
     )
-    return [found[name].combine_chunks() for name in names]
+    return [parsed[name].combine_chunks() for name in names]

@@ -27,18 +27,18 @@ def key_texts(keys: Sequence[str]) -> tuple[Texts, Texts]:
     For rows of ``changes`` with the images after and before parsed as ``a`` and ``b`` (`ingest.lake.images`).
     A NULL text means that the change has no usable key.
     """
-    own, left = [], []
+    new, left = [], []
     for name in keys:
         a, b = (F.col(f"{side}.{quoted(name)}") for side in ("a", "b"))
         after, before = cell(name, "after", a, b), cell(name, "before", b, a)
-        own.append(F.when(F.col("op") == "delete", before).otherwise(after))
+        new.append(F.when(F.col("op") == "delete", before).otherwise(after))
         left.append(F.when(F.col("op") == "read", after).otherwise(before))
-    return own, left
+    return new, left
 
 
-def moves(own: Texts, left: Texts) -> Column:
+def moves(new: Texts, left: Texts) -> Column:
     """True if a change's old key differs from its new one, compared as texts."""
-    found = F.lit(False)
-    for mine, other in zip(own, left, strict=True):
-        found |= ~mine.eqNullSafe(other)
-    return found
+    differ = F.lit(False)
+    for text, other in zip(new, left, strict=True):
+        differ |= ~text.eqNullSafe(other)
+    return differ

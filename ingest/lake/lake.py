@@ -114,8 +114,8 @@ class Lake(Tables):
         if self.is_local:
             yield from super(Lake, self).commits(name)
         elif self.exists(name):
-            found = self.spark.sql(f"DESCRIBE HISTORY {self.named(name)}").select("version", "userMetadata")
-            for version, metadata in found.collect():
+            history = self.spark.sql(f"DESCRIBE HISTORY {self.named(name)}").select("version", "userMetadata")
+            for version, metadata in history.collect():
                 yield version, metadata_of([{"commitInfo": {"userMetadata": metadata}}])
 
     def ask_mirror(self, name: str, query: str) -> list[Row]:
@@ -163,9 +163,9 @@ class Lake(Tables):
 
     def rows(self, schema: TableSchema) -> DataFrame:
         """A product table's rows; columns missing from a table of an older version are NULL."""
-        found = self.read(schema.name)
-        absent = {name: F.lit(None).cast(schema.types[name]) for name in schema.lacking(found.columns)}
-        return found.withColumns(absent)
+        frame = self.read(schema.name)
+        absent = {name: F.lit(None).cast(schema.types[name]) for name in schema.lacking(frame.columns)}
+        return frame.withColumns(absent)
 
     def pieces(
         self, schema: TableSchema, columns: pa.Schema, kinds: Collection[str], span: BatchSpan
@@ -182,12 +182,12 @@ class Lake(Tables):
             for file in state.files
             if file.partition.get("kind") in kinds and file.may_hold("batch", *span)
         ]
-        if state.physical or any(one.deleted for one in files):
+        if state.physical or any(file.deleted for file in files):
             return None
         folder = self.path(schema.name)
         return [
-            FilePart(f"{folder}/{one.place}", columns, *span, rows=one.rows or 0, size=one.size)
-            for one in files
+            FilePart(f"{folder}/{file.place}", columns, *span, rows=file.rows or 0, size=file.size)
+            for file in files
         ]
 
     def pages(

@@ -84,8 +84,8 @@ def _holder(what: str) -> dict[str, Any]:
 def _parsed(data: bytes) -> dict[str, Any]:
     """The holder that a lock names; empty for a damaged lock."""
     with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(data)
-        return found if isinstance(found, dict) else {}
+        holder = json.loads(data)
+        return holder if isinstance(holder, dict) else {}
     return {}
 
 

@@ -52,11 +52,11 @@ def _transactions(state: Any, checksum: Any) -> dict[str, int]:
 
     Otherwise Delta must reconstruct the whole state, which takes a Spark job for every version of every table.
     """
-    found = checksum.get().setTransactions() if checksum.isDefined() else None
-    if found is not None and found.isDefined():
-        entries = found.get().iterator()
-        return {one.appId(): int(one.version()) for one in _each(entries)}
-    return {one._1(): int(one._2()) for one in _each(state.transactions().iterator())}
+    numbers = checksum.get().setTransactions() if checksum.isDefined() else None
+    if numbers is not None and numbers.isDefined():
+        entries = numbers.get().iterator()
+        return {transaction.appId(): int(transaction.version()) for transaction in _each(entries)}
+    return {transaction._1(): int(transaction._2()) for transaction in _each(state.transactions().iterator())}
 
 
 def _each(entries: Any) -> Iterator[Any]:

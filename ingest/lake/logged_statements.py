@@ -44,8 +44,8 @@ class Statement:
     @property
     def tables(self) -> list[TableId]:
         """The tables that it names; if it names none, the table of its message."""
-        found = list(dict.fromkeys(table for effect in self.meant for table in touched(effect)))
-        return found or ([self.table] if self.table.table is not None else [])
+        tables = list(dict.fromkeys(table for effect in self.meant for table in touched(effect)))
+        return tables or ([self.table] if self.table.table is not None else [])
 
     @property
     def said(self) -> str:
@@ -143,7 +143,7 @@ def counting(rows: Iterable[Mapping[str, Any]], said: Decided) -> list[Statement
         else statement
         for statement in statements
     )
-    return [one for one in described if one.kind != "none" or one.effects]
+    return [statement for statement in described if statement.kind != "none" or statement.effects]
 
 
 def _described(effects: Iterable[Effect]) -> Iterator[Effect]:

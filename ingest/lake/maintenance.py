@@ -91,7 +91,7 @@ def maintain(
     settings = {**_OPTIMIZE, USER_METADATA: lake.metadata()}
     staging.clean(lake)
 
-    def one(name: str) -> Kept:
+    def maintained(name: str) -> Kept:
         session = cleaning_session(lake, settings)
         pace(session, 0, lake.snapshot(name).known_size)
         done = Kept(name)
@@ -116,7 +116,7 @@ def maintain(
         return done
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
-        return list(pool.map(one, [name for name in names if lake.snapshot(name).exists]))
+        return list(pool.map(maintained, [name for name in names if lake.snapshot(name).exists]))
 
 
 def clean_log(lake: Lake, name: str) -> None:
@@ -140,14 +140,14 @@ def _unordered(lake: Lake, session: SparkSession, name: str, columns: tuple[str,
     snapshot = lake.snapshot(name)
     last = _ordered(session, lake.named(name), columns)
     if last is not None:
-        at = session.read.format("delta").option("versionAsOf", last).load(lake.path(name))
-        before = {file.rpartition("/")[2] for file in at.inputFiles()}
+        former = session.read.format("delta").option("versionAsOf", last).load(lake.path(name))
+        before = {file.rpartition("/")[2] for file in former.inputFiles()}
         new = sum(file.size for file in snapshot.files if file.path.rpartition("/")[2] not in before)
         if new * NEW_FILES <= snapshot.known_size:
             return ""
     if any(snapshot.columns.index(column) >= WITH_STATISTICS for column in columns):
         kept = dict.fromkeys((*columns, *snapshot.columns))
-        listed = ",".join(quoted(one) for one in list(kept)[:WITH_STATISTICS])
+        listed = ",".join(quoted(file) for file in list(kept)[:WITH_STATISTICS])
         session.sql(
             f"ALTER TABLE {lake.named(name)} SET TBLPROPERTIES ('delta.dataSkippingStatsColumns' = {literal(listed)})"
         )

@@ -190,7 +190,7 @@ class Mirror:
     def from_value(cls, path: str, members: Mapping[str, Any]) -> Mirror:
         names = [field.name for field in fields(Column)]
         columns = {
-            each: [dict(zip(names, one, strict=False)) for one in members[each]]
+            each: [dict(zip(names, values, strict=False)) for values in members[each]]
             for each in ("columns", "former")
             if each in members
         }
@@ -236,9 +236,11 @@ def feeding(pipeline: Pipeline, lanes: Iterable[LaneId]) -> frozenset[LaneId]:
 
     A source that the pipeline file no longer has is left out if another one delivers the same table now.
     """
-    given, found = {source.name for source in pipeline.sources}, frozenset(lanes)
-    delivered = {table for source, table in found if source in given}
-    return frozenset((source, table) for source, table in found if source in given or table not in delivered)
+    given, distinct = {source.name for source in pipeline.sources}, frozenset(lanes)
+    delivered = {table for source, table in distinct if source in given}
+    return frozenset(
+        (source, table) for source, table in distinct if source in given or table not in delivered
+    )
 
 
 def unknown(name: str, known: Iterable[str]) -> IngestError:
@@ -303,9 +305,9 @@ def outdated(lake: Tables) -> list[Mirror]:
         paths = (
             paths | set(decision.value["mirrors"]) if decision.kind == DECODED else paths - {decision.subject}
         )
-    found = known(lake) if paths else {}
+    by_path = known(lake) if paths else {}
     left = excluded(lake) if paths else {}
-    return [found[path] for path in sorted(paths) if path in found and path not in left]
+    return [by_path[path] for path in sorted(paths) if path in by_path and path not in left]
 
 
 def not_created_yet(lake: Tables) -> frozenset[str]:
@@ -319,7 +321,7 @@ def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> froze
     by_path = known(lake) if decided is None else decided
     ruled = any(rule.shape or rule.shard_column or rule.keys or rule.into for rule in lake.pipeline.tables)
     if not ruled and not any(
-        one.shape or one.shard or one.ignores or one.keyed_by or one.fed_by for one in by_path.values()
+        rule.shape or rule.shard or rule.ignores or rule.keyed_by or rule.fed_by for rule in by_path.values()
     ):
         return frozenset()
     return frozenset(
@@ -336,7 +338,7 @@ def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> froze
 
 def _is_ruled_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, int]) -> bool:
     rules = [lake.pipeline.rule(table) for table in tables]
-    alike = len({(one.shape, one.shard_column, one.ignores, one.keys) for one in rules}) == 1
+    alike = len({(rule.shape, rule.shard_column, rule.ignores, rule.keys) for rule in rules}) == 1
     return alike and not mirror.is_made_by(lake.pipeline, rules[0])
 
 
@@ -389,8 +391,8 @@ def clusters(lake: Tables) -> dict[str, Clusters]:
         return {}
     asked = {
         path: rule
-        for path, some in rules(lake).items()
-        if (rule := next((rule for rule in some if rule.cluster_by), None)) is not None
+        for path, of_mirror in rules(lake).items()
+        if (rule := next((rule for rule in of_mirror if rule.cluster_by), None)) is not None
     }
     return {path: _clusters(mirror, asked[path]) for path, mirror in known(lake).items() if path in asked}
 
@@ -449,8 +451,8 @@ def grown(
     for name in dict.fromkeys((*before, *keys, *seen) if reshaped else (*keys, *seen)):
         if name not in have and (name in keys or not rule.leaves_out(name)):
             logical = declared.get(name) or seen.get(name) or "unknown"
-            one = before.get(name, Column(name, "", logical))
-            columns.append(replace(one, column=rule.names.get(name) or column_name(name, taken)))
+            column = before.get(name, Column(name, "", logical))
+            columns.append(replace(column, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(column, declared.get(column.name), seen) for column in columns]
     path = mirror_path(table)
     known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))

@@ -110,13 +110,13 @@ class ObjectStore:
 
     def unsettle(self, path: str) -> None:
         """Look again at the logs in a folder: a table, a log, or all of the lake. They may have been written to."""
-        for log in [one for one in self._settled if f"{one}/".startswith(f"{path}/")]:
+        for log in [log for log in self._settled if f"{log}/".startswith(f"{path}/")]:
             self._settled.pop(log, None)
 
     def _listing(self, folder: str, *, fresh: bool = False) -> Mapping[str, os.stat_result]:
         """The files in a folder, at most a few seconds old."""
-        at, files = self._listed.get(folder, (-MOMENT, {}))
-        if (now := time.monotonic()) - at > MOMENT or fresh:
+        listed_at, files = self._listed.get(folder, (-MOMENT, {}))
+        if (now := time.monotonic()) - listed_at > MOMENT or fresh:
             files = self._look(folder)
             self._listed[folder] = now, files
         return files
@@ -170,8 +170,8 @@ class ObjectStore:
     def written_at(self, path: str) -> int:
         """When a file was written, in milliseconds."""
         with said(self.root):
-            [found] = self._handler.get_file_info([self._under(path)])
-        return int(found.mtime.timestamp() * 1000)
+            [info] = self._handler.get_file_info([self._under(path)])
+        return int(info.mtime.timestamp() * 1000)
 
     def age(self, path: str) -> float | None:
         """Seconds since a file was written, by the store's clock; None if there is none."""
@@ -368,9 +368,9 @@ class _Contents:
 
     def get(self, path: str) -> bytes | None:
         with self._lock:
-            if (found := self._kept.get(path)) is not None:
+            if (content := self._kept.get(path)) is not None:
                 self._kept.move_to_end(path)
-            return found
+            return content
 
     def put(self, path: str, data: bytes) -> None:
         with self._lock:
@@ -400,9 +400,9 @@ def said(root: str, done: str = "read") -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     """The status that a store has answered with."""
-    if found := getattr(error, "response", None):  # botocore's
-        code = found["ResponseMetadata"].get("HTTPStatusCode", 0)
-        return _named(f"{code} {responses.get(code, '')}".strip(), found.get("Error", {}).get("Code", ""))
+    if response := getattr(error, "response", None):  # botocore's
+        code = response["ResponseMetadata"].get("HTTPStatusCode", 0)
+        return _named(f"{code} {responses.get(code, '')}".strip(), response.get("Error", {}).get("Code", ""))
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
         return "there are no credentials"
     status, name = _STATUS.search(str(error)), _CODE.search(str(error))

@@ -77,8 +77,8 @@ class Objects:
 
     def content(self, path: str) -> bytes | None:
         """An object whole; None if there is none."""
-        found = self._found(path)
-        return None if found is None else bytes(found["Body"].read())
+        answer = self._found(path)
+        return None if answer is None else bytes(answer["Body"].read())
 
     def open(self, path: str, most: int) -> io.BytesIO | Ranged:
         """An object for reading anywhere in it, with one request if it has at most so many bytes.
@@ -86,27 +86,27 @@ class Objects:
         Raises:
             FileNotFoundError: there is none.
         """
-        found = self._found(path)
-        if found is None:
+        answer = self._found(path)
+        if answer is None:
             raise FileNotFoundError(path)
-        if found["ContentLength"] <= most:
-            return io.BytesIO(found["Body"].read())
-        found["Body"].close()
-        return Ranged(self, path, found["ContentLength"])
+        if answer["ContentLength"] <= most:
+            return io.BytesIO(answer["Body"].read())
+        answer["Body"].close()
+        return Ranged(self, path, answer["ContentLength"])
 
     def part(self, path: str, start: int, end: int) -> bytes:
         """The bytes of an object from one place to another."""
-        found = self._client.get_object(**self._place(path), Range=f"bytes={start}-{end - 1}")
-        return bytes(found["Body"].read())
+        answer = self._client.get_object(**self._place(path), Range=f"bytes={start}-{end - 1}")
+        return bytes(answer["Body"].read())
 
     def age(self, path: str) -> float | None:
         """Seconds since an object was written, by the store's clock; None if there is none."""
-        found = self._found(path)
-        if found is None:
+        answer = self._found(path)
+        if answer is None:
             return None
-        found["Body"].close()
-        now = parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return float((now - found["LastModified"]).total_seconds())
+        answer["Body"].close()
+        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return float((now - answer["LastModified"]).total_seconds())
 
     def _found(self, path: str) -> Any:
         try:
@@ -168,6 +168,6 @@ class Ranged(io.RawIOBase):
         return len(data)
 
     def _next(self, end: int) -> bytes:
-        found = self._objects.part(self._path, self._at, end) if self._at < end else b""
-        self._at += len(found)
-        return found
+        data = self._objects.part(self._path, self._at, end) if self._at < end else b""
+        self._at += len(data)
+        return data

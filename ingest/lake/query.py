@@ -133,13 +133,13 @@ def _tokens(query: str, engine: Engine) -> list[Any]:
 
 
 def _pieces(query: str, tokens: list[Any], engine: Engine) -> Iterator[str]:
-    at = 0
+    last_end = 0
     for token in tokens:
         start, end = token.start, token.end + 1
-        yield " " if start > at else ""
+        yield " " if start > last_end else ""
         foreign = engine == "duckdb" and query[start] == "`"
         yield duck.name(token.text) if foreign else query[start:end]
-        at = end
+        last_end = end
 
 
 def refuse_commands(spark: SparkSession, query: str) -> None:
@@ -240,8 +240,8 @@ def _is_local(table: Any) -> bool:
 def _blind(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:
     """A name in another letter case, if there is only one: SQL ignores case, sources may not."""
     lowered = [part.lower() for part in path]
-    found = {sql for name, sql in names.items() if [part.lower() for part in name] == lowered}
-    return found.pop() if len(found) == 1 else None
+    matching = {sql for name, sql in names.items() if [part.lower() for part in name] == lowered}
+    return matching.pop() if len(matching) == 1 else None
 
 
 def _near(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str:

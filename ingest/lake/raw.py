@@ -42,7 +42,7 @@ def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tu
     names = ", ".join(map(duck.name, PLACE))
     opener = NOT_SEALED if hidden else sealing.opener(lake)
     head = f"unhex(left(hex(value), {2 * RAW_BYTES}))" if opener is NOT_SEALED else "value"
-    found = lake.ask(
+    messages = lake.ask(
         f"""SELECT {names}, batch, {head} AS head, octet_length(value) AS length
         FROM {{bronze.message}} WHERE topic IN ({topics}) AND "offset" BETWEEN {min(offsets)} AND {max(offsets)}
         AND ({names}) IN ({duck.listed(places)}) ORDER BY batch"""
@@ -51,7 +51,7 @@ def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tu
         tuple(row[name] for name in PLACE): Raw(HIDDEN, row["length"] or 0)
         if hidden
         else _opened(opener, row)
-        for row in found
+        for row in messages
     }
 
 

@@ -80,10 +80,14 @@ class Reach:
             )
         reached: set[tuple[str, TableId]] = {(effect.action, effect.table) for effect in statement.effects}
         for effect in statement.effects:
-            for one in self._spread(effect):
-                if one is effect or (one.action, one.table) not in reached or one.column is not None:
-                    reached.add((one.action, one.table))
-                    yield one
+            for spread in self._spread(effect):
+                if (
+                    spread is effect
+                    or (spread.action, spread.table) not in reached
+                    or spread.column is not None
+                ):
+                    reached.add((spread.action, spread.table))
+                    yield spread
 
     def _spread(self, effect: Effect) -> Iterator[Effect]:
         if effect.action in OF_TYPES:
@@ -108,8 +112,8 @@ class Reach:
                 yield from self._regenerated(effect)
             case "drop_column" if effect.cascade:
                 yield from (
-                    Effect("drop_column", effect.table, one)
-                    for one in self._made_of(effect.table, effect.name)
+                    Effect("drop_column", effect.table, generated)
+                    for generated in self._made_of(effect.table, effect.name)
                 )
         if effect.action in _OF_CHILDREN and not effect.only:
             for child in self._children(effect.table, partitions=effect.action not in _OF_COLUMNS):
@@ -240,7 +244,7 @@ class Reach:
                 renamed = Effect("rename_table", table, to=TableId(new.database, schema, table.table))
                 yield renamed
                 self._follow(renamed)
-        for name in [one for one in self.made if one[:2] == old[:2]]:
+        for name in [table for table in self.made if table[:2] == old[:2]]:
             self._rename_type(name, TableId(new.database, new.schema, name.table))
 
     # --- columns ---------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ class Reach:
         changed = texts if effect.action == "convert_charset" else []
         if effect.action == "modify_column" and self._changes_values(relation, effect):
             changed = [ColumnDefinition(effect.name)]
-        names = dict.fromkeys(name for one in changed for name in self._made_of(effect.table, one.name))
+        names = dict.fromkeys(name for column in changed for name in self._made_of(effect.table, column.name))
         for name in names:
             if name.casefold() != effect.name.casefold():
                 yield Effect("modify_column", effect.table, name, note="generated")
@@ -299,9 +303,13 @@ class Reach:
             schemas = [TableId(table.database, parts[-2], name)]
         else:
             schemas = [TableId(table.database, table.schema, name), TableId(table.database, "public", name)]
-            alike = [one for one in self.made if (one.database, one.table) == (table.database, name)]
+            alike = [
+                type_id
+                for type_id in self.made
+                if (type_id.database, type_id.table) == (table.database, name)
+            ]
             schemas += alike if len(alike) == 1 else []
-        return next((one for one in schemas if one in self.made), None)
+        return next((type_id for type_id in schemas if type_id in self.made), None)
 
     def _typed(self, effect: Effect) -> Effect:
         """A new column of a domain, with the domain's type and default; of a type that nothing has made its default is not known."""
@@ -346,7 +354,7 @@ class Reach:
             return
         why = f"a type was changed ({effect.table}), and no CREATE TABLE says which columns are of it"
         for table in self._of_database(effect.table):
-            may_be_of_it = any(types.base(one) in _OF_OWN_TYPES for one in self.sent(table))
+            may_be_of_it = any(types.base(sent_type) in _OF_OWN_TYPES for sent_type in self.sent(table))
             if may_be_of_it and not (table in self.tables and self.tables[table].whole):
                 yield _unread(table, why)
 

@@ -62,7 +62,7 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     Bronze itself records a replayed message, so that the mark and the replay are one commit. A dismissal by an older
     version names no batch and no text, and has the batch next to the name.
     """
-    same_place = " AND ".join(f"p.{duck.name(one)} = r.{duck.name(one)}" for one in PLACE)
+    same_place = " AND ".join(f"p.{duck.name(column)} = r.{duck.name(column)}" for column in PLACE)
     still_open = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
         SELECT 1 FROM {{bronze.{REPLAY}}} AS p WHERE {same_place}
         AND CAST(json_extract_string(decode(p.value), '$.batch') AS BIGINT) = r.batch))"""
@@ -106,7 +106,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 
     The batch distinguishes a topic or a file from an older one of the same name, which had the same places.
     """
-    named = {one: row[one] for one in _NAME if row[one] is not None}
+    named = {column: row[column] for column in _NAME if row[column] is not None}
     return json.dumps(named, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -114,7 +114,7 @@ def waiting(
     lake: Tables, group: Sequence[str] = (), limit: int = 50, offset: int = 0, number: int | None = None
 ) -> list[Row]:
     """Some of the open rejects, read with a limit: of a kind, reason and column, or the one of a number."""
-    order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in _ORDER)
+    order = ", ".join(f"{duck.name(column)} NULLS FIRST" for column in _ORDER)
     numbered = f"(SELECT *, row_number() OVER (ORDER BY {order}) AS number FROM {{rejects}})"
     named = zip(("kind", "reason", "column"), group, strict=False)
     wanted = " AND ".join(f"coalesce(o.{duck.name(name)}, '') = {duck.text(given)}" for name, given in named)
@@ -144,11 +144,11 @@ def counted(lake: Tables) -> list[Row]:
 
 def listed(lake: Tables, *, every: bool = True) -> list[Row]:
     """All rejects or the ``open`` ones, numbered by their place among all, so that numbers do not change."""
-    order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in _ORDER)
+    order = ", ".join(f"{duck.name(column)} NULLS FIRST" for column in _ORDER)
     names = {name_of(row) for row in lake.ask(open_sql(lake))}
     rows = lake.ask(f"SELECT * FROM {{rejects}} ORDER BY {order}")
-    found = [row | {"number": i, "open": name_of(row) in names} for i, row in enumerate(rows, 1)]
-    return [row for row in found if every or row["open"]]
+    numbered = [row | {"number": i, "open": name_of(row) in names} for i, row in enumerate(rows, 1)]
+    return [row for row in numbered if every or row["open"]]
 
 
 def described(row: Row) -> dict[str, Any]:
@@ -191,4 +191,4 @@ def place_of(row: Row) -> str:
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:
     said = [(name_of(row), {"reason": row["reason"]}, row["batch"], reason, by) for row in rows]
-    decisions.append(lake, [Decision(DISMISS_REJECT, *one) for one in said])
+    decisions.append(lake, [Decision(DISMISS_REJECT, *dismissed) for dismissed in said])

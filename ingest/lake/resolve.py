@@ -75,7 +75,7 @@ def resolved(
     made: dict[str, _Made] = {}
     deliveries, spellings = _Deliveries(), _Spellings(sent)
     reaches: dict[str, Reach] = {}
-    found = []
+    with_effects = []
     for statement in statements:
         names = named[statement.source]
         effects = tuple(_respelt(statement, names, spellings))
@@ -87,12 +87,12 @@ def resolved(
             continue
         tracked = made.setdefault(statement.source, _Made(names, sent, came))
         meant = respelt.effects if statement.decided == DISMISS else tuple(tracked.take(respelt))
-        found.append(deliveries.take(replace(respelt, effects=meant)))
-    return found
+        with_effects.append(deliveries.take(replace(respelt, effects=meant)))
+    return with_effects
 
 
 def _types_sent(sent: Sent, source: str, table: TableId) -> set[str]:
-    return {one.type for name, one in sent(source, table).items() if name} or {"unknown"}
+    return {column.type for name, column in sent(source, table).items() if name} or {"unknown"}
 
 
 _Mark = tuple[str, str | None, str | None, str, object]
@@ -132,7 +132,7 @@ class _Deliveries:
     def _is_repeated(self, mark: _Mark, statement: Statement) -> bool:
         """True unless it has run twice within a second, or may have."""
         place, known = _place(statement.order), self.places[mark]
-        if place and place not in known and all(one and one[0] == place[0] for one in known):
+        if place and place not in known and all(other and other[0] == place[0] for other in known):
             return False
         return all(
             effect.action not in _BY_TURNS
@@ -174,8 +174,8 @@ def _renames(statement: Statement, table: TableId) -> bool:
 
 def _place(order: str) -> tuple[int, str] | None:
     """A statement's epoch and the position that its message has; None if only its second or arrival places it."""
-    found = order_of(order)
-    return (found.epoch, same_place(order)) if found.sequence and not found.half else None
+    parsed = order_of(order)
+    return (parsed.epoch, same_place(order)) if parsed.sequence and not parsed.half else None
 
 
 def _again(statement: Statement, first: Statement, since: str) -> Statement:
@@ -194,8 +194,8 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
         effect.table for effect in first.effects if effect.action == "create_table" and effect.table in came
     ]
     gone = [rename.table for rename in renames if rename.table not in came]
-    made = [Effect("drop_table", one) for one in (*gone, *empty)] + [
-        Effect("create_table", one) for one in empty
+    made = [Effect("drop_table", table) for table in (*gone, *empty)] + [
+        Effect("create_table", table) for table in empty
     ]
     return replace(
         statement, effects=tuple(made), decided=statement.decided or first.decided, first=first, since=since
@@ -267,8 +267,8 @@ class _Names:
         """The table of this name; letter case is ignored if only one table matches."""
         if table in self.exact:
             return table
-        found = self.folded.get(_folded(table), ())
-        return next(iter(found)) if len(found) == 1 else table
+        matching = self.folded.get(_folded(table), ())
+        return next(iter(matching)) if len(matching) == 1 else table
 
 
 def _folded(table: TableId) -> tuple[str | None, ...]:
@@ -397,7 +397,7 @@ class _Made:
         made = structure.names.get(folded)
         if effect.action == "modify_column" and effect.type is not None and is_mysql and made != name:
             sent = self.sent(statement.source, effect.table)
-            others = [one for one in sent if one != name and one.casefold() == folded]
+            others = [other for other in sent if other != name and other.casefold() == folded]
             old = made or (others[0] if len(others) == 1 and folded not in structure.gone else name)
             if old != name and _takes(sent, old, name, statement.order):
                 yield Effect("rename_column", effect.table, old, to=name)
@@ -510,7 +510,7 @@ class _Structure:
         made = self.names.get(name.casefold())
         if made is not None and (made in sent or name not in sent):
             return made
-        others = [one for one in sent if one.casefold() == name.casefold()]
+        others = [other for other in sent if other.casefold() == name.casefold()]
         return name if name in sent or len(others) != 1 else others[0]
 
     def take(self, effect: Effect) -> None:
@@ -550,18 +550,18 @@ class _Structure:
         kinds = {name.casefold(): kind for name, kind in rows.items()}
         had = self.columns.keys() | (kinds.keys() - self.gone)
         lost = had - {column.name.casefold() for column in made.columns}
-        for one in made.columns:
-            name = one.name.casefold()
+        for copied in made.columns:
+            name = copied.name.casefold()
             if name not in had:
-                column = implicit(one)
+                column = implicit(copied)
                 if lost:  # it may have the values of a column that it replaces
                     column = replace(column, default=None, has_default=True, note=UNREAD)
                 yield replace(of_column("add_column", made.table, column), guarded=True)
-            elif self._retypes(one, self.columns.get(name), kinds.get(name, "unknown")):
-                column = replace(one, note=one.note or COPIED)
+            elif self._retypes(copied, self.columns.get(name), kinds.get(name, "unknown")):
+                column = replace(copied, note=copied.note or COPIED)
                 effect, old = of_column("modify_column", made.table, column), self.columns.get(name)
                 was_nullable = old is not None and old.nullable is not False
-                yield replace(effect, solid=one.nullable is False and was_nullable)
+                yield replace(effect, solid=copied.nullable is False and was_nullable)
         for name in sorted(lost & self.columns.keys()):
             known = self.columns[name]
             yield Effect("drop_column", made.table, known.name if known else name)

@@ -56,7 +56,7 @@ class TableSchema:
     @property
     def types(self) -> dict[str, str]:
         """Its columns with their SQL types."""
-        return {found[1]: found[2] for found in _COLUMN.finditer(self.ddl)}
+        return {column[1]: column[2] for column in _COLUMN.finditer(self.ddl)}
 
     @property
     def arrow(self) -> pa.Schema:
@@ -79,8 +79,8 @@ class TableSchema:
     def fields(self) -> list[dict[str, Any]]:
         """Its columns in the form of Delta's log, with comments."""
         return [
-            _field(found[1], _TYPES[found[2]]) | {"metadata": {"comment": found[3].replace("''", "'")}}
-            for found in _COLUMN.finditer(self.ddl)
+            _field(column[1], _TYPES[column[2]]) | {"metadata": {"comment": column[3].replace("''", "'")}}
+            for column in _COLUMN.finditer(self.ddl)
         ]
 
     def lacking(self, present: Container[str]) -> list[str]:

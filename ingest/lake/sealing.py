@@ -137,7 +137,7 @@ def lost(lake: Tables) -> list[str]:
     files = lake.snapshot(BRONZE.name).files
     days = {str(file.partition["day"]) for file in files if file.partition["kind"] == "message"} - keys.keys()
     dropped, _ = _dropped(lake, keys.values())
-    if not days - {day for day, one in dropped.items() if one.last is None}:
+    if not days - {day for day, dropping in dropped.items() if dropping.last is None}:
         return []
     rows = lake.ask(
         f"SELECT DISTINCT day FROM {{bronze.message}} WHERE {_sealed(sealed)} AND NOT {_gone(dropped)} ORDER BY day"
@@ -158,17 +158,19 @@ def _missing(lake: Tables, day: str) -> str:
     )
 
 
-def _sealed(found: Spans) -> str:
+def _sealed(numbers: Spans) -> str:
     """The SQL condition for sealed messages of bronze."""
-    parts = (f"batch >= {first}" + (f" AND batch < {end}" if end is not None else "") for first, end in found)
+    parts = (
+        f"batch >= {first}" + (f" AND batch < {end}" if end is not None else "") for first, end in numbers
+    )
     return f"({' OR '.join(parts) or 'false'})"
 
 
 def _gone(dropped: Mapping[str, Dropped]) -> str:
     """The SQL condition for messages of bronze whose key was dropped, if they are sealed."""
     parts = (
-        f"day = DATE '{day}'" + (f" AND batch <= {one.last}" if one.last is not None else "")
-        for day, one in dropped.items()
+        f"day = DATE '{day}'" + (f" AND batch <= {dropping.last}" if dropping.last is not None else "")
+        for day, dropping in dropped.items()
     )
     return f"({' OR '.join(parts) or 'false'})"
 

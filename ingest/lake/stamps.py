@@ -75,7 +75,9 @@ def change_of(row: Mapping[str, Any], shard: tuple[str, str] | None = None) -> C
     """A row of ``changes`` as the plain fold takes it, with the cell that distinguishes its lane's rows, if there is one."""
     before, after = (json.loads(row[side]) if row[side] else None for side in ("before", "after"))
     if shard is not None:
-        before, after = (one if one is None else {**one, shard[0]: shard[1]} for one in (before, after))
+        before, after = (
+            image if image is None else {**image, shard[0]: shard[1]} for image in (before, after)
+        )
     return Change(
         op=Op(row["op"]),
         before=before,

@@ -50,8 +50,8 @@ class Start:
 
     @classmethod
     def from_json(cls, text: str) -> Start:
-        found = json.loads(text)
-        return cls(found["batch"], tuple(MessagePlace(*one) for one in found["places"]))
+        members = json.loads(text)
+        return cls(members["batch"], tuple(MessagePlace(*place) for place in members["places"]))
 
     def reached(self, rows: pa.RecordBatch) -> pa.Array:
         """A mask of one source's bronze rows at or after the start."""
@@ -77,20 +77,20 @@ def parted(rows: pa.RecordBatch, starts: Starts) -> Iterator[tuple[str, int, pa.
     """Split bronze rows by source and epoch, in their order."""
     names = rows.column("source").unique().to_pylist()
     for name in names:
-        mine = rows if len(names) == 1 else rows.filter(pc.equal(rows.column("source"), name))
-        for epoch, part in _by_epoch(mine, starts.get(name, ())):
+        of_source = rows if len(names) == 1 else rows.filter(pc.equal(rows.column("source"), name))
+        for epoch, part in _by_epoch(of_source, starts.get(name, ())):
             yield name, epoch, part
 
 
 def _by_epoch(rows: pa.RecordBatch, starts: Sequence[Start]) -> Iterator[tuple[int, pa.RecordBatch]]:
     reached = [start.reached(rows) for start in starts]
-    reached = [one for one in reached if pc.any(one).as_py()]
+    reached = [mask for mask in reached if pc.any(mask).as_py()]
     if not reached:
         yield 0, rows
         return
     epochs = pa.array([0] * rows.num_rows, pa.int64())
-    for one in reached:
-        epochs = pc.add(epochs, pc.cast(one, pa.int64()))
+    for mask in reached:
+        epochs = pc.add(epochs, pc.cast(mask, pa.int64()))
     for epoch in sorted(epochs.unique().to_pylist()):
         yield epoch, rows.filter(pc.equal(epochs, epoch))
 

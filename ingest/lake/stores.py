@@ -214,14 +214,14 @@ def _has_links(folder: str) -> bool:
     place = Path(folder)
     while not place.is_dir():
         place = place.parent
-    one, other = (place / f".{uuid.uuid4()}.tmp" for _ in range(2))
+    first, other = (place / f".{uuid.uuid4()}.tmp" for _ in range(2))
     try:
-        one.touch()
-        os.link(one, other)
+        first.touch()
+        os.link(first, other)
     except OSError as error:
         return error.errno not in _NO_LINKS  # the writer reports a folder that cannot be written
     finally:
-        for file in (one, other):
+        for file in (first, other):
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
     return True
@@ -239,16 +239,16 @@ def at(path: str) -> Store:
     Raises:
         StoreError: it is in a store that only Spark reaches.
     """
-    if (found := _reached(path)) is None:
+    if (store := _reached(path)) is None:
         raise StoreError(f"{path} is read with Spark alone.")
-    return found
+    return store
 
 
 def _reached(path: str) -> Store | None:
     if not is_stored(path):
         return _DISK
-    found = [root for root in list(_stores) if path == root or path.startswith(f"{root}/")]
-    return _stores[max(found, key=len)] if found else None
+    roots = [root for root in list(_stores) if path == root or path.startswith(f"{root}/")]
+    return _stores[max(roots, key=len)] if roots else None
 
 
 def why_no_commits(lake: str, *, writes: bool = True) -> str:
@@ -281,15 +281,15 @@ def newest(path: str, table_id: str, version: int) -> DeltaTable:
     store = at(path)
     place = (store.address(path), table_id, tuple(sorted(store.options.items())))
     with _opening:
-        found = _open.pop(place, None)
-        if found is not None and found.version() < version:
-            found.update_incremental()
-        if found is None or found.version() != version:  # of a table that was put back, the log is older
-            found = table(path)
-        _open[place] = found
+        opened = _open.pop(place, None)
+        if opened is not None and opened.version() < version:
+            opened.update_incremental()
+        if opened is None or opened.version() != version:  # of a table that was put back, the log is older
+            opened = table(path)
+        _open[place] = opened
         if len(_open) > _KEPT_OPEN:
             del _open[next(iter(_open))]  # the one that was used longest ago
-    return found
+    return opened
 
 
 def unsettle(path: str) -> None:
@@ -336,11 +336,11 @@ def options_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> d
     if "Anonymous" in settings.get(f"{HADOOP}aws.credentials.provider", ""):
         given["aws_skip_signature"] = "true"
     url = given.get("aws_endpoint_url") or next(
-        (environment[one] for one in _ENDPOINTS if environment.get(one)), ""
+        (environment[variable] for variable in _ENDPOINTS if environment.get(variable)), ""
     )
     if url:
         given["aws_endpoint_url"] = url
-        if not any(environment.get(one) for one in ("AWS_REGION", "AWS_DEFAULT_REGION")):
+        if not any(environment.get(variable) for variable in ("AWS_REGION", "AWS_DEFAULT_REGION")):
             given.setdefault("aws_region", "us-east-1")
     if url.startswith("http://"):
         given["aws_allow_http"] = "true"

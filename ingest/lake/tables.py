@@ -219,8 +219,8 @@ def duck_type(kind: object) -> str:
         UnreadableError: there is no such type.
     """
     if isinstance(kind, str):
-        if found := _TYPES.get(kind):
-            return found
+        if duck_name := _TYPES.get(kind):
+            return duck_name
         if kind.startswith("decimal("):
             return kind.upper()
     if isinstance(kind, Mapping):

@@ -46,7 +46,7 @@ def views(lake: AnyLake) -> list[AnyLake]:
     """
     if not _several(lake):
         return [lake]
-    return [lake, *(_seen(lake, one) for one in _split(lake.pipeline, _tables(lake))[0][1:])]
+    return [lake, *(_seen(lake, view) for view in _split(lake.pipeline, _tables(lake))[0][1:])]
 
 
 def contested(lake: Tables) -> list[Contested]:
@@ -61,15 +61,15 @@ def of(lake: AnyLake, mirror: Mirror) -> AnyLake:
 
 def paths(view: Tables) -> frozenset[str]:
     """The mirrors of the tables that have sent rows, by the rules of a view."""
-    found = ((view.pipeline.rule(table), table) for table in _tables(view))
-    return frozenset(mirror_path(target(rule, table)) for rule, table in found if not rule.exclude)
+    ruled = ((view.pipeline.rule(table), table) for table in _tables(view))
+    return frozenset(mirror_path(target(rule, table)) for rule, table in ruled if not rule.exclude)
 
 
 def shared(lake: AnyLake, paths_found: Collection[str]) -> list[tuple[AnyLake, frozenset[str]]]:
     """The views, each with its own of some mirrors' paths; the first has those that no rule fills any more, too."""
     first, *further = views(lake)
-    mine = [frozenset(paths_found) & paths(view) for view in further]
-    return [(first, frozenset(paths_found).difference(*mine)), *zip(further, mine, strict=True)]
+    by_view = [frozenset(paths_found) & paths(view) for view in further]
+    return [(first, frozenset(paths_found).difference(*by_view)), *zip(further, by_view, strict=True)]
 
 
 def unfinished(lake: Tables) -> frozenset[str]:
@@ -102,7 +102,7 @@ def _seen(lake: AnyLake, pipeline: Pipeline) -> AnyLake:
 def _split(pipeline: Pipeline, tables: Collection[TableId]) -> tuple[list[Pipeline], list[Contested]]:
     """The views of a pipeline, each without the tables whose further mirror another entry's rows go into."""
     fills: dict[str, tuple[object, TableId]] = {}
-    found, left_out = list[Pipeline](), list[Contested]()
+    split, left_out = list[Pipeline](), list[Contested]()
     for place, view in enumerate(pipeline.views):
         barred = set[TableId]()
         for table in tables:
@@ -115,5 +115,5 @@ def _split(pipeline: Pipeline, tables: Collection[TableId]) -> tuple[list[Pipeli
             if place and owner != entry:
                 barred.add(table)
                 left_out.append(Contested(table, mirror, rule.into_place, other))
-        found.append(replace(view, barred=frozenset(barred)) if barred else view)
-    return found, left_out
+        split.append(replace(view, barred=frozenset(barred)) if barred else view)
+    return split, left_out

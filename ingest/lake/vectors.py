@@ -29,10 +29,10 @@ _TO_Z85 = bytes.maketrans(
 
 def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
     """Write the vectors of some files of a table, in a new file in its folder; returns each as the log names it."""
-    name, found, parts, position = uuid.uuid4(), dict[str, dict[str, Any]](), [_VERSION], len(_VERSION)
+    name, vectors, parts, position = uuid.uuid4(), dict[str, dict[str, Any]](), [_VERSION], len(_VERSION)
     for file, rows in gone.items():
         vector = serialized(rows)
-        found[file] = {
+        vectors[file] = {
             "storageType": "u",
             "pathOrInlineDv": base64.b85encode(name.bytes).translate(_TO_Z85).decode(),
             "offset": position,
@@ -43,7 +43,7 @@ def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
         parts += whole
         position += sum(map(len, whole))
     stores.at(folder).write(f"{folder}/deletion_vector_{name}.bin", b"".join(parts))
-    return found
+    return vectors
 
 
 def serialized(rows: Rows) -> bytes:
