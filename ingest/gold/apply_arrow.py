@@ -40,9 +40,9 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorC
         batch = _Batch(files, tell, pool, merging)
         batch.fold(plans)
         batch.fold(batch.large)
-        found = batch.found | {path: merge.result() for path, merge in batch.merges.items()}
+        results = batch.commits | {path: merge.result() for path, merge in batch.merges.items()}
     each = (time.monotonic() - began) / len(plans)
-    return {path: replace(one, seconds=each) for path, one in found.items()}
+    return {path: replace(commit, seconds=each) for path, commit in results.items()}
 
 
 @dataclass(slots=True)
@@ -53,21 +53,23 @@ class _Batch:
     tell: Tell
     pool: ThreadPoolExecutor
     merging: ThreadPoolExecutor
-    found: dict[str, MirrorCommit] = field(default_factory=dict)
+    commits: dict[str, MirrorCommit] = field(default_factory=dict)
     merges: dict[str, Future[MirrorCommit]] = field(default_factory=dict)
     large: list[FoldPlan] = field(default_factory=list)  # that only a MERGE can apply, as is known now
 
     def fold(self, plans: Sequence[FoldPlan]) -> None:
         """Fold some mirrors."""
-        by_path = {one.plan.mirror.path: one for one in plans}
+        by_path = {fold_plan.plan.mirror.path: fold_plan for fold_plan in plans}
         opened: dict[str, Target] = {}
         look = partial(_target, self.files, targets.kept_fragments())
         for path, target in zip(by_path, self.pool.map(look, plans), strict=True):
             if isinstance(target, MirrorCommit):
-                self.found[path] = target
+                self.commits[path] = target
             else:
                 opened[path] = target
-        works = cut_transactions.whole_where_cut(self.files, [one.work for one in opened.values()])
+        works = cut_transactions.whole_where_cut(
+            self.files, [opened_target.work for opened_target in opened.values()]
+        )
         load = Load(sum(work.changes for work in works))
         engine = merge_entry.engine(by_spark=self.files.lake.runner.in_tasks(STAGE, load))
         for path, made in arrow_runs.each_made(self.files, works, self.pool):
@@ -75,13 +77,13 @@ class _Batch:
 
     def _apply(self, fold: FoldPlan, target: Target, made: Sequence[Written], engine: str) -> None:
         path, counts = target.work.path, Counter[str]()
-        if why := next((one.refused for one in made if one.needs == MergeNeeded.needs), ""):
+        if why := next((part.refused for part in made if part.needs == MergeNeeded.needs), ""):
             self._merge_instead(fold, why)
             return
         self.tell(fold.plan.mirror.name, "load" if fold.fresh else "merge")
         stopped = file_commits.stopped(self.files, fold, target.work, made, counts)
         if stopped is not None:
-            self.found[path] = stopped
+            self.commits[path] = stopped
         elif fold.why_merge:
             from ingest.gold import apply_merge  # Spark's, which a batch of files does without
 
@@ -89,7 +91,7 @@ class _Batch:
                 apply_merge.commit, self.files.lake, fold, target.work, made, counts
             )
         else:
-            self.found[path] = file_commits.committed(self.files.lake, fold, target, made, counts, engine)
+            self.commits[path] = file_commits.committed(self.files.lake, fold, target, made, counts, engine)
 
     def _merge_instead(self, fold: FoldPlan, why: str) -> None:
         """Let a MERGE apply the outcomes, if files need not."""
@@ -97,7 +99,7 @@ class _Batch:
         try:
             ways.refuse_files(self.files.lake.pipeline, plan.job.rule, plan.mirror, why)
         except HeldError as error:
-            self.found[plan.mirror.path] = MirrorCommit(held=str(error))
+            self.commits[plan.mirror.path] = MirrorCommit(held=str(error))
             return
         self.large.append(replace(fold, why_merge=why, marks=False, passes=False))
 

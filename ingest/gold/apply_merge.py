@@ -106,7 +106,7 @@ def _merged(
 
 def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
     """Replace the states of some keys in a table of old states."""
-    sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
+    sent = {column.column: f"s.{quoted(sent_name(i))}" for i, column in enumerate(table.columns)}
     on = " AND ".join(
         f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in table.key_columns
     )
@@ -143,7 +143,7 @@ def _of_shard(mirror: Mirror, shard: Shard | None) -> str | None:
     if shard is None:
         return None
     name, value = shard
-    [column] = [one.column for one in mirror.columns if one.name == name]
+    [column] = [column.column for column in mirror.columns if column.name == name]
     return f"t.{quoted(column)} = {literal(value)}"
 
 

@@ -71,35 +71,39 @@ def listed(lake: Tables) -> list[Listed]:
         return []
     known, sent = mirrors.known(lake), lanes.with_rows(lake)
     ledger = ledgers.read(lake, sent)
-    found = [one for statement in ledger.statements for one in _of_statement(lake, statement, known, sent)]
+    entries = [
+        entry for statement in ledger.statements for entry in _of_statement(lake, statement, known, sent)
+    ]
     return list(
-        _repeated(_as_folded(one, ledger.recorded.get((one.path, one.statement.id))) for one in found)
+        _repeated(
+            _as_folded(entry, ledger.recorded.get((entry.path, entry.statement.id))) for entry in entries
+        )
     )
 
 
-def _as_folded(one: Listed, record: tuple[str, tuple[str, ...]] | None) -> Listed:
+def _as_folded(entry: Listed, record: tuple[str, tuple[str, ...]] | None) -> Listed:
     """What the statement did when it was folded; today's schema of the mirror does not matter, but rows that came late
     do, if it would have asked because of them.
     """
-    if record is None or not one.folded:
-        return one
+    if record is None or not entry.folded:
+        return entry
     state, does = record
-    if state == policy.APPLIED and one.verdict.state in (policy.HELD, policy.NOTICED):
-        return one
-    return replace(one, verdict=Verdict(one.verdict.state if one.statement.decided else state, does))
+    if state == policy.APPLIED and entry.verdict.state in (policy.HELD, policy.NOTICED):
+        return entry
+    return replace(entry, verdict=Verdict(entry.verdict.state if entry.statement.decided else state, does))
 
 
-def _repeated(found: Iterable[Listed]) -> Iterator[Listed]:
+def _repeated(entries: Iterable[Listed]) -> Iterator[Listed]:
     """Statements; one that was delivered again and does nothing further names its first delivery."""
     first: dict[tuple[object, ...], str] = {}
-    for one in found:
-        statement = one.statement
-        mark = (one.path, statement.source, statement.table, statement.text, statement.event_time)
+    for entry in entries:
+        statement = entry.statement
+        mark = (entry.path, statement.source, statement.table, statement.text, statement.event_time)
         known = first.setdefault(mark, statement.id)
-        if known != statement.id and statement.event_time is not None and not one.verdict.does:
-            yield replace(one, verdict=replace(one.verdict, does=(f"repeats {known}",)))
+        if known != statement.id and statement.event_time is not None and not entry.verdict.does:
+            yield replace(entry, verdict=replace(entry.verdict, does=(f"repeats {known}",)))
         else:
-            yield one
+            yield entry
 
 
 def _of_statement(
@@ -132,37 +136,37 @@ def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[
     Raises:
         IngestError: there is no such statement, or this decision is no longer possible.
     """
-    found = [one for one in listed(lake) if one.statement.id == wanted]
-    if not found:
+    entries = [entry for entry in listed(lake) if entry.statement.id == wanted]
+    if not entries:
         raise IngestError(
             f"There is no statement {wanted!r}: `{command('ddl', lake.pipeline.file)}` lists them."
         )
-    able = [one for one in found if verb != APPROVE or one.verdict.state != policy.LOGGED]
-    for one in able or found:
-        if text := refusal(one, verb):
+    able = [entry for entry in entries if verb != APPROVE or entry.verdict.state != policy.LOGGED]
+    for entry in able or entries:
+        if text := refusal(entry, verb):
             raise IngestError(text)
     by = decisions.user()
-    if new := [one for one in found if one.statement.decided != verb]:
-        decisions.append(lake, [_decision(one, verb, reason, by) for one in new])
-    return found
+    if new := [entry for entry in entries if entry.statement.decided != verb]:
+        decisions.append(lake, [_decision(entry, verb, reason, by) for entry in new])
+    return entries
 
 
-def refusal(one: Listed, verb: str) -> str:
+def refusal(entry: Listed, verb: str) -> str:
     """Why a statement cannot be approved or dismissed for a mirror; empty if it can."""
-    what = f"Statement {one.statement.id}"
-    if verb == APPROVE and any(effect.action == "truncate_partition" for effect in one.statement.effects):
+    what = f"Statement {entry.statement.id}"
+    if verb == APPROVE and any(effect.action == "truncate_partition" for effect in entry.statement.effects):
         return (
-            f"{what} cannot be approved: no message shows which rows of {one.mirror} were in the partition; "
+            f"{what} cannot be approved: no message shows which rows of {entry.mirror} were in the partition; "
             "load the table again, then dismiss the statement."
         )
-    if verb == APPROVE and one.verdict.state == policy.LOGGED:
-        return f"{what} does nothing: {one.mirror} has on_schema_change: ignore."
+    if verb == APPROVE and entry.verdict.state == policy.LOGGED:
+        return f"{what} does nothing: {entry.mirror} has on_schema_change: ignore."
     settled = {APPROVE: policy.DISMISSED, DISMISS: policy.APPLIED}[verb]
-    if one.folded and one.verdict.state == settled:
-        return f"{what} is {one.verdict.state} and {one.mirror} is past batch {one.statement.batch}: what is done stays."
+    if entry.folded and entry.verdict.state == settled:
+        return f"{what} is {entry.verdict.state} and {entry.mirror} is past batch {entry.statement.batch}: what is done stays."
     return ""
 
 
-def _decision(one: Listed, verb: str, reason: str, by: str) -> Decision:
-    value = {"statement": one.statement.id, "text": one.statement.text, "does": list(one.verdict.does)}
-    return Decision(verb, one.path, value, one.statement.batch, reason, by)
+def _decision(entry: Listed, verb: str, reason: str, by: str) -> Decision:
+    value = {"statement": entry.statement.id, "text": entry.statement.text, "does": list(entry.verdict.does)}
+    return Decision(verb, entry.path, value, entry.statement.batch, reason, by)

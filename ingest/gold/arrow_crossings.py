@@ -125,7 +125,7 @@ def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
     arrives = ~departs & ((op == str(Op.INSERT)) | np.isin(row, row[leaves]))
     group = _numbered(comparable(keys.drop_columns([overtaken.ROW, PLACE, "%leaves"])))
     order = np.lexsort((row, group))
-    row, group, departs, arrives = (some[order] for some in (row, group, departs, arrives))
+    row, group, departs, arrives = (cells[order] for cells in (row, group, departs, arrives))
     numbers = np.arange(len(row))
     came = np.maximum.accumulate(np.where(arrives, numbers, -1))
     met = departs & (came >= 0) & (group[came] == group)

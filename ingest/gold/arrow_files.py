@@ -182,9 +182,9 @@ def _merged(work: MirrorWork, rows: Rows) -> Part:
     return Part(replace(merged, fold_ms=spent), gone, [*made.rejected, *unfit.cells(made.table, work)])
 
 
-def counted(work: MirrorWork, counts: keyless_arrow.RowCounts, mine: _Some) -> Part:
-    """The rows of a table without a key after the batch; ``mine`` says which of its present ones may be concerned."""
-    return Part(keyless_arrow.merged(work, counts, mine(_present(work))), {}, counts.rejects)
+def counted(work: MirrorWork, counts: keyless_arrow.RowCounts, chosen: _Some) -> Part:
+    """The rows of a table without a key after the batch; ``chosen`` says which of its present ones may be concerned."""
+    return Part(keyless_arrow.merged(work, counts, chosen(_present(work))), {}, counts.rejects)
 
 
 def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
@@ -196,8 +196,8 @@ def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
         result, made = merged.new, Written(work.path, counts=counts)
     else:
         result = pa.concat_tables([merged.stays, merged.put, merged.new])
-        found = vectors.write(work.folder, gone) if gone else {}
-        made = Written(work.path, replaces=True, vectors=found, counts=counts)
+        by_file = vectors.write(work.folder, gone) if gone else {}
+        made = Written(work.path, replaces=True, vectors=by_file, counts=counts)
     file = RowFile(work.folder, work.key_columns)
     file.add(result)
     return with_file(made, file)
@@ -222,25 +222,25 @@ def _present(work: MirrorWork) -> pa.Table:
 
 
 def keyed(
-    work: MirrorWork, source: pa.Table, cleared: Cleared, mine: _Some = lambda rows: rows
+    work: MirrorWork, source: pa.Table, cleared: Cleared, chosen: _Some = lambda rows: rows
 ) -> tuple[Merged, Gone]:
     """The rows after the batch, and which rows of marked files are not among these any more.
 
-    ``mine`` says which rows of other files may have the outcomes' keys; only these are taken.
+    ``chosen`` says which rows of other files may have the outcomes' keys; only these are taken.
     """
     merged = arrow_states.replaced if work.states else merge
     if not work.marked:
-        return merged(mine(_present(work)), source, work, cleared), {}
+        return merged(chosen(_present(work)), source, work, cleared), {}
     if cleared:
         raise MergeNeeded("all rows of a large mirror are deleted")
     others = tuple(file for file in work.files if file[0] not in work.marked)
-    parts, gone = [mine(there(replace(work, files=others)))], {}
+    parts, gone = [chosen(there(replace(work, files=others)))], {}
     for name, kept in work.files:
         if name in work.marked:
             most = ROWS_AT_MOST - sum(part.nbytes for part in parts)
-            found, numbers = _touched(work, name, kept, source, most)
-            parts.append(found)
-            if found.num_rows:
+            touched, numbers = _touched(work, name, kept, source, most)
+            parts.append(touched)
+            if touched.num_rows:
                 gone[name] = numbers
     return merged(pa.concat_tables(parts), source, work, ()), gone
 
@@ -250,11 +250,11 @@ def keyed(
 
 def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
     """The new changes of some lanes, each lane's in the order of history."""
-    found: dict[LaneId, pa.Table] = {}
-    for some in ([lane for lane in lanes if not lane.whole], [lane for lane in lanes if lane.whole]):
-        if some:
-            found.update(apart(_table(files, some), some))
-    return found
+    by_lane: dict[LaneId, pa.Table] = {}
+    for group in ([lane for lane in lanes if not lane.whole], [lane for lane in lanes if lane.whole]):
+        if group:
+            by_lane.update(apart(_table(files, group), group))
+    return by_lane
 
 
 def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
@@ -285,8 +285,8 @@ def pages(
         asked &= ds.field(name).is_null() if value is None else ds.field(name) == value
     if files:
         changes = stores.at(files[0]).dataset(list(files), format="parquet")
-        found = changes.to_batches(columns=list(columns), filter=asked, batch_size=READ)
-        yield from (page for page in found if page.num_rows)
+        batches = changes.to_batches(columns=list(columns), filter=asked, batch_size=READ)
+        yield from (page for page in batches if page.num_rows)
 
 
 def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
@@ -297,23 +297,23 @@ def columns_of(lanes: Sequence[LaneWork]) -> tuple[str, ...]:
 
 def wanted(lanes: Sequence[LaneWork]) -> ds.Expression:
     """A condition that the changes of some lanes meet, and few others."""
-    found = ds.field("batch") >= min(lane.from_batch for lane in lanes)
+    condition = ds.field("batch") >= min(lane.from_batch for lane in lanes)
     if places := [lane.late_from for lane in lanes if lane.late_from]:
-        found |= ds.field("order_key") >= min(places)
-    found &= ds.field("batch") <= max(lane.last for lane in lanes)
-    return found & ds.field("table").isin(sorted({lane.table.name for lane in lanes}))
+        condition |= ds.field("order_key") >= min(places)
+    condition &= ds.field("batch") <= max(lane.last for lane in lanes)
+    return condition & ds.field("table").isin(sorted({lane.table.name for lane in lanes}))
 
 
-def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
+def apart(changes: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
     """The changes of each lane, in the order of history."""
     names = list(_COLUMNS[:4])
-    numbered = found.select(names).append_column("%row", pa.array(np.arange(found.num_rows)))
+    numbered = changes.select(names).append_column("%row", pa.array(np.arange(changes.num_rows)))
     groups = numbered.group_by(names, use_threads=False).aggregate([("%row", "list")])
     ids = zip(*(groups[name].to_pylist() for name in names), strict=True)
     places = {identity: rows.values for identity, rows in zip(ids, groups["%row_list"], strict=True)}
     for lane in lanes:
         rows = places.get((lane.source, *lane.table), pa.array([], pa.int64()))
-        batch, place = found["batch"].take(rows), found["order_key"].take(rows)
+        batch, place = changes["batch"].take(rows), changes["order_key"].take(rows)
         asked = pc.greater_equal(batch, lane.from_batch)
         if lane.late_from:
             asked = pc.or_(asked, pc.greater_equal(place, lane.late_from))
@@ -323,13 +323,13 @@ def apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, 
             inside = pc.greater(place, begins)
             if ends:
                 inside = pc.and_(inside, pc.less_equal(place, ends))
-            asked = pc.and_(asked, pc.or_(inside, pc.less(found["row"].take(rows), 0)))
+            asked = pc.and_(asked, pc.or_(inside, pc.less(changes["row"].take(rows), 0)))
         rows, place = rows.filter(asked.combine_chunks()), place.filter(asked)
         if not pc.all(pc.less_equal(place[:-1], place[1:]), min_count=0).as_py():
             rows = rows.take(pc.sort_indices(place))
         # images may be large, and are copied only if they must
-        own = found if rows.equals(pa.array(np.arange(found.num_rows))) else found.take(rows)
-        yield lane.id, stamped(own, lane.stamps)
+        of_lane = changes if rows.equals(pa.array(np.arange(changes.num_rows))) else changes.take(rows)
+        yield lane.id, stamped(of_lane, lane.stamps)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -351,11 +351,11 @@ def there(work: MirrorWork) -> pa.Table:
 
 def stored_columns(work: MirrorWork) -> pa.Schema:
     """The columns of the mirror's files whose values its rows keep, or take over, as they are stored."""
-    old, filled = dict(work.old), {one.column for one in work.fills}
+    old, filled = dict(work.old), {fill.column for fill in work.fills}
     stored = {
-        one.name: one.with_type(of_delta(old[one.name])) if one.name in old else one
-        for one in work.schema
-        if old.get(one.name, "same") and one.name not in filled
+        stored.name: stored.with_type(of_delta(old[stored.name])) if stored.name in old else stored
+        for stored in work.schema
+        if old.get(stored.name, "same") and stored.name not in filled
     }
     for fill in work.fills:
         if fill.of and fill.column in work.schema.names:
@@ -366,15 +366,15 @@ def stored_columns(work: MirrorWork) -> pa.Schema:
 def as_they_become(stored: pa.Table, work: MirrorWork) -> pa.Table:
     """Rows of the mirror's files with its columns, and what new statements put into these."""
     columns = dict(zip(stored.schema.names, stored.columns, strict=True))
-    fills, nothing = {one.column: one for one in work.fills}, pa.nulls(stored.num_rows, pa.null())
+    fills, nothing = {fill.column: fill for fill in work.fills}, pa.nulls(stored.num_rows, pa.null())
     cells = []
-    for one in work.columns:
-        fill, kind = fills.get(one.column), arrow_type(one.type)
+    for column in work.columns:
+        fill, kind = fills.get(column.column), arrow_type(column.type)
         if fill is not None and fill.text is not None:
-            text = typed_column(pa.array([fill.text], pa.string()), one.type).cells
+            text = typed_column(pa.array([fill.text], pa.string()), column.type).cells
             cells.append(text.take(pa.array(np.zeros(stored.num_rows, np.int64))))
         else:
-            cells.append(_widened(columns.get(fill.of if fill else one.column, nothing), kind))
+            cells.append(_widened(columns.get(fill.of if fill else column.column, nothing), kind))
     return pa.table(cells, schema=work.schema)
 
 
@@ -384,14 +384,14 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
     Raises:
         MergeNeeded: they take more.
     """
-    found = None
+    rows = None
     if stores.at(file).size(file) < SAMPLED:
-        found = _small(file, stored)
+        rows = _small(file, stored)
     elif _likely_bytes(file) <= most:
-        found = stores.at(file).dataset([file], schema=stored, format=PARQUET).to_table()
-    if found is None or found.nbytes > most:
+        rows = stores.at(file).dataset([file], schema=stored, format=PARQUET).to_table()
+    if rows is None or rows.nbytes > most:
         raise _too_much()
-    return found
+    return rows
 
 
 def _small(file: str, stored: pa.Schema) -> pa.Table:
@@ -437,13 +437,13 @@ def _touched(
     keys, parts = source.select(work.key_columns), [work.schema.empty_table()]
     for part in file.split_by_row_group(_between(keys), work.schema):
         first = firsts[part.row_groups[0].id]
-        at, _ = pairs(part.to_table(schema=work.schema, columns=work.key_columns), keys)
-        at = at.filter(pa.array(left[at.to_numpy() + first]))
-        places = np.sort(at.to_numpy())
+        row_numbers, _ = pairs(part.to_table(schema=work.schema, columns=work.key_columns), keys)
+        row_numbers = row_numbers.filter(pa.array(left[row_numbers.to_numpy() + first]))
+        places = np.sort(row_numbers.to_numpy())
         left[places + first] = False
         if len(places):
             parts += _rows_at(part, work.schema, places)
-        if sum(one.nbytes for one in parts) > most:
+        if sum(taken.nbytes for taken in parts) > most:
             raise _too_much()
     return pa.concat_tables(parts), np.flatnonzero(~left)
 

@@ -71,29 +71,29 @@ def outcomes(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
 
 def _at_once(work: MirrorWork, rows: Rows) -> MirrorOutcomes | None:
     """The outcomes read as columns; None if some lane's images cannot be read so."""
-    found, cleared = [], list[Shard | None]()
+    of_lanes, cleared = [], list[Shard | None]()
     for lane in work.lanes:
-        if (one := last_images(rows[lane.id], lane, work)) is None:
+        if (last := last_images(rows[lane.id], lane, work)) is None:
             return None
-        found.append(one[0].drop_columns(PLACE))
-        cleared += [lane.shard] if one[1] else []
-    return MirrorOutcomes(pa.concat_tables(found), tuple(cleared), [])
+        of_lanes.append(last[0].drop_columns(PLACE))
+        cleared += [lane.shard] if last[1] else []
+    return MirrorOutcomes(pa.concat_tables(of_lanes), tuple(cleared), [])
 
 
 def _one_after_another(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """The outcomes by a look at each change, with the mirror's own columns."""
-    found, cleared, rejected = Outcomes([], [], []), list[Shard | None](), list[Reject]()
+    folded_rows, cleared, rejected = Outcomes([], [], []), list[Shard | None](), list[Reject]()
     apart, doubted = {}, list[Texts]()
     for lane in work.lanes:
-        one = fold(rows[lane.id], lane, work.keys, work.logical)
-        rejected += unfit.changes(one.rejected, lane, work)
-        doubted += one.doubted
+        folded = fold(rows[lane.id], lane, work.keys, work.logical)
+        rejected += unfit.changes(folded.rejected, lane, work)
+        doubted += folded.doubted
         if lane.merged:
-            apart[lane.merged] = one.outcomes
+            apart[lane.merged] = folded.outcomes
         else:
-            found += one.outcomes
-            cleared += [lane.shard] if one.clears else []
-    typed = typed_outcomes(_merged(apart, work) if apart else found, work)
+            folded_rows += folded.outcomes
+            cleared += [lane.shard] if folded.clears else []
+    typed = typed_outcomes(_merged(apart, work) if apart else folded_rows, work)
     keys = _keys_alone(doubted, work) if doubted else None
     return MirrorOutcomes(unfit.placed(typed, work, rows), tuple(cleared), rejected, keys)
 
@@ -111,21 +111,21 @@ def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
         CollisionError: a row with the same key is in two lanes.
     """
     key_types = work.logical
-    found: dict[Key, tuple[str, Texts, Image | None]] = {}
+    by_key: dict[Key, tuple[str, Texts, Image | None]] = {}
     for name, outcomes in apart.items():
         for texts, image in zip(outcomes.keys, outcomes.images, strict=True):
             key = _key(work.keys, texts, key_types)
-            other = found.get(key)
+            other = by_key.get(key)
             if image is None:
-                found.setdefault(key, (name, texts, None))
+                by_key.setdefault(key, (name, texts, None))
             elif other is None or other[2] is None:
-                found[key] = name, texts, image
+                by_key[key] = name, texts, image
             else:
                 raise CollisionError(dict(zip(work.keys, map(str, texts), strict=True)), (other[0], name))
     return Outcomes(
-        [texts for _, texts, _ in found.values()],
-        [image for *_, image in found.values()],
-        [True] * len(found),
+        [texts for _, texts, _ in by_key.values()],
+        [image for *_, image in by_key.values()],
+        [True] * len(by_key),
     )
 
 
@@ -134,21 +134,21 @@ def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
     sets = pa.array([image is not None for image in outcomes.images], pa.bool_())
     columns: dict[str, pa.Array] = {"%gone": pc.invert(sets)}
     partial, read = not all(outcomes.whole), dict[str, tuple[pa.Array, Typed]]()
-    for one in work.columns:
-        at = work.keys.index(one.name) if one.name in work.keys else None
-        if at is None:
+    for column in work.columns:
+        place = work.keys.index(column.name) if column.name in work.keys else None
+        if place is None:
             texts: Iterable[str | None] = [
-                None if row is None else row.get(one.name) for row in outcomes.images
+                None if row is None else row.get(column.name) for row in outcomes.images
             ]
         else:
-            texts = [key[at] for key in outcomes.keys]
+            texts = [key[place] for key in outcomes.keys]
         given = pa.array(texts, pa.string())
-        read[one.name] = given, typed_column(given, one.type, at)
-        columns[one.column] = read[one.name][1].cells
+        read[column.name] = given, typed_column(given, column.type, place)
+        columns[column.column] = read[column.name][1].cells
         if partial:
-            columns["%has " + one.column] = pa.array(
+            columns["%has " + column.column] = pa.array(
                 [
-                    whole or (row is not None and one.name in row)
+                    whole or (row is not None and column.name in row)
                     for row, whole in zip(outcomes.images, outcomes.whole, strict=True)
                 ],
                 pa.bool_(),
@@ -163,12 +163,12 @@ def _shaped(source: pa.Table, work: MirrorWork) -> pa.Table:
         return source
     if any(name.startswith("%has ") for name in source.schema.names):
         raise HistoryNeeded("a rule is evaluated on whole rows")
-    names = {one.name: one.column for one in work.columns}
+    names = {column.name: column.column for column in work.columns}
     gone = source["%gone"].combine_chunks()
     gone, made = conditions.shaped(work.where, computed, lambda name: source[names[name]], gone)
     for name, cells in {"%gone": gone, **{names[name]: cells for name, cells in made.items()}}.items():
-        at = source.schema.get_field_index(name)
-        source = source.set_column(at, name, cells.cast(source.schema.field(at).type))
+        index = source.schema.get_field_index(name)
+        source = source.set_column(index, name, cells.cast(source.schema.field(index).type))
     return source
 
 
@@ -214,12 +214,12 @@ def fold(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping
         return _refolded(rows, lane, keys, logical)
     rows, cleared = _after_clearing(rows, lane)
     by_images = lane.images and not lane.stated
-    found, unusable, doubted = (_last if by_images else _folded)(rows, lane, keys, logical)
+    last_rows, unusable, doubted = (_last if by_images else _folded)(rows, lane, keys, logical)
     if cleared:  # nothing from before is kept
-        found = replace(found, whole=[True] * len(found.keys))
+        last_rows = replace(last_rows, whole=[True] * len(last_rows.keys))
     if cleared or lane.floor:
         doubted = ()
-    return LaneFold(found, cleared, rows.take(pa.array(unusable, pa.int64())), doubted)
+    return LaneFold(last_rows, cleared, rows.take(pa.array(unusable, pa.int64())), doubted)
 
 
 class _Folded(NamedTuple):
@@ -252,18 +252,18 @@ def last_images(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> tuple[pa.Ta
     rows, cleared = _after_clearing(rows, lane)
     asked = {*work.keys, *columns_of(work.where)} if work.where else work.logical.keys()
     try:
-        found = _images(rows, _only(work, asked), lane.source)
-        if any(found[name].null_count for name in work.key_columns):
+        images = _images(rows, _only(work, asked), lane.source)
+        if any(images[name].null_count for name in work.key_columns):
             return None
-        found = found.append_column(PLACE, rows["order_key"]).append_column(
+        images = images.append_column(PLACE, rows["order_key"]).append_column(
             _AT, pa.array(np.arange(rows.num_rows))
         )
-        found = last_of(found, work.key_columns)
+        images = last_of(images, work.key_columns)
         if work.where:
-            found = _filtered(found, rows, work, lane.source)
+            images = _filtered(images, rows, work, lane.source)
     except (NotPlain, pa.ArrowInvalid, conditions.ConditionError):
         return None
-    return found.drop_columns(_AT), cleared
+    return images.drop_columns(_AT), cleared
 
 
 def _only(work: MirrorWork, names: Collection[str]) -> MirrorWork:
@@ -274,7 +274,7 @@ def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork, source: str) -> 
     """The last images of changes, of which the key and the condition's columns are known: the others are read only of rows
     that meet the condition.
     """
-    names = {one.name: one.column for one in work.columns}
+    names = {column.name: column.column for column in work.columns}
     gone, _ = conditions.shaped(
         work.where, {}, lambda name: last[names[name]], last["%gone"].combine_chunks()
     )
@@ -290,7 +290,7 @@ def _filtered(last: pa.Table, rows: pa.Table, work: MirrorWork, source: str) -> 
 
 def _images(rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
     """The image of each change as typed columns: of a deleted row that before, of others that after."""
-    pages = (pa.Table.from_batches([one]) for one in rows.to_batches(READ_AT_ONCE))
+    pages = (pa.Table.from_batches([batch]) for batch in rows.to_batches(READ_AT_ONCE))
     parts = [_some_images(page, work, source) for page in pages]
     return pa.concat_tables([typed_outcomes(Outcomes([], [], []), work), *parts], promote_options="none")
 
@@ -305,7 +305,7 @@ def _some_images(rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
         column.name: (cells, typed_column(cells, column.type, 0 if column.name in work.keys else None))
         for column, cells in zip(work.columns, texts, strict=True)
     }
-    columns = {one.column: read[one.name][1].cells for one in work.columns}
+    columns = {column.column: read[column.name][1].cells for column in work.columns}
     return pa.table({"%gone": gone, **columns, UNFIT: unfit.of_rows(read, pc.invert(gone), source, rows)})
 
 
@@ -323,11 +323,11 @@ def events_of(rows: pa.Table, lane: LaneWork, logical: Mapping[str, str]) -> lis
         HeldError: such a row has no usable key now.
     """
     places, batches = (rows[name].to_pylist() for name in ("order_key", "batch"))
-    found = list(map(LaneEvent, places, batches, _changes(rows, lane)))
+    events = list(map(LaneEvent, places, batches, _changes(rows, lane)))
     if not lane.eras:
-        return found
+        return events
     batch = lane.first if lane.begins else 0
-    return rebased(found, lane.eras, lane.steps, logical, batch, lane.id, shared_reads=lane.shared_reads)
+    return rebased(events, lane.eras, lane.steps, logical, batch, lane.id, shared_reads=lane.shared_reads)
 
 
 def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
@@ -338,14 +338,14 @@ def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     times = (
         rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() if lane.stamps.soft else repeat(None)
     )
-    for (op, partial, after, before, transaction), sent, at in zip(cells, kinds, times, strict=False):
+    for (op, partial, after, before, transaction), sent, moment in zip(cells, kinds, times, strict=False):
         yield Change(
             op=Op(op),
             partial=bool(partial),
             after=_image(after, shard),
             before=_image(before, shard),
             types=types_of(sent),
-            event_time=at,
+            event_time=moment,
             transaction=transaction,
         )
 
@@ -408,7 +408,7 @@ class Events:
 
     keys: tuple[str, ...]
     key_types: Mapping[str, str]
-    found: list[Placed | SchemaStep] = field(default_factory=list)
+    placed: list[Placed | SchemaStep] = field(default_factory=list)
     texts: dict[Key, Texts] = field(default_factory=dict)
 
     def add(self, place: str, change: Change) -> Concerned:
@@ -419,7 +419,7 @@ class Events:
         self.texts.setdefault(concerned.key, texts_of_key(self.keys, *images))
         if concerned.left is not None:
             self.texts.setdefault(concerned.left, texts_of_key(self.keys, before, after))
-        self.found.append(Placed(order_of(place), change))
+        self.placed.append(Placed(order_of(place), change))
         return concerned
 
     def outcomes(self, table: Table, whole: Mapping[Key, bool]) -> Outcomes:
@@ -446,7 +446,7 @@ def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Ma
             continue
         if concerned.left is not None and change.partial:
             raise HistoryNeeded("a changed key takes values along that its message does not carry")
-    for step in steps(table, events.found):
+    for step in steps(table, events.placed):
         partly = step.effect == "overlay" or isinstance(step.event, SchemaStep)
         whole[step.key] = whole.get(step.key, False) or not partly
     doubted = [events.texts[key] for key in table.crossings.doubted]
@@ -471,7 +471,7 @@ def _refolded(
         new = batch >= lane.first
         if change.op is Op.TRUNCATE:
             clearings.append((place, new))
-            events.found.append(Placed(order_of(place), change))
+            events.placed.append(Placed(order_of(place), change))
             continue
         try:
             key, left = events.add(place, change)
@@ -482,7 +482,7 @@ def _refolded(
         if left is not None:  # one key may take over values that the other one had
             links.setdefault(key, []).append(left)
             links.setdefault(left, []).append(key)
-    for _step in steps(table, events.found):
+    for _step in steps(table, events.placed):
         pass
     cleared, clears = max(clearings, default=("", False))
     # of rows from before it nothing is missing
@@ -501,10 +501,10 @@ def _refolded(
 
 def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]:
     """Some keys and all keys that key changes link with them."""
-    found, open_keys = set[Key](), list(keys)
+    linked, open_keys = set[Key](), list(keys)
     while open_keys:
         key = open_keys.pop()
-        if key not in found:
-            found.add(key)
+        if key not in linked:
+            linked.add(key)
             open_keys += links.get(key, ())
-    return found
+    return linked

@@ -27,7 +27,7 @@ class Effort:
 
     def __add__(self, other: Effort) -> Effort:
         pairs = zip(self.figures, other.figures, strict=True)
-        return Effort(*(mine + others for mine, others in pairs))
+        return Effort(*(ours + others for ours, others in pairs))
 
     @property
     def figures(self) -> tuple[int, ...]:
@@ -66,16 +66,16 @@ def merge(there: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared)
     unmatched = pc.invert(pc.or_(_mask(source.num_rows, others), gone))
     new = source.filter(unmatched).select(there.schema.names)
     stay = pc.invert(going)
-    at, of = rows.filter(stay), others.filter(stay)
-    matched, put = there.take(at), _put(there, source, at, of)
+    row_numbers, of = rows.filter(stay), others.filter(stay)
+    matched, put = there.take(row_numbers), _put(there, source, row_numbers, of)
     # a mask of the matched rows that differ
     none = pa.chunked_array([pa.array([False] * matched.num_rows, pa.bool_())])
     differs = reduce(
         pc.or_, (_differs(matched[name], put[name]) for name in matched.schema.names), none
     ).combine_chunks()
-    changed = at
+    changed = row_numbers
     if differs.true_count < len(differs):  # else a copy would be the same
-        put, changed = put.filter(differs), at.filter(differs)
+        put, changed = put.filter(differs), row_numbers.filter(differs)
     leaves = _mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed]))
     if cleared:
         unmatched_rows = pc.invert(_mask(there.num_rows, rows))
@@ -90,7 +90,7 @@ def merge(there: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared)
 
 def _filled(rows: pa.Table, work: MirrorWork) -> int:
     """How many rows have got a value by new statements."""
-    columns = [rows[one.column] for one in work.fills]
+    columns = [rows[fill.column] for fill in work.fills]
     if not columns:
         return 0
     return pc.sum(reduce(pc.or_, map(pc.is_valid, columns))).as_py() or 0
@@ -100,10 +100,12 @@ def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Row numbers of equal keys in both tables."""
     there, source, names = comparable(there), comparable(source), there.schema.names
     if len(names) == 1:
-        found = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
-        found = pa.chunked_array(found.chunks if isinstance(found, pa.ChunkedArray) else [found], pa.int32())
-        places = pc.indices_nonzero(pc.is_valid(found)).cast(pa.int64())
-        return places, found.drop_null().combine_chunks().cast(pa.int64())
+        matches = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
+        matches = pa.chunked_array(
+            matches.chunks if isinstance(matches, pa.ChunkedArray) else [matches], pa.int32()
+        )
+        places = pc.indices_nonzero(pc.is_valid(matches)).cast(pa.int64())
+        return places, matches.drop_null().combine_chunks().cast(pa.int64())
     left = there.append_column("%t", pa.array(np.arange(there.num_rows)))
     right = source.append_column("%s", pa.array(np.arange(source.num_rows)))
     both = left.join(right, names, join_type="inner")
@@ -117,13 +119,13 @@ def _mask(length: int, places: pa.Array) -> pa.BooleanArray:
     return pa.array(mask)
 
 
-def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Table:
+def _put(there: pa.Table, source: pa.Table, row_numbers: pa.Array, of: pa.Array) -> pa.Table:
     """Outcomes as rows; a column that an outcome does not carry keeps the existing row's value."""
     columns, carried = [], set(source.schema.names)
     for name in there.schema.names:
         value = source[name].take(of)
         if "%has " + name in carried:
-            value = pc.if_else(source["%has " + name].take(of), value, there[name].take(at))
+            value = pc.if_else(source["%has " + name].take(of), value, there[name].take(row_numbers))
         columns.append(value)
     return pa.Table.from_arrays(columns, schema=there.schema)
 

@@ -91,17 +91,17 @@ Fragments = Callable[[str], ds.ParquetFileFragment]
 
 def fragment(file: str) -> ds.ParquetFileFragment:
     """A file of ``changes``."""
-    [found] = stores.at(file).dataset([file], format="parquet").get_fragments()
-    return found
+    [part] = stores.at(file).dataset([file], format="parquet").get_fragments()
+    return part
 
 
 def pieces(files: Sequence[str], lanes: Sequence[LaneWork], opened: Fragments = fragment) -> list[RowGroup]:
     """The row groups that may hold changes of some lanes; ``opened`` is `fragment`, or keeps what it returns."""
-    found = []
+    groups = []
     for file in files:
         for part in opened(file).split_by_row_group(wanted(lanes)):
-            found += [RowGroup(file, group.id, group.num_rows) for group in part.row_groups]
-    return found
+            groups += [RowGroup(file, group.id, group.num_rows) for group in part.row_groups]
+    return groups
 
 
 def parts_of(work: MirrorWork, most: int) -> int:
@@ -109,23 +109,23 @@ def parts_of(work: MirrorWork, most: int) -> int:
     return -(-work.changes // most)
 
 
-def deal(works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
+def deal(works: Sequence[MirrorWork], groups: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
     """Fold some pieces, and distribute the outcomes of each mirror over its parts.
 
     Args:
         works: the mirrors.
-        some: the pieces.
+        groups: the pieces.
         folder: the name of a folder in each mirror's folder, for the outcomes.
         most: the changes of a part.
     """
-    return dealt_by([Dealer(work, folder, parts_of(work, most)) for work in works], some)
+    return dealt_by([Dealer(work, folder, parts_of(work, most)) for work in works], groups)
 
 
-def dealt_by(dealers: Sequence[Dealer], some: Sequence[RowGroup]) -> list[Dealt]:
+def dealt_by(dealers: Sequence[Dealer], groups: Sequence[RowGroup]) -> list[Dealt]:
     """What dealers have distributed of the changes in some pieces; all have failed if the store does not answer."""
     lanes = [lane for dealer in dealers for lane in dealer.work.lanes]
     try:
-        for page in pages_of(some, lanes):
+        for page in pages_of(groups, lanes):
             rows = dict(apart(page, lanes))
             for dealer in dealers:
                 dealer.add(rows)
@@ -134,9 +134,9 @@ def dealt_by(dealers: Sequence[Dealer], some: Sequence[RowGroup]) -> list[Dealt]
     return [dealer.finished() for dealer in dealers]
 
 
-def pages_of(some: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:
+def pages_of(groups: Sequence[RowGroup], lanes: Sequence[LaneWork]) -> Iterator[pa.Table]:
     """The changes in some row groups that may be those of some lanes, a page at a time."""
-    for piece in some:
+    for piece in groups:
         pages = fragment(piece.file).subset(row_group_ids=[piece.group]).to_batches(
             columns=list(columns_of(lanes)), filter=wanted(lanes), batch_size=READ_AT_ONCE, batch_readahead=1,
             fragment_readahead=1,
@@ -176,8 +176,8 @@ class Dealer:
                     self.take(number, lane, rows[lane.id])
             if self.waiting and (
                 last
-                or sum(one.num_rows for one in self.waiting) >= WAITING_ROWS
-                or sum(one.nbytes for one in self.waiting) >= WAITING_BYTES
+                or sum(table.num_rows for table in self.waiting) >= WAITING_ROWS
+                or sum(table.nbytes for table in self.waiting) >= WAITING_BYTES
             ):
                 self._flush()
             if last and self.writer is not None:
@@ -202,10 +202,10 @@ class Dealer:
         at_once = last_images(rows, lane, self.work)
         if at_once is None:
             made = fold(rows, lane, self.work.keys, self.work.logical)
-            found = made.outcomes
+            outcomes = made.outcomes
             self.rejected += unfit.changes(made.rejected, lane, self.work)
-            typed = unfit.placed(typed_outcomes(found, self.work), self.work, {lane.id: rows})
-            typed = typed.append_column(PLACE, pa.array(found.places, pa.string()))
+            typed = unfit.placed(typed_outcomes(outcomes, self.work), self.work, {lane.id: rows})
+            typed = typed.append_column(PLACE, pa.array(outcomes.places, pa.string()))
         else:
             typed, _ = at_once
         self.waiting.append(typed.append_column(_LANE, pa.array([number] * len(typed), pa.int32())))
@@ -246,27 +246,29 @@ class Dealer:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def merged(work: MirrorWork, found: Sequence[Dealt], part: int, most: int) -> Written:
+def merged(work: MirrorWork, dealt: Sequence[Dealt], part: int, most: int) -> Written:
     """Merge the outcomes of a part into the mirror's rows of that part, and write them; commits nothing."""
-    numbers = {at for one in found for at in one.cleared}
+    numbers = {number for report in dealt for number in report.cleared}
     # of late changes, truncates are not new ones
-    cleared = tuple(work.lanes[at].shard for at in sorted(numbers) if not work.lanes[at].late_from)
+    cleared = tuple(
+        work.lanes[number].shard for number in sorted(numbers) if not work.lanes[number].late_from
+    )
 
-    def mine(rows: pa.Table) -> pa.Array:
+    def chosen(rows: pa.Table) -> pa.Array:
         return pa.array(parts_by_key(rows.select(work.key_columns), parts_of(work, most)) == part)
 
-    return merged_part(work, lambda: MirrorOutcomes(_outcomes(work, found, part), cleared, []), mine)
+    return merged_part(work, lambda: MirrorOutcomes(_outcomes(work, dealt, part), cleared, []), chosen)
 
 
 def merged_part(
-    work: MirrorWork, made: Callable[[], MirrorOutcomes], mine: Callable[[pa.Table], pa.Array]
+    work: MirrorWork, made: Callable[[], MirrorOutcomes], chosen: Callable[[pa.Table], pa.Array]
 ) -> Written:
     """Merge what becomes of some keys into the mirror's rows of these keys, and write them; commits nothing.
 
     Args:
         work: the mirror.
         made: returns what becomes of the keys.
-        mine: which of some rows have such keys.
+        chosen: which of some rows have such keys.
     """
     gone = dict[str, bytes]()
 
@@ -279,14 +281,14 @@ def merged_part(
         refuse_doubted(last, work, there)
         folded = round(1000 * (time.monotonic() - began))
         rows, rows_gone = keyed(
-            work, last.table, last.cleared, lambda rows: rows.filter(pa.array(mine(rows)))
+            work, last.table, last.cleared, lambda rows: rows.filter(pa.array(chosen(rows)))
         )
-        gone.update((name, packed(some)) for name, some in rows_gone.items())
+        gone.update((name, packed(numbers)) for name, numbers in rows_gone.items())
         return Part(replace(rows, fold_ms=folded), {}, [*last.rejected, *unfit.cells(last.table, work)])
 
     # either all parts replace the files that are not marked, or none
-    found = written(replace(work, reshaped=work.reshaped or not work.marked), merge)
-    return replace(found, gone=gone) if found.replaces else found
+    result = written(replace(work, reshaped=work.reshaped or not work.marked), merge)
+    return replace(result, gone=gone) if result.replaces else result
 
 
 def packed(rows: vectors.Rows) -> bytes:
@@ -299,34 +301,38 @@ def packed(rows: vectors.Rows) -> bytes:
 def vectors_of(work: MirrorWork, made: Sequence[Written]) -> dict[str, dict[str, Any]]:
     """Write the deletion vectors of the files whose rows are gone according to some part."""
     gone: Gone = {}
-    for name in sorted({name for one in made for name in one.gone}):
-        found = [np.unpackbits(np.frombuffer(one.gone[name], np.uint8)) for one in made if name in one.gone]
-        gone[name] = np.unique(np.concatenate([np.flatnonzero(one) for one in found]))
+    for name in sorted({name for part in made for name in part.gone}):
+        masks = [
+            np.unpackbits(np.frombuffer(part.gone[name], np.uint8)) for part in made if name in part.gone
+        ]
+        gone[name] = np.unique(np.concatenate([np.flatnonzero(mask) for mask in masks]))
     return vectors.write(work.folder, gone) if gone else {}
 
 
-def _outcomes(work: MirrorWork, found: Sequence[Dealt], part: int) -> pa.Table:
+def _outcomes(work: MirrorWork, dealt: Sequence[Dealt], part: int) -> pa.Table:
     """The last outcome of each key of a part.
 
     Raises:
         PartsNeeded: they take too much memory.
         NotPlain: several lanes have one key.
     """
-    rows = list(batches_of(found, part))
+    rows = list(batches_of(dealt, part))
     if sum(row.nbytes for row in rows) > PART_BYTES:
         raise PartsNeeded(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
     if not rows:
         return typed_outcomes(Outcomes([], [], []), work)
-    cleared = {number: max(one.cleared.get(number, "") for one in found) for number in range(len(work.lanes))}
+    cleared = {
+        number: max(report.cleared.get(number, "") for report in dealt) for number in range(len(work.lanes))
+    }
     return _last(pa.Table.from_batches(rows), work, cleared)
 
 
-def batches_of(found: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
+def batches_of(dealt: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
     """What several tasks have written for a part."""
-    for one in found:
-        if part in one.parts:
-            with pa.ipc.open_file(stores.at(one.file).source(one.file)) as file:
-                yield from (file.get_batch(at) for at, number in enumerate(one.parts) if number == part)
+    for report in dealt:
+        if part in report.parts:
+            with pa.ipc.open_file(stores.at(report.file).source(report.file)) as file:
+                yield from (file.get_batch(i) for i, number in enumerate(report.parts) if number == part)
 
 
 def _last(rows: pa.Table, work: MirrorWork, cleared: dict[int, str]) -> pa.Table:
@@ -336,10 +342,10 @@ def _last(rows: pa.Table, work: MirrorWork, cleared: dict[int, str]) -> pa.Table
             after = pc.greater(rows[PLACE], place)
             rows = rows.filter(pc.or_(pc.not_equal(rows[_LANE], number), after))
     keys = work.key_columns
-    found = last_of(rows, keys)
-    if found.num_rows < rows.num_rows:
+    last = last_of(rows, keys)
+    if last.num_rows < rows.num_rows:
         lane_keys = comparable(rows.select([*keys, _LANE]))
-        if len(work.lanes) > 1 and lane_keys.group_by([*keys, _LANE]).aggregate([]).num_rows > found.num_rows:
+        if len(work.lanes) > 1 and lane_keys.group_by([*keys, _LANE]).aggregate([]).num_rows > last.num_rows:
             raise NotPlain("several tables send rows of one key")
-        found = last_of(rows.sort_by(PLACE), keys)
-    return found.drop_columns([PLACE, _LANE])
+        last = last_of(rows.sort_by(PLACE), keys)
+    return last.drop_columns([PLACE, _LANE])

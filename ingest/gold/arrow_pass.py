@@ -125,8 +125,8 @@ def _pages(work: MirrorWork) -> Iterator[pa.Table]:
         for rows in _kept_rows(work, name, kept):
             waiting.append(rows)
             if (
-                sum(one.num_rows for one in waiting) >= PAGE_ROWS
-                or sum(one.nbytes for one in waiting) >= PAGE_BYTES
+                sum(page.num_rows for page in waiting) >= PAGE_ROWS
+                or sum(page.nbytes for page in waiting) >= PAGE_BYTES
             ):
                 yield as_they_become(pa.concat_tables(waiting), work)
                 waiting = []

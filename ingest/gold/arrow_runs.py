@@ -61,7 +61,7 @@ def _made(
     passing = [work for work in works if work.passed and not work.shared]
     news = [work for work in works if not work.shared and not work.passed]
     for path, made in chain(_by_news(files, news, pool), _in_passes(files, passing)):
-        if any(one.needs == HistoryNeeded.needs for one in made):
+        if any(part.needs == HistoryNeeded.needs for part in made):
             waiting[path] = targets.whole(files, waiting[path])
         else:
             del waiting[path]
@@ -78,9 +78,9 @@ def _by_news(
         return
     changes = files.of(lanes_of(works))
     load = Load(sum(work.changes for work in works))
-    some = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
+    small = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
     groups = partial(_groups, cores=cores(files.lake.spark))
-    for report in _reports(files, partial(_fold_some, changes), some, Written, groups, load, pool):
+    for report in _reports(files, partial(_fold_some, changes), small, Written, groups, load, pool):
         yield report.path, [report]
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
         pieces = arrow_parts.pieces(changes, lanes_of(many))
@@ -96,23 +96,23 @@ def _in_passes(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tupl
     folder = f"parts-{uuid.uuid4()}"
     try:
         folding = partial(_fold_for_passes, changes, folder)
-        folded = {one.path: one for one in _reports(files, folding, works, Written, one_each, load)}
+        folded = {part.path: part for part in _reports(files, folding, works, Written, one_each, load)}
         ready = [work for work in works if folded[work.path].is_made]
         made = {work.path: [folded[work.path]] for work in works}
         parts = [
-            FilesPart(some, folded[work.path].file)
+            FilesPart(group, folded[work.path].file)
             for work in ready
-            for some in _of_files(work, cores(files.lake.spark))
+            for group in _of_files(work, cores(files.lake.spark))
         ]
-        for one in _reports(files, _pass_files, parts, Written, one_each, load, what=_ROWS):
-            made[one.path].append(one)
+        for part in _reports(files, _pass_files, parts, Written, one_each, load, what=_ROWS):
+            made[part.path].append(part)
         new = [
-            NewRowsPart(work, folded[work.path].file, [one.gone[arrow_pass.MATCHED] for one in parts_made])
+            NewRowsPart(work, folded[work.path].file, [part.gone[arrow_pass.MATCHED] for part in parts_made])
             for work, parts_made in ((work, made[work.path][1:]) for work in ready)
-            if all(one.is_made for one in parts_made)
+            if all(part.is_made for part in parts_made)
         ]
-        for one in _reports(files, _insert_rows, new, Written, one_each, load, what=_ROWS):
-            made[one.path].append(one)
+        for part in _reports(files, _insert_rows, new, Written, one_each, load, what=_ROWS):
+            made[part.path].append(part)
         # the file of outcomes is none of the mirror's
         yield from ((path, [replace(first, file=""), *rest]) for path, (first, *rest) in made.items())
     finally:
@@ -142,7 +142,7 @@ def _in_parts(
     )
     large = []
     for path, made in dealing.made(files, works, pieces):
-        if most > _LEAST and any(one.needs == PartsNeeded.needs for one in made):
+        if most > _LEAST and any(part.needs == PartsNeeded.needs for part in made):
             large += [work for work in works if work.path == path]
         else:
             yield path, made
@@ -188,15 +188,19 @@ def _linked(
     keys = {work.path: KeysOfChanges(set(), set()) for work in works}
     failed = dict[str, str]()
     asked = [
-        one for work in works if work.keys for one in [arrow_shares.looked_through(work)] if one is not None
+        looked
+        for work in works
+        if work.keys
+        for looked in [arrow_shares.looked_through(work)]
+        if looked is not None
     ]
     if asked:
         links = partial(arrow_shares.links, asked)
-        for one in _reports(files, links, pieces, Links, partial(_by_tasks, files), load):
-            if one.failed:
-                failed[one.path] = one.failed
-            keys[one.path].links.update(one.pairs)
-            keys[one.path].touched.update(one.touched)
+        for linked in _reports(files, links, pieces, Links, partial(_by_tasks, files), load):
+            if linked.failed:
+                failed[linked.path] = linked.failed
+            keys[linked.path].links.update(linked.pairs)
+            keys[linked.path].touched.update(linked.touched)
     most = planner.HISTORY_AT_MOST
     return {work.path: arrow_shares.shares_of(work, keys[work.path], most) for work in works}, failed
 
@@ -212,11 +216,11 @@ def _after_earlier_keys(files: ChangeFiles, work: MirrorWork) -> Iterator[tuple[
             for ending in earlier:
                 era = era_shares.under(ending, lane, work, left)
                 made = _settled(files, era, ending, [*pieces, *standing], kept)
-                why = next((one for one in made if not one.is_made), None)
+                why = next((part for part in made if not part.is_made), None)
                 if why is not None:
                     yield work.path, [why]
                     return
-                standing = arrow_parts.pieces([one.file for one in made if one.file], era.lanes)
+                standing = arrow_parts.pieces([part.file for part in made if part.file], era.lanes)
                 left = ending
             lanes.append(era_shares.after(lane, left) if lane.eras and lane.whole else lane)
             pieces = [*pieces, *standing]
@@ -233,15 +237,15 @@ def _settled(
     shares, failed = _linked(files, [era], pieces)
     if why := failed.get(era.path):
         return [Written(era.path, failed=why)]
-    own = shares[era.path] if era.keys else Shares(1)
+    its_shares = shares[era.path] if era.keys else Shares(1)
     [lane] = era.lanes
     dealing = _Dealing(
-        partial(era_shares.deal, era, own),
+        partial(era_shares.deal, era, its_shares),
         partial(era_shares.settled, ending, lane.first if lane.begins else 0, kept),
-        {era.path: own.count},
+        {era.path: its_shares.count},
         Load(era.shared),
     )
-    return [one for _, made in dealing.made(files, [era], pieces) for one in made]
+    return [part for _, made in dealing.made(files, [era], pieces) for part in made]
 
 
 def _by_tasks(files: ChangeFiles, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
@@ -270,15 +274,15 @@ class _Dealing:
         try:
             dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
             deal = partial(self.deal, folder=folder)
-            for one in _reports(files, deal, pieces, Dealt, partial(_by_tasks, files), self.load):
-                dealt[one.path].append(one)
+            for report in _reports(files, deal, pieces, Dealt, partial(_by_tasks, files), self.load):
+                dealt[report.path].append(report)
             refused = {
-                one.path: Written(one.path, one.refused, one.needs, failed=one.failed)
-                for found in dealt.values()
-                for one in found
-                if one.refused or one.failed
+                report.path: Written(report.path, report.refused, report.needs, failed=report.failed)
+                for reports in dealt.values()
+                for report in reports
+                if report.refused or report.failed
             }
-            yield from ((path, [one]) for path, one in refused.items())
+            yield from ((path, [written]) for path, written in refused.items())
             todo = [
                 (work, dealt[work.path], part)
                 for work in works
@@ -296,8 +300,8 @@ class _Dealing:
                     except StoreError as error:
                         parts[0] = replace(parts[0], failed=str(error))
             for path, parts in made.items():
-                parts[0].rejects.extend(each for one in dealt[path] for each in one.rejected)
-                parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(one.cpu for one in dealt[path])
+                parts[0].rejects.extend(each for report in dealt[path] for each in report.rejected)
+                parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(report.cpu for report in dealt[path])
             yield from made.items()
         finally:
             for work in works:
@@ -322,7 +326,7 @@ def _weight(work: MirrorWork) -> int:
 
 def _spread(items: Sequence[Given], count: int) -> list[Sequence[Given]]:
     """The items dealt out in turn to at most so many tasks."""
-    return [items[at::count] for at in range(min(count, len(items)))]
+    return [items[start::count] for start in range(min(count, len(items)))]
 
 
 def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across = map) -> Iterator[Written]:
@@ -373,9 +377,9 @@ def _reports(
 ) -> Iterator[Report]:
     """What the work on some items has found; ``what`` is read if these are not mirrors."""
 
-    def run(some: Sequence[Given], **how: Any) -> Iterator[pa.RecordBatch]:
-        for one in do(some, **how):
-            text = msgspec.json.encode(one).decode()
+    def run(share: Sequence[Given], **how: Any) -> Iterator[pa.RecordBatch]:
+        for report in do(share, **how):
+            text = msgspec.json.encode(report).decode()
             yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["written"])
 
     mirrors = [item for item in items if isinstance(item, MirrorWork)]

@@ -50,23 +50,23 @@ class Links(NamedTuple):
     touched: tuple[int, ...] = ()
 
 
-def links(works: Sequence[MirrorWork], some: Sequence[RowGroup]) -> Iterator[Links]:
+def links(works: Sequence[MirrorWork], pieces: Sequence[RowGroup]) -> Iterator[Links]:
     """The keys that the changes in some pieces link, and of tables of old states those that new changes concern."""
     lanes = lanes_of(works)
-    found = {work.path: KeysOfChanges(set(), set()) for work in works}
+    by_path = {work.path: KeysOfChanges(set(), set()) for work in works}
     try:
-        for page in pages_of(some, lanes):
+        for page in pages_of(pieces, lanes):
             rows = dict(apart(page, lanes))
             for work in works:
                 for lane in work.lanes:
                     if rows[lane.id].num_rows and (lane.moves or work.states):
                         keys = concerned(rows[lane.id], lane, work)
-                        found[work.path].links.update(keys.links)
-                        found[work.path].touched.update(keys.touched if work.states else ())
+                        by_path[work.path].links.update(keys.links)
+                        by_path[work.path].touched.update(keys.touched if work.states else ())
     except StoreError as error:
         return (Links(work.path, [], str(error)) for work in works)
     return (
-        Links(path, sorted(keys.links), touched=tuple(sorted(keys.touched))) for path, keys in found.items()
+        Links(path, sorted(keys.links), touched=tuple(sorted(keys.touched))) for path, keys in by_path.items()
     )
 
 
@@ -78,8 +78,8 @@ def shares_of(work: MirrorWork, keys: KeysOfChanges, most: int) -> Shares:
     changes, states = work.shared, work.states and not any(lane.everything for lane in work.lanes)
     if states:
         changes = min(changes, EACH * len(keys.touched))
-    found = Shares.of(max(1, -(-changes // most)), keys.links)
-    return found.only(keys.touched) if states else found
+    shares = Shares.of(max(1, -(-changes // most)), keys.links)
+    return shares.only(keys.touched) if states else shares
 
 
 def looked_through(work: MirrorWork) -> MirrorWork | None:
@@ -102,12 +102,12 @@ class ShareDealer(Dealer):
     def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
         """Distribute some changes of a lane."""
         keys = keys_of(rows, lane, self.work).every.slice(0, rows.num_rows)
-        clears, own = pc.equal(rows["op"], str(Op.TRUNCATE)).to_numpy(), self.shares.shares(keys)
+        clears, numbers = pc.equal(rows["op"], str(Op.TRUNCATE)).to_numpy(), self.shares.shares(keys)
         if self.shares.wanted is not None:
             dealt = clears | self.shares.wants(keys)
-            rows, clears, own = rows.filter(pa.array(dealt)), clears[dealt], own[dealt]
+            rows, clears, numbers = rows.filter(pa.array(dealt)), clears[dealt], numbers[dealt]
         rows = rows.append_column(LANE, pa.array([number] * rows.num_rows, pa.int32()))
-        self.waiting.append(rows.append_column(SHARE, pa.array(np.where(clears, EVERY, own), pa.int64())))
+        self.waiting.append(rows.append_column(SHARE, pa.array(np.where(clears, EVERY, numbers), pa.int64())))
 
     def dealt(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
         """What waits as it is written, and the share of each row."""
@@ -115,13 +115,13 @@ class ShareDealer(Dealer):
 
 
 def deal(
-    works: Sequence[MirrorWork], some: Sequence[RowGroup], folder: str, shares: dict[str, Shares]
+    works: Sequence[MirrorWork], pieces: Sequence[RowGroup], folder: str, shares: dict[str, Shares]
 ) -> list[Dealt]:
     """Distribute the changes in some pieces over the shares of their mirrors.
 
     Args:
         works: the mirrors.
-        some: the pieces.
+        pieces: the row groups.
         folder: the name of a folder in each mirror's folder, for the changes.
         shares: by the path of each mirror, its shares.
     """
@@ -131,18 +131,18 @@ def deal(
         else HalfDealer(work, folder, shares[work.path].count)
         for work in works
     ]
-    return dealt_by(dealers, some)
+    return dealt_by(dealers, pieces)
 
 
-def merged(work: MirrorWork, found: Sequence[Dealt], share: int, shares: Shares) -> Written:
+def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, shares: Shares) -> Written:
     """Fold a share and merge it into the mirror's rows of that share; commits nothing."""
     if not work.keys:
-        return keyless_shares.merged(work, found, share, shares.count)
+        return keyless_shares.merged(work, dealt, share, shares.count)
 
-    def mine(rows: pa.Table) -> pa.Array:
+    def chosen(rows: pa.Table) -> pa.Array:
         return pa.array(shares.shares(rows.select(work.key_columns)) == share)
 
-    return merged_part(work, lambda: _made(work, found, share), mine)
+    return merged_part(work, lambda: _made(work, dealt, share), chosen)
 
 
 def refuse_left(rows: pa.Table, lane: LaneWork) -> None:
@@ -156,14 +156,14 @@ def refuse_left(rows: pa.Table, lane: LaneWork) -> None:
         past_keys.refuse(map(json.loads, images), lane.left, lane.id)
 
 
-def _made(work: MirrorWork, found: Sequence[Dealt], share: int) -> MirrorOutcomes:
-    batches = [*batches_of(found, EVERY), *batches_of(found, share)]
+def _made(work: MirrorWork, dealt: Sequence[Dealt], share: int) -> MirrorOutcomes:
+    batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
     if not batches:
         return outcomes_of(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
     changes = pa.Table.from_batches(batches)
     rows = {}
     for number, lane in enumerate(work.lanes):
-        own = changes.filter(pc.equal(changes[LANE], number)).drop_columns(LANE)
-        rows[lane.id] = own.take(pc.sort_indices(own["order_key"]))
+        of_lane = changes.filter(pc.equal(changes[LANE], number)).drop_columns(LANE)
+        rows[lane.id] = of_lane.take(pc.sort_indices(of_lane["order_key"]))
         refuse_left(rows[lane.id], lane)
     return outcomes_of(work, rows)

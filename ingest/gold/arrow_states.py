@@ -47,8 +47,10 @@ def states(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
         work: the table of old states.
         rows: by lane, all its changes, in the order of history, at least those of such keys.
     """
-    found = [_typed(_of_lane(_concerned(rows[lane.id], lane, work), lane, work), work) for lane in work.lanes]
-    return MirrorOutcomes(pa.concat_tables(found), (), [])
+    tables = [
+        _typed(_of_lane(_concerned(rows[lane.id], lane, work), lane, work), work) for lane in work.lanes
+    ]
+    return MirrorOutcomes(pa.concat_tables(tables), (), [])
 
 
 def _concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
@@ -87,23 +89,25 @@ def _of_lane(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[_KeyState
     for event, moment in zip(events_of(rows, lane, work.logical), times, strict=True):
         moments[order_of(event.place)] = moment
         if event.change.op is Op.TRUNCATE:
-            events.found.append(Placed(order_of(event.place), event.change))
+            events.placed.append(Placed(order_of(event.place), event.change))
             continue
         try:
             events.add(event.place, event.change)
         except KeyCellError:  # the mirror's own fold rejects it
             continue
-    found: dict[Key, _KeyStates] = {key: _KeyStates(texts, []) for key, texts in events.texts.items()}
-    for step in steps(table, events.found):
-        if step.key in found and step.effect != "nothing":
-            found[step.key].note(step.row, moments.get(step.event.order))
-    return list(found.values())
+    by_key: dict[Key, _KeyStates] = {key: _KeyStates(texts, []) for key, texts in events.texts.items()}
+    for step in steps(table, events.placed):
+        if step.key in by_key and step.effect != "nothing":
+            by_key[step.key].note(step.row, moments.get(step.event.order))
+    return list(by_key.values())
 
 
-def _typed(found: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
+def _typed(of_keys: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
     """States as typed columns by Delta's names, after a row for each key."""
-    keys = [one.key for one in found] + [one.key for one in found for _ in one.states]
-    every = [None for _ in found] + [state for one in found for state in one.states]
+    keys = [key_states.key for key_states in of_keys] + [
+        key_states.key for key_states in of_keys for _ in key_states.states
+    ]
+    every = [None for _ in of_keys] + [state for key_states in of_keys for state in key_states.states]
     columns: dict[str, pa.Array] = {GONE: pa.array([state is None for state in every], pa.bool_())}
     for column in work.columns:
         name, kind = column.name, arrow_type(column.type)
@@ -114,13 +118,13 @@ def _typed(found: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
             moments = [state and (state.since if name == FROM else state.until) for state in every]
             columns[column.column] = pa.array(moments, pa.int64()).cast(kind)
         else:
-            at = work.keys.index(name) if name in work.keys else None
+            place = work.keys.index(name) if name in work.keys else None
             texts = (
-                [key[at] for key in keys]
-                if at is not None
+                [key[place] for key in keys]
+                if place is not None
                 else [state and state.row.get(name) for state in every]
             )
-            columns[column.column] = typed_column(pa.array(texts, pa.string()), column.type, at).cells
+            columns[column.column] = typed_column(pa.array(texts, pa.string()), column.type, place).cells
     return pa.table({**columns, UNFIT: pa.nulls(len(every), pa.string())})
 
 
@@ -136,8 +140,8 @@ def replaced(there: pa.Table, source: pa.Table, work: MirrorWork, _cleared: Clea
         work: the table of old states.
     """
     keys, put = source.filter(source[GONE]), source.filter(pc.invert(source[GONE])).select(there.schema.names)
-    at, _ = pairs(there.select(work.key_columns), keys.select(work.key_columns))
-    places = np.unique(at.to_numpy(zero_copy_only=False))
+    row_numbers, _ = pairs(there.select(work.key_columns), keys.select(work.key_columns))
+    places = np.unique(row_numbers.to_numpy(zero_copy_only=False))
     stays, known = _common(there.take(pa.array(places)), put)
     goes = np.zeros(there.num_rows, np.bool_)
     goes[places[~stays]] = True
@@ -161,6 +165,6 @@ def _common(old: pa.Table, new: pa.Table) -> tuple[Mask, Mask]:
     is_old = numbers < old.num_rows
     olds = np.bincount(group[is_old], minlength=len(groups))
     fewer = np.minimum(olds, np.diff(starts) - olds)
-    found = np.zeros(both.num_rows, np.bool_)
-    found[numbers] = np.where(is_old, place, place - olds[group]) < fewer[group]
-    return found[: old.num_rows], found[old.num_rows :]
+    common = np.zeros(both.num_rows, np.bool_)
+    common[numbers] = np.where(is_old, place, place - olds[group]) < fewer[group]
+    return common[: old.num_rows], common[old.num_rows :]

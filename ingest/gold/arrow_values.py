@@ -98,29 +98,29 @@ def values(texts: pa.Array, logical: str) -> Typed:
         return _cast(texts, logical, kind, target)
     odd = pc.fill_null(pc.invert(simple), False)
     of_odd = _one_by_one(texts.filter(odd), logical, kind, target)
-    found = _cast(pc.if_else(odd, None, texts), logical, kind, target)
+    typed = _cast(pc.if_else(odd, None, texts), logical, kind, target)
     return Typed(
-        pc.replace_with_mask(found.cells, odd, of_odd.cells), _either(found.unfit, odd, of_odd.unfit)
+        pc.replace_with_mask(typed.cells, odd, of_odd.cells), _either(typed.unfit, odd, of_odd.unfit)
     )
 
 
-def _either(some: pa.Array | None, mask: pa.Array, more: pa.Array | None) -> pa.Array | None:
+def _either(unfit: pa.Array | None, mask: pa.Array, more: pa.Array | None) -> pa.Array | None:
     """A mask of a column's rows, and that of those of them that another mask names, as one."""
     if more is None:
-        return some
-    there = pa.array([False] * len(mask), pa.bool_()) if some is None else some
+        return unfit
+    there = pa.array([False] * len(mask), pa.bool_()) if unfit is None else unfit
     return pc.replace_with_mask(there, mask, more)
 
 
 def _cast(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -> Typed:
     """The values of simple texts: all at once, if all fit."""
     try:
-        found = texts.cast(target)
+        cells = texts.cast(target)
     except pa.ArrowInvalid:
         return _one_by_one(texts, logical, kind, target)
-    if kind == "float" and not pc.all(pc.is_finite(found), min_count=0).as_py():
+    if kind == "float" and not pc.all(pc.is_finite(cells), min_count=0).as_py():
         return _one_by_one(texts, logical, kind, target)
-    return Typed(found)
+    return Typed(cells)
 
 
 def _one_by_one(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -> Typed:
@@ -128,10 +128,10 @@ def _one_by_one(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -
     each = texts.dictionary_encode()
     made = [_stored(logical, kind, text) for text in each.dictionary.to_pylist()]
     stored = pa.array(made, _STORED.get(kind, target))
-    found = stored.cast(target).take(each.indices)
-    if found.null_count == texts.null_count:
-        return Typed(found)
-    return Typed(found, pc.and_(pc.is_valid(texts), pc.is_null(found)))
+    cells = stored.cast(target).take(each.indices)
+    if cells.null_count == texts.null_count:
+        return Typed(cells)
+    return Typed(cells, pc.and_(pc.is_valid(texts), pc.is_null(cells)))
 
 
 def _stored(logical: str, kind: str, text: str) -> Any:

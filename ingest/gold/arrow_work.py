@@ -81,8 +81,8 @@ class LaneWork:
     @property
     def created(self) -> list[tuple[str, bool]]:
         """Where the table was created again, and whether that is new."""
-        found = (str(step.order) for step in self.own_steps if step.empties)
-        return [(at, bool(self.since) and at >= self.since) for at in found]
+        places = (str(step.order) for step in self.own_steps if step.empties)
+        return [(place, bool(self.since) and place >= self.since) for place in places]
 
     @property
     def from_batch(self) -> int:
@@ -141,20 +141,22 @@ class MirrorWork:
     @property
     def schema(self) -> pa.Schema:
         """The table's columns in Arrow."""
-        return pa.schema([(one.column, arrow_type(one.type)) for one in self.columns])
+        return pa.schema([(column.column, arrow_type(column.type)) for column in self.columns])
 
     def of_shards(self, rows: pa.Table, shards: Cleared) -> pa.Array:
         """Which of some rows of the mirror are those of some tables."""
         if not shards or None in shards:
             return pa.array([bool(shards)] * rows.num_rows, pa.bool_())
-        [column] = {one.column for one in self.columns for shard in shards if shard and one.name == shard[0]}
+        [column] = {
+            column.column for column in self.columns for shard in shards if shard and column.name == shard[0]
+        }
         values = pa.array([shard[1] for shard in shards if shard], pa.string())
         return pc.is_in(rows[column], value_set=values).combine_chunks()
 
     @property
     def key_columns(self) -> list[str]:
         """The key's columns, by Delta's names."""
-        return [one.column for one in self.columns if one.name in self.keys]
+        return [column.column for column in self.columns if column.name in self.keys]
 
 
 def lanes_of(works: Iterable[MirrorWork]) -> list[LaneWork]:

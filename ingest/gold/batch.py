@@ -58,7 +58,7 @@ class Batch:
 
     def renewed(self, decided: Mapping[str, Mirror]) -> dict[str, Mirror]:
         """The mirrors that are new or change, by path."""
-        mirrors_of = ((one.mirror, one) for one in self.plans if not one.why_rebuilt)
+        mirrors_of = ((plan.mirror, plan) for plan in self.plans if not plan.why_rebuilt)
         return {
             mirror.path: mirror
             for mirror, plan in mirrors_of
@@ -86,9 +86,9 @@ class Batch:
     @staticmethod
     def verdicts(plan: Plan) -> Iterator[Decision]:
         """What the new statements do to a mirror."""
-        for one, verdict in plan.verdicts:
-            value = {"statement": one.id, "state": verdict.state, "does": list(verdict.does)}
-            yield Decision(FOLDED, plan.mirror.path, value, one.batch, "folded")
+        for statement, verdict in plan.verdicts:
+            value = {"statement": statement.id, "state": verdict.state, "does": list(verdict.does)}
+            yield Decision(FOLDED, plan.mirror.path, value, statement.batch, "folded")
 
 
 def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog: Backlog) -> Batch:
@@ -100,7 +100,7 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
     every = jobs(lake.pipeline, books, decided)
     chosen = [job for job in every if not lake.select or matches(lake.select, job.table)]
     names = {job.path: str(job.table) for job in chosen} | {
-        path: one.name for path, one in decided.items() if path in backlog.lagging and not lake.select
+        path: mirror.name for path, mirror in decided.items() if path in backlog.lagging and not lake.select
     }
     awake = [job for job in chosen if job.path not in resting]
     made = [_planned(lake, books, ledger, job, decided.get(job.path), backlog.settled) for job in awake]
@@ -110,11 +110,11 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
     return Batch(
         books,
         ledger,
-        [one for one in made if isinstance(one, Plan)],
+        [plan for plan in made if isinstance(plan, Plan)],
         [
             *paused,
-            *(one for path, one in backlog.asleep.items() if path not in backlog.paused),
-            *(one for one in made if isinstance(one, Folded)),
+            *(outcome for path, outcome in backlog.asleep.items() if path not in backlog.paused),
+            *(outcome for outcome in made if isinstance(outcome, Folded)),
         ],
     )
 

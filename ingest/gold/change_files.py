@@ -44,14 +44,14 @@ class ChangeFiles:
         folder = self.lake.path(CHANGES.name)
         first = min(lane.from_batch for lane in lanes)
         late = min((lane.late_from for lane in lanes if lane.late_from), default="")
-        found = []
+        paths = []
         for file in self.lake.snapshot(CHANGES.name).files:
             asked = file.may_hold("batch", first) or (late and file.may_hold("order_key", late))
             if file.partition["kind"] == "change" and asked:
                 if file.deleted:
                     return self._copied(lanes)
-                found.append(f"{folder}/{file.place}")
-        return found
+                paths.append(f"{folder}/{file.place}")
+        return paths
 
     def rows(self, work: Work[Any]) -> Iterator[dict[str, Any]]:
         """What work on these files reports, row by row; work on copies is this process's, which alone reads them."""

@@ -131,9 +131,12 @@ def of_all(complete: Mapping[str, Complete]) -> Complete:
     slowest = min(complete.items(), key=lambda item: _age(item[1]), default=None)
     if slowest is None:
         return Complete(reason="there is no mirror yet")
-    table, one = slowest
+    table, how_far = slowest
     return Complete(
-        one.until, one.by, f"{table}: {one.reason}", any(one.blocked for one in complete.values())
+        how_far.until,
+        how_far.by,
+        f"{table}: {how_far.reason}",
+        any(other.blocked for other in complete.values()),
     )
 
 
@@ -148,7 +151,7 @@ def of_run(
         seen: the names of the mirrors that the run has looked at, by path.
         now: how far gold is.
     """
-    names = {path: one.name for path, one in known.items()} | dict(seen)
+    names = {path: mirror.name for path, mirror in known.items()} | dict(seen)
     if not now.lagging <= names.keys():  # held before it had a schema, and not looked at
         return None
     entries = [
@@ -188,20 +191,22 @@ def _partitions(lines: Iterable[Row]) -> dict[tuple[str, str | None], list[_Reac
             known = times[row["source"], row["topic"], row["partition"]]
             is_mark = row["table"] is None
             known[is_mark] = max(row["newest"], known.get(is_mark, row["newest"]))
-    found = defaultdict(list)
+    partitions = defaultdict(list)
     for (source, topic, partition), known in times.items():
         place = f"source {source}" if topic is None else f"partition {partition} of {topic}"
-        found[source, topic].append(_Reached(place, max(known.values()), known.get(True)))
-    return found
+        partitions[source, topic].append(_Reached(place, max(known.values()), known.get(True)))
+    return partitions
 
 
-def _complete(one: _Reached, elsewhere: dt.datetime | None) -> Complete:
-    if one.mark is not None:
-        return Complete(one.newest, MARKS, f"as far as {one.place}")
-    if elsewhere is not None and (one.newest is None or elsewhere > one.newest):
-        return Complete(elsewhere, ELSEWHERE, f"as far as the marks of the source; {one.place} has none")
-    return Complete(one.newest, CHANGES, f"as far as the newest change of {one.place}")
+def _complete(partition: _Reached, elsewhere: dt.datetime | None) -> Complete:
+    if partition.mark is not None:
+        return Complete(partition.newest, MARKS, f"as far as {partition.place}")
+    if elsewhere is not None and (partition.newest is None or elsewhere > partition.newest):
+        return Complete(
+            elsewhere, ELSEWHERE, f"as far as the marks of the source; {partition.place} has none"
+        )
+    return Complete(partition.newest, CHANGES, f"as far as the newest change of {partition.place}")
 
 
-def _age(one: Complete) -> dt.datetime:
-    return one.until or dt.datetime.min  # noqa: DTZ901 - the others have no zone either
+def _age(complete: Complete) -> dt.datetime:
+    return complete.until or dt.datetime.min  # noqa: DTZ901 - the others have no zone either

@@ -118,7 +118,7 @@ def progress(lake: Tables) -> Progress:
     marks = lake.last_marks(RUNS.name)
     if isinstance(marks.get(COMPLETE), int):
         return Progress(marks[COMPLETE], frozenset(marks.get(LAGGING) or ()))
-    found = lake.ask(
+    recorded_runs = lake.ask(
         "SELECT max(batch) AS batch FROM {runs} WHERE stage = 'gold' AND subject IS NULL AND state = 'done'"
     )
-    return Progress(found[0]["batch"] or 0)
+    return Progress(recorded_runs[0]["batch"] or 0)

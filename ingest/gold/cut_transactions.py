@@ -66,8 +66,8 @@ def _cut(files: ChangeFiles, lanes: Sequence[LaneWork]) -> dict[LaneId, set[str]
 
 def _batches_of(page: pa.RecordBatch) -> pa.Table:
     """The first and last batch of each transaction among some changes."""
-    found = pa.Table.from_batches([page]).group_by([*_LANE, "transaction"])
-    return found.aggregate([("batch", "min"), ("batch", "max")])
+    grouped = pa.Table.from_batches([page]).group_by([*_LANE, "transaction"])
+    return grouped.aggregate([("batch", "min"), ("batch", "max")])
 
 
 def _named(files: ChangeFiles, lanes: Sequence[LaneWork]) -> Iterator[pa.RecordBatch]:
@@ -90,14 +90,14 @@ def _meets(files: ChangeFiles, lane: LaneWork, work: MirrorWork, cut: Collection
     asked = ds.field("transaction").isin(sorted(cut)) & (ds.field("batch") >= begun)
     asked &= update | (~new & arrives) | (new & (departs | (arrives & ds.field("before").is_valid())))
     paths = files.of([replace(lane, first=begun)])
-    found, count = list[pa.RecordBatch](), 0
+    pages, count = list[pa.RecordBatch](), 0
     for page in arrow_files.pages(paths, lane, _IMAGES, asked):
-        found.append(page)
+        pages.append(page)
         count += page.num_rows
         if count > planner.CHANGES_AT_MOST:  # more than are looked through at once
             return True
-    return bool(found) and arrow_crossings.rows_meet(
-        pa.Table.from_batches(found).sort_by("order_key"), lane, work
+    return bool(pages) and arrow_crossings.rows_meet(
+        pa.Table.from_batches(pages).sort_by("order_key"), lane, work
     )
 
 
@@ -120,12 +120,12 @@ def _another_leaves(files: ChangeFiles, lane: LaneWork, work: MirrorWork) -> boo
     arrived = pa.concat_tables(reached) if reached else None
     if arrived is None or not arrived.num_rows:
         return False
-    found = []
+    pages = []
     for page in arrow_files.pages(paths, lane, _IMAGES, unnamed & recent & ds.field("op").isin(_OPS)):
         keys = overtaken.keys_concerned(pa.Table.from_batches([page]), lane, work)
         places, _ = arrow_merge.pairs(_alone(keys), arrived)
-        found.append(page.take(pc.unique(keys[overtaken.ROW].take(places))))
-    return arrow_crossings.another_leaves(pa.Table.from_batches(found).sort_by("order_key"), lane, work)
+        pages.append(page.take(pc.unique(keys[overtaken.ROW].take(places))))
+    return arrow_crossings.another_leaves(pa.Table.from_batches(pages).sort_by("order_key"), lane, work)
 
 
 def _alone(keys: pa.Table) -> pa.Table:

@@ -43,7 +43,7 @@ def declared_by(statements: Iterable[Statement], subject: Subject, since: int = 
     for statement in statements:
         for effect in statement.first.effects if statement.first else ():
             columns.lose_again(effect, statement.order, new=statement.batch > since)
-    return columns.found
+    return columns.declared
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class _Columns:
     """What the statements so far show of a table, and which of its columns' names are free."""
 
     subject: Subject
-    found: Declared = field(default_factory=Declared)
+    declared: Declared = field(default_factory=Declared)
     presence: Presence = field(default_factory=Presence)
     vacant: set[str] = field(default_factory=set)  # names that columns have had, and no column has now
     lost: set[str] = field(default_factory=set)  # those of columns that rows have lost, too
@@ -61,119 +61,121 @@ class _Columns:
         exchanged, begins = len(effects) > 1, self.presence.begins(effects[0], statement, self.subject.table)
         taken = self._exchange(effects) if exchanged else self._declare(effects[0])
         if new and taken:
-            self.found.taken_over.append((statement.order, taken))
+            self.declared.taken_over.append((statement.order, taken))
         if not exchanged:
             self._lose(effects[0], statement.order, new=new, begins=begins)
         elif new and self.subject.policy == "evolve":
-            self.found.renewed |= taken.keys()
+            self.declared.renewed |= taken.keys()
 
     def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
         """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
-        found, name = self.found, effect.name
+        declared, name = self.declared, effect.name
         came = {"add_column": name, "rename_column": str(effect.to)}.get(effect.action)
         if came in self.lost:
             self.lost.remove(came)
-            found.renewed |= {came} if new else set()
+            declared.renewed |= {came} if new else set()
         lost = _respelt(effect, self.vacant, self.subject)
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
             lost.add(name)
         if begins and self.subject.policy == "evolve":
             known = self.subject
             lost |= self._not_made_again(
-                effect, found.columns.keys() | known.known.keys() | known.sent.keys()
+                effect, declared.columns.keys() | known.known.keys() | known.sent.keys()
             )
         self.lost |= lost
-        found.renewed -= lost
-        found.dropped |= lost if new else set()
+        declared.renewed -= lost
+        declared.dropped |= lost if new else set()
         for past in lost:
-            found.columns.pop(past, None)
-            found.gone[past] = order
+            declared.columns.pop(past, None)
+            declared.gone[past] = order
 
     def lose_again(self, effect: Effect, order: str, *, new: bool) -> None:
         """Add an effect of a repeated statement: rows before it were repeated, and they lose the same columns."""
-        found = self.found
+        declared = self.declared
         match effect.action:
             case "create_table":
-                lost = self._not_made_again(effect, found.gone.keys())
+                lost = self._not_made_again(effect, declared.gone.keys())
             case "drop_column" | "rename_column":
-                lost = {self.subject.column(effect.name)} & found.gone.keys()
+                lost = {self.subject.column(effect.name)} & declared.gone.keys()
             case _:
                 return
-        found.gone |= {name: max(found.gone[name], order) for name in lost}
-        found.dropped |= lost if new else set()
+        declared.gone |= {name: max(declared.gone[name], order) for name in lost}
+        declared.dropped |= lost if new else set()
 
     def _not_made_again(self, effect: Effect, names: Collection[str]) -> set[str]:
         """Columns that a table does not have any more since it was created again."""
         if not effect.columns or effect.note not in (None, "if-not-exists"):
             return set()  # of LIKE and AS SELECT some columns are in no statement
         made = {folded(column.name) for column in effect.columns}
-        return {name for name in names if folded(name) not in made and name not in self.found.keys}
+        return {name for name in names if folded(name) not in made and name not in self.declared.keys}
 
     def _declare(self, effect: Effect) -> dict[str, str]:
         """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
-        found, name, to = self.found, effect.name, str(effect.to)
+        declared, name, to = self.declared, effect.name, str(effect.to)
         taken: dict[str, str] = {}
         match effect.action:
             case "create_table":
-                self.vacant = (self.vacant | found.columns.keys()) - {
+                self.vacant = (self.vacant | declared.columns.keys()) - {
                     column.name for column in effect.columns
                 }
-                found.keys = effect.keys or found.keys
-                for one in effect.columns:
-                    self._show(one.name, one.type or "unknown", one.comment)
+                declared.keys = effect.keys or declared.keys
+                for column in effect.columns:
+                    self._show(column.name, column.type or "unknown", column.comment)
             case "add_column" | "modify_column":
                 if effect.action == "add_column" and name in self.vacant:
                     taken = {name: ""}
                     self.vacant.remove(name)
                 self._show(name, effect.type or self._type_of(name), effect.comment)
             case "add_primary_key":
-                found.keys = effect.keys or found.keys
+                declared.keys = effect.keys or declared.keys
             case "comment_column" if effect.comment is not None:
-                found.comments[name] = effect.comment
+                declared.comments[name] = effect.comment
             case "rename_column":
                 taken = {to: name} if to in self.vacant else {}
                 self.vacant = (self.vacant | {name}) - {to}
-                self._show(to, self._type_of(name), found.comments.get(name))
-                found.keys = tuple(to if key == name else key for key in found.keys)
+                self._show(to, self._type_of(name), declared.comments.get(name))
+                declared.keys = tuple(to if key == name else key for key in declared.keys)
             case "drop_column":
                 self.vacant.add(name)
         return taken
 
     def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
         """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
-        found, names = self.found, {one.name: str(one.to) for one in ring}
-        found.columns |= {new: self._type_of(old) for old, new in names.items()}
-        found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
-        found.keys = tuple(names.get(key, key) for key in found.keys)
+        declared, names = self.declared, {rename.name: str(rename.to) for rename in ring}
+        declared.columns |= {new: self._type_of(old) for old, new in names.items()}
+        declared.comments |= {
+            new: declared.comments[old] for old, new in names.items() if old in declared.comments
+        }
+        declared.keys = tuple(names.get(key, key) for key in declared.keys)
         return {new: old for old, new in names.items()}
 
     def _show(self, name: str, logical: str, comment: str | None) -> None:
-        self.found.columns[name] = logical
-        self.found.gone.pop(name, None)
-        self.found.dropped.discard(name)
+        self.declared.columns[name] = logical
+        self.declared.gone.pop(name, None)
+        self.declared.dropped.discard(name)
         if comment is not None:
-            self.found.comments[name] = comment
+            self.declared.comments[name] = comment
 
     def _type_of(self, name: str) -> str:
         known = self.subject
-        return self.found.columns.get(name) or known.known.get(name) or known.sent.get(name) or "unknown"
+        return self.declared.columns.get(name) or known.known.get(name) or known.sent.get(name) or "unknown"
 
 
 def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:
     """Names of former columns that an effect gives again in another letter case: a mirror cannot have both."""
     made, seen = columns_made(effect), subject.sent.keys() | subject.known.keys()
-    spellings = {folded(one) for one in made}
-    lost = {one for one in vacant if folded(one) in spellings}
+    spellings = {folded(name) for name in made}
+    lost = {name for name in vacant if folded(name) in spellings}
     # rows that spell all names otherwise, as those of an Oracle table may, go on under theirs
     if effect.action == "create_table" and made & subject.sent.keys():
-        shown = {folded(one) for one in made & seen}
-        lost |= {one for one in seen if folded(one) in shown}
+        shown = {folded(name) for name in made & seen}
+        lost |= {name for name in seen if folded(name) in shown}
     return lost - made if subject.respells else set()
 
 
 def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str]:
     """Columns that the source has dropped or renamed, under any policy, with the statements' places."""
-    found: dict[str, str] = {}
+    gone: dict[str, str] = {}
     for statement in statements:
         if judge(statement, subject).state == DISMISSED:
             continue
@@ -181,7 +183,7 @@ def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str
             if subject.table not in touched(effect) or effect.note == EXCHANGED:
                 continue
             if effect.action in ("drop_column", "rename_column"):
-                found[subject.column(effect.name)] = statement.order
+                gone[subject.column(effect.name)] = statement.order
             for name in columns_made(effect):
-                found.pop(name, None)
-    return found
+                gone.pop(name, None)
+    return gone

@@ -38,10 +38,10 @@ def endings(files: Sequence[str], lane: LaneWork, work: MirrorWork) -> list[Endi
 def under(ending: Ending, lane: LaneWork, work: MirrorWork, left: Ending | None) -> MirrorWork:
     """The work on a lane's changes under an earlier key; ``left`` is the key before it."""
     columns = tuple(ColumnWork(key, key, logical) for key, logical in ending.keys.items())
-    own = replace(
+    past_lane = replace(
         lane, eras=(), shard=None, steps=ending.steps, between=(ending.begins, ending.ends), left=left, moves=True
     )  # fmt: skip
-    return MirrorWork(work.path, work.folder, tuple(ending.keys), columns, (own,), shared=work.shared)
+    return MirrorWork(work.path, work.folder, tuple(ending.keys), columns, (past_lane,), shared=work.shared)
 
 
 def after(lane: LaneWork, left: Ending | None) -> LaneWork:
@@ -63,9 +63,9 @@ class _Dealer(ShareDealer):
         self.waiting.append(rows.append_column(SHARE, pa.array(nothing)))
 
 
-def deal(work: MirrorWork, shares: Shares, some: Sequence[RowGroup], folder: str) -> list[Dealt]:
+def deal(work: MirrorWork, shares: Shares, pieces: Sequence[RowGroup], folder: str) -> list[Dealt]:
     """Distribute the changes under an earlier key over shares."""
-    return dealt_by([_Dealer(work, folder, 0, shares=shares)], some)
+    return dealt_by([_Dealer(work, folder, 0, shares=shares)], pieces)
 
 
 def settled(
@@ -82,8 +82,8 @@ def settled(
         kept: the name of a folder in the mirror's folder.
         parts: the shares.
     """
-    for work, found, share in parts:
-        yield told(work, lambda: _settled(ending, batch, kept, work, found, share))  # noqa: B023 called at once
+    for work, dealt, share in parts:
+        yield told(work, lambda: _settled(ending, batch, kept, work, dealt, share))  # noqa: B023 called at once
 
 
 def _settled(
@@ -103,7 +103,7 @@ def _settled(
         for number, row in enumerate(left.rows)
     ]
     made = [_as_change(event, lane, ERA_ROW) for event in events]
-    made += [_as_change(one, lane, LACKING_ROW) for one in left.lacking]
+    made += [_as_change(row, lane, LACKING_ROW) for row in left.lacking]
     table = pa.Table.from_pylist(made, no_changes(work.lanes).schema)
     path = f"{work.folder}/{kept}/{uuid.uuid4()}.parquet"
     store = stores.at(path)

@@ -65,16 +65,16 @@ def evidence_of_lines(lines: Iterable[Line]) -> Evidence:
 
 def evidence_of_changes(lake: Tables, source: str, table: TableId, last: int) -> Evidence:
     """What the changes of a lane show of its key, in all batches up to one."""
-    mine = f"{duck.of_lane(source, table)} AND op <> 'truncate' AND batch <= {last}"
-    changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {mine}"
-    found = evidence(_spans(lake, changes, "batch"))
-    if not overlap(found):
-        return found
+    of_lane = f"{duck.of_lane(source, table)} AND op <> 'truncate' AND batch <= {last}"
+    changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {of_lane}"
+    rough = evidence(_spans(lake, changes, "batch"))
+    if not overlap(rough):
+        return rough
     begins = "CASE WHEN lag(keys) OVER (ORDER BY order_key) = keys THEN 0 ELSE 1 END AS begins"
     begun = f"SELECT *, {begins} FROM ({changes}) AS c WHERE keys IS NOT NULL"
     numbered = f"SELECT *, sum(begins) OVER (ORDER BY order_key) AS run FROM ({begun}) AS b"
     exact = evidence(_spans(lake, numbered, "run"))
-    return replace(exact, unnamed=found.unnamed)
+    return replace(exact, unnamed=rough.unnamed)
 
 
 def _spans(lake: Tables, changes: str, run: str) -> Iterator[Run]:
@@ -89,7 +89,7 @@ def evidence(spans: Iterable[Run]) -> Evidence:
     """Spans of equal keys as evidence; what overlaps is ordered by where it begins."""
     named: list[Run] = []
     unnamed: Run | None = None
-    for span in sorted(spans, key=lambda one: (one.low, one.high)):
+    for span in sorted(spans, key=lambda run: (run.low, run.high)):
         if not span.keys:
             unnamed = span if unnamed is None else _joined(unnamed, span)
         elif named and same(named[-1].keys, span.keys):
@@ -99,9 +99,9 @@ def evidence(spans: Iterable[Run]) -> Evidence:
     return Evidence(tuple(named), unnamed)
 
 
-def overlap(found: Evidence) -> bool:
+def overlap(shown: Evidence) -> bool:
     """True if spans of different keys overlap: then their order is not known."""
-    return any(after.low <= before.high for before, after in pairwise(found.runs))
+    return any(after.low <= before.high for before, after in pairwise(shown.runs))
 
 
 def same(left: Keys, right: Keys) -> bool:
@@ -109,17 +109,17 @@ def same(left: Keys, right: Keys) -> bool:
     return set(left) == set(right)
 
 
-def _joined(one: Run, other: Run) -> Run:
-    return Run(one.keys, min(one.low, other.low), max(one.high, other.high))
+def _joined(run: Run, other: Run) -> Run:
+    return Run(run.keys, min(run.low, other.low), max(run.high, other.high))
 
 
 def eras(
-    found: Evidence, statements: Sequence[PlacedEffects], declared: Keys, *, keyless: bool
+    shown: Evidence, statements: Sequence[PlacedEffects], declared: Keys, *, keyless: bool
 ) -> tuple[Era, ...]:
     """The eras of a lane that has changes; without evidence, one era without a key.
 
     Args:
-        found: what its changes name.
+        shown: what its changes name.
         statements: what they do to its table, in order.
         declared: ``keys:`` of the pipeline file.
         keyless: its mirror exists without a key.
@@ -129,54 +129,54 @@ def eras(
     """
     if declared:
         result = _declared(declared, statements)
-    elif found.runs:
-        result = _named(found, statements, keyless=keyless)
+    elif shown.runs:
+        result = _named(shown, statements, keyless=keyless)
     else:
         result = _stated(statements)
     result = _exchanged(_distinct(result), statements)
     if len(result) > MANY:
-        names = sorted({f"({', '.join(one.keys)})" for one in result})
+        names = sorted({f"({', '.join(era.keys)})" for era in result})
         raise HeldError(
             f"its messages name the keys {' and '.join(names)} by turns: write the one that every row has as "
             "`keys: [...]` into its tables: entry."
         )
-    first = found.first
+    first = shown.first
     if not result or first is None:
-        return tuple(Era("", one.keys) for one in result[-1:])
-    ends = [one.place for one in result[1:]]
-    living = [one for one, end in zip_longest(result, ends) if end is None or end > first]
+        return tuple(Era("", era.keys) for era in result[-1:])
+    ends = [era.place for era in result[1:]]
+    living = [era for era, end in zip_longest(result, ends) if end is None or end > first]
     return (Era("", living[0].keys), *living[1:])
 
 
 def _distinct(result: Iterable[Era]) -> list[Era]:
-    found: list[Era] = []
-    for one in result:
-        if not found or not same(found[-1].keys, one.keys):
-            found.append(one)
-    return found
+    distinct: list[Era] = []
+    for era in result:
+        if not distinct or not same(distinct[-1].keys, era.keys):
+            distinct.append(era)
+    return distinct
 
 
 def _exchanged(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> list[Era]:
     """The eras, with one more for each statement after which columns of the key have each other's names."""
-    found = list(result)
+    exchanged = list(result)
     for place, effects in statements:
-        before = [one for one in found if one.place < place]
+        before = [era for era in exchanged if era.place < place]
         keys = before[-1].keys if before else ()
         after = _after((effect for effect in effects if effect.action == "rename_column"), keys)
-        if after != keys and same(after, keys) and not any(one.place == place for one in found):
-            found.insert(len(before), Era(place, keys))
-    return found
+        if after != keys and same(after, keys) and not any(era.place == place for era in exchanged):
+            exchanged.insert(len(before), Era(place, keys))
+    return exchanged
 
 
 # --- messages -------------------------------------------------------------------------------------
 
 
-def _named(found: Evidence, statements: Sequence[PlacedEffects], *, keyless: bool) -> list[Era]:
-    first, newest = found.runs[0], found.runs[-1]
+def _named(shown: Evidence, statements: Sequence[PlacedEffects], *, keyless: bool) -> list[Era]:
+    first, newest = shown.runs[0], shown.runs[-1]
     result = [Era("", first.keys)]
-    for before, run in pairwise(found.runs):
+    for before, run in pairwise(shown.runs):
         result.append(Era(_since(before, run, statements), run.keys))
-    unnamed = found.unnamed
+    unnamed = shown.unnamed
     if unnamed is not None and unnamed.low < first.low:
         added = _added(statements, unnamed.low, first.low)
         if keyless or added:
@@ -276,12 +276,12 @@ def _declared(declared: Keys, statements: Sequence[PlacedEffects]) -> list[Era]:
     keys = tuple(_last_name(name, statements) for name in declared)
     result: list[Era] = []
     added = _first_added(statements)
-    for at in range(len(statements) - 1, -1, -1):
-        place, effects = statements[at]
+    for i in range(len(statements) - 1, -1, -1):
+        place, effects = statements[i]
         renamed = {
             str(effect.to): str(effect.column) for effect in effects if effect.action == "rename_column"
         }
-        new = {name for name, first in added.items() if first == at}
+        new = {name for name, first in added.items() if first == i}
         before = tuple(renamed.get(key, key) for key in keys if key not in new) or keys
         if before != keys:
             result.append(Era(place, keys))
@@ -291,7 +291,7 @@ def _declared(declared: Keys, statements: Sequence[PlacedEffects]) -> list[Era]:
 
 def _last_name(name: str, statements: Sequence[PlacedEffects]) -> str:
     """A column's name after all renames; a name that was reused means the new column."""
-    for at, (_, effects) in enumerate(statements):
+    for i, (_, effects) in enumerate(statements):
         to = next(
             (
                 str(effect.to)
@@ -300,8 +300,8 @@ def _last_name(name: str, statements: Sequence[PlacedEffects]) -> str:
             ),
             "",
         )
-        if to and not any(_makes(one, name) for _, later in statements[at:] for one in later):
-            return _last_name(to, statements[at + 1 :])
+        if to and not any(_makes(effect, name) for _, later in statements[i:] for effect in later):
+            return _last_name(to, statements[i + 1 :])
     return name
 
 
@@ -315,9 +315,9 @@ def _makes(effect: Effect, name: str) -> bool:
 
 def _first_added(statements: Sequence[PlacedEffects]) -> dict[str, int]:
     """Where each column was first added: a repeated statement adds nothing."""
-    found: dict[str, int] = {}
-    for at, (_, effects) in enumerate(statements):
+    first: dict[str, int] = {}
+    for i, (_, effects) in enumerate(statements):
         for effect in effects:
             if effect.action == "add_column" and effect.note != "if-not-exists":
-                found.setdefault(str(effect.column), at)
-    return found
+                first.setdefault(str(effect.column), i)
+    return first

@@ -49,9 +49,9 @@ def mirror_of(lake: Tables, name: str) -> Mirror:
     Raises:
         IngestError: there is none, or it has no key.
     """
-    known = {one.name: one for one in mirrors.known(lake).values()}
-    found = [one for one in known.values() if one.name.lower() == name.lower()]
-    mirror = known.get(name) or (found[0] if len(found) == 1 else None)
+    known = {mirror.name: mirror for mirror in mirrors.known(lake).values()}
+    alike = [mirror for mirror in known.values() if mirror.name.lower() == name.lower()]
+    mirror = known.get(name) or (alike[0] if len(alike) == 1 else None)
     if mirror is None:
         raise mirrors.unknown(name, known)
     if not mirror.keys:
@@ -66,8 +66,8 @@ def asked_key(lake: Tables, mirror: Mirror, texts: Sequence[str]) -> Key:
         IngestError: too many or too few cells, or one that does not fit its type.
     """
     if len(texts) != len(mirror.keys):
-        found = [mirrors.shard_of(lake.pipeline, mirror, lane) for lane in lanes(lake, mirror)]
-        shards = sorted({one for one in found if one and one[0] in mirror.keys})
+        lane_shards = [mirrors.shard_of(lake.pipeline, mirror, lane) for lane in lanes(lake, mirror)]
+        shards = sorted({shard for shard in lane_shards if shard and shard[0] in mirror.keys})
         named = ", ".join(value for _, value in shards[:SHARDS])
         more = f" and {len(shards) - SHARDS} more" if shards[SHARDS:] else ""
         raise IngestError(
@@ -96,7 +96,7 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
 def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
     """The source tables that feed a mirror, by their names in the books."""
     named = sent.booked(lake)
-    return sorted((one for one in named if mirror.table in mirrors.names(lake.pipeline, one[1])), key=str)
+    return sorted((lane for lane in named if mirror.table in mirrors.names(lake.pipeline, lane[1])), key=str)
 
 
 def key_in(
@@ -115,7 +115,7 @@ def key_in(
 
 def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
     """All changes of a key, and of every key linked with it by key changes."""
-    shard = dict([found]) if (found := mirrors.shard_of(lake.pipeline, mirror, lane)) else {}
+    shard = dict([cell]) if (cell := mirrors.shard_of(lake.pipeline, mirror, lane)) else {}
     rebased_rows = _under_last_key(lake, mirror, lane, shard) if mirror.eras_of(*lane) else None
     types_of = mirror.key_types
     wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}
@@ -125,16 +125,16 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
         if not (new := wanted.keys() - asked):
             break
         asked |= new
-        some = rebased_rows
-        if some is None:
-            some = list(candidates(lake, mirror, lane, [wanted[key] for key in new], shard))
-        for row in some:
+        rows = rebased_rows
+        if rows is None:
+            rows = list(candidates(lake, mirror, lane, [wanted[key] for key in new], shard))
+        for row in rows:
             place = row["order_key"], row["batch"]
             if place not in seen and (keys := keys_of(change_of(row), mirror.keys, types_of)):
                 seen[place] = row, keys
         for _, keys in seen.values():
             if not wanted.keys().isdisjoint(keys):
-                wanted |= {key: found for key, found in keys.items() if key not in wanted}
+                wanted |= {key: cells for key, cells in keys.items() if key not in wanted}
     return [seen[place][0] for place in sorted(seen) if not wanted.keys().isdisjoint(seen[place][1])]
 
 
@@ -147,10 +147,10 @@ def _under_last_key(lake: Tables, mirror: Mirror, lane: LaneId, shard: Mapping[s
     events = [LaneEvent(*place, change_of(rows[place])) for place in sorted(rows)]
     steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
     logical = {column.name: column.type for column in mirror.columns}
-    found = rebased(
+    changes = rebased(
         events, mirror.eras_of(*lane), steps, logical, 0, lane, shared_reads=lake.pipeline.shared_reads(lane[0])
     )  # fmt: skip
-    known = (rows.get((one.place, one.batch)) or _standing(one) for one in found)
+    known = (rows.get((change.place, change.batch)) or _standing(change) for change in changes)
     return [row for row in known if row["op"] != "truncate"]
 
 
@@ -249,20 +249,28 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
     wanted = ", ".join(duck.text(str(step.order)) for step in steps)
     rows = lake.ask(f"SELECT * FROM {{ddl}} WHERE source = {duck.text(lane[0])} AND order_key IN ({wanted})")
     statements = {row["order_key"]: row for row in rows}
-    found: list[tuple[SchemaStep, Row]] = []
+    placed: list[tuple[SchemaStep, Row]] = []
     for step in steps:
         row = statements.get(str(step.order)) or _announcement(lake, lane, step)
         if row is not None:
-            found.append((step, row))
-    return found
+            placed.append((step, row))
+    return placed
 
 
 def _announcement(lake: Tables, lane: LaneId, step: SchemaStep) -> Row | None:
     """A step that rows stand for, as a row of `ddl`; no message has a statement of it."""
-    for one in announced(lake, (), {}):
-        names = [effect.column for effect in one.effects]
-        if (one.source, one.table, one.order) == (*lane, str(step.order)) and step.column in names:
-            said = {"source": one.source, "batch": one.batch, "order_key": one.order, "statement": one.text}
+    for statement in announced(lake, (), {}):
+        names = [effect.column for effect in statement.effects]
+        if (statement.source, statement.table, statement.order) == (
+            *lane,
+            str(step.order),
+        ) and step.column in names:
+            said = {
+                "source": statement.source,
+                "batch": statement.batch,
+                "order_key": statement.order,
+                "statement": statement.text,
+            }
             return dict.fromkeys(DDL.arrow.names) | said
     return None
 
@@ -270,18 +278,22 @@ def _announcement(lake: Tables, lane: LaneId, step: SchemaStep) -> Row | None:
 # --- rejects ------------------------------------------------------------------------------------
 
 
-def suspects(lake: Tables, mirror: Mirror, found: Sequence[LaneId], texts: Sequence[str]) -> list[Row]:
+def suspects(lake: Tables, mirror: Mirror, feeding: Sequence[LaneId], texts: Sequence[str]) -> list[Row]:
     """Open rejects that may concern the row: its own cells, and messages whose table is not known."""
     columns = ", ".join(map(duck.name, (*PLACE, "batch", "kind", "column", "reason", "detail", "raw", "key")))
-    sources = ", ".join(sorted({duck.text(source) for source, _ in found})) or "NULL"
+    sources = ", ".join(sorted({duck.text(source) for source, _ in feeding})) or "NULL"
     order = ", ".join(f"{duck.name(name)} NULLS FIRST" for name in ("kind", "batch", *PLACE))
     rows = lake.ask(
         f"""SELECT {columns} FROM ({rejected.open_sql(lake)}) AS o
         WHERE (kind <> 'message' AND {duck.of_table(mirror.table)}) OR (kind = 'message' AND source IN ({sources})) ORDER BY {order}"""
     )
     key = typed_key(mirror, texts)
-    mine = (row for row in rows if row["kind"] == "message" or rejected.key_of(mirror, row["key"]) == key)
-    return [{name: cell for name, cell in row.items() if name != "key"} for row in islice(mine, SUSPECTS)]
+    suspected = (
+        row for row in rows if row["kind"] == "message" or rejected.key_of(mirror, row["key"]) == key
+    )
+    return [
+        {name: cell for name, cell in row.items() if name != "key"} for row in islice(suspected, SUSPECTS)
+    ]
 
 
 # --- the mirror ---------------------------------------------------------------------------------
@@ -298,13 +310,13 @@ class Present:
 def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | None) -> Present:
     """Look the key up in the mirror, and compare cell by cell with the row that the fold gives."""
     state = lake.snapshot(mirror.path)
-    columns = [one for one in mirror.columns if one.column in state.types]
+    columns = [column for column in mirror.columns if column.column in state.types]
     cells = ", ".join(f"{cell_text(column)} AS {duck.name(f'v{i}')}" for i, column in enumerate(columns))
     same = " AND ".join(
         _equals(key_column, text) for key_column, text in zip(mirror.key_columns, texts, strict=True)
     )
-    found = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE {same} LIMIT 10")
-    rows = [{column.name: row[f"v{i}"] for i, column in enumerate(columns)} for row in found]
+    stored = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE {same} LIMIT 10")
+    rows = [{column.name: row[f"v{i}"] for i, column in enumerate(columns)} for row in stored]
     differing = {
         column.name
         for row in rows
@@ -331,10 +343,10 @@ def _value(logical: str, text: str | None) -> object:
         return None
     try:
         is_time = types.family(logical) in ("datetime", "timestamp")
-        found = value_of(logical, _CUT.sub(r"\1", text) if is_time else text)
+        value = value_of(logical, _CUT.sub(r"\1", text) if is_time else text)
     except (ValueError, ArithmeticError):
         return None
-    return "NaN" if found != found else found  # noqa: PLR0124 - NaN alone is not itself
+    return "NaN" if value != value else value  # noqa: PLR0124 - NaN alone is not itself
 
 
 def cell_text(column: Column) -> str:

@@ -108,9 +108,9 @@ def masked_key(lake: Tables, name: str, texts: Sequence[str]) -> list[str]:
     masks = Masks(lake.pipeline).of(tables[0]) if tables else None
     if masks is None or len(texts) != len(mirror.keys):
         return list(texts)
-    found = masks.image(dict(zip(mirror.keys, texts, strict=True)), {}) or {}
+    masked = masks.image(dict(zip(mirror.keys, texts, strict=True)), {}) or {}
     return [
-        text if _HMAC.fullmatch(text) else found[key] or text
+        text if _HMAC.fullmatch(text) else masked[key] or text
         for key, text in zip(mirror.keys, texts, strict=True)
     ]
 
@@ -131,19 +131,19 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
     """
     mirror = evidence.mirror_of(lake, name)
     key = evidence.asked_key(lake, mirror, texts)
-    found = evidence.lanes(lake, mirror)
+    feeding = evidence.lanes(lake, mirror)
     applied = max(0, folded(lake, mirror))
     events: tuple[StoryEvent, ...] = ()
     row, waiting, before = None, 0, 0
-    for lane in found:
-        mine = happenings(lake, mirror, lane, texts)
-        now = [one for one in mine if one.batch <= applied]
-        bytes_of = raw(lake, [one.record for one in mine], lane[1])
+    for lane in feeding:
+        happened = happenings(lake, mirror, lane, texts)
+        now = [happening for happening in happened if happening.batch <= applied]
+        bytes_of = raw(lake, [happening.record for happening in happened], lane[1])
         more, live = tell(
             mirror, key, now, bytes_of, before, lake.pipeline.images_before(lane[0])
         )  # positions of two lanes cannot be compared
         events, row = events + more, row or live
-        waiting, before = waiting + len(mine) - len(now), before + len(now)
+        waiting, before = waiting + len(happened) - len(now), before + len(now)
     row = _computed(mirror, row, texts)
     there = evidence.present(lake, mirror, texts, row.values if row else None)
     out = row is not None and not _belongs(mirror, row, texts)
@@ -159,20 +159,20 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         there.differing,
         left_out=mirror.where if out else "",
         waiting=waiting,
-        elsewhere=_elsewhere(lake, mirror, found, texts),
+        elsewhere=_elsewhere(lake, mirror, feeding, texts),
     )
-    return replace(story, suspects=tuple(evidence.suspects(lake, mirror, found, texts)))
+    return replace(story, suspects=tuple(evidence.suspects(lake, mirror, feeding, texts)))
 
 
 def _elsewhere(
-    lake: Tables, mirror: Mirror, found: Iterable[LaneId], texts: Sequence[str]
+    lake: Tables, mirror: Mirror, feeding: Iterable[LaneId], texts: Sequence[str]
 ) -> dict[str, tuple[Image, ...]]:
     """The rows of the key in the other mirrors of its tables."""
     others: dict[str, tuple[Image, ...]] = {}
     if not any(rule.also for rule in lake.pipeline.tables):
         return others
     known, cells = known_mirrors.known(lake), dict(zip(mirror.keys, texts, strict=True))
-    for lane in found:
+    for lane in feeding:
         shard = known_mirrors.shard_of(lake.pipeline, mirror, lane)
         if shard is not None and cells.get(shard[0], shard[1]) != shard[1]:
             continue  # the row is of another table
@@ -196,7 +196,7 @@ def _computed(mirror: Mirror, row: Row | None, texts: Sequence[str]) -> Row | No
         return row
     cells, types = _cells(mirror, row, texts), _types(mirror)
     try:
-        made = {one.name: value_by_row(one, cells, types) for one in mirror.computed}
+        made = {column.name: value_by_row(column, cells, types) for column in mirror.computed}
     except ConditionError:  # the mirror is held for it
         return row
     return replace(row, values={**row.values, **made})
@@ -215,17 +215,17 @@ def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str])
     rows = evidence.rows_of(lake, mirror, lane, texts)
     if not rows:
         return []
-    found = [
+    happened = [
         Happening(Placed(order_of(row["order_key"]), change_of(row)), row["batch"], row["op"], row)
         for row in rows
     ]
     for row in evidence.truncates(lake, lane):
         event = Placed(order_of(row["order_key"]), change_of(row))
-        found.append(Happening(event, row["batch"], "truncate", row))
+        happened.append(Happening(event, row["batch"], "truncate", row))
     for step, row in evidence.schema_steps(lake, mirror, lane):
         event_step = step.decoded()
-        found.append(Happening(event_step, row["batch"], step.action, row))
-    return found
+        happened.append(Happening(event_step, row["batch"], step.action, row))
+    return happened
 
 
 # --- telling ------------------------------------------------------------------------------------
@@ -243,27 +243,27 @@ def tell(
 
     ``images`` says how the lane's dialect writes images before.
     """
-    ordered = sorted(happened, key=lambda one: (one.order, one.batch))
+    ordered = sorted(happened, key=lambda happening: (happening.order, happening.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     chain = Chain(table, {column.name: column.type for column in mirror.columns}, images)
     done: dict[int, list[Step]] = {}
     links: dict[int, Link | None] = {}
-    for event, effects, link in chain.steps([one.event for one in ordered]):
+    for event, effects, link in chain.steps([happening.event for happening in ordered]):
         done[id(event)], links[id(event)] = effects, link
     # per event: late, delivered twice, or one of several that claim the same place
     late = _late(ordered)
     ties = _ties(ordered, before)
-    ends = _ends([done[id(one.event)] for one in ordered], before)
+    ends = _ends([done[id(happening.event)] for happening in ordered], before)
     events = tuple(
         _event(
             before + 1 + i,
-            one,
-            done[id(one.event)],
-            (late[i], ties.get(i, ""), _broken(links[id(one.event)], key)),
+            happening,
+            done[id(happening.event)],
+            (late[i], ties.get(i, ""), _broken(links[id(happening.event)], key)),
             raw,
             ends,
         )
-        for i, one in enumerate(ordered)
+        for i, happening in enumerate(ordered)
     )
     # the table's events before the row's first change had no effect on it
     return tuple(dropwhile(lambda event: not event.effects, events)), table.row(key)
@@ -300,7 +300,7 @@ def _ends(done: Sequence[Sequence[Step]], before: int) -> dict[tuple[int, Key], 
 
 def _event(
     number: int,
-    one: Happening,
+    happening: Happening,
     done: Sequence[Step],
     remarks: tuple[str, str, str],
     raw: Mapping[tuple[Any, ...], Raw],
@@ -309,13 +309,13 @@ def _event(
     """One event; ``remarks`` are those on its lateness, on events of the same place and on its image before, each empty if there is
     nothing.
     """
-    record = one.record
-    change = one.event.change if isinstance(one.event, Placed) else None
+    record = happening.record
+    change = happening.event.change if isinstance(happening.event, Placed) else None
     moment = record.get("event_time")
     return StoryEvent(
         number=number,
-        batch=one.batch,
-        op=one.op,
+        batch=happening.batch,
+        op=happening.op,
         source=record.get("source", ""),
         **{name: record.get(name) for name in _AS_RECORDED},
         event_time=None if moment is None else moment.isoformat() + "Z",
@@ -323,8 +323,10 @@ def _event(
         after=change.after if change else None,
         partial=bool(change and change.partial),
         effects=tuple(
-            StoryEffect(tuple(map(str, one.key)), one.effect, one.why, one.row, ends.get((number, one.key)))
-            for one in done
+            StoryEffect(
+                tuple(map(str, step.key)), step.effect, step.why, step.row, ends.get((number, step.key))
+            )
+            for step in done
         ),
         late=bool(remarks[0]),
         remarks=tuple(filter(None, remarks)),
@@ -339,35 +341,35 @@ def _late(ordered: Sequence[Happening]) -> list[str]:
     """An event is late if a later one in the order arrived in an earlier batch."""
     texts: list[str] = []
     earliest: int | None = None
-    for one in reversed(ordered):
+    for happening in reversed(ordered):
         text = ""
-        if earliest is not None and earliest < one.batch:
+        if earliest is not None and earliest < happening.batch:
             text = (
-                f"late: it arrived in batch {one.batch}, but comes before what batch {earliest} brought, "
+                f"late: it arrived in batch {happening.batch}, but comes before what batch {earliest} brought, "
                 "and was folded at its place"
             )
         texts.append(text)
-        earliest = one.batch if earliest is None else min(earliest, one.batch)
+        earliest = happening.batch if earliest is None else min(earliest, happening.batch)
     return texts[::-1]
 
 
 def _ties(ordered: Sequence[Happening], before: int) -> dict[int, str]:
     """Row changes with equal positions, arrival apart: repetitions if their content is equal, too."""
     groups: dict[str, list[int]] = defaultdict(list)
-    for i, one in enumerate(ordered):
-        if isinstance(one.event, Placed) and one.order.sequence:
+    for i, happening in enumerate(ordered):
+        if isinstance(happening.event, Placed) and happening.order.sequence:
             groups[
-                f"{one.record.get('source')} {same_place(one.record['order_key'])} {one.order.row}"
+                f"{happening.record.get('source')} {same_place(happening.record['order_key'])} {happening.order.row}"
             ].append(i)
-    found: dict[int, str] = {}
+    remarks: dict[int, str] = {}
     for members in groups.values():
         first = members[0]
         for i in members[1:]:
             left, right = ordered[first].record, ordered[i].record
             if all(left.get(name) == right.get(name) for name in ("op", "before", "after", "partial")):
-                found[i] = f"duplicate: the same change as event {before + first + 1}, delivered again"
+                remarks[i] = f"duplicate: the same change as event {before + first + 1}, delivered again"
             else:
-                found[i] = (
+                remarks[i] = (
                     f"ambiguous: the source gives event {before + first + 1} the same place; arrival decided"
                 )
-    return found
+    return remarks

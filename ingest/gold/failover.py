@@ -24,12 +24,12 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
         HeldError: they do.
     """
     watched = {source.name for source in pipeline.sources if source.server_change != ACCEPT}
-    found = (
+    complaints = (
         _compared(pipeline, books, name[0], books.sums.get(name, LaneSums()).servers, lines)
         for name, lines in job.lines.items()
         if name[0] in watched and any(line.servers for line in lines)
     )
-    if held := next(filter(None, found), None):
+    if held := next(filter(None, complaints), None):
         raise held
 
 
@@ -40,7 +40,7 @@ def _compared(
     seen: dict[str, set[str]] = defaultdict(set)
     for server in known:
         seen[_kind(server)].add(server)
-    for line in sorted(lines, key=lambda one: (one.batch, one.topic or "", one.partition or 0)):
+    for line in sorted(lines, key=lambda line: (line.batch, line.topic or "", line.partition or 0)):
         for server in sorted(line.servers, key=line.servers.__getitem__):  # in order of arrival
             before = seen[_kind(server)]
             if before and server not in before:
@@ -55,7 +55,7 @@ def _kind(server: str) -> str:
 
 
 def _held(pipeline: Pipeline, books: Books, source: str, before: Iterable[str], now: str) -> HeldError:
-    old = " or ".join(sorted(_name(one) for one in before))
+    old = " or ".join(sorted(_name(server) for server in before))
     places = [word for place in _places(books, source, now) for word in ("--from", place)]
     typed = command("epoch", pipeline.file, source, *places)
     return HeldError(
@@ -75,7 +75,7 @@ def _places(books: Books, source: str, server: str) -> list[str]:
     first: dict[tuple[str, int], tuple[int, int]] = {}
     for line in books.lines:
         if line.source == source and server in line.servers:
-            at = (line.topic or "", line.partition or 0)
+            partition = (line.topic or "", line.partition or 0)
             place = (line.batch, line.servers[server])
-            first[at] = min(first.get(at, place), place)
+            first[partition] = min(first.get(partition, place), place)
     return [f"{topic}/{partition}/{first[topic, partition][1]}" for topic, partition in sorted(first)]

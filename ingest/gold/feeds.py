@@ -67,7 +67,7 @@ def _add(lake: Lake, mirror: Mirror, before: Snapshot, now: Snapshot) -> int:
     with Files(layout) as files:
         for rows in _differences(lake.path(mirror.path), before, now, mirror):
             images = [rows.column(name).to_pylist() for name in ("before", "after")]
-            found = [causes.of(key) for key in rows.column("key").to_pylist()]
+            caused = [causes.of(key) for key in rows.column("key").to_pylist()]
             columns = {
                 "number": range(count, count + rows.num_rows),
                 "batch": [batch] * rows.num_rows,
@@ -77,8 +77,8 @@ def _add(lake: Lake, mirror: Mirror, before: Snapshot, now: Snapshot) -> int:
                 ],
                 "before": images[0],
                 "after": images[1],
-                "transaction": [transaction for transaction, _ in found],
-                "event_time": [at for _, at in found],
+                "transaction": [transaction for transaction, _ in caused],
+                "event_time": [moment for _, moment in caused],
             }
             cells = {
                 name: pa.array(column, layout.columns.field(name).type) for name, column in columns.items()
@@ -98,7 +98,7 @@ def skip(lake: Lake, mirror: Mirror) -> None:
 def _batch(lake: Lake, mirror: Mirror, version: int) -> int:
     """The last batch that the mirror contains at a version."""
     commits = lake.commits(mirror.path) if version >= 0 else ()
-    return next((marks["batch"] for at, marks in commits if at <= version and "batch" in marks), 0)
+    return next((marks["batch"] for number, marks in commits if number <= version and "batch" in marks), 0)
 
 
 # --- the difference -------------------------------------------------------------------------------

@@ -43,11 +43,11 @@ class Fidelity:
 def described(lake: Tables, name: str) -> list[dict[str, object]]:
     """Conversion statistics of a mirror as plain values; empty for a table that is not a mirror."""
     return [
-        {"column": one.column, "logical": one.type, "type": one.delta}
-        | {count: one.counts[count] for count in COUNTS}
+        {"column": fidelity.column, "logical": fidelity.type, "type": fidelity.delta}
+        | {count: fidelity.counts[count] for count in COUNTS}
         for mirror in mirrors.known(lake).values()
         if mirror.name == name
-        for one in of_mirror(lake, mirror)
+        for fidelity in of_mirror(lake, mirror)
     ]
 
 
@@ -67,24 +67,26 @@ def count(changes: TableState, columns: Sequence[Column], keys: Sequence[str] = 
         columns: its columns.
         keys: its key columns, whose cells are never truncated: their change is rejected.
     """
-    found = [Fidelity(one.name, one.type, one.delta, Counter()) for one in columns]
-    texts = [f"{duck.member('after', one.name)} AS text{number}" for number, one in enumerate(columns)]
-    sent = [f"{duck.has_member('after', one.name)} AS sent{number}" for number, one in enumerate(columns)]
+    counted = [Fidelity(column.name, column.type, column.delta, Counter()) for column in columns]
+    texts = [f"{duck.member('after', column.name)} AS text{number}" for number, column in enumerate(columns)]
+    sent = [
+        f"{duck.has_member('after', column.name)} AS sent{number}" for number, column in enumerate(columns)
+    ]
     asked = ", ".join(["coalesce(types, '{}') AS types", *texts, *sent])
     base = duck.connection().cursor()
     rows = base.execute(f"SELECT {asked} FROM {changes.within(base, 'changes')} AS o WHERE after IS NOT NULL")
     for page in rows.to_arrow_reader(AT_ONCE):
         for kinds in pc.unique(page["types"]).to_pylist():
-            some, sent_types = page.filter(pc.equal(page["types"], kinds)), json.loads(kinds)
-            for number, one in enumerate(found):
-                kind = types.delta(sent_types.get(one.column, one.type))
-                widened = kind != one.delta and types.widens(kind, one.delta)
-                cells = _cells(some[f"text{number}"], one.type, is_key=one.column in keys)
+            of_kinds, sent_types = page.filter(pc.equal(page["types"], kinds)), json.loads(kinds)
+            for number, fidelity in enumerate(counted):
+                kind = types.delta(sent_types.get(fidelity.column, fidelity.type))
+                widened = kind != fidelity.delta and types.widens(kind, fidelity.delta)
+                cells = _cells(of_kinds[f"text{number}"], fidelity.type, is_key=fidelity.column in keys)
                 cells["widened" if widened else "fit"] = cells.pop("exact")
-                was_sent = some[f"sent{number}"].true_count
-                cells |= {"nulls": was_sent - cells.pop("there"), "absent": some.num_rows - was_sent}
-                one.counts.update(cells)
-    return found
+                was_sent = of_kinds[f"sent{number}"].true_count
+                cells |= {"nulls": was_sent - cells.pop("there"), "absent": of_kinds.num_rows - was_sent}
+                fidelity.counts.update(cells)
+    return counted
 
 
 def _cells(texts: pa.StringArray, logical: str, *, is_key: bool) -> dict[str, int]:

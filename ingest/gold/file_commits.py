@@ -54,13 +54,13 @@ def committed(
 ) -> MirrorCommit:
     """Add a mirror's new files to its log, under the batch's identifier, unless another writer was first."""
     before, now = fold.before, int(time.time() * 1000)
-    files = [Added(one.file, one.size, {}, one.stats, now) for one in made if one.file]
-    replaces, added = any(one.replaces for one in made), sum(one.size for one in made)
-    vectors = {name: vector for one in made for name, vector in one.vectors.items()}
+    files = [Added(part.file, part.size, {}, part.stats, now) for part in made if part.file]
+    replaces, added = any(part.replaces for part in made), sum(part.size for part in made)
+    vectors = {name: vector for part in made for name, vector in part.vectors.items()}
     rows = NewRows(files, replaces, target.schema, marked=target.work.marked, vectors=vectors)
     if not before.exists:
         rows = rows._replace(**_described(lake, fold))
-    effort = merge_entry.total(one.effort for one in made)
+    effort = merge_entry.total(part.effort for part in made)
     said = merge_entry.entry(target.work, before, rows, counts, effort)
     rows = rows._replace(**said._asdict(), engine=engine)
     last, metadata = fold.books.last, lake.metadata(fold.books.last, landed=True)

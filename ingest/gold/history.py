@@ -41,7 +41,9 @@ def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan | None:
     if not work:
         return None
     there = {name: type_of_log(kind) for name, kind in before.types.items()}
-    keeps = all(types.widens(there[one.column], one.delta) for one in table.columns if one.column in there)
+    keeps = all(
+        types.widens(there[column.column], column.delta) for column in table.columns if column.column in there
+    )
     again = before.exists and (mirror_table.is_replaced(table, before.types) or not keeps)
     if again:
         work = planner.whole_of(lake.pipeline, books, ledger, plan, applied)
@@ -56,13 +58,13 @@ def with_history(lake: Lake, lanes: Sequence[LaneWork], work: Work) -> tuple[Lan
     """
     return tuple(
         replace(
-            one,
+            lane_work,
             whole=True,
             late_from="",
             everything=bool(lane.folded_high is None or lane.truncates or steps.new),
             moments=_moments(lake, [str(step.order) for step in steps.ever]),
         )
-        for one, (lane, steps) in zip(lanes, work, strict=True)
+        for lane_work, (lane, steps) in zip(lanes, work, strict=True)
     )
 
 

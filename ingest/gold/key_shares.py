@@ -41,11 +41,11 @@ def hashes(keys: pa.Table) -> Numbers:
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
     if pa.types.is_binary(column.type):
-        return [(one or b"").hex() for one in column.to_pylist()]
+        return [(cell or b"").hex() for cell in column.to_pylist()]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
-    found: list[str] = pc.fill_null(column.cast(pa.string()), "").to_pylist()
-    return found
+    texts: list[str] = pc.fill_null(column.cast(pa.string()), "").to_pylist()
+    return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ class Shares:
         """So many shares, with the keys of each pair in one."""
         first = dict[int, int]()
 
-        def root(one: int) -> int:
-            while first.setdefault(one, one) != one:
-                first[one] = one = first[first[one]]
-            return one
+        def root(number: int) -> int:
+            while first.setdefault(number, number) != number:
+                first[number] = number = first[first[number]]
+            return number
 
         for left, right in pairs:
             first[root(left)] = root(right)
         linked = sorted(first)
-        return cls(count, np.array(linked, np.int64), np.array([root(one) for one in linked], np.int64))
+        return cls(count, np.array(linked, np.int64), np.array([root(number) for number in linked], np.int64))
 
     def shares(self, keys: pa.Table) -> Numbers:
         """The share of each key."""
@@ -91,8 +91,8 @@ class Shares:
     def _first_of(self, numbers: Numbers) -> Numbers:
         if not len(self.linked):
             return numbers
-        at = np.minimum(np.searchsorted(self.linked, numbers), len(self.linked) - 1)
-        return np.where(self.linked[at] == numbers, self.first[at], numbers)
+        places = np.minimum(np.searchsorted(self.linked, numbers), len(self.linked) - 1)
+        return np.where(self.linked[places] == numbers, self.first[places], numbers)
 
 
 class Keys(NamedTuple):
@@ -103,11 +103,11 @@ class Keys(NamedTuple):
 
 
 def keys_of(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> Keys:
-    found = overtaken.keys_concerned(rows, lane, work)
+    keys = overtaken.keys_concerned(rows, lane, work)
     if lane.shard is not None:
-        [name] = [one.column for one in work.columns if one.name == lane.shard[0]]
-        found = found.append_column(name, pa.array([lane.shard[1]] * found.num_rows, pa.string()))
-    return Keys(found.select(work.key_columns), found[overtaken.ROW].to_numpy()[rows.num_rows :])
+        [name] = [column.column for column in work.columns if column.name == lane.shard[0]]
+        keys = keys.append_column(name, pa.array([lane.shard[1]] * keys.num_rows, pa.string()))
+    return Keys(keys.select(work.key_columns), keys[overtaken.ROW].to_numpy()[rows.num_rows :])
 
 
 class KeysOfChanges(NamedTuple):

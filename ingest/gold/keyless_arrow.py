@@ -118,10 +118,10 @@ def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> 
     columns = zip(*known, strict=True) if known else [()] * len(HALF)
     given = {field.name: pa.array(column, field.type) for field, column in zip(HALF, columns, strict=True)}
     read = {}
-    for i, one in enumerate(work.columns):
+    for i, column in enumerate(work.columns):
         cells = pa.array([row[i] for row in texts], pa.string())
-        read[one.name] = cells, typed_column(cells, one.type)
-    values = {one.column: read[one.name][1].cells for one in work.columns}
+        read[column.name] = cells, typed_column(cells, column.type)
+    values = {column.column: read[column.name][1].cells for column in work.columns}
     sets = pc.greater(given[ADDS], 0)
     sent = _sent(rows, given[ORDER]) if any(typed.unfit is not None for _, typed in read.values()) else None
     return pa.table({**values, **given, UNFIT: unfit.of_rows(read, sets, lane.source, sent)})
@@ -130,8 +130,8 @@ def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> 
 def _sent(rows: pa.Table, places: pa.Array) -> pa.Table:
     """The change of each half; one of a row under an earlier key has no message."""
     rows = rows.filter(pc.greater_equal(rows["row"], 0))
-    at = pc.index_in(places, value_set=rows["order_key"].combine_chunks())
-    return rows.select(unfit.SentFrom._fields).take(at)
+    numbers = pc.index_in(places, value_set=rows["order_key"].combine_chunks())
+    return rows.select(unfit.SentFrom._fields).take(numbers)
 
 
 def _same(event: LaneEvent, *, shared_reads: bool) -> bytes:
@@ -201,16 +201,16 @@ def counted(work: MirrorWork, halves: pa.Table) -> RowCounts:
         copies = pa.array(np.ones(halves.num_rows, np.int64))
         rows = halves.select(work.schema.names).append_column(COPIES, copies)
         return RowCounts(rows, cleared, _rejects(halves, work))
-    at, copies = _copies(halves, work, first)
-    rows = halves.select(work.schema.names).take(at).append_column(COPIES, copies)
+    numbers, copies = _copies(halves, work, first)
+    rows = halves.select(work.schema.names).take(numbers).append_column(COPIES, copies)
     return RowCounts(rows, cleared, _rejects(halves, work))
 
 
 def _floor(truncates: pa.Table, number: int, lane: LaneWork) -> tuple[str, bool]:
     """The place after which a lane's rows still exist, and whether it is new."""
-    own = truncates.filter(pc.equal(truncates[LANE], number))
-    places = zip(own[ORDER].to_pylist(), own[BATCH].to_pylist(), strict=True)
-    return max([("", False), *((at, batch >= lane.first) for at, batch in places), *lane.created])
+    of_lane = truncates.filter(pc.equal(truncates[LANE], number))
+    places = zip(of_lane[ORDER].to_pylist(), of_lane[BATCH].to_pylist(), strict=True)
+    return max([("", False), *((place, batch >= lane.first) for place, batch in places), *lane.created])
 
 
 def _after(halves: pa.Table, floors: Iterable[tuple[str, bool]]) -> pa.Table:
@@ -240,11 +240,11 @@ def _copies(halves: pa.Table, work: MirrorWork, first: int) -> tuple[pa.Array, p
     lows: dict[int, int] = {}
     touched: dict[int, int] = {}  # with a half that has the content
     sides = zip(numbers, halves[ADDS].to_pylist(), halves[BATCH].to_pylist(), strict=True)
-    for at, (content, adds, batch) in enumerate(sides):
+    for i, (content, adds, batch) in enumerate(sides):
         sums[content] = sums.get(content, 0) + adds
         lows[content] = min(lows.get(content, 0), sums[content])
         if batch >= first:
-            touched.setdefault(content, at)
+            touched.setdefault(content, i)
     counts = [sums[content] - lows[content] for content in touched]
     return pa.array(touched.values(), pa.int64()), pa.array(counts, pa.int64())
 
@@ -254,16 +254,16 @@ def _contents(rows: pa.Table) -> np.ndarray:
     numbers = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
         codes = pc.dictionary_encode(bits(column).combine_chunks(), null_encoding="encode").indices
-        own = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, numbers = np.unique(numbers * (len(own) + 1) + own, return_inverse=True)
+        column_codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, numbers = np.unique(numbers * (len(column_codes) + 1) + column_codes, return_inverse=True)
     return numbers
 
 
 def _rejects(halves: pa.Table, work: MirrorWork) -> list[Reject]:
     """The cells of rows that new changes insert, if they do not fit."""
-    found: list[Reject] = []
+    rejects: list[Reject] = []
     for number, lane in enumerate(work.lanes):
         asked = pc.and_(pc.equal(halves[LANE], number), pc.greater_equal(halves[BATCH], lane.first))
         listed = halves.filter(pc.and_(asked, pc.is_valid(halves[UNFIT])))[UNFIT].to_pylist()
-        found += [unfit.reject(cell, None, work) for text in listed for cell in unfit.cells_of(text)]
-    return found
+        rejects += [unfit.reject(cell, None, work) for text in listed for cell in unfit.cells_of(text)]
+    return rejects

@@ -40,16 +40,16 @@ class HalfDealer(Dealer):
         return rows, np.where(pc.equal(rows[ADDS], 0).to_numpy(), EVERY, parts)
 
 
-def merged(work: MirrorWork, found: Sequence[Dealt], share: int, count: int) -> Written:
+def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, count: int) -> Written:
     """Count the rows of a share, and write them with the mirror's own rows of that share; commits nothing."""
 
     def counts() -> RowCounts:
-        batches = [*batches_of(found, EVERY), *batches_of(found, share)]
+        batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
         if batches:
             return keyless_arrow.counted(work, pa.Table.from_batches(batches))
         return keyless_arrow.row_counts(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
 
-    def mine(rows: pa.Table) -> pa.Table:
+    def chosen(rows: pa.Table) -> pa.Table:
         return rows.filter(pa.array(parts_by_key(rows, count) == share))
 
     def write() -> Written:
@@ -57,6 +57,6 @@ def merged(work: MirrorWork, found: Sequence[Dealt], share: int, count: int) -> 
         # either all shares replace the table's files, or none
         replaces = work.reshaped or made.cleared or not (work.appends and leaves_files(work))
         whole = work.replacing() if replaces else work
-        return written(whole, lambda: counted(whole, made, mine))
+        return written(whole, lambda: counted(whole, made, chosen))
 
     return staged_counts(work, counts) if work.staging else told(work, write)

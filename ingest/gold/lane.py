@@ -85,7 +85,7 @@ class Steps:
         return tuple(step for step in self.ever if step.empties)
 
 
-def lane_name(lanes: Collection[LaneId], one: LaneId) -> str:
+def lane_name(lanes: Collection[LaneId], lane: LaneId) -> str:
     """One of some lanes for display: the table, with its source where that tells it from another."""
-    source, table = one
+    source, table = lane
     return str(table) if len({name for name, _ in lanes}) == 1 else f"{source}:{table}"

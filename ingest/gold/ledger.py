@@ -46,12 +46,12 @@ class Ledger:
 
     def states(self, path: str, statements: Iterable[Statement]) -> dict[str, str]:
         """By which states a mirror's rows were folded, by the statements' ids: what was decided since counts from now on."""
-        found = {
+        states = {
             statement.id: self.done.get((path, statement.id), "")
             for statement in statements
             if not statement.decided
         }
-        return {name: state for name, state in found.items() if state}
+        return {name: state for name, state in states.items() if state}
 
 
 def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
@@ -96,9 +96,9 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
     return any(
         job.merged
         or job.path not in decided
-        or any(_reads_history(job, decided[job.path], line) for line in mine)
+        or any(_reads_history(job, decided[job.path], line) for line in lines)
         for job in work
-        for mine in job.lines.values()
+        for lines in job.lines.values()
     )
 
 

@@ -87,28 +87,32 @@ def merge(
         partial: some outcomes do not carry every column.
         fills: what new statements put into the rows.
     """
-    sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
+    sent = {column.column: f"s.{quoted(sent_name(i))}" for i, column in enumerate(mirror.columns)}
     on = " AND ".join(
         f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in mirror.key_columns
     )
-    kept = {one.column: f"t.{quoted(one.column)}" for one in mirror.columns} | _filled(mirror, fills)
+    kept = {column.column: f"t.{quoted(column.column)}" for column in mirror.columns} | _filled(mirror, fills)
     rest = [
-        (one, _new_value(i, kept[one.column], partial=partial))
-        for i, one in enumerate(mirror.columns)
-        if one.name not in mirror.keys
+        (column, _new_value(i, kept[column.column], partial=partial))
+        for i, column in enumerate(mirror.columns)
+        if column.name not in mirror.keys
     ]
     builder = DeltaTable.forPath(lake.spark, lake.path(mirror.path)).alias("t").merge(source.alias("s"), on)
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
-        update: dict[str, Column | str] = {quoted(one.column): value for one, value in rest}
+        update: dict[str, Column | str] = {quoted(column.column): value for column, value in rest}
         builder = builder.whenMatchedUpdate(condition=_differ(rest), set=update)
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
     for condition in cleared:
         builder = builder.whenNotMatchedBySourceDelete(condition)
     if fills:
-        filled = [(one, kept[one.column]) for one in mirror.columns if one.column in _filled(mirror, fills)]
-        new: dict[str, Column | str] = {quoted(one.column): value for one, value in filled}
+        filled = [
+            (column, kept[column.column])
+            for column in mirror.columns
+            if column.column in _filled(mirror, fills)
+        ]
+        new: dict[str, Column | str] = {quoted(column.column): value for column, value in filled}
         builder = builder.whenNotMatchedBySourceUpdate(condition=_differ(filled), set=new)
     builder.execute()
 
@@ -116,21 +120,21 @@ def merge(
 def _differ(values: Sequence[tuple[MirrorColumn, str]]) -> str:
     """A condition that a row meets in which some columns would get other values."""
     return " OR ".join(
-        f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
-        for one, value in values
+        f"NOT ({compared(f't.{quoted(column.column)}', column)} <=> {compared(value, column)})"
+        for column, value in values
     )
 
 
 def _filled(mirror: Mirror, fills: Sequence[Fill]) -> dict[str, str]:
     """What new statements put into columns, as expressions over a mirror's row."""
-    columns = {one.column: one for one in mirror.columns}
-    found = {}
+    columns = {column.column: column for column in mirror.columns}
+    values = {}
     for fill in fills:
         value = f"t.{quoted(fill.of)}" if fill.of else "NULL"
         if fill.text is not None:
             value = _constant(fill.text, columns[fill.column])
-        found[fill.column] = f"CAST({value} AS {columns[fill.column].delta})"
-    return found
+        values[fill.column] = f"CAST({value} AS {columns[fill.column].delta})"
+    return values
 
 
 def _constant(text: str, column: MirrorColumn) -> str:
@@ -143,9 +147,9 @@ def _constant(text: str, column: MirrorColumn) -> str:
     return literal(cells.cast(pa.string())[0].as_py())
 
 
-def compared(value: str, one: MirrorColumn) -> str:
+def compared(value: str, column: MirrorColumn) -> str:
     """A value to compare: SQL treats 0.0 and -0.0 as the same number."""
-    return f"CAST({value} AS STRING)" if one.delta in FLOATING else value
+    return f"CAST({value} AS STRING)" if column.delta in FLOATING else value
 
 
 def _new_value(index: int, kept: str, *, partial: bool) -> str:

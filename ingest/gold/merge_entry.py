@@ -82,7 +82,7 @@ def _clauses(work: MirrorWork, effort: Effort) -> dict[str, str | None]:
             "notMatchedPredicates": _json([_action("insert", f"NOT {_GONE}")]),
             "notMatchedBySourcePredicates": "[]",
         }
-    rest = [quoted(one.column) for one in work.columns if one.column not in work.key_columns]
+    rest = [quoted(column.column) for column in work.columns if column.column not in work.key_columns]
     differs = " OR ".join(f"(NOT (t.{name} <=> s.{name}))" for name in rest)
     matched = [_action("delete", _GONE)] + ([_action("update", differs)] if rest else [])
     return {
@@ -111,10 +111,10 @@ def _json(value: object) -> str:
 
 def _merged(before: Snapshot, rows: NewRows, counts: Mapping[str, int], effort: Effort) -> dict[str, str]:
     touched = [file for file in before.files if file.place in rows.vectors]
-    emptied = [one for one in touched if _is_emptied(one, rows)]
+    emptied = [file for file in touched if _is_emptied(file, rows)]
     removed = [*_replaced(before, rows), *emptied]
-    marked = [one for one in touched if one not in emptied]
-    had = [one for one in marked if one.vector]
+    marked = [file for file in touched if file not in emptied]
+    had = [file for file in marked if file.vector]
     inserted, updated, deleted = (counts.get(name, 0) for name in ("inserted", "updated", "deleted"))
     return _texts(
         numSourceRows=effort.sources,
@@ -130,10 +130,10 @@ def _merged(before: Snapshot, rows: NewRows, counts: Mapping[str, int], effort: 
         numTargetFilesAdded=len(rows.files),
         numTargetBytesAdded=sum(file.size for file in rows.files),
         numTargetFilesRemoved=len(removed),
-        numTargetBytesRemoved=sum(one.size for one in removed),
+        numTargetBytesRemoved=sum(file.size for file in removed),
         numTargetDeletionVectorsAdded=len(marked),
         numTargetDeletionVectorsUpdated=len(had),
-        numTargetDeletionVectorsRemoved=len(had) + sum(bool(one.vector) for one in removed),
+        numTargetDeletionVectorsRemoved=len(had) + sum(bool(file.vector) for file in removed),
         numTargetChangeFilesAdded=0,
         executionTimeMs=effort.fold_ms + effort.scan_ms + effort.write_ms,
         materializeSourceTimeMs=effort.fold_ms,
@@ -149,7 +149,7 @@ def _written(before: Snapshot, rows: NewRows, counts: Mapping[str, int]) -> dict
         numOutputRows=counts.get("written", 0),
         numOutputBytes=sum(file.size for file in rows.files),
         numRemovedFiles=len(removed),
-        numRemovedBytes=sum(one.size for one in removed),
+        numRemovedBytes=sum(file.size for file in removed),
     )
 
 

@@ -29,7 +29,7 @@ def cleared(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard, shards:
     if len(named) < len(shards):
         guard.write(rows, path, "overwrite")
         return
-    [column] = {one.column for one in mirror.columns for name, _ in named if one.name == name}
+    [column] = {column.column for column in mirror.columns for name, _ in named if column.name == name}
     values = ", ".join(literal(value) for _, value in named)
     guard.write(rows, path, "overwrite", replaceWhere=f"{quoted(column)} IN ({values})")
 
@@ -47,7 +47,7 @@ def each(counts: DataFrame) -> DataFrame:
 
 def _each(mirror: Mirror, counts: DataFrame) -> DataFrame:
     """Each row as often as it exists, with the table's columns."""
-    names = [F.col(quoted(sent_name(i))).alias(one.column) for i, one in enumerate(mirror.columns)]
+    names = [F.col(quoted(sent_name(i))).alias(column.column) for i, column in enumerate(mirror.columns)]
     return each(counts).select(*names)
 
 
@@ -59,7 +59,11 @@ def merged(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
     )
     existing = (
         lake.read(mirror.path)
-        .groupBy(exact.content((F.col(quoted(one.column)), one.delta) for one in mirror.columns).alias("%s"))
+        .groupBy(
+            exact.content((F.col(quoted(column.column)), column.delta) for column in mirror.columns).alias(
+                "%s"
+            )
+        )
         .agg(F.count("*").alias(STANDING))
     )
     joined = counts.withColumn(CONTENT, content).join(existing, F.col(CONTENT) == F.col("%s"), "left")
@@ -68,7 +72,7 @@ def merged(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
     taken = F.array_repeat(F.lit(True), F.when(m > 0, 1).otherwise(0))
     copies = F.concat(taken, F.array_repeat(F.lit(False), n))
     source = joined.where(n != m).select(*sent, F.explode(copies).alias(TAKEN))
-    pairs = [(quoted(one.column), f"s.{name}") for name, one in zip(sent, mirror.columns, strict=True)]
+    pairs = [(quoted(column.column), f"s.{name}") for name, column in zip(sent, mirror.columns, strict=True)]
     equal = " AND ".join(
         f"{compared(f't.{name}', column)} <=> {compared(value, column)}"
         for (name, value), column in zip(pairs, mirror.columns, strict=True)

@@ -98,7 +98,7 @@ def decide(
     subjects = {name: subject_of(job, mirror, name, free_until) for name in job.lines}
     # before its first rows nothing was applied
     judged = applied if mirror is not None and mirror.columns else 0
-    hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda one: one.batch, default=None)
+    hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda held: held.batch, default=None)
     if hold is not None:
         job = job.before(hold.batch)
     last = hold.batch - 1 if hold else None
@@ -119,7 +119,7 @@ def decide(
     decided = replace(
         recomputed(job.rule, decided),
         names_sources=pipeline.names_sources if job.rule.shard_column else None,
-        eras=tuple((*name, found) for name, found in lane_eras.items() if len(found) > 1),
+        eras=tuple((*name, of_lane) for name, of_lane in lane_eras.items() if len(of_lane) > 1),
         fed_by=_fed_by(job, before),
     )
     if job.rule.history and decided.keys:
@@ -135,8 +135,8 @@ def decide(
 
 def _rows(job: Job) -> dict[str, str]:
     """The columns of a job's rows that the pipeline file neither types nor leaves out, with their types."""
-    found: dict[str, str] = reduce(merged_columns, map(job.columns_of, job.lines), {})
-    return {} if job.rule.ignores else {name: found[name] for name in found if name not in job.rule.columns}
+    shown: dict[str, str] = reduce(merged_columns, map(job.columns_of, job.lines), {})
+    return {} if job.rule.ignores else {name: shown[name] for name in shown if name not in job.rule.columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     """True if a new statement removes all rows that the mirror has."""
     if len(job.lanes | {lane.name for lane in lanes}) != 1 or job.rule.soft:
         return False
-    found = (each for lane in lanes for each in steps(lane.statements, lane.subject))
-    return any(step.empties and batch > lanes[0].applied for step, batch in found)
+    placed = (each for lane in lanes for each in steps(lane.statements, lane.subject))
+    return any(step.empties and batch > lanes[0].applied for step, batch in placed)
 
 
 def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, free_until: int) -> Subject:
@@ -242,8 +242,8 @@ def _decided(
     """The mirror with a key and its columns, and those that it leaves out; ``from_scratch`` if no old row is kept."""
     rule, seen = job.rule, dict[str, str]()
     for name, lines in job.lines.items():
-        mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
-        seen = merged_columns(seen, _with_taken_over(mine, lines, declared[name], mirror))
+        of_lane = _with_declared(job.columns_of(name), declared[name].columns, mirror)
+        seen = merged_columns(seen, _with_taken_over(of_lane, lines, declared[name], mirror))
     rule_faults.refuse_lost_key(job, keys)
     left_out = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
     seen = {name: logical for name, logical in seen.items() if name not in left_out}
@@ -262,11 +262,15 @@ def _decided(
         seen = {name: "unknown" for name in seen if name in have}
     if not shard and not job.merged:
         mirror, seen = _without_dropped(job, mirror, declared, keys, seen)
-    comments = {column: text for one in declared.values() for column, text in one.comments.items()}
-    found = grown(mirror, job.table, rule, keys, seen)
-    rule_faults.refuse_ambiguous_names(job, found)
-    columns = (replace(column, comment=comments.get(column.name, column.comment)) for column in found.columns)
-    return replace(found, columns=tuple(columns)), left_out
+    comments = {
+        column: text for lane_declared in declared.values() for column, text in lane_declared.comments.items()
+    }
+    mirror_now = grown(mirror, job.table, rule, keys, seen)
+    rule_faults.refuse_ambiguous_names(job, mirror_now)
+    columns = (
+        replace(column, comment=comments.get(column.name, column.comment)) for column in mirror_now.columns
+    )
+    return replace(mirror_now, columns=tuple(columns)), left_out
 
 
 def _without_dropped(
@@ -277,21 +281,23 @@ def _without_dropped(
     seen: dict[str, str],
 ) -> tuple[Mirror | None, dict[str, str]]:
     """The mirror and the columns seen, without what statements have dropped; renewed names have new types."""
-    gone = rule_faults.gone_for_good(job, {name: one.gone for name, one in declared.items()}) - {*keys}
+    gone = rule_faults.gone_for_good(
+        job, {name: lane_declared.gone for name, lane_declared in declared.items()}
+    ) - {*keys}
     renewed = {
-        name: one.columns[name]
-        for one in declared.values()
-        for name in one.renewed
-        if one.columns.get(name, "unknown") != "unknown"
+        name: lane_declared.columns[name]
+        for lane_declared in declared.values()
+        for name in lane_declared.renewed
+        if lane_declared.columns.get(name, "unknown") != "unknown"
     }
     seen = {name: logical for name, logical in seen.items() if name not in gone} | renewed
     if mirror is None:
         return None, seen
     # rows of later batches may have a column again that an old statement dropped
-    dropped = {name for one in declared.values() for name in one.dropped & gone}
+    dropped = {name for lane_declared in declared.values() for name in lane_declared.dropped & gone}
     kept = (column for column in mirror.columns if column.name not in dropped)
     types_now = renewed | dict(job.rule.declared)
-    columns = (_retyped(one, types_now) if one.name in renewed else one for one in kept)
+    columns = (_retyped(column, types_now) if column.name in renewed else column for column in kept)
     return replace(mirror, columns=tuple(columns)), seen
 
 
@@ -299,13 +305,13 @@ def recomputed(rule: TableRule, mirror: Mirror) -> Mirror:
     """The mirror with the columns that its rule makes, each with the type that the row's other columns give it."""
     if not rule.made or not mirror.columns:
         return mirror
-    deltas = {one.name: one.delta for one in mirror.sent}
+    deltas = {column.name: column.delta for column in mirror.sent}
     made = []
-    for name, one in rule.made.items():
-        logical = one.type or "string"
-        if one.kind == "compute" and not one.type:
-            logical = type_of(one.value, [deltas[column] for column in conditions.columns(one.value)])
-        made.append(Column(name, name, logical, made=one))
+    for name, making in rule.made.items():
+        logical = making.type or "string"
+        if making.kind == "compute" and not making.type:
+            logical = type_of(making.value, [deltas[column] for column in conditions.columns(making.value)])
+        made.append(Column(name, name, logical, made=making))
     return replace(mirror, columns=(*mirror.sent, *made))
 
 
@@ -318,7 +324,7 @@ def _with_declared(
     statement alone only widens a column, unless the rows carry no types at all. But it may give digits after the point to
     numbers: rows may say DECIMAL without them, and the old values get them at once.
     """
-    found = dict(rows)
+    merged = dict(rows)
     known = {column.name: column.delta for column in mirror.columns} if mirror else {}
     untyped = bool(rows) and set(rows.values()) == {"unknown"}
     for name, logical in declared.items():
@@ -326,36 +332,38 @@ def _with_declared(
         whole = types.delta(sent) if types.family(sent) == "integer" else ""
         before = known.get(name, "") if sent in ("decimal", "unknown") else whole
         if types.gains_fraction(before, logical):
-            found[name] = types.common(sent, logical)
+            merged[name] = types.common(sent, logical)
             continue
         if sent != "unknown":
             continue
         new = types.delta(logical)
         if (untyped and name in rows) or types.widens(known.get(name, new), new):
-            found[name] = logical
+            merged[name] = logical
         else:
-            found.setdefault(name, "unknown")
-    return found
+            merged.setdefault(name, "unknown")
+    return merged
 
 
 def _with_taken_over(
-    found: dict[str, str], lines: Iterable[Line], declared: Declared, mirror: Mirror | None
+    columns: dict[str, str], lines: Iterable[Line], declared: Declared, mirror: Mirror | None
 ) -> dict[str, str]:
     """Columns that can hold the values that statements put under a name which rows show for another column.
 
     Rows after the statement show the type, too, but there may be none. What a statement declares counts only for new
     columns of text: a connector may send other types otherwise, as in `_with_declared`.
     """
-    known = {one.name: one.type for one in mirror.sent} if mirror else {}
+    known = {column.name: column.type for column in mirror.sent} if mirror else {}
     lows = [line.order_low or "" for line in lines if line.columns]
     first = "" if known else min(lows, default="")
     shown = (known, *(line.columns for line in lines))
-    typed = {name for one in shown for name, logical in one.items() if logical != "unknown"}
+    typed = {
+        name for columns_shown in shown for name, logical in columns_shown.items() if logical != "unknown"
+    }
     for order, taken in declared.taken_over:
-        before = known | {name: logical for name, logical in found.items() if logical != "unknown"}
+        before = known | {name: logical for name, logical in columns.items() if logical != "unknown"}
         for name, old in taken.items():
             column = types.common(known.get(name, "unknown"), before.get(name, "unknown"))
-            for logical in [known.get(old), found.get(old)] if old else [declared.columns.get(name)]:
+            for logical in [known.get(old), columns.get(old)] if old else [declared.columns.get(name)]:
                 text = types.delta(logical or "unknown") == "STRING"
                 if order <= first or name not in typed or logical in (None, "unknown") or not (old or text):
                     continue
@@ -363,8 +371,8 @@ def _with_taken_over(
                 digitless = before[name] == "decimal"
                 lost = types.family(column) == "integer" if text else types.family(logical) not in _EXACT
                 if types.delta(before[name]) != "STRING" or (digitless and lost):
-                    found = found | {name: "string" if text else types.common(before[name], logical)}
-    return found
+                    columns = columns | {name: "string" if text else types.common(before[name], logical)}
+    return columns
 
 
 def _retyped(column: Column, types_now: Mapping[str, str]) -> Column:
@@ -403,26 +411,26 @@ def _eras(
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
     statements = policy.by_statement(lane.statements, lane.subject, again=not job.rule.keys)
     exists = mirror is not None and bool(mirror.columns)
-    own = tuple(key for key in mirror.keys if key != job.rule.shard_column) if mirror else ()
+    old_key = tuple(key for key in mirror.keys if key != job.rule.shard_column) if mirror else ()
     if mirror is not None and exists and not _is_news(job, mirror, lane):
-        return mirror.eras_of(*lane.name) or ((Era("", own),) if own else ())
+        return mirror.eras_of(*lane.name) or ((Era("", old_key),) if old_key else ())
     keyless = exists and mirror is not None and not mirror.keys
-    found = evidence_of_lines(lane.lines)
-    if evidence is None and own:
-        found = replace(found, runs=(Run(own, "", ""), *found.runs))
-    lane_eras = _lane_eras(job, found, statements, keyless=keyless)
+    shown = evidence_of_lines(lane.lines)
+    if evidence is None and old_key:
+        shown = replace(shown, runs=(Run(old_key, "", ""), *shown.runs))
+    lane_eras = _lane_eras(job, shown, statements, keyless=keyless)
     # a line says neither in which order its changes name several keys, nor that others name none
-    mixed = eras.overlap(found) or any(eras.rekeys(run.keys, statements) for run in found.runs)
+    mixed = eras.overlap(shown) or any(eras.rekeys(run.keys, statements) for run in shown.runs)
     if evidence is not None and (exists or mixed or len(lane_eras) > 1):
         lane_eras = _lane_eras(job, evidence(), statements, keyless=keyless)
     return lane_eras
 
 
 def _lane_eras(
-    job: Job, found: Evidence, statements: Sequence[eras.PlacedEffects], *, keyless: bool
+    job: Job, shown: Evidence, statements: Sequence[eras.PlacedEffects], *, keyless: bool
 ) -> tuple[Era, ...]:
     try:
-        return eras.eras(found, statements, job.rule.keys, keyless=keyless)
+        return eras.eras(shown, statements, job.rule.keys, keyless=keyless)
     except HeldError as error:
         raise HeldError(f"{job.table}: {error}") from None
 
@@ -431,7 +439,7 @@ def _is_news(job: Job, mirror: Mirror, lane: _Logged) -> bool:
     """True if something that the mirror has not folded yet names another key."""
     lines = [line for line in lane.lines if line.batch > lane.applied]
     keys = set(mirror.keys) - {job.rule.shard_column}
-    decided = [keys, *(set(era.keys) for *_, some in mirror.eras for era in some)]
+    decided = [keys, *(set(era.keys) for *_, eras_of_lane in mirror.eras for era in eras_of_lane)]
     if job.rule.keys and set(job.rule.keys) not in decided:
         return True
     if not job.rule.keys and any(set(key) != keys for line in lines for key in line.keys):
@@ -496,7 +504,7 @@ def _is_rekeyed(before: Mirror, now: Mirror, lanes: Sequence[_Logged]) -> bool:
     if set(before.keys) != set(now.keys):
         return True
     for lane in lanes:
-        old, new = ([set(era.keys) for era in one.eras_of(*lane.name)] for one in (before, now))
+        old, new = ([set(era.keys) for era in version.eras_of(*lane.name)] for version in (before, now))
         if new and old[-len(new) :] != new:
             return True
         last = now.eras_of(*lane.name)[-1].place if new else ""

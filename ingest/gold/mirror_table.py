@@ -65,8 +65,8 @@ def load(lake: Lake, mirror: Mirror, source: DataFrame, made: Made) -> None:
     There is no table to replace, but a plain CREATE fails on files that a failed or killed write has left there.
     """
     columns = [
-        F.col(quoted(sent_name(i))).alias(one.column, metadata=_metadata(one))
-        for i, one in enumerate(mirror.columns)
+        F.col(quoted(sent_name(i))).alias(column.column, metadata=_metadata(column))
+        for i, column in enumerate(mirror.columns)
     ]
     source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
     lake.spark.sql(
@@ -109,9 +109,9 @@ def description(mirror: Mirror) -> str:
 
 def add_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:
     """Add the columns that the table lacks; idempotent."""
-    missing = [one for one in mirror.columns if one.column not in present]
+    missing = [column for column in mirror.columns if column.column not in present]
     if missing:
-        allow_zoneless(lake, mirror, [one.delta for one in missing])
+        allow_zoneless(lake, mirror, [column.delta for column in missing])
         columns = ", ".join(map(_defined, missing))
         lake.spark.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
 
@@ -133,28 +133,29 @@ def reshape(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:
     """
     frame = lake.read(mirror.path)
     have = column_types(frame.schema)
-    narrow = [one for one in mirror.columns if have.get(one.column, one.delta) != one.delta]
+    narrow = [column for column in mirror.columns if have.get(column.column, column.delta) != column.delta]
     if not narrow:
         _comment(lake, mirror, frame.schema)
         return
-    allow_zoneless(lake, mirror, [one.delta for one in narrow])
+    allow_zoneless(lake, mirror, [column.delta for column in narrow])
     columns = [
-        _widened(one, have[one.column]).alias(one.column, metadata=_metadata(one)) for one in mirror.columns
+        _widened(column, have[column.column]).alias(column.column, metadata=_metadata(column))
+        for column in mirror.columns
     ]
     staying = [F.col(quoted(name)) for name in left(mirror, present)]
     _rewrite(frame.select(*columns, *staying), lake.path(mirror.path))
 
 
-def _widened(one: MirrorColumn, old: str) -> Column:
+def _widened(column: MirrorColumn, old: str) -> Column:
     """A column's values in its type, through their texts where only these are exact: FLOAT 0.1 is DOUBLE 0.1; NULL if its
     name was reused.
     """
-    value = F.col(quoted(one.column))
-    if old == one.delta:
+    value = F.col(quoted(column.column))
+    if old == column.delta:
         return value
-    if not types.widens(old, one.delta):
-        return F.lit(None).cast(one.delta)
-    return (value.cast("string") if old == "FLOAT" else value).cast(one.delta)
+    if not types.widens(old, column.delta):
+        return F.lit(None).cast(column.delta)
+    return (value.cast("string") if old == "FLOAT" else value).cast(column.delta)
 
 
 def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
@@ -169,10 +170,10 @@ def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
     """
     there = {folded(name) for name in present}
     return any(
-        folded(one.column) in there
-        if one.column not in present
-        else one.delta == "STRING" and present[one.column] != "string"
-        for one in mirror.columns
+        folded(column.column) in there
+        if column.column not in present
+        else column.delta == "STRING" and present[column.column] != "string"
+        for column in mirror.columns
     )
 
 
@@ -186,13 +187,13 @@ def drop_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> bool:
     if not left(mirror, present):
         return False
     frame = lake.read(mirror.path)
-    _rewrite(frame.select(*[quoted(one.column) for one in mirror.columns]), lake.path(mirror.path))
+    _rewrite(frame.select(*[quoted(column.column) for column in mirror.columns]), lake.path(mirror.path))
     return True
 
 
 def left(mirror: Mirror, present: Iterable[str]) -> list[str]:
     """Columns of the table that no longer belong to the mirror."""
-    wanted = {one.column for one in mirror.columns}
+    wanted = {column.column for column in mirror.columns}
     return [name for name in present if name not in wanted]
 
 
@@ -203,9 +204,9 @@ def _rewrite(frame: DataFrame, path: str) -> None:
 def _comment(lake: Lake, mirror: Mirror, schema: StructType) -> None:
     """Update the comments of existing columns to what the source has said since."""
     there = {field.name: field.metadata.get("comment") for field in schema.fields}
-    for one in mirror.columns:
-        if one.comment and there.get(one.column) != comment_of(one):
-            comment = literal(comment_of(one))
+    for column in mirror.columns:
+        if column.comment and there.get(column.column) != comment_of(column):
+            comment = literal(comment_of(column))
             lake.spark.sql(
-                f"ALTER TABLE {lake.named(mirror.path)} ALTER COLUMN {quoted(one.column)} COMMENT {comment}"
+                f"ALTER TABLE {lake.named(mirror.path)} ALTER COLUMN {quoted(column.column)} COMMENT {comment}"
             )

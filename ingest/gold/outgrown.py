@@ -28,13 +28,13 @@ def narrow(mirror: Mirror, rule: TableRule, rejects: Iterable[Reject]) -> list[s
     """
     if rule.freezes or rule.ignores:
         return []
-    found = [
-        one.name
-        for one in mirror.sent
-        if types.family(one.type) == "integer" and one.name not in rule.columns
+    integers = [
+        column.name
+        for column in mirror.sent
+        if types.family(column.type) == "integer" and column.name not in rule.columns
     ]
     named = {name for reject in rejects for name in ([reject.column] if reject.column else mirror.keys)}
-    return [] if named.isdisjoint(found) else found
+    return [] if named.isdisjoint(integers) else integers
 
 
 def widened(
@@ -53,21 +53,23 @@ def widened(
     for lane in lanes:
         for page in pages(files, lane, ("after", "types"), (ds.field("batch") >= lane.first) & has_image):
             wider = _of_page(wider, page)
-    found = tuple(replace(column, type=wider.get(column.name, column.type)) for column in mirror.columns)
-    grows = [one.delta for one in found] != [column.delta for column in mirror.columns]
-    return replace(mirror, columns=found) if grows else None
+    widened_columns = tuple(
+        replace(column, type=wider.get(column.name, column.type)) for column in mirror.columns
+    )
+    grows = [column.delta for column in widened_columns] != [column.delta for column in mirror.columns]
+    return replace(mirror, columns=widened_columns) if grows else None
 
 
 def _of_page(wider: dict[str, str], page: pa.RecordBatch) -> dict[str, str]:
     """The types that hold the integers of some changes, too; DECIMAL cells with a fraction need a decimal."""
     sent, kinds = (texts_of(page[side], list(wider)) for side in ("after", "types"))
-    found = {}
+    of_page = {}
     for (name, logical), texts, kind in zip(wider.items(), sent, kinds, strict=True):
         fraction = pc.and_(pc.equal(kind, "decimal"), pc.match_substring_regex(texts, _FRACTION))
         if logical == "decimal" or pc.any(fraction).as_py():
-            found[name] = "decimal"
+            of_page[name] = "decimal"
             continue
         numbers = texts.filter(pc.match_substring_regex(texts, _NUMBER)).cast(pa.decimal128(38, 0))
         ends = (types.integer(int(end.as_py() or 0)) for end in pc.min_max(numbers).values())
-        found[name] = reduce(types.common, ends, logical)
-    return found
+        of_page[name] = reduce(types.common, ends, logical)
+    return of_page

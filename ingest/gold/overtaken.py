@@ -42,21 +42,21 @@ def _left(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table:
     new, folded = rows.filter(is_new), rows.filter(pc.invert(is_new))
     truncates = folded.filter(pc.equal(folded["op"], str(Op.TRUNCATE)))
     if floor := pc.max(truncates["order_key"]).as_py():
-        new, folded = (some.filter(pc.greater(some["order_key"], floor)) for some in (new, folded))
+        new, folded = (part.filter(pc.greater(part["order_key"], floor)) for part in (new, folded))
     if not (new.num_rows and folded.num_rows):
         return new
     late = new.filter(pc.less(new["order_key"], folded["order_key"][-1]))
     if not late.num_rows:
         return new
-    mine, theirs = keys_concerned(late, lane, work), keys_concerned(folded, lane, work)
+    ours, theirs = keys_concerned(late, lane, work), keys_concerned(folded, lane, work)
     names = theirs.schema.names[2:]
     theirs = last_of(theirs.drop_null().sort_by(PLACE), names)  # changes without a usable key overtake none
-    at, of = pairs(mine.select(names), theirs.select(names))
-    at = at.filter(pc.less(mine[PLACE].take(at), theirs[PLACE].take(of)))
-    if not len(at):
+    numbers, of = pairs(ours.select(names), theirs.select(names))
+    numbers = numbers.filter(pc.less(ours[PLACE].take(numbers), theirs[PLACE].take(of)))
+    if not len(numbers):
         return new
-    overtaken = np.unique(mine[ROW].take(at).to_numpy())
-    if pc.any(folded["partial"]).as_py() or mine.num_rows > late.num_rows:
+    overtaken = np.unique(ours[ROW].take(numbers).to_numpy())
+    if pc.any(folded["partial"]).as_py() or ours.num_rows > late.num_rows:
         raise HistoryNeeded(
             "a later change of a late one's key has been folded, and does not carry its whole row"
         )
@@ -80,13 +80,13 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
     ]
     left = [pc.coalesce(*sides) for sides in zip(before, reached, strict=True)]
     moved = np.zeros(rows.num_rows, np.bool_)
-    for one, other in zip(left, reached, strict=True):
-        moved |= pc.fill_null(pc.not_equal(one, other), True).to_numpy(zero_copy_only=False)
+    for key_left, other in zip(left, reached, strict=True):
+        moved |= pc.fill_null(pc.not_equal(key_left, other), True).to_numpy(zero_copy_only=False)
     again = pa.array(np.flatnonzero(moved))
     numbers = pa.concat_arrays([pa.array(np.arange(rows.num_rows)), again])
     cells = {ROW: numbers, PLACE: rows["order_key"].take(numbers)}
-    for one, here, there in zip(columns, reached, left, strict=True):
-        cells[one.column] = typed_column(pa.concat_arrays([here, there.take(again)]), one.type, 0).cells
+    for column, here, there in zip(columns, reached, left, strict=True):
+        cells[column.column] = typed_column(pa.concat_arrays([here, there.take(again)]), column.type, 0).cells
     return pa.table(cells)
 
 
@@ -95,7 +95,7 @@ def _texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArr
     try:
         return texts_of(images, names)
     except pa.ArrowInvalid:
-        rows = [json.loads(one) if one else {} for one in images.to_pylist()]
+        rows = [json.loads(text) if text else {} for text in images.to_pylist()]
         return [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
 
 

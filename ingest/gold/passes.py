@@ -121,11 +121,13 @@ class _Cells:
         """What the rows hold before the new statements."""
         if plan.before is None:
             raise _Refused("its columns were never decided")
-        stored = {one.name: one.column for one in plan.before.columns if one.column in before.types}
+        stored = {
+            column.name: column.column for column in plan.before.columns if column.column in before.types
+        }
         stored = {name: name for name in before.types if name not in stored.values()} | stored
         effects = [effect for statement in earlier for effect in statement.effects]
-        named = {name for one in effects for name in (one.column, one.to) if isinstance(name, str)}
-        named |= {column.name for one in effects for column in one.columns}
+        named = {name for effect in effects for name in (effect.column, effect.to) if isinstance(name, str)}
+        named |= {column.name for effect in effects for column in effect.columns}
         return cls(plan, before, stored, named=named)
 
     def apply(self, step: SchemaStep, *, converts: bool) -> None:
@@ -165,29 +167,33 @@ class _Cells:
     def fills(self, misfits: Callable[[], Collection[str]]) -> Iterator[Fill]:
         """What the mirror's columns get that they do not have."""
         there = self.before.types
-        for one in self.plan.mirror.columns:
-            if one.name in self.filled:
-                _refuse_unfit(one, self.filled[one.name])
-                yield Fill(one.column, text=self.filled[one.name])
-            elif one.name in self.stored:
-                self._refuse_other_values(one, misfits)
-                if self.stored[one.name] != one.column:
-                    yield Fill(one.column, of=self.stored[one.name])
-            elif one.column in there:
-                yield Fill(one.column)
+        for column in self.plan.mirror.columns:
+            if column.name in self.filled:
+                _refuse_unfit(column, self.filled[column.name])
+                yield Fill(column.column, text=self.filled[column.name])
+            elif column.name in self.stored:
+                self._refuse_other_values(column, misfits)
+                if self.stored[column.name] != column.column:
+                    yield Fill(column.column, of=self.stored[column.name])
+            elif column.column in there:
+                yield Fill(column.column)
 
-    def _refuse_other_values(self, one: Column, misfits: Callable[[], Collection[str]]) -> None:
+    def _refuse_other_values(self, column: Column, misfits: Callable[[], Collection[str]]) -> None:
         """Refuse a column whose values would be others if its messages were read again."""
-        of, kept = self.stored[one.name], self.plan.before.columns if self.plan.before else ()
+        of, kept = self.stored[column.name], self.plan.before.columns if self.plan.before else ()
         former = next((column for column in kept if column.column == of), None)
-        moves, kind = of != one.column, type_of_log(self.before.types[of])
-        if former is None or not _same_values(former.type, one.type) or not types.widens(kind, one.delta):
-            raise _Refused(f"the type of {one.name} becomes another one")
+        moves, kind = of != column.column, type_of_log(self.before.types[of])
+        if (
+            former is None
+            or not _same_values(former.type, column.type)
+            or not types.widens(kind, column.delta)
+        ):
+            raise _Refused(f"the type of {column.name} becomes another one")
         if moves and not all(
             column.type == former.type for column in self.plan.mirror.columns if column.column == of
         ):
-            raise _Refused(f"{one.name} takes over the values of a column that gets another type")
-        if (moves or (kind, former.type) != (one.delta, one.type)) and former.name in misfits():
+            raise _Refused(f"{column.name} takes over the values of a column that gets another type")
+        if (moves or (kind, former.type) != (column.delta, column.type)) and former.name in misfits():
             raise _Refused(f"some cells of {former.name} do not fit its type")
 
 
@@ -199,8 +205,8 @@ def _same_values(old: str, new: str) -> bool:
     return exact and types.delta(new) != "STRING" and types.widens(types.delta(old), types.delta(new))
 
 
-def _refuse_unfit(one: Column, text: str) -> None:
+def _refuse_unfit(column: Column, text: str) -> None:
     try:
-        value_of(one.type, text)
+        value_of(column.type, text)
     except (ValueError, ArithmeticError):
-        raise _Refused(f"the default {text!r} is no value of {one.name}") from None
+        raise _Refused(f"the default {text!r} is no value of {column.name}") from None

@@ -68,13 +68,13 @@ def endings(
     cleared = max([*created, *truncates], default="")
     types = [
         _key_types(logical, era.keys, [step for step in steps if end and str(step.order) >= end])
-        for era, end in zip(eras, [*(one.place for one in eras[1:]), ""], strict=True)
+        for era, end in zip(eras, [*(next_era.place for next_era in eras[1:]), ""], strict=True)
     ]
     for (era, after), (keys, next_keys) in zip(pairwise(eras), pairwise(types), strict=True):
         if after.place > cleared:
             ending = Ending(era.place, after.place, keys, next_keys, ())
-            own = (step.after(era.place) for step in steps if ending.has(str(step.order)))
-            yield ending._replace(steps=tuple(own))
+            later_steps = (step.after(era.place) for step in steps if ending.has(str(step.order)))
+            yield ending._replace(steps=tuple(later_steps))
 
 
 def rebased(
@@ -132,12 +132,12 @@ def standing(ending: Ending, part: Sequence[LaneEvent], *, shared_reads: bool) -
         part: the changes, after the rows that the key before it has left.
         shared_reads: rows of its snapshots share a position.
     """
-    placed = [Placed(order_of(one.place), one.change) for one in part]
+    placed = [Placed(order_of(event.place), event.change) for event in part]
     every: list[Placed | SchemaStep] = [*(step.decoded() for step in ending.steps), *placed]
     rows, lacking = copies(every, shared_reads=shared_reads), list[LaneEvent]()
     if ending.keys:
         table = Table(tuple(ending.keys), ending.keys)
-        given = {id(one): event for one, event in zip(placed, part, strict=True)}
+        given = {id(placed_event): event for placed_event, event in zip(placed, part, strict=True)}
         lacking = [given[id(step.event)] for step in fold_steps(table, every) if not step.key]
         rows = iter(table.rows.values())
     return Standing([Change(op=Op.INSERT, after=row.values, types=row.types) for row in rows], lacking)

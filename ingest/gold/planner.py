@@ -69,7 +69,7 @@ class FoldPlan:
     @property
     def changes(self) -> int:
         """The new changes."""
-        return sum(one.changes for one, _ in self.work)
+        return sum(lane.changes for lane, _ in self.work)
 
 
 def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
@@ -89,9 +89,9 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     applied = mirrors.folded_until(lake, mirror, before)
     foreign_commits.refuse_past(lake, mirror, before.version, applied, books.last)
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
-    found = FoldPlan(plan, books, before, writer, work)
+    fold = FoldPlan(plan, books, before, writer, work)
     if not work:
-        return found
+        return fold
     rule = plan.job.rule
     changed: list[Retyped] = []
     retypes = any(step.action == retyped.ACTION for _, steps in work for step in steps.new)
@@ -108,12 +108,12 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         work = whole_of(lake.pipeline, books, ledger, plan, applied)
     elif before.exists:
         changed += retyped.unfit_defaults(mirror, work)
-    found = replace(found, work=work, retyped=tuple(changed), again=again)
+    fold = replace(fold, work=work, retyped=tuple(changed), again=again)
     altered = retyped.steps_that_alter(mirror, changed)
-    found = with_statements(found, ledger, altered, lambda: rejects.columns_unfit(lake, mirror))
-    found = marking(lake.pipeline, found)
-    _refuse_forgotten(lake, found)
-    return in_its_way(lake, found)
+    fold = with_statements(fold, ledger, altered, lambda: rejects.columns_unfit(lake, mirror))
+    fold = marking(lake.pipeline, fold)
+    _refuse_forgotten(lake, fold)
+    return in_its_way(lake, fold)
 
 
 def with_statements(
@@ -131,18 +131,18 @@ def with_statements(
         return fold
     lanes = [lane for lane, _ in fold.work]
     earlier = [
-        one
+        statement
         for lane in lanes
-        for one in ledger.of(lane.source, lane.table, lane.last)
-        if one.batch < lane.first
+        for statement in ledger.of(lane.source, lane.table, lane.last)
+        if statement.batch < lane.first
     ]
-    found = passes.statement_pass(fold.plan, fold.before, fold.work, earlier, altered, misfits)
-    if not found.why_not and fold.changes > CHANGES_AT_MOST:
-        found = found._replace(why_not=f"its {fold.changes} changes are too many to hold at once")
-    if found.why_not:
-        return replace(fold, why_folded=found.why_not)
+    answer = passes.statement_pass(fold.plan, fold.before, fold.work, earlier, altered, misfits)
+    if not answer.why_not and fold.changes > CHANGES_AT_MOST:
+        answer = answer._replace(why_not=f"its {fold.changes} changes are too many to hold at once")
+    if answer.why_not:
+        return replace(fold, why_folded=answer.why_not)
     work = tuple((lane, replace(steps, passes=True)) for lane, steps in fold.work)
-    return replace(fold, work=work, fills=found.fills)
+    return replace(fold, work=work, fills=answer.fills)
 
 
 def in_its_way(lake: Lake, fold: FoldPlan) -> FoldPlan:
@@ -164,11 +164,11 @@ def _refuse_forgotten(lake: Lake, fold: FoldPlan) -> None:
         HeldError: it does.
     """
     mirror, shard = fold.plan.mirror, fold.plan.job.rule.shard_column
-    for one, _ in fold.work:
-        if one.folded_high is None and condensed.ever(lake):
+    for lane, _ in fold.work:
+        if lane.folded_high is None and condensed.ever(lake):
             keys = tuple(key for key in mirror.keys if key != shard)
-            condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
-    forgotten.refuse(lake, mirror, [one for one, _ in fold.work])
+            condensed.refuse_keys(lake, (lane.source, lane.table), lane.eras or ((("", keys)),))
+    forgotten.refuse(lake, mirror, [lane for lane, _ in fold.work])
 
 
 def late_from(lane: Lane, steps: Steps) -> str:
@@ -186,7 +186,7 @@ def late_from(lane: Lane, steps: Steps) -> str:
 
 def _refolded(mirror: Mirror, work: Work) -> list[Lane]:
     """The lanes whose whole history is folded; without a key, all: only it shows which changes are repeated."""
-    return [one for one, steps in work if not mirror.keys or refolds(one, steps)]
+    return [lane for lane, steps in work if not mirror.keys or refolds(lane, steps)]
 
 
 def refolds(lane: Lane, steps: Steps) -> bool:
@@ -233,7 +233,7 @@ def writes_all_rows(fold: FoldPlan) -> bool:
 
 def _rows_stay(fold: FoldPlan) -> bool:
     """True if rows that the batch does not concern are the same in the mirror's columns as they will be."""
-    columns = {one.column: type_in_log(one.delta) for one in fold.plan.mirror.columns}
+    columns = {column.column: type_in_log(column.delta) for column in fold.plan.mirror.columns}
     return not fold.fills and all(columns.get(name) == kind for name, kind in fold.before.types.items())
 
 
@@ -264,17 +264,17 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
 
 def _in_parts(mirror: Mirror, work: Work) -> bool:
     """True if any number of changes can be folded in parts, because the last one of each key carries its whole row."""
-    whole = not any(one.new.partials or one.new.key_changes or refolds(one, steps) for one, steps in work)
+    whole = not any(lane.new.partials or lane.new.key_changes or refolds(lane, steps) for lane, steps in work)
     return not mirror.expressions and whole
 
 
 def shared(mirror: Mirror, work: Work) -> int:
     """The changes that have to be folded key by key, if one process does not hold them all; else 0."""
-    again, lanes = _refolded(mirror, work), [one for one, _ in work]
-    history = sum(one.changes_ever for one in (lanes if rows_merged(work) else again))
+    again, lanes = _refolded(mirror, work), [lane for lane, _ in work]
+    history = sum(lane.changes_ever for lane in (lanes if rows_merged(work) else again))
     if not mirror.keys:
         return history if history > KEYLESS_AT_MOST else 0
-    long = any(one.changes_ever > HISTORY_AT_MOST for one in again)
+    long = any(lane.changes_ever > HISTORY_AT_MOST for lane in again)
     if long or (rows_merged(work) and history > HISTORY_AT_MOST):
         return history + sum(lane.changes for lane in lanes if lane not in again)
     new = sum(lane.changes for lane in lanes)
@@ -283,7 +283,7 @@ def shared(mirror: Mirror, work: Work) -> int:
 
 def rows_merged(work: Work) -> bool:
     """True if the rows of several lanes are distinguished by their key alone."""
-    return any(one.merged for one, _ in work)
+    return any(lane.merged for lane, _ in work)
 
 
 def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stated: bool) -> bool:
@@ -293,12 +293,13 @@ def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stat
     without a key none is dropped, because its values may be those of a renamed one.
     """
     stays = {
-        one.name: one.column not in there or types.widens(type_of_log(there[one.column]), one.delta)
-        for one in mirror.columns
+        column.name: column.column not in there
+        or types.widens(type_of_log(there[column.column]), column.delta)
+        for column in mirror.columns
     }
     if stated and not rule.shard_column and (mirror.keys or rule.no_key == "full_row"):
         return all(stays[key] for key in mirror.keys)
-    goes = not {one.column for one in mirror.columns} >= there.keys()
+    goes = not {column.column for column in mirror.columns} >= there.keys()
     return bool(mirror.keys or not goes) and all(stays.values())
 
 
@@ -311,16 +312,16 @@ def work_of(
     pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, before: Snapshot, applied: int
 ) -> Work:
     """The lanes with new batches, each with its schema steps; all lanes of a mirror that merges them."""
-    found = []
+    work = []
     merged, lines = plan.job.merged, dict(plan.job.lines)
-    if merged and any(line.batch > applied for some in lines.values() for line in some):
+    if merged and any(line.batch > applied for lane_lines in lines.values() for line in lane_lines):
         lines = {name: lines.get(name, []) for name in lanes_of(pipeline, books, plan.mirror.path)}
-    for name, some in lines.items():
-        one = pending_lane(books, name, some, applied, _keys_of(plan, name))
-        if one is not None:
-            one, steps = _by_rules(pipeline, ledger, plan, one, applied)
-            found.append((one, steps))
-    return tuple(found)
+    for name, lane_lines in lines.items():
+        lane = pending_lane(books, name, lane_lines, applied, _keys_of(plan, name))
+        if lane is not None:
+            lane, steps = _by_rules(pipeline, ledger, plan, lane, applied)
+            work.append((lane, steps))
+    return tuple(work)
 
 
 def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, applied: int) -> Work:
@@ -332,34 +333,34 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, appli
 
 def _keys_of(plan: Plan, name: LaneId) -> LaneKeys:
     mirror, rule = plan.mirror, plan.job.rule
-    own = [key for key in mirror.keys if key != rule.shard_column]
-    return LaneKeys(own, mirror.eras_of(*name), bool(rule.keys), plan.job.merged)
+    keys = [key for key in mirror.keys if key != rule.shard_column]
+    return LaneKeys(keys, mirror.eras_of(*name), bool(rule.keys), plan.job.merged)
 
 
-def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, one: Lane, applied: int) -> tuple[Lane, Steps]:
+def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, lane: Lane, applied: int) -> tuple[Lane, Steps]:
     """The lane with what the mirror's rules need of it, and its schema steps; those of statements up to the batch ``applied``
     are what they were when the mirror folded them.
     """
-    name = one.source, one.table
+    name = lane.source, lane.table
     stamped = replace(
-        one,
+        lane,
         shard=shard_of(pipeline, plan.mirror, name),
         stamps=stamps_of(plan.mirror, *name),
-        shared_reads=pipeline.shared_reads(one.source),
+        shared_reads=pipeline.shared_reads(lane.source),
     )
-    one = _needing_history(stamped, plan.mirror)
+    lane = _needing_history(stamped, plan.mirror)
     subject = subject_of(plan.job, plan.mirror, name, plan.free_until)
     # there are no rows before the first change then
-    begins = one.folded_high is None and one.order_low is not None
-    statements = ledger.of(*name, one.last)
+    begins = lane.folded_high is None and lane.order_low is not None
+    statements = ledger.of(*name, lane.last)
     folded = ledger.states(plan.mirror.path, (each for each in statements if each.batch <= applied))
-    found = lane_steps(statements, replace(subject, recorded=folded), 0 if begins else one.first)
+    steps = lane_steps(statements, replace(subject, recorded=folded), 0 if begins else lane.first)
     if begins:
-        found = found.after(one.order_low)
-    return one, found
+        steps = steps.after(lane.order_low)
+    return lane, steps
 
 
-def _needing_history(one: Lane, mirror: Mirror) -> Lane:
+def _needing_history(lane: Lane, mirror: Mirror) -> Lane:
     """The lane; changes that need their key's history are counted as inheriting, which lets it be folded.
 
     If the mirror has a condition or computed columns, these are partial updates, because expressions are evaluated on
@@ -367,9 +368,9 @@ def _needing_history(one: Lane, mirror: Mirror) -> Lane:
     changes that may delete a row, or leave out columns of a deleted one.
     """
     if mirror.soft:
-        whole = one.deletes or one.truncates or one.late or one.new.partials or one.new.key_changes
-        return replace(one, inherits=one.inherits + bool(whole), inherits_ever=one.inherits_ever + 1)
+        whole = lane.deletes or lane.truncates or lane.late or lane.new.partials or lane.new.key_changes
+        return replace(lane, inherits=lane.inherits + bool(whole), inherits_ever=lane.inherits_ever + 1)
     if not mirror.expressions:
-        return one
-    new, ever = one.inherits + int(one.new.partials), one.inherits_ever + int(one.ever.partials)
-    return replace(one, inherits=new, inherits_ever=ever)
+        return lane
+    new, ever = lane.inherits + int(lane.new.partials), lane.inherits_ever + int(lane.ever.partials)
+    return replace(lane, inherits=new, inherits_ever=ever)

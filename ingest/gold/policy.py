@@ -63,7 +63,7 @@ class Subject:
         sent: Mapping[str, str] | None = None,
     ) -> Subject:  # fmt: skip
         """A source table by its rule and its mirror."""
-        known = {one.name: one.type for one in mirror.sent} if mirror else {}
+        known = {column.name: column.type for column in mirror.sent} if mirror else {}
         keyless, respells = is_full_row(rule, mirror), not (rule.history or rule.shard_column)
         types = known | dict(rule.declared)
         return cls(
@@ -75,8 +75,8 @@ class Subject:
         names = (self.sent.keys() | self.known.keys()) - {but}
         if name in names:
             return name
-        found = [one for one in names if one.casefold() == name.casefold()]
-        return found[0] if len(found) == 1 else name
+        alike = [other for other in names if other.casefold() == name.casefold()]
+        return alike[0] if len(alike) == 1 else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def judge(statement: Statement, subject: Subject) -> Verdict:
     does = tuple(_phrase(effect, subject) for effect in effects)
     if statement.kind == "unknown":
         does = ("nothing: the statement could not be read",)
-    if statement.kind == "none" and any(one.action == "create_table" for one in effects):
+    if statement.kind == "none" and any(effect.action == "create_table" for effect in effects):
         does = (f"describes {subject.table}: gives its keys and columns, and changes no rows",)
     if statement.decided == DISMISS:
         return Verdict(DISMISSED, does)
@@ -315,7 +315,7 @@ def by_statement(
     one.
     """
     effects: dict[str, list[Effect]] = {}
-    statements = [_rekeying(one) if again else one for one in statements]
+    statements = [_rekeying(statement) if again else statement for statement in statements]
     for statement, effect in applied(statements, subject):
         effects.setdefault(statement.order, []).append(effect)
     return list(effects.items())
@@ -324,9 +324,9 @@ def by_statement(
 def _rekeying(statement: Statement) -> Statement:
     did = statement.first.effects if statement.first else ()
     keys = tuple(
-        one
-        for one in did
-        if one.action in OF_KEYS or (one.action == "rename_column" and one.note != EXCHANGED)
+        effect
+        for effect in did
+        if effect.action in OF_KEYS or (effect.action == "rename_column" and effect.note != EXCHANGED)
     )
     return replace(statement, effects=(*statement.effects, *keys)) if keys else statement
 

@@ -134,9 +134,9 @@ def foresee(
     last = max((line.batch for line in more), default=known.last)
     books = replace(known.books, last=last, lines=more)
     logged = [*known.ledger.statements, *counting(statements, {})]
-    ledger = Ledger(resolved(sorted(logged, key=lambda one: one.order), books.lanes))
+    ledger = Ledger(resolved(sorted(logged, key=lambda statement: statement.order), books.lanes))
     books = stated(pipeline, books, ledger.statements)
-    found = []
+    foreseen = []
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
         lane = row["source"], TableId.of(row)
@@ -146,8 +146,8 @@ def foresee(
         if job.path in known.again or any(
             line.batch > applied for lines in job.lines.values() for line in lines
         ):
-            found.append(_foreseen(pipeline, known, books, ledger, job, sent))
-    return found
+            foreseen.append(_foreseen(pipeline, known, books, ledger, job, sent))
+    return foreseen
 
 
 def _foreseen(
@@ -168,21 +168,21 @@ def _foreseen(
         plan = decide(pipeline, job, mirror, ledger, applied, job.first_rows, lambda: reached)
     except HeldError as error:
         return replace(waiting, why=str(error))
-    found = _planned(plan, mirror if before.exists else None, count)
-    if found.action in (HOLD, WAIT):
-        return found
+    foreseen = _planned(plan, mirror if before.exists else None, count)
+    if foreseen.action in (HOLD, WAIT):
+        return foreseen
     try:
         _try_rules(pipeline, plan, sent)
     except HeldError as error:
-        return replace(found, action=HOLD, why=str(error))
+        return replace(foreseen, action=HOLD, why=str(error))
     if plan.why_rebuilt:
         again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan, applied))
         way = marking(pipeline, again)
-        return replace(found, why_merge=way.why_merge)
+        return replace(foreseen, why_merge=way.why_merge)
     work = work_of(pipeline, books, ledger, plan, before, applied)
     way = marking(pipeline, with_statements(FoldPlan(plan, books, before, "", work), ledger))
     return replace(
-        found,
+        foreseen,
         why_merge=way.why_merge,
         why_folded=way.why_folded,
         passes=way.passes,
@@ -205,7 +205,7 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     keys = tuple(key for key in mirror.keys if key != shard)
     for lane in plan.job.lines:
         events = [Placed(order_of(row["order_key"]), change_of(row)) for row in sent.get(lane, ())]
-        cells = dict([found]) if (found := mirrors.shard_of(pipeline, mirror, lane)) else {}
+        cells = dict([cell]) if (cell := mirrors.shard_of(pipeline, mirror, lane)) else {}
         rows = [{**row.values, **cells} for row in fold(events, keys, types).values()]
         try:
             conditions.check(mirror.where, mirror.computed, rows, types)
@@ -219,11 +219,11 @@ def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:
     names = {column.name for column in mirror.columns}
     added = tuple(column for column in mirror.columns if column.name not in old)
     retyped = tuple(
-        (old[one.name].delta, one)
-        for one in mirror.columns
-        if one.name in old and old[one.name].delta != one.delta
+        (old[column.name].delta, column)
+        for column in mirror.columns
+        if column.name in old and old[column.name].delta != column.delta
     )
-    dropped = tuple(one.column for one in old.values() if one.name not in names)
+    dropped = tuple(column.column for column in old.values() if column.name not in names)
     action, why = _action(plan, before, bool(added or retyped or dropped))
     return Foreseen(
         mirror.name, mirror.path, action, why, mirror.keys, mirror.columns, added, retyped, dropped,

@@ -162,11 +162,11 @@ def _folded(
     upto = replace(books, last=last, lines=[line for line in books.lines if line.batch <= last])
     nothing = Folded(mirror.name, mirror.path, "failed", message="silver holds no change of it")
     folded = apply(shadow, upto, decided, tell, backlog=backlog)
-    one = next((one for one in folded if one.path == mirror.path), nothing)
-    if one.state != "done":
-        state = "held" if one.state == "held" else "failed"
-        one = replace(one, state=state, message=one.message or "it was skipped")
-    return one, decided[mirror.path]
+    result = next((result for result in folded if result.path == mirror.path), nothing)
+    if result.state != "done":
+        state = "held" if result.state == "held" else "failed"
+        result = replace(result, state=state, message=result.message or "it was skipped")
+    return result, decided[mirror.path]
 
 
 def _paths(lake: Lake, books: Books) -> frozenset[str]:
@@ -216,11 +216,11 @@ def _publish(
     """
     _add_misfits(lake, shadow, mirror, batch)
     states = histories.table_of(mirror)
-    for one in (states, mirror):
-        if one is states and not shadow.exists(states.path):
+    for table in (states, mirror):
+        if table is states and not shadow.exists(states.path):
             continue
-        writer = lake.writer(STAGE, one.path, mirror.generation)
-        lake.publish(_rows(lake, shadow, one), one.path, writer, batch, new_schema=True, landed=True)
+        writer = lake.writer(STAGE, table.path, mirror.generation)
+        lake.publish(_rows(lake, shadow, table), table.path, writer, batch, new_schema=True, landed=True)
     now = mirrors.decision(mirror, decided_at, reason)
     decisions.append(lake, [now, Decision(REBUILT, mirror.path, batch=batch), *verdicts])
 
@@ -242,14 +242,14 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
     """Write cells and changes that did not fit and have no reject yet; close the mirror's other rejects."""
     every = f"(SELECT * FROM {{rejects}} WHERE {duck.of_table(mirror.table)} AND kind <> 'message')"
-    found = shadow.ask(f"SELECT o.* FROM {every} AS o")
-    known, again = (set(map(_named, rows)) for rows in (lake.ask(f"SELECT o.* FROM {every} AS o"), found))
+    misfits = shadow.ask(f"SELECT o.* FROM {every} AS o")
+    known, again = (set(map(_named, rows)) for rows in (lake.ask(f"SELECT o.* FROM {every} AS o"), misfits))
     waiting = lake.ask(rejects.open_sql(lake, every))
     over = [row for row in waiting if row["key"] and _named(row) not in again]
     rejects.dismiss(lake, over, "the mirror was folded again, and it fits now")
-    new = [tuple(row.values()) for row in found if _named(row) not in known]
+    new = [tuple(row.values()) for row in misfits if _named(row) not in known]
     if new:
-        rows = table_of(new, list(found[0]), REJECTS.arrow)
+        rows = table_of(new, list(misfits[0]), REJECTS.arrow)
         lake.append(rows, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
 
 

@@ -57,16 +57,16 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
 
 def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
     """The new steps of all lanes that change existing values, with what they do to them."""
-    return [one for lane, steps in work for one in _of_lane(lake, lane, steps)]
+    return [change for lane, steps in work for change in _of_lane(lake, lane, steps)]
 
 
 def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
     """A column's name and the earlier names under which its values were sent."""
-    found = [name]
+    names = [name]
     for step in reversed(list(renames)):
-        if step.to and step.to in found and step.column not in found:
-            found.append(step.column)
-    return found
+        if step.to and step.to in names and step.column not in names:
+            names.append(step.column)
+    return names
 
 
 def _of_lane(lake: Lake, lane: Lane, steps: Steps) -> Iterator[Retyped]:
@@ -109,8 +109,8 @@ def _met(files: ChangeFiles, lane: Lane, names: Names) -> list[int]:
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
     groups = pieces(files.of([work]), [work])
 
-    def run(some: Sequence[RowGroup]) -> Iterator[pa.RecordBatch]:
-        changes = (rows for page in pages_of(some, [work]) for _, rows in apart(page, [work]))
+    def run(groups: Sequence[RowGroup]) -> Iterator[pa.RecordBatch]:
+        changes = (rows for page in pages_of(groups, [work]) for _, rows in apart(page, [work]))
         yield from _report(_met_in((page for rows in changes for page in rows.to_batches()), names))
 
     load = Load(sum(group.rows for group in groups))
@@ -121,21 +121,21 @@ def _met(files: ChangeFiles, lane: Lane, names: Names) -> list[int]:
 _MET = "at LONG, does LONG"
 
 
-def _report(found: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    for at, does in enumerate(found):
-        yield pa.RecordBatch.from_pydict({"at": [at], "does": [does]})
+def _report(effects: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    for i, does in enumerate(effects):
+        yield pa.RecordBatch.from_pydict({"at": [i], "does": [does]})
 
 
 def _together(reports: Iterable[tuple[int, int]], count: int) -> list[int]:
     """What each step does according to all reports."""
-    found = [0] * count
-    for at, does in reports:
-        found[at] |= does
-    return found
+    together = [0] * count
+    for i, does in reports:
+        together[i] |= does
+    return together
 
 
 def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
-    found = [0] * len(names)
+    effects = [0] * len(names)
     for batch in batches:
         for place, op, partial, after, kinds in zip(
             *(batch.column(name).to_pylist() for name in _COLUMNS), strict=True
@@ -148,8 +148,8 @@ def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
                 text = next((image[name] for name in every if image.get(name) is not None), None)
                 carried = step.solid and (whole or any(name in image for name in every))
                 if place < str(step.order) and (text is not None or carried):
-                    found[i] |= effect(step, text, _sent(types, every))
-    return found
+                    effects[i] |= effect(step, text, _sent(types, every))
+    return effects
 
 
 def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[SchemaStep]) -> int:
@@ -164,13 +164,15 @@ def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[Schem
 def changes_values(mirror: Mirror, retyped: Iterable[Retyped]) -> bool:
     """True if rows of the mirror get other values; in a text column another spelling counts."""
     texts = _texts(mirror)
-    return any(_changes(one.step, one.does, texts) for one in retyped)
+    return any(_changes(change.step, change.does, texts) for change in retyped)
 
 
 def steps_that_alter(mirror: Mirror, retyped: Iterable[Retyped]) -> frozenset[SchemaStep]:
     """The steps that give rows of the mirror other values, or values that no message contains."""
     texts = _texts(mirror)
-    return frozenset(one.step for one in retyped if one.does & OPEN or _changes(one.step, one.does, texts))
+    return frozenset(
+        change.step for change in retyped if change.does & OPEN or _changes(change.step, change.does, texts)
+    )
 
 
 def _changes(step: SchemaStep, does: int, texts: Collection[str]) -> bool:
@@ -184,29 +186,29 @@ def _texts(mirror: Mirror) -> set[str]:
 def unfit_defaults(mirror: Mirror, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
     """The new steps that add a column with a default which is not a value of the column's type in the mirror."""
     kinds = {column.name: column.type for column in mirror.columns if column.name not in mirror.keys}
-    found = []
+    unfit = []
     for lane, steps in work:
-        for at, step in enumerate(steps.fills):
+        for i, step in enumerate(steps.fills):
             if step.action != "add_column" or step.default is None:
                 continue
             name = step.column
-            for later in steps.fills[at + 1 :]:
+            for later in steps.fills[i + 1 :]:
                 if later.action == "rename_column" and later.column == name:
                     name = later.to
             kind = kinds.get(name, "unknown")
             try:
                 value_of(kind, step.default)
             except ValueError:
-                found.append(Retyped(lane, step._replace(column=name, type=kind), OPEN))
-    return found
+                unfit.append(Retyped(lane, step._replace(column=name, type=kind), OPEN))
+    return unfit
 
 
 def told(retyped: Iterable[Retyped]) -> set[tuple[str, str]]:
     """The columns, each with the text, of which one reject says that existing rows have it by a default."""
     return {
-        (one.step.column, one.step.default)
-        for one in retyped
-        if one.step.action != ACTION and one.step.default is not None
+        (change.step.column, change.step.default)
+        for change in retyped
+        if change.step.action != ACTION and change.step.default is not None
     }
 
 
@@ -214,9 +216,9 @@ def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> 
     """Write what cannot be known to `rejects`, guarded; returns the number of columns."""
     texts = _texts(mirror)
     rows = [
-        _reject(mirror, one, batch)
-        for one in retyped
-        if not one.step.since and is_open(one.step, one.does, mirror.keys, texts)
+        _reject(mirror, change, batch)
+        for change in retyped
+        if not change.step.since and is_open(change.step, change.does, mirror.keys, texts)
     ]
     if not rows:
         return 0

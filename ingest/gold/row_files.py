@@ -47,8 +47,8 @@ class RowFile:
         if rows.num_rows:
             self.waiting.append(rows)
         if (
-            sum(one.num_rows for one in self.waiting) >= GROUP_ROWS
-            or sum(one.nbytes for one in self.waiting) >= GROUP_BYTES
+            sum(table.num_rows for table in self.waiting) >= GROUP_ROWS
+            or sum(table.nbytes for table in self.waiting) >= GROUP_BYTES
         ):
             self._flush()
 
@@ -77,7 +77,7 @@ class RowFile:
         self.name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         self.file = stores.at(self.folder).create(f"{self.folder}/{self.name}")
         # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
-        ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
+        ended = [plain.name for plain in rows.schema if not pa.types.is_floating(plain.type)]
         short = [name for name in rows.column_names if rows[name].nbytes <= LARGE * rows.num_rows]
         self.writer = pq.ParquetWriter(
             self.file, rows.schema, compression="zstd", use_dictionary=short, write_statistics=ended,

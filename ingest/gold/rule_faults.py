@@ -74,7 +74,7 @@ def refuse_hidden_columns(job: Job, mirror: Mirror | None, declared: Mapping[Lan
     """Hold if the source has a column with the name of one that a rule makes: one of them would hide the other."""
     if not job.rule.made:
         return
-    sent = {one.name for one in mirror.sent} if mirror else set()
+    sent = {column.name for column in mirror.sent} if mirror else set()
     sent |= {column for name in job.lines for column in (*job.columns_of(name), *declared[name].columns)}
     names = {folded(job.rule.names.get(name) or column_name(name, set())): name for name in sorted(sent)}
     names |= {folded(name): name for name in sorted(sent)}
@@ -92,14 +92,14 @@ def refuse_hidden_columns(job: Job, mirror: Mirror | None, declared: Mapping[Lan
 def refuse_ambiguous_names(job: Job, mirror: Mirror) -> None:
     """Hold for two columns of one name: some readers would confuse their values."""
     given = job.rule.names
-    for one in mirror.columns:
-        if one.name not in given:
+    for column in mirror.columns:
+        if column.name not in given:
             continue
         others = {folded(column_name(two.name, set())) for two in mirror.columns if two.name not in given}
-        others |= {folded(given[two.name]) for two in mirror.columns if two.name in given and two != one}
-        if folded(one.column) in others or column_name(one.column, set()) != one.column:
+        others |= {folded(given[two.name]) for two in mirror.columns if two.name in given and two != column}
+        if folded(column.column) in others or column_name(column.column, set()) != column.column:
             raise HeldError(
-                f"{job.rule.places[one.name]} renames {one.name} to {one.column}, which is the name of another column of "
+                f"{job.rule.places[column.name]} renames {column.name} to {column.column}, which is the name of another column of "
                 f"{job.table} or one that Delta uses itself: choose another."
             )
 
@@ -113,9 +113,9 @@ def refuse_unanswerable_rules(job: Job, mirror: Mirror, departed: Mapping[LaneId
     rules: list[tuple[str, str, Callable[[str, Sequence[str]], str]]] = []
     if rule.where:
         rules.append((f"{rule.where_place} where:", rule.where, refused))
-    for name, one in rule.made.items():
-        expression = one.value if one.kind == "compute" else ""
-        what = "deletes: soft" if one.kind == "deletes" else f"columns: {name}"
+    for name, making in rule.made.items():
+        expression = making.value if making.kind == "compute" else ""
+        what = "deletes: soft" if making.kind == "deletes" else f"columns: {name}"
         rules.append((f"{rule.places[name]} {what}", expression, _untyped))
     if not rules or not mirror.columns:
         return
@@ -145,9 +145,9 @@ def _untyped(expression: str, deltas: Sequence[str]) -> str:
 
 def gone_for_good(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
     """The columns that no new row has from the place on at which a statement dropped them."""
-    found = set()
+    lost = set()
     for name, places in gone.items():
         for column, order in places.items():
             if all(line.last_with(column) <= order for line in job.lines[name]):
-                found.add(column)
-    return found
+                lost.add(column)
+    return lost

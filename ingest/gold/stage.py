@@ -54,7 +54,7 @@ def apply(
     decisions.append(lake, list(batch.records(decided)))
     decided |= batch.renewed(decided)
     done = _Stage(lake, batch, decided, tell, rebuild).fold(batch.plans)
-    return sorted([*batch.results, *done], key=lambda one: one.mirror)
+    return sorted([*batch.results, *done], key=lambda result: result.mirror)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class _Stage:
     def fold(self, plans: list[Plan]) -> Iterable[Folded]:
         """Fold all mirrors: together, then each of those again that another writer or its own values have overtaken."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-            foreseen = [one for one in pool.map(self._foreseen, plans) if one is not None]
+            foreseen = [fold for fold in pool.map(self._foreseen, plans) if fold is not None]
             commits = self._committed(foreseen)
-            folds = {one.plan.mirror.path: one for one in foreseen}
+            folds = {fold.plan.mirror.path: fold for fold in foreseen}
 
             def fold_one(plan: Plan) -> Folded:
                 return self._one(plan, folds.get(plan.mirror.path), commits.get(plan.mirror.path))
@@ -84,15 +84,17 @@ class _Stage:
 
     def _committed(self, folds: Iterable[FoldPlan]) -> dict[str, MirrorCommit]:
         """Fold mirrors with new changes; the result of each by its path."""
-        new = [one for one in folds if one.work]
+        new = [fold for fold in folds if fold.work]
         if not new:
             return {}
         from ingest.gold.apply_arrow import fold  # few batches need delta-rs
 
         self.tell("gold", f"folding {counted(len(new), 'mirror')}")
-        for one in new:
-            if one.why_folded:
-                self.tell(one.plan.mirror.name, f"folding its whole history, because {one.why_folded}")
+        for pending in new:
+            if pending.why_folded:
+                self.tell(
+                    pending.plan.mirror.name, f"folding its whole history, because {pending.why_folded}"
+                )
         return fold(self.lake, new, self.tell)
 
     def _decided(self, plan: Plan, wider: Mirror, *, redoes: bool) -> Plan:
@@ -173,7 +175,7 @@ class _Stage:
 
     def _fold_histories(self, results: Iterable[Folded]) -> None:
         """Bring history tables up to date, all together; a failure is that of the mirror."""
-        by_path, folds = {one.path: one for one in results}, dict[str, FoldPlan]()
+        by_path, folds = {result.path: result for result in results}, dict[str, FoldPlan]()
         for path, plan in self.followed.items():
             try:
                 if fold := history.states_plan(self.lake, self.batch, plan):
@@ -211,10 +213,10 @@ class _Stage:
                 f"{plan.why_rebuilt}, so that it must be folded again: `{typed}` does that.", typed
             )
         last = self.batch.until(plan).last
-        found, self.decided[path] = self.rebuild(self.lake, self.decided[path], last, self.tell)
-        result.state, result.message, result.command = found.state, found.message, found.command
-        result.version, result.size, result.counts = found.version, found.size, found.counts
-        result.why_merge, result.rebuilt = found.why_merge, True
+        again, self.decided[path] = self.rebuild(self.lake, self.decided[path], last, self.tell)
+        result.state, result.message, result.command = again.state, again.message, again.command
+        result.version, result.size, result.counts = again.version, again.size, again.counts
+        result.why_merge, result.rebuilt = again.why_merge, True
 
 
 def _next_try(tries: int, table: Mirror) -> int:
@@ -240,15 +242,15 @@ def not_applied(plan: Plan, work: Work) -> dict[str, int]:
     """The number of updates and deletes that rows which are only appended ignore."""
     if plan.mirror.keys or plan.job.rule.no_key != "append":
         return {}
-    first = {(one.source, one.table): one.first for one, _ in work}
+    first = {(lane.source, lane.table): lane.first for lane, _ in work}
     lines = [
         line for name, lines in plan.job.lines.items() for line in lines if line.batch >= first.get(name, 0)
     ]
-    found = {
+    ignored = {
         "updates_not_applied": sum(line.updates for line in lines),
         "deletes_not_applied": sum(line.deletes for line in lines),
     }
-    return {name: count for name, count in found.items() if count}
+    return {name: count for name, count in ignored.items() if count}
 
 
 def _refuse_stopped(commit: MirrorCommit, plan: Plan) -> None:

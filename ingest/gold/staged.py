@@ -29,8 +29,8 @@ def stage(work: MirrorWork, table: pa.Table) -> str:
     staging folder; returns the file's path under the mirror's folder.
     """
     names = [(name, name) for name in (GONE, COPIES)]
-    for number, one in enumerate(work.columns):
-        names += [(one.column, sent_name(number)), (sets(one.column), has_name(number))]
+    for number, column in enumerate(work.columns):
+        names += [(column.column, sent_name(number)), (sets(column.column), has_name(number))]
     columns = {staged_name: table[name] for name, staged_name in names if name in table.schema.names}
     file = f"{work.staging}/{uuid.uuid4()}.parquet"
     store, path = stores.at(work.folder), f"{work.folder}/{file}"

@@ -46,28 +46,30 @@ def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tup
 def lane_steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
     statements = list(statements)
-    found = _changing(statements, subject)
-    new = tuple(step for step, batch in found if batch >= first)
-    return Steps(tuple(step for step, _ in found), new, revised=_revised(statements, subject, first, found))
+    changing = _changing(statements, subject)
+    new = tuple(step for step, batch in changing if batch >= first)
+    return Steps(
+        tuple(step for step, _ in changing), new, revised=_revised(statements, subject, first, changing)
+    )
 
 
 def _changing(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
     """The steps that a fold needs, each with its batch; the others say what is not known."""
-    return [one for one in steps(statements, subject) if one[0].changes_rows]
+    return [placed for placed in steps(statements, subject) if placed[0].changes_rows]
 
 
 def _revised(
-    statements: Sequence[Statement], subject: Subject, first: int, found: Sequence[tuple[SchemaStep, int]]
+    statements: Sequence[Statement], subject: Subject, first: int, changing: Sequence[tuple[SchemaStep, int]]
 ) -> bool:
     """True if a late statement changes the steps of later ones that the mirror has folded.
 
     ADD COLUMN empties the column if a DROP COLUMN comes before it, and a MODIFY converts from the type of the last one.
     """
     folded = [statement for statement in statements if statement.batch < first]
-    newest = max((one.order or "" for one in folded), default="")
+    newest = max((statement.order or "" for statement in folded), default="")
     if all((statement.order or "") > newest for statement in statements if statement.batch >= first):
         return False
-    return _changing(folded, subject) != [one for one in found if one[1] < first]
+    return _changing(folded, subject) != [placed for placed in changing if placed[1] < first]
 
 
 # --- of the statements --------------------------------------------------------------------------
@@ -76,16 +78,16 @@ def _revised(
 def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
     """The steps that change rows without row messages, each with its batch."""
     statements = list(statements)
-    found: list[tuple[SchemaStep, int]] = []
+    result: list[tuple[SchemaStep, int]] = []
     taken: dict[str, list[SchemaStep]] = {}
     walk = _Walk(subject.table, subject)
     for statement, effects in rings(applied(statements, subject)):
         made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
-        mine = list(made)
-        taken.setdefault(statement.id, []).extend(mine)
-        found.extend((step, statement.batch) for step in mine)
-    again = [(step, one.batch) for one in statements for step in _again(one, taken)]
-    return sorted([*found, *again], key=lambda one: one[0].order) if again else found
+        of_statement = list(made)
+        taken.setdefault(statement.id, []).extend(of_statement)
+        result.extend((step, statement.batch) for step in of_statement)
+    again = [(step, statement.batch) for statement in statements for step in _again(statement, taken)]
+    return sorted([*result, *again], key=lambda placed: placed[0].order) if again else result
 
 
 def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> Iterator[SchemaStep]:
@@ -232,17 +234,17 @@ class _Walk:
         order: Any = statement.order
         waiting = f"{ring[-1].column} exchanged"
         yield SchemaStep(order, "rename_column", str(ring[-1].column), waiting)
-        for one in reversed(ring[:-1]):
-            yield SchemaStep(order, "drop_column", str(one.to))
-            yield SchemaStep(order, "rename_column", str(one.column), str(one.to))
+        for effect in reversed(ring[:-1]):
+            yield SchemaStep(order, "drop_column", str(effect.to))
+            yield SchemaStep(order, "rename_column", str(effect.column), str(effect.to))
         yield SchemaStep(order, "drop_column", str(ring[-1].to))
         yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
         yield SchemaStep(order, "drop_column", waiting)
-        self.types |= {str(one.to): self.types.get(one.name, "") for one in ring}
-        sets = {str(one.to): self.charsets.pop(one.name, "") for one in ring}
+        self.types |= {str(effect.to): self.types.get(effect.name, "") for effect in ring}
+        sets = {str(effect.to): self.charsets.pop(effect.name, "") for effect in ring}
         self.charsets |= {name: charset for name, charset in sets.items() if charset}
-        self.stale -= {str(one.to) for one in ring}
-        self.made |= {str(one.to) for one in ring}
+        self.stale -= {str(effect.to) for effect in ring}
+        self.made |= {str(effect.to) for effect in ring}
 
     def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
         if name in self.stale:

@@ -44,12 +44,12 @@ def of_rows(spoken: Iterable[Spoken], wanted: Collection[Key], newest: str) -> l
         wanted: the keys.
         newest: the highest place in the lane's history: up to it, the wanted keys have no other row.
     """
-    ordered = sorted(set(spoken), key=lambda one: one.order)
+    ordered = sorted(set(spoken), key=lambda said: said.order)
     events: dict[Key, list[tuple[str, Key | None]]] = defaultdict(list)
-    for one in ordered:
-        events[one.key].append((one.order, None))
-        if one.left is not None:
-            events[one.left].append((one.order, one.key))
+    for said in ordered:
+        events[said.key].append((said.order, None))
+        if said.left is not None:
+            events[said.left].append((said.order, said.key))
     numbers = {key: _numbered([moved_to for _, moved_to in event]) for key, event in events.items()}
     place = {
         (key, order): _Part(key, number)
@@ -57,19 +57,19 @@ def of_rows(spoken: Iterable[Spoken], wanted: Collection[Key], newest: str) -> l
         for (order, _), number in zip(event, numbers[key], strict=True)
     }
     linked: dict[_Part, set[_Part]] = defaultdict(set)
-    for one in ordered:
-        if one.left is not None:
-            old, new = place[one.left, one.order], place[one.key, one.order]
+    for said in ordered:
+        if said.left is not None:
+            old, new = place[said.left, said.order], place[said.key, said.order]
             linked[old].add(new)
             linked[new].add(old)
-    found = {_Part(key, numbers[key][-1] if key in numbers else 0) for key in wanted}
-    waiting = list(found)
+    reached = {_Part(key, numbers[key][-1] if key in numbers else 0) for key in wanted}
+    waiting = list(reached)
     while waiting:
-        parts = linked[waiting.pop()] - found
-        found |= parts
+        parts = linked[waiting.pop()] - reached
+        reached |= parts
         waiting += parts
     return sorted(
-        (_stretch(part, events[part.key], numbers.get(part.key, [0]), wanted, newest) for part in found),
+        (_stretch(part, events[part.key], numbers.get(part.key, [0]), wanted, newest) for part in reached),
         key=str,
     )
 
@@ -92,10 +92,10 @@ def _stretch(
     wanted: Collection[Key],
     newest: str,
 ) -> Stretch:
-    mine = [event for event, number in zip(events, numbers, strict=False) if number == part.number]
+    of_part = [event for event, number in zip(events, numbers, strict=False) if number == part.number]
     is_last = part.number == numbers[-1]
-    moved = bool(mine) and mine[-1][1] is not None
+    moved = bool(of_part) and of_part[-1][1] is not None
     is_open = is_last and (part.key in wanted or not moved)
-    low = mine[0][0] if part.number else ""
-    high = max([newest, *(order for order, _ in mine)]) if is_open else mine[-1][0]
+    low = of_part[0][0] if part.number else ""
+    high = max([newest, *(order for order, _ in of_part)]) if is_open else of_part[-1][0]
     return Stretch(part.key, low, high, is_open, numbers[-1] == 0)

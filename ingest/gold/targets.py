@@ -44,9 +44,9 @@ def kept_fragments() -> Fragments:
 
     def opened(file: str) -> ds.ParquetFileFragment:
         with lock:
-            found = kept(file)
-            found.ensure_complete_metadata()
-            return found
+            fragment = kept(file)
+            fragment.ensure_complete_metadata()
+            return fragment
 
     return opened
 
@@ -61,14 +61,16 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
     """
     mirror, before, rule = fold.plan.mirror, fold.before, fold.plan.job.rule
     folder = files.lake.path(mirror.path)
-    lanes = tuple(_lane(mirror, *one, fold.plan.job.lanes) for one in fold.work)
+    lanes = tuple(_lane(mirror, *lane_work, fold.plan.job.lanes) for lane_work in fold.work)
     shared, is_history = planner.shared(mirror, fold.work), histories.is_history(mirror)
     if is_history:
         lanes = history.with_history(files.lake, lanes, fold.work)
-        ever = sum(one.changes_ever for one, _ in fold.work)
+        ever = sum(lane.changes_ever for lane, _ in fold.work)
         rekeyed = any(lane.eras for lane in lanes)
         shared = ever if ever > planner.HISTORY_AT_MOST or rekeyed else 0
-    columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
+    columns = tuple(
+        ColumnWork(column.name, column.column, column.type, column.expression) for column in mirror.columns
+    )
     work = MirrorWork(
         mirror.path, folder, mirror.keys, columns, lanes,
         changes=fold.changes, shared=shared, where=mirror.where, again=fold.again, appends=rule.no_key == "append",
@@ -153,9 +155,11 @@ def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
 def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
     """The columns that get another type, with theirs, or with none if their values are not kept."""
     there = {name: type_of_log(kind) for name, kind in before.types.items()}
-    changed = ((one, there.get(one.column, one.delta)) for one in mirror.columns)
+    changed = ((column, there.get(column.column, column.delta)) for column in mirror.columns)
     return tuple(
-        (one.column, old if types.widens(old, one.delta) else "") for one, old in changed if old != one.delta
+        (column.column, old if types.widens(old, column.delta) else "")
+        for column, old in changed
+        if old != column.delta
     )
 
 
@@ -163,16 +167,16 @@ def _schema(before: Snapshot, mirror: Mirror) -> str:
     """The table's columns after the batch, if they change: those of the mirror; existing ones of the same type keep
     their metadata.
     """
-    there = {one["name"]: one for one in ways.fields(before)}
+    there = {field["name"]: field for field in ways.fields(before)}
     fields = {}
-    for one in mirror.columns:
-        new = _field(one)
-        field = there.get(one.column, new)
+    for column in mirror.columns:
+        new = _field(column)
+        field = there.get(column.column, new)
         if field["type"] != new["type"]:
             field = new
-        elif one.comment:
-            field = {**field, "metadata": {**field["metadata"], "comment": mirror_table.comment_of(one)}}
-        fields[one.column] = field
+        elif column.comment:
+            field = {**field, "metadata": {**field["metadata"], "comment": mirror_table.comment_of(column)}}
+        fields[column.column] = field
     return "" if fields == there else _json(fields.values())  # in whatever order
 
 
@@ -180,12 +184,12 @@ def _json(fields: Iterable[Mapping[str, Any]]) -> str:
     return json.dumps({"type": "struct", "fields": list(fields)})
 
 
-def _field(one: Column) -> dict[str, Any]:
+def _field(column: Column) -> dict[str, Any]:
     """A column as the log describes it."""
-    comment = mirror_table.comment_of(one)
+    comment = mirror_table.comment_of(column)
     return {
-        "name": one.column,
-        "type": type_in_log(one.delta),
+        "name": column.column,
+        "type": type_in_log(column.delta),
         "nullable": True,
         "metadata": {"comment": comment} if comment else {},
     }

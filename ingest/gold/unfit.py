@@ -90,17 +90,17 @@ def of_rows(
     cells: dict[int, list[tuple[str, str]]] = {}
     for name, (texts, typed) in columns.items():
         if typed.unfit is not None:
-            at = pc.indices_nonzero(pc.and_(typed.unfit, sets))
-            for number, text in zip(at.to_pylist(), texts.take(at).to_pylist(), strict=True):
+            numbers = pc.indices_nonzero(pc.and_(typed.unfit, sets))
+            for number, text in zip(numbers.to_pylist(), texts.take(numbers).to_pylist(), strict=True):
                 cells.setdefault(number, []).append((name, text))
     if not cells:
         return pa.nulls(len(sets), pa.string())
-    found: list[str | None] = [None] * len(sets)
+    cells_json: list[str | None] = [None] * len(sets)
     places = [None] * len(cells) if rows is None else places_of(rows.take(pa.array(cells, pa.int64())))
-    for (number, own), place in zip(cells.items(), places, strict=True):
+    for (number, of_row), place in zip(cells.items(), places, strict=True):
         sent = place if place is not None and place.batch is not None else None
-        found[number] = _as_json([Cell(name, text, source, sent) for name, text in own])
-    return pa.array(found, pa.string())
+        cells_json[number] = _as_json([Cell(name, text, source, sent) for name, text in of_row])
+    return pa.array(cells_json, pa.string())
 
 
 def _as_json(cells: list[Cell]) -> str:
@@ -123,20 +123,27 @@ def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
     listed = outcomes[UNFIT].to_pylist()
     cells = {number: cells_of(listed[number]) for number in unfit.to_pylist()}
     keys = dict(zip(cells, keys_as_json(outcomes.take(unfit), work), strict=True))
-    wanted = {(keys[number], one.column, one.text) for number, cell in cells.items() for one in cell}
+    wanted = {
+        (keys[number], unfit_cell.column, unfit_cell.text)
+        for number, cell in cells.items()
+        for unfit_cell in cell
+    }
     sent: dict[_Sent, tuple[str, SentFrom | None]] = {}
     for lane in work.lanes:
         if lane.id in rows:
-            found = _sent(rows[lane.id], lane, work, wanted)
-            sent.update((cell, (lane.source, place)) for cell, place in found)
+            sent_from = _sent(rows[lane.id], lane, work, wanted)
+            sent.update((cell, (lane.source, place)) for cell, place in sent_from)
     nowhere = work.lanes[0].source, None
-    for number, own in cells.items():
-        places = [sent.get((keys[number], one.column, one.text), nowhere) for one in own]
+    for number, of_row in cells.items():
+        places = [sent.get((keys[number], cell.column, cell.text), nowhere) for cell in of_row]
         listed[number] = _as_json(
-            [one._replace(source=at[0], place=at[1]) for one, at in zip(own, places, strict=True)]
+            [
+                cell._replace(source=sent_at[0], place=sent_at[1])
+                for cell, sent_at in zip(of_row, places, strict=True)
+            ]
         )
-    at = outcomes.schema.get_field_index(UNFIT)
-    return outcomes.set_column(at, UNFIT, pa.array(listed, pa.string()))
+    index = outcomes.schema.get_field_index(UNFIT)
+    return outcomes.set_column(index, UNFIT, pa.array(listed, pa.string()))
 
 
 def _sent(
@@ -176,7 +183,7 @@ def _typed_keys(keys: Sequence[Texts], work: MirrorWork) -> list[str | None]:
 
 
 def _key_columns(work: MirrorWork) -> list[tuple[str, str]]:
-    columns = {one.name: one.column for one in work.columns}
+    columns = {column.name: column.column for column in work.columns}
     return [(name, columns[name]) for name in work.keys]
 
 
@@ -186,11 +193,11 @@ def cells(outcomes: pa.Table, work: MirrorWork) -> list[Reject]:
     if not rows.num_rows:
         return []
     asked = columns_of(work.where) if work.where else ()
-    found = []
+    rejects = []
     columns = (rows["%gone"].to_pylist(), keys_as_json(rows, work), rows[UNFIT].to_pylist())
     for gone, key, listed in zip(*columns, strict=True):
-        found += [reject(cell, key, work) for cell in cells_of(listed) if not gone or cell.column in asked]
-    return found
+        rejects += [reject(cell, key, work) for cell in cells_of(listed) if not gone or cell.column in asked]
+    return rejects
 
 
 def reject(cell: Cell, key: str | None, work: MirrorWork) -> Reject:
@@ -220,7 +227,9 @@ def _texts(cells: pa.ChunkedArray) -> list[str | None]:
     """Typed cells as texts for display."""
     kind = cells.type
     if pa.types.is_binary(kind):
-        return [None if one is None else msgspec.json.encode(one).decode()[1:-1] for one in cells.to_pylist()]
+        return [
+            None if cell is None else msgspec.json.encode(cell).decode()[1:-1] for cell in cells.to_pylist()
+        ]
     texts: list[str | None] = cells.cast(pa.string()).to_pylist()
     if pa.types.is_timestamp(kind):
         return [None if text is None else text.replace(" ", "T", 1) for text in texts]
@@ -235,15 +244,15 @@ def changes(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[Reject]:
     kinds = ", ".join(f"{name} ({work.logical[name]})" for name in work.keys)
     shard: Image = dict([lane.shard]) if lane.shard else {}
     sides = zip(rows["after"].to_pylist(), rows["before"].to_pylist(), rows["row"].to_pylist(), strict=True)
-    found = []
+    rejects = []
     for place, (after, before, row) in zip(places_of(rows), sides, strict=True):
-        images = [{**shard, **json.loads(one)} for one in (after, before) if one is not None]
+        images = [{**shard, **json.loads(image)} for image in (after, before) if image is not None]
         texts = {name: next((image[name] for image in images if name in image), None) for name in work.keys}
         detail = f"a cell of the key {kinds} is missing, NULL or no value of its type; row {row}"
         key = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
         raw = after if after is not None else before
-        found.append(Reject(lane.source, place, key, "key-does-not-fit", detail, raw))
-    return found
+        rejects.append(Reject(lane.source, place, key, "key-does-not-fit", detail, raw))
+    return rejects
 
 
 # --- rejects --------------------------------------------------------------------------------------
@@ -264,8 +273,8 @@ def keep(lake: Lake, mirror: Mirror, rejects: Sequence[Reject], batch: int) -> i
     Returns:
         how many rows were written.
     """
-    found = dict.fromkeys(_row(one, mirror, batch) for one in rejects)
-    if not found:
+    unfit = dict.fromkeys(_row(misfit, mirror, batch) for misfit in rejects)
+    if not unfit:
         return 0
     known = set[tuple[object, ...]]()
     if lake.exists(REJECTS.name):
@@ -273,7 +282,7 @@ def keep(lake: Lake, mirror: Mirror, rejects: Sequence[Reject], batch: int) -> i
         of_mirror = f"stage = '{STAGE}' AND {duck.of_table(mirror.table)}"
         rows = lake.ask(f"SELECT {names} FROM {{rejects}} WHERE {of_mirror}")
         known = {tuple(row.values()) for row in rows}
-    new = [row for row in found if not known & {_named(row), (*_named(row)[: len(_NAMED)], None, None, None)}]
+    new = [row for row in unfit if not known & {_named(row), (*_named(row)[: len(_NAMED)], None, None, None)}]
     if not new:
         return 0
     table = table_of(new, REJECTS.arrow.names, REJECTS.arrow)
@@ -287,13 +296,13 @@ _NAMED = ("kind", "source", "key", "column", "raw")
 _MESSAGE = ("topic", "partition", "offset")  # NULL where an older version wrote it
 
 
-def _row(one: Reject, mirror: Mirror, batch: int) -> tuple[object, ...]:
+def _row(misfit: Reject, mirror: Mirror, batch: int) -> tuple[object, ...]:
     """A row of `rejects`; a cell that no change sent in this form belongs to the batch that is folded."""
-    place = one.place or SentFrom(None, None, None, batch)
+    place = misfit.place or SentFrom(None, None, None, batch)
     known = {
-        "stage": STAGE, "kind": "cell" if one.column else "change", "source": one.source, **place._asdict(),
-        **mirror.table._asdict(), "key": one.key, "column": one.column, "reason": one.reason, "detail": one.detail,
-        "raw": one.raw,
+        "stage": STAGE, "kind": "cell" if misfit.column else "change", "source": misfit.source, **place._asdict(),
+        **mirror.table._asdict(), "key": misfit.key, "column": misfit.column, "reason": misfit.reason, "detail": misfit.detail,
+        "raw": misfit.raw,
     }  # fmt: skip
     return tuple(known.get(name) for name in REJECTS.arrow.names)
 

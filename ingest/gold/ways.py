@@ -88,8 +88,8 @@ def unwritable(before: Snapshot) -> str:
 
 def fields(before: Snapshot) -> list[dict[str, Any]]:
     """A table's columns as its log describes them."""
-    found: list[dict[str, Any]] = json.loads(before.meta["schemaString"])["fields"]
-    return found
+    columns: list[dict[str, Any]] = json.loads(before.meta["schemaString"])["fields"]
+    return columns
 
 
 def _takes_any(field: Mapping[str, Any]) -> bool:

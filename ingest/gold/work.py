@@ -122,25 +122,25 @@ def open_books(lake: Tables, complete: int, last: int) -> Books:
 
 def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     """The same books, with single lines for lagging mirrors after their own progress."""
-    found = replace(books, sums=dict(books.sums), lagging=dict(lagging))
+    books_now = replace(books, sums=dict(books.sums), lagging=dict(lagging))
     lanes = [
         (*name[:1], *name[1], lagging[path])
         for name, (*_, path) in routes_of(lake.pipeline, books)
         if path in lagging
     ]
     if not lanes:
-        return found
+        return books_now
     for name in [(source, TableId(*table)) for source, *table, _ in lanes]:
-        del found.sums[name]
+        del books_now.sums[name]
     values = ", ".join(f"({', '.join(map(duck.value, lane))})" for lane in lanes)
     same = duck.same(duck.LANE, "o", "w")
     table = (
         f"(SELECT o.*, w.applied FROM {{books}} AS o JOIN (VALUES {values}) AS w({duck.LANE_SQL}, applied) ON {same} "
         f"WHERE o.batch <= {books.complete}) AS b"
     )
-    found.sums |= _sums(lake, table, "batch <= applied")
-    found.lines = [*_lines(lake, table, "batch > applied"), *books.lines]
-    return found
+    books_now.sums |= _sums(lake, table, "batch <= applied")
+    books_now.lines = [*_lines(lake, table, "batch > applied"), *books.lines]
+    return books_now
 
 
 def caught_up(
@@ -180,9 +180,9 @@ def incomplete(
             return last[path]
 
     with ThreadPoolExecutor(LOOKS) as pool:
-        found = dict(zip(last, pool.map(have, last), strict=True))
-    found |= {path: min(found[path], last[path] - 1) for path in found if path in lagging}
-    return {path: max(0, batch) for path, batch in found.items() if batch < last[path]}
+        applied = dict(zip(last, pool.map(have, last), strict=True))
+    applied |= {path: min(applied[path], last[path] - 1) for path in applied if path in lagging}
+    return {path: max(0, batch) for path, batch in applied.items() if batch < last[path]}
 
 
 class _Route(NamedTuple):
@@ -316,39 +316,39 @@ class Job:
     def columns_of(self, name: LaneId) -> dict[str, str]:
         """All columns that a lane's new rows show, with their logical types, in order."""
         seen: dict[str, str] = {}
-        for line in sorted(self.lines.get(name, ()), key=lambda one: (one.batch, one.order_high or "")):
+        for line in sorted(self.lines.get(name, ()), key=lambda line: (line.batch, line.order_high or "")):
             seen = merged_columns(seen, line.columns)
         return seen
 
 
 def jobs(pipeline: Pipeline, books: Books, known: Mapping[str, Mirror] | None = None) -> list[Job]:
     """The mirrors that have something to fold, in stable order; ``known`` are those decided before, by path."""
-    found: dict[str, Job] = {}
+    by_path: dict[str, Job] = {}
     for line in books.lines:
         rule, table, path = _route(pipeline, line.table_id)
         if line.table is None or rule.exclude or not (line.changes or line.ddl):
             continue
-        job = found.setdefault(path, Job(table, path, rule, applied=books.applied(path)))
-        mine = job.lines.setdefault((line.source, line.table_id), [])
-        mine += [line]
-    for job in found.values():
+        job = by_path.setdefault(path, Job(table, path, rule, applied=books.applied(path)))
+        lines = job.lines.setdefault((line.source, line.table_id), [])
+        lines += [line]
+    for job in by_path.values():
         batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
         is_old = any(name in books.sums for name in job.lines)
         job.first_rows = job.applied if is_old else min(batches, default=books.last)
     ruled = any(rule.shape or rule.into for rule in pipeline.tables)
-    if ruled or len(pipeline.sources) > 1 or any(one.fed_by for one in (known or {}).values()):
+    if ruled or len(pipeline.sources) > 1 or any(mirror.fed_by for mirror in (known or {}).values()):
         for name, (rule, _, path) in routes_of(pipeline, books):
-            if path in found:
-                found[path].differing |= {*rule.differing(found[path].rule)}
+            if path in by_path:
+                by_path[path].differing |= {*rule.differing(by_path[path].rule)}
                 if books.sums[name].changes:
-                    found[path].lanes |= {name}
-                    found[path].older |= {name[1]}
-        for job in found.values():
+                    by_path[path].lanes |= {name}
+                    by_path[path].older |= {name[1]}
+        for job in by_path.values():
             rules = (pipeline.rule(table) for _, table in job.lines)
             job.differing |= {name for rule in rules for name in rule.differing(job.rule)}
             rows = (name for name, lines in job.lines.items() if any(line.changes for line in lines))
             job.lanes = feeding(pipeline, job.lanes.union(rows))
-    return [found[path] for path in sorted(found)]
+    return [by_path[path] for path in sorted(by_path)]
 
 
 class LaneKeys(NamedTuple):
@@ -394,13 +394,13 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
         *books.sums,
         *((line.source, line.table_id) for line in books.lines if line.batch <= books.last),
     ]
-    mine = [
+    named = [
         name
         for name in dict.fromkeys(known)
         if name[1].table is not None and _route(pipeline, name[1]).path == path
     ]
-    kept = feeding(pipeline, mine)
-    return [name for name in mine if name in kept]
+    kept = feeding(pipeline, named)
+    return [name for name in named if name in kept]
 
 
 def whole_lane(books: Books, name: LaneId, by: LaneKeys) -> Lane:
