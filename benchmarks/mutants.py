@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "absent taken for NULL, in Arrow",
         "ingest/gold/arrow_fold.py",
-        "whole or (row is not None and one.name in row)",
+        "whole or (row is not None and column.name in row)",
         "True",
         tests=("tests/properties/test_arrow_fold.py",),
     ),
@@ -172,8 +172,8 @@ MUTANTS = (
     Mutant(
         "column names of statements in another letter case are unknown",
         "ingest/gold/policy.py",
-        "if one.casefold() == name.casefold()]",
-        "if one == name]",
+        "if other.casefold() == name.casefold()]",
+        "if other == name]",
         tests=MODEL,
     ),
     Mutant(
@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant(
         "a batch that names several keys has the last one",
         "ingest/gold/mirror_schema.py",
-        "mixed = eras.overlap(found) or",
+        "mixed = eras.overlap(shown) or",
         "mixed = False and",
         tests=("tests/gold/test_eras.py",),
     ),
@@ -263,8 +263,8 @@ MUTANTS = (
     Mutant(
         "a renamed column takes no values along",
         "ingest/gold/arrow_files.py",
-        "columns.get(fill.of if fill else one.column, nothing)",
-        "columns.get(one.column, nothing)",
+        "columns.get(fill.of if fill else column.column, nothing)",
+        "columns.get(column.column, nothing)",
         tests=PASSES,
     ),
     Mutant(

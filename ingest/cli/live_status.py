@@ -76,7 +76,7 @@ def _place(output_as: str) -> Iterator[Callable[[Found], None]]:
 
 def show(view: Found, *, with_time: bool = False) -> None:
     """Print what ``status`` found; in a file or a pipe every sentence is one line, so that its command can be copied."""
-    output.console().print(_drawn(view, at=with_time, wrap=output.on_terminal()), crop=False)
+    output.console().print(_drawn(view, with_time=with_time, wrap=output.on_terminal()), crop=False)
 
 
 def _drawn(status: Found, *, with_time: bool, wrap: bool = True) -> RenderableType:
