@@ -81,15 +81,15 @@ def fold_changes(
     from ingest.order import Order
 
     placed = []
-    for arrival, one in enumerate(changes):
-        if one.get("op") not in ROW_OPS:
+    for arrival, decoded in enumerate(changes):
+        if decoded.get("op") not in ROW_OPS:
             continue
-        epoch, phase, sequence, half, row = one["order"]
+        epoch, phase, sequence, half, row = decoded["order"]
         change = Change(
-            op=Op(one["op"]),
-            before=one["before"],
-            after=one["after"],
-            partial=one["partial"],
+            op=Op(decoded["op"]),
+            before=decoded["before"],
+            after=decoded["after"],
+            partial=decoded["partial"],
             keys=tuple(keys),
         )
         placed.append(Placed(Order(epoch, phase, tuple(sequence), half, (arrival,), row), change))

@@ -104,8 +104,8 @@ class Crossings:
 
     def clear(self) -> None:
         """Forget all: no row from before is there."""
-        for some in (self._owed, self._settled, self._begun, self.doubted):
-            some.clear()
+        for keys in (self._owed, self._settled, self._begun, self.doubted):
+            keys.clear()
 
     def leaving(self, key: Hashable, event: PlacedChange, present: PresentRow | None) -> Departure:
         """What a departure takes from a key, without applying it."""

@@ -170,10 +170,10 @@ class Table:
         """Remove the row of a key, if there is one."""
         row = self.rows.pop(key, None)
         if row is not None and self.soft:
-            at = instant(event.change.event_time) if isinstance(event, Placed) else None
+            deleted_at = instant(event.change.event_time) if isinstance(event, Placed) else None
             if not row.complete and key in self.ended:
                 row = replace(row, values={**self.ended[key].values, **row.values})
-            row = replace(row, values={**row.values, DELETED: "true", DELETED_AT: at})
+            row = replace(row, values={**row.values, DELETED: "true", DELETED_AT: deleted_at})
             self.dead[key] = self.ended[key] = row
         return row
 
@@ -257,7 +257,7 @@ def texts_of_key(keys: Sequence[str], *images: Image | None) -> tuple[str | None
     """
     texts = []
     for name in keys:
-        image = next((one for one in images if one is not None and name in one), None)
+        image = next((image for image in images if image is not None and name in image), None)
         if image is None:
             raise KeyCellError(name, "is missing")
         texts.append(image[name])
@@ -316,7 +316,7 @@ def _inherited(table: Table, departure: Departure, keys: tuple[Key, Key], event:
     values = departure.takes.values if departure.takes else table.last.get(old)
     if order.sequence:
         return table.inherited.setdefault((*order[:4], order.row, old, new), values)
-    images = (frozenset((one or {}).items()) for one in (change.before, change.after))
+    images = (frozenset((image or {}).items()) for image in (change.before, change.after))
     said = (change.event_time, order.row, old, new, *images)
     moved = table.rows.get(new) if said in table.inherited else None
     table.inherited[said] = values
@@ -511,7 +511,7 @@ def copies(events: Iterable[Placed | SchemaStep], *, shared_reads: bool = False)
 
 
 def _take(rows: list[Row], image: Image) -> None:
-    for at, row in enumerate(rows):
+    for i, row in enumerate(rows):
         if all(row.values.get(name) == value for name, value in image.items()):
-            del rows[at]
+            del rows[i]
             return

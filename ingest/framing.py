@@ -152,23 +152,23 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
             yield Record(begin, len(data), body)
         return
     try:
-        found = _elements.decode(body)
+        elements = _elements.decode(body)
     except (msgspec.DecodeError, RecursionError):
         body = lenient(body)  # without comments and trailing commas
         try:
-            found = _elements.decode(body)
+            elements = _elements.decode(body)
         except (msgspec.DecodeError, RecursionError):
-            found = [msgspec.Raw(data[begin:])]
-    yield from _placed(body, list(map(bytes, found)), begin)
+            elements = [msgspec.Raw(data[begin:])]
+    yield from _placed(body, list(map(bytes, elements)), begin)
 
 
 def _placed(body: bytes, parts: Sequence[bytes], begin: int) -> Iterator[Record]:
     """The parts of a body, each at its byte; between them are only commas and spaces."""
-    at = 0
+    reached = 0
     for value in parts:
-        at = max(at, body.find(value, at))
-        yield Record(begin + at, begin + len(body), value)
-        at += len(value)
+        reached = max(reached, body.find(value, reached))
+        yield Record(begin + reached, begin + len(body), value)
+        reached += len(value)
 
 
 def _length(data: bytes, start: int, finished: bool) -> Iterator[Record]:
@@ -364,6 +364,6 @@ def _text(stream: BinaryIO) -> tuple[str, Iterator[Record]]:
     return "lines", itertools.chain((first, second), following)
 
 
-def _moved(found: Iterator[Record], by: int) -> Iterator[Record]:
+def _moved(of_part: Iterator[Record], by: int) -> Iterator[Record]:
     """Records of a part of a file that begins at byte ``by``."""
-    return (Record(record.offset + by, record.end + by, record.value) for record in found)
+    return (Record(record.offset + by, record.end + by, record.value) for record in of_part)

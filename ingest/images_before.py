@@ -178,8 +178,8 @@ class Chain:
             row = departure.takes
         if row is None and key not in self.table.last:
             return None  # nothing is known of the key's past
-        found = tuple(self._differences(change, key, row))
-        return Link(event, key, found, self._excuse(event, key) if found else None)
+        link_faults = tuple(self._differences(change, key, row))
+        return Link(event, key, link_faults, self._excuse(event, key) if link_faults else None)
 
     def _differences(self, change: Change, key: Key, row: Row | None) -> Iterator[Mismatch]:
         if row is None:

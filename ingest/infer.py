@@ -79,13 +79,13 @@ def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
 
 def propose(columns: dict[str, SeenColumn]) -> list[Proposal]:
     """A type for each column whose messages name none, in the order in which they were seen."""
-    found = []
+    proposals = []
     for name, column in columns.items():
         if column.sent is None:
             logical, why = _type(column)
             nulls = f"; {counted(column.nulls, 'NULL')}" if column.nulls else ""
-            found.append(Proposal(name, logical, why + nulls, column.count, column.nulls))
-    return found
+            proposals.append(Proposal(name, logical, why + nulls, column.count, column.nulls))
+    return proposals
 
 
 def _see(column: SeenColumn, value: str | None) -> None:

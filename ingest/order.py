@@ -96,43 +96,43 @@ def is_weak(key: str) -> bool:
 
 def order_of(key: str) -> Order:
     """Decode an order key to its `Order`."""
-    head, at = _numbers(key, 0)
-    half, at = _number(key, at)
-    arrival, at = _numbers(key, at)
-    row, _ = _number(key, at)
+    head, place = _numbers(key, 0)
+    half, place = _number(key, place)
+    arrival, place = _numbers(key, place)
+    row, _ = _number(key, place)
     return Order(head[0], head[1], head[2:], half, arrival, row)
 
 
-def _numbers(key: str, at: int) -> tuple[tuple[int, ...], int]:
+def _numbers(key: str, place: int) -> tuple[tuple[int, ...], int]:
     """The numbers up to the next end mark, and the place after it."""
-    found: list[int] = []
-    while key[at] != _END:
-        number, at = _number(key, at)
-        found.append(number)
-    return tuple(found), at + 1
+    numbers: list[int] = []
+    while key[place] != _END:
+        number, place = _number(key, place)
+        numbers.append(number)
+    return tuple(numbers), place + 1
 
 
-def _number(key: str, at: int) -> tuple[int, int]:
+def _number(key: str, place: int) -> tuple[int, int]:
     """The number that is written at a place, and the place after it."""
-    if (length := _LENGTHS.get(key[at], -1)) >= 0:  # nearly every number
-        return int(key[at + 1 : at + 1 + length]), at + 1 + length
-    if key[at] == "-":
-        length, at = _length(key, at + 1, _UNINVERT)
-        return -int(key[at : at + length].translate(_NINES)), at + length
-    length, at = _length(key, at, {})
-    return int(key[at : at + length]), at + length
+    if (length := _LENGTHS.get(key[place], -1)) >= 0:  # nearly every number
+        return int(key[place + 1 : place + 1 + length]), place + 1 + length
+    if key[place] == "-":
+        length, place = _length(key, place + 1, _UNINVERT)
+        return -int(key[place : place + length].translate(_NINES)), place + length
+    length, place = _length(key, place, {})
+    return int(key[place : place + length]), place + length
 
 
-def _length(key: str, at: int, marks: Mapping[int, int]) -> tuple[int, int]:
+def _length(key: str, place: int, marks: Mapping[int, int]) -> tuple[int, int]:
     """The number of digits that the mark at a place means; 36 and more are written as a number themselves."""
-    mark = key[at].translate(marks)
+    mark = key[place].translate(marks)
     if mark != "~":
-        return _MARKS.index(mark), at + 1
+        return _MARKS.index(mark), place + 1
     if not marks:
-        return _number(key, at + 1)
-    digits = _MARKS.index(key[at + 1].translate(marks))
-    end = at + 2 + digits
-    return int(key[at + 2 : end].translate(marks)), end
+        return _number(key, place + 1)
+    digits = _MARKS.index(key[place + 1].translate(marks))
+    end = place + 2 + digits
+    return int(key[place + 2 : end].translate(marks)), end
 
 
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -169,19 +169,19 @@ def number_keys(numbers: Sequence[int]) -> list[str]:
 
 
 def order_keys(
-    rows: Sequence[Change], at: Sequence[int], arrivals: Sequence[str], epoch: int, order_by: str
+    rows: Sequence[Change], message_rows: Sequence[int], arrivals: Sequence[str], epoch: int, order_by: str
 ) -> list[str]:
-    """`order_key` of many changes; ``at`` is the bronze row of each, ``arrivals`` are as `arrival_keys` writes them."""
+    """`order_key` of many changes; ``message_rows`` is the bronze row of each, ``arrivals`` are as `arrival_keys` writes them."""
     numbers, times = [change.sequence for change in rows], [change.event_time for change in rows]
     sequences = _sequences(numbers, times, order_by)
     phases, halves = {change.phase for change in rows}, {change.half for change in rows}
     if len(phases) == len(halves) == 1:  # as in most batches
         place = epoch, phases.pop(), halves.pop()
-        return _keys_of_one_half(place, sequences, at, arrivals, [change.row for change in rows])
+        return _keys_of_one_half(place, sequences, message_rows, arrivals, [change.row for change in rows])
     era = number_key(epoch)
     return [
         f"{era}{small_key(change.phase)}{sequence}!{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
-        for change, sequence, place in zip(rows, sequences, at, strict=True)
+        for change, sequence, place in zip(rows, sequences, message_rows, strict=True)
     ]
 
 
@@ -197,7 +197,7 @@ def order_keys_of_columns(
 def _keys_of_one_half(
     place: tuple[int, int, int],
     sequences: Sequence[str],
-    at: Sequence[int],
+    message_rows: Sequence[int],
     arrivals: Sequence[str],
     rows: Sequence[int],
 ) -> list[str]:
@@ -206,7 +206,7 @@ def _keys_of_one_half(
     head, middle = epoch + phase, f"!{half}"
     return [
         f"{head}{sequence}{middle}{arrivals[message]}!{number}"
-        for sequence, message, number in zip(sequences, at, map(small_key, rows), strict=True)
+        for sequence, message, number in zip(sequences, message_rows, map(small_key, rows), strict=True)
     ]
 
 
@@ -289,6 +289,6 @@ def loaded_sql(order_key: str) -> str:
     return f"starts_with(substr({order_key}, 2 + {_mark_sql(order_key, '1')}), '{number_key(0)}')"
 
 
-def _mark_sql(order_key: str, at: str) -> str:
+def _mark_sql(order_key: str, place: str) -> str:
     """The number that the length mark at a place means."""
-    return f"(instr('{_MARKS}', substr({order_key}, {at}, 1)) - 1)"
+    return f"(instr('{_MARKS}', substr({order_key}, {place}, 1)) - 1)"

@@ -149,7 +149,9 @@ def run(
             result.warnings += _in_catalog(lake, warm, result)
         if not warm.looked:
             newest = lake.decoded()
-            result.warnings += [one.sentence(pipeline, newest) for one in decoded_with.outdated(lake, newest)]
+            result.warnings += [
+                batches.sentence(pipeline, newest) for batches in decoded_with.outdated(lake, newest)
+            ]
             result.warnings += _written_by_spark(lake)
             warm.looked = True
         result.warnings += _unused_cluster(lake, result)
@@ -220,9 +222,9 @@ def _written_by_spark(lake: Lake) -> list[str]:
 def _written(result: Result) -> list[WrittenTable]:
     """The mirrors that the run has written, with their numbers of rows."""
     return [
-        WrittenTable(one.mirror, one.path, sum(one.counts.get(name, 0) for name in PUT), one.size)
-        for one in result.mirrors
-        if one.state == "done"
+        WrittenTable(folded.mirror, folded.path, sum(folded.counts.get(name, 0) for name in PUT), folded.size)
+        for folded in result.mirrors
+        if folded.state == "done"
     ]
 
 
@@ -338,12 +340,12 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         warm.tables, warm.resting = len(books.lanes), {}
     if warm.decided is None:
         warm.decided = _decided(lake, last)
-    found, paused = [], pauses.paused(lake)
-    asleep = {path: one for path, one in warm.resting.items() if one.waits and not lake.select}
+    results, paused = [], pauses.paused(lake)
+    asleep = {path: resting for path, resting in warm.resting.items() if resting.waits and not lake.select}
     for view, lagging in targets.shared(lake, now.lagging | warm.resting.keys()):
-        mine = {path: one for path, one in asleep.items() if path in lagging}
-        backlog = Backlog(now.lagging & lagging, mine, paused)
-        found += apply(
+        retried = {path: resting for path, resting in asleep.items() if path in lagging}
+        backlog = Backlog(now.lagging & lagging, retried, paused)
+        results += apply(
             view,
             books,
             warm.decided,
@@ -351,36 +353,40 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
             backlog=backlog,
             rebuild=rebuild.within_run,
         )
-    _follow(lake, warm.decided, found, tell)
+    _follow(lake, warm.decided, results, tell)
     if not lake.select:
-        warm.resting = {one.path: one for one in found if one.state in ("held", "paused")}
+        warm.resting = {result.path: result for result in results if result.state in ("held", "paused")}
         warm.decisions = lake.snapshot(DECISIONS.name).version  # its own decisions are known already
-    return found
+    return results
 
 
 def _decided(lake: Lake, last: int) -> dict[str, Mirror]:
     """Every mirror as last decided; what only the rows of an older version say is recorded."""
-    known, found = mirrors.known(lake), mirrors.to_fold(lake)
-    said = [mirrors.decision(one, last, "rows seen") for path, one in found.items() if one != known[path]]
+    known, by_path = mirrors.known(lake), mirrors.to_fold(lake)
+    said = [
+        mirrors.decision(mirror, last, "rows seen")
+        for path, mirror in by_path.items()
+        if mirror != known[path]
+    ]
     decisions.append(lake, said)
-    return found
+    return by_path
 
 
-def _follow(lake: Lake, decided: Mapping[str, Mirror], found: list[Folded], tell: Tell) -> None:
+def _follow(lake: Lake, decided: Mapping[str, Mirror], results: list[Folded], tell: Tell) -> None:
     """Bring change feeds up to date, also of mirrors without new batches: a run may have been killed before."""
-    states = {one.path: one for one in found}
-    for mirror in (one for view in targets.views(lake) for one in wanted(view, decided)):
+    states = {result.path: result for result in results}
+    for mirror in (fed for view in targets.views(lake) for fed in wanted(view, decided)):
         if lake.stop() or not lake.exists(mirror.path):
             continue
         tell(f"gold {mirror.name}", "change feed")
         try:
             feeds.follow(lake, mirror)
         except Exception as error:  # the other feeds go on
-            one = states.get(mirror.path)
-            if one is None:
-                one = Folded(mirror.name, mirror.path, "failed")
-                found.append(one)
-            one.state, one.message = "failed", f"{one.message} The change feed: {error}".strip()
+            result = states.get(mirror.path)
+            if result is None:
+                result = Folded(mirror.name, mirror.path, "failed")
+                results.append(result)
+            result.state, result.message = "failed", f"{result.message} The change feed: {error}".strip()
 
 
 def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
@@ -388,7 +394,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     last = lake.decoded()
     if warm.checked is None:
         warm.checked = quality.last_checked(lake)
-    done = {one.path: one.mirror for one in result.mirrors if one.state == "done"}
+    done = {folded.path: folded.mirror for folded in result.mirrors if folded.state == "done"}
     if last <= warm.checked and not done:
         return False
     try:
@@ -398,7 +404,9 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
             look = partial(quality.check, lake, decided=warm.decided, tell=tell, steps=steps_of(lake))
             checked = look(warm.checked, done, partly=result.incomplete)
             if rebuilt := {
-                one.path: one.mirror for one in result.mirrors if one.rebuilt and one.state == "done"
+                folded.path: folded.mirror
+                for folded in result.mirrors
+                if folded.rebuilt and folded.state == "done"
             }:
                 # earlier batches have other rows now, too
                 checked.take_over(look(only=rebuilt), rebuilt.values())
@@ -417,11 +425,11 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
 def _reported(result: Result) -> Iterator[tuple[str, str]]:
     """Checks, with mirror or source, whose problem the run has already reported."""
     yield from (("reject_rate", source) for source in result.rejecting)
-    for one in result.mirrors:
-        if one.state in ("failed", "held"):
-            yield "up_to_date", one.mirror
-        if one.counts.get(UNREAD):
-            yield "ddl_pending", one.mirror
+    for folded in result.mirrors:
+        if folded.state in ("failed", "held"):
+            yield "up_to_date", folded.mirror
+        if folded.counts.get(UNREAD):
+            yield "ddl_pending", folded.mirror
 
 
 _STAGES = {"bronze": _bronze, "silver": _silver, "gold": _gold, "quality": _quality}
@@ -451,7 +459,7 @@ def _complete_until(lake: Lake, warm: Warm, result: Result) -> dt.datetime | Non
         return None
     with suppress(Exception):
         known = mirrors.known(lake) if warm.decided is None else warm.decided
-        seen = {one.path: one.mirror for one in result.mirrors}
+        seen = {folded.path: folded.mirror for folded in result.mirrors}
         return complete_until.of_run(lake, known, seen, warm.progress)
     return None
 
@@ -470,10 +478,10 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
         ran = result.ran.get(stage)
         place = (ran.where, ran.jobs, ran.tasks, ran.executors) if ran else _NO_PLACE
         yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment, None, *place)
-    for one in result.mirrors:
-        if one.state != "skipped":
-            about = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
-            yield (*head, "gold", one.mirror, one.state, *about, None, one.command or None, *_NO_PLACE)
+    for fold in result.mirrors:
+        if fold.state != "skipped":
+            about = (fold.began or now, fold.seconds, fold.version, json.dumps(fold.counts), fold.message)
+            yield (*head, "gold", fold.mirror, fold.state, *about, None, fold.command or None, *_NO_PLACE)
     for failure in result.failed:
         state = FAILED_CHECK if failure.is_check else "alarm"
         subject = failure.subject or None

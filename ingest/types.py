@@ -132,9 +132,9 @@ def _common_delta(left: str, right: str) -> str:
         return right
     if widens(right, left):
         return left
-    if (one := _decimal_of(left)) and (other := _decimal_of(right)):
-        scale = max(one[1], other[1])
-        precision = max(one[0] - one[1], other[0] - other[1]) + scale
+    if (known_decimal := _decimal_of(left)) and (other := _decimal_of(right)):
+        scale = max(known_decimal[1], other[1])
+        precision = max(known_decimal[0] - known_decimal[1], other[0] - other[1]) + scale
         return f"DECIMAL({precision},{scale})" if precision <= 38 else "STRING"
     return next((name for name in _FLOATS if widens(left, name) and widens(right, name)), "STRING")
 
@@ -154,7 +154,9 @@ def common(known: str, new: str) -> str:
     before, after = delta(known), delta(new)
     wide = _common_delta(before, after)
     if wide == "STRING":
-        return next((one for one in (known, new) if delta(one) == wide and one != "decimal"), "string")
+        return next(
+            (logical for logical in (known, new) if delta(logical) == wide and logical != "decimal"), "string"
+        )
     if wide == before and family(known) in (family(new), "decimal", "float", "datetime"):
         return known
     if wide == after and family(new) in (family(known), "decimal", "float", "datetime"):
@@ -169,8 +171,8 @@ def gains_fraction(before: str, new: str) -> bool:
     return old is not None and parts is not None and parts[1] > old[1]
 
 
-def _says_nothing(one: str, other: str) -> bool:
-    return one == "unknown" or (one == "decimal" and family(other) in ("integer", "decimal"))
+def _says_nothing(known: str, other: str) -> bool:
+    return known == "unknown" or (known == "decimal" and family(other) in ("integer", "decimal"))
 
 
 def integer(number: int, least: str = "int8") -> str:
@@ -247,8 +249,8 @@ def with_zeros(logical: str, declared: str, *, lengths: bool = True) -> str:
 
 def unfilled(logical: str) -> tuple[str, int | None]:
     """A type without ZEROFILL, and the digits that ZEROFILL shows: None without it, zero if they are not known."""
-    plain, found, width = logical.partition(_ZEROFILL)
-    return plain, int(width) if found else None
+    plain, zerofill, width = logical.partition(_ZEROFILL)
+    return plain, int(width) if zerofill else None
 
 
 _SHOWN_DIGITS = {
@@ -409,9 +411,9 @@ def oms(declared: str, oracle_mode: bool = False) -> str:
     OMS mixes the source's names with its own. Its INT64 is the signed 64-bit integer; its BIGINT is
     an integer of any length (unsigned ones included), so it becomes ``decimal(20,0)``.
     """
-    own = _OMS.get(declared.strip().lower())
-    if own is not None:
-        return own
+    mysql_type = _OMS.get(declared.strip().lower())
+    if mysql_type is not None:
+        return mysql_type
     known = oracle(declared) if oracle_mode else "unknown"
     return mysql(declared) if known == "unknown" else known
 

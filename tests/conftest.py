@@ -83,12 +83,12 @@ def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     """
     from tests.lakes import PLAIN, Example
 
-    found = {}
+    examples = {}
     for i, name in enumerate(sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))):
         by_merge = i == 0 or name == PLAIN
         folder, batches = tmp_path_factory.mktemp(name), 2 if i < 2 else 1
-        found[name] = Example(spark, folder, name, plain=name == PLAIN, batches=batches, by_merge=by_merge)
-    return found
+        examples[name] = Example(spark, folder, name, plain=name == PLAIN, batches=batches, by_merge=by_merge)
+    return examples
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ class Plant:
         if self.columns:
             rule |= {
                 "keys": ["id"],
-                "columns": {name: one.logical for name, one in SHAPE.items()} | {"desk": "string"},
+                "columns": {name: column.logical for name, column in SHAPE.items()} | {"desk": "string"},
             }
         source = {
             "name": "feed", "kind": "files", "path": "./land/*.jsonl", "format": DIALECTS[self.dialect].format,
@@ -149,11 +149,11 @@ class Plant:
         self.number += 1
         self.seconds += 1
         moment = self.clock.now().replace(hour=6, minute=0, second=0, microsecond=0, tzinfo=dt.UTC)
-        at = int(moment.timestamp() * 1000) + self.seconds * 1000
+        milliseconds = int(moment.timestamp() * 1000) + self.seconds * 1000
         shape = self.shapes.setdefault(table, dict(SHAPE))
         self.events.append(
             Event(
-                self.number, at, 1, kind, before, after, tuple(shape), sql, shape=shape, keys=("id",), database=DATABASE,
+                self.number, milliseconds, 1, kind, before, after, tuple(shape), sql, shape=shape, keys=("id",), database=DATABASE,
                 table=table,
             )
         )  # fmt: skip
@@ -161,17 +161,17 @@ class Plant:
     def ordinary(self, day: int) -> None:
         """What happens to the tables every day: rows come, change and go."""
         first = day * 10 + 1
-        for table in [one for one in self.tables if one not in self.quiet]:
+        for table in [name for name in self.tables if name not in self.quiet]:
             self.insert(table, first, first + 1, first + 2)
             self.update(table, first + 2, word="changed")
             self.delete(table, first + 1)
 
     def row(self, table: str, number: int, word: str) -> Image:
         """A new row."""
-        found: Image = {
+        image: Image = {
             "id": str(number), "word": word, "fee": f"{number}.50", "packed_at": f"2026-03-01 10:00:{number % 60:02d}",
         }  # fmt: skip
-        return found | ({"desk": "7"} if "desk" in self.shapes.get(table, {}) else {})
+        return image | ({"desk": "7"} if "desk" in self.shapes.get(table, {}) else {})
 
     def insert(self, table: str, *numbers: int, word: str = "new") -> None:
         """New rows."""
@@ -209,7 +209,11 @@ class Plant:
     def taken(self) -> list[Message]:
         """The messages of what the source did since the last time."""
         events, self.events = self.events, []
-        return [one for one in DIALECTS[self.dialect].write(History(0, events)) if one.value is not None]
+        return [
+            message
+            for message in DIALECTS[self.dialect].write(History(0, events))
+            if message.value is not None
+        ]
 
     def land(self, *lines: bytes) -> Path:
         """Let a file arrive."""
@@ -236,11 +240,11 @@ class Plant:
 
     def problems(self) -> list[dict[str, Any]]:
         """The open problems that nobody has acknowledged."""
-        return [one for one in self.status()["causes"] if not one["acknowledged"]]
+        return [problem for problem in self.status()["causes"] if not problem["acknowledged"]]
 
     def differences(self) -> set[str]:
         """The rows whose cells differ from the truth, as ``table/key``."""
-        lake, found = LakeReader(load(self.file)), set()
+        lake, differing = LakeReader(load(self.file)), set()
         for table, rows in self.tables.items():
             path = mirror_path(TableId(DATABASE, None, table))
             there = {} if not lake.exists(path) else {
@@ -249,8 +253,8 @@ class Plant:
             }  # fmt: skip
             for key in rows.keys() | there.keys():
                 if rows.get(key) != there.get(key):
-                    found.add(f"{table}/{key}")
-        return found
+                    differing.add(f"{table}/{key}")
+        return differing
 
 
 def settled(path: Path, number: int) -> None:

@@ -83,7 +83,7 @@ def patterns() -> tuple[Pattern, ...]:
         path: list(ast.walk(ast.parse(path.read_text("utf-8")))) for path in sorted(PACKAGE.rglob("*.py"))
     }
     used = _methods(itertools.chain.from_iterable(files.values()))
-    return tuple(found for path, nodes in files.items() for found in _of(path, nodes, used))
+    return tuple(pattern for path, nodes in files.items() for pattern in _of(path, nodes, used))
 
 
 def _of(path: Path, nodes: list[ast.AST], used: dict[str, set[str]]) -> Iterator[Pattern]:
@@ -114,13 +114,13 @@ def _flags(node: ast.Call, function: str) -> ast.expr | None:
 
 def _methods(nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
     """With which methods each name of a pattern is used anywhere."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
             owner = node.value
             if name := getattr(owner, "attr", getattr(owner, "id", "")):
-                found.setdefault(name, set()).add(node.attr)
-    return found
+                by_name.setdefault(name, set()).add(node.attr)
+    return by_name
 
 
 # --- texts made from a pattern ------------------------------------------------------------------

@@ -115,8 +115,8 @@ class Depot:
 
 def rows(lake: Lake, text: str) -> Rows:
     """The rows of a query, as the command would give them."""
-    names, found, _ = query(lake, text)
-    return [dict(zip(names, row, strict=True)) for row in found]
+    names, values, _ = query(lake, text)
+    return [dict(zip(names, row, strict=True)) for row in values]
 
 
 def doubled(lake: Lake) -> dict[str, int]:
@@ -138,11 +138,11 @@ def doubled(lake: Lake) -> dict[str, int]:
 def counted(lake: Lake) -> Counter[str]:
     """Messages in bronze, and where the books say they went."""
     sums = "messages, change_messages, ddl, control, routed_out, rejected".split(", ")
-    found = Counter(_sums(lake, "books", *[f"sum({name}) AS {name}" for name in sums]))
-    found["bronze"] = _sums(lake, "bronze", "count_if(kind = 'message') AS n")["n"]
-    found["rejects"] = _sums(lake, "rejects", "count_if(kind = 'message') AS n")["n"]
-    found["statements"] = _sums(lake, "ddl", "count(*) AS n")["n"]
-    return found
+    sums_of = Counter(_sums(lake, "books", *[f"sum({name}) AS {name}" for name in sums]))
+    sums_of["bronze"] = _sums(lake, "bronze", "count_if(kind = 'message') AS n")["n"]
+    sums_of["rejects"] = _sums(lake, "rejects", "count_if(kind = 'message') AS n")["n"]
+    sums_of["statements"] = _sums(lake, "ddl", "count(*) AS n")["n"]
+    return sums_of
 
 
 def _quoted(names: str) -> str:
@@ -151,8 +151,8 @@ def _quoted(names: str) -> str:
 
 def _sums(lake: Lake, name: str, *sums: str) -> dict[str, int]:
     """Sums over one product table, without Spark where it can be read so: a test asks for many."""
-    [found] = lake.ask(f"SELECT {', '.join(sums)} FROM {{{name}}}")
-    return found
+    [row] = lake.ask(f"SELECT {', '.join(sums)} FROM {{{name}}}")
+    return row
 
 
 def versions(lake: Lake) -> dict[str, int]:

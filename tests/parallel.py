@@ -211,10 +211,10 @@ class Worker:
     def done(self) -> dict[str, Any] | None:
         """Its counts and exit code, once its tests are done."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / f"done-{self.process.pid}").read_text("utf-8"))
+            counts: dict[str, Any] = json.loads((self.folder / f"done-{self.process.pid}").read_text("utf-8"))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-        return found
+        return counts
 
     @property
     def at(self) -> str:
@@ -225,7 +225,7 @@ class Worker:
     def kill(self) -> None:
         """End it with all that it has started, servers of tests too."""
         if self.process.poll() is None:
-            for each in [*(one := psutil.Process(self.process.pid)).children(recursive=True), one]:
+            for each in [*(process := psutil.Process(self.process.pid)).children(recursive=True), process]:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
         self.process.wait()
@@ -339,8 +339,8 @@ def _record(workers: list[Worker]) -> None:
     seconds: dict[str, float] = json.loads(SECONDS.read_text("utf-8"))
     for worker in workers:
         seconds |= (worker.done or {"seconds": {}})["seconds"]
-    found = {name: round(seconds[name]) for name in sorted(seconds) if seconds[name] >= 5}
-    SECONDS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    rounded = {name: round(seconds[name]) for name in sorted(seconds) if seconds[name] >= 5}
+    SECONDS.write_text(json.dumps(rounded, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -112,14 +112,14 @@ class Shops:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
             self.lines.clear()
         spark = unstarted()
-        found = self.result = run(spark, self.pipeline, self.stages, self.warm)
-        return (found.mirrors[0].state, found.mirrors[0].message) if found.mirrors else ("idle", "")
+        result = self.result = run(spark, self.pipeline, self.stages, self.warm)
+        return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
 
     def rows(self, path: str = "mirrors/shop/item") -> dict[int, str]:
         """The mirror."""
-        found = self.lake.ask_mirror(path, "SELECT id, text FROM {mirror}")
-        assert len(found) == len({row["id"] for row in found})
-        return {row["id"]: row["text"] for row in found}
+        found_rows = self.lake.ask_mirror(path, "SELECT id, text FROM {mirror}")
+        assert len(found_rows) == len({row["id"] for row in found_rows})
+        return {row["id"]: row["text"] for row in found_rows}
 
     def check(self) -> None:
         """The check of cells folds the changes by itself."""
@@ -135,13 +135,13 @@ class Shops:
         stated = {"s": (self.lake.decoded(), "~")}  # some statement may be newer than all changes
         asked = Asked(steps_of(self.lake), lambda _table: 200, stated=stated)
         lanes = ledgers.read(self.lake, since, self.lake.decoded()).lanes
-        found = compare(self.lake, survey(self.lake, lanes).subjects, since, asked)
-        return {subject.name: one for subject, one in found}
+        comparisons = compare(self.lake, survey(self.lake, lanes).subjects, since, asked)
+        return {subject.name: comparison for subject, comparison in comparisons}
 
     def subject(self, since: int) -> CheckedMirror:
         """The mirror, as the checks of the batches after one see it."""
-        [found] = survey(self.lake, ledgers.read(self.lake, since, self.lake.decoded()).lanes).subjects
-        return found
+        [subject] = survey(self.lake, ledgers.read(self.lake, since, self.lake.decoded()).lanes).subjects
+        return subject
 
     @property
     def lake(self) -> Lake:

@@ -34,7 +34,7 @@ def is_within(limit: float, work: Callable[[], object]) -> bool:
 def until(true: Callable[[], Any]) -> Any:
     """Wait for what another process or thread does; gives what was found true."""
     end = time.monotonic() + PATIENCE
-    while not (found := true()):
+    while not (answer := true()):
         assert time.monotonic() < end
         time.sleep(0.02)
-    return found
+    return answer

@@ -112,20 +112,20 @@ class WrittenLake:
             self.offset += len(data) + 1
         self.product(BRONZE.name, rows, "bronze")
         batch = pa.RecordBatch.from_pylist(rows, BRONZE.part(*INPUT))
-        found = [row for page in lift(Lifting(self.pipeline))(iter([batch])) for row in page.to_pylist()]
-        self.product(CHANGES.name, found, "silver")
-        decoded = [(row, json.loads(row["payload"])) for row in found if row["payload"]]
-        parsed = [(row | {"statement": one["statement"], "class": one["parsed"]["kind"], "reason": one["parsed"]["reason"],
-                          "effects": json.dumps(one["parsed"]["effects"])}) for row, one in decoded if row["kind"] == "ddl"]  # fmt: skip
+        lifted = [row for page in lift(Lifting(self.pipeline))(iter([batch])) for row in page.to_pylist()]
+        self.product(CHANGES.name, lifted, "silver")
+        decoded = [(row, json.loads(row["payload"])) for row in lifted if row["payload"]]
+        parsed = [(row | {"statement": payload["statement"], "class": payload["parsed"]["kind"], "reason": payload["parsed"]["reason"],
+                          "effects": json.dumps(payload["parsed"]["effects"])}) for row, payload in decoded if row["kind"] == "ddl"]  # fmt: skip
         self.product(DDL.name, parsed, "silver")
         self.product(REJECTS.name, [
             {**{name: row[name] for name in ("source", "topic", "partition", "offset", "batch", "database", "schema", "table")},
-             "stage": "silver", "kind": "message", "reason": one["reason"], "detail": one["detail"], "decoder": "1"}
-            for row, one in decoded if row["kind"] == "reject"
+             "stage": "silver", "kind": "message", "reason": payload["reason"], "detail": payload["detail"], "decoder": "1"}
+            for row, payload in decoded if row["kind"] == "reject"
         ], "silver")  # fmt: skip
-        lines = merged(Line.from_json(row["payload"]) for row in found if row["kind"] == "book")
+        lines = merged(Line.from_json(row["payload"]) for row in lifted if row["kind"] == "book")
         self.product(BOOKS.name, map(_book, lines), "silver")
-        self.changes += [row for row in found if row["kind"] == "change"]
+        self.changes += [row for row in lifted if row["kind"] == "change"]
         for line in lines:
             if line.changes:
                 self.columns.setdefault(line.table_id, {}).update(line.columns)
@@ -133,8 +133,8 @@ class WrittenLake:
         self.now += dt.timedelta(minutes=10)
 
     def _run(self, lines: Sequence[Line], held: dict[str, str], *, fold: bool) -> None:
-        counts = {"read": sum(one.messages for one in lines), "changes": sum(one.changes for one in lines),
-                  "ddl": sum(one.ddl for one in lines), "control": 0, "rejected": sum(one.rejected for one in lines)}  # fmt: skip
+        counts = {"read": sum(line.messages for line in lines), "changes": sum(line.changes for line in lines),
+                  "ddl": sum(line.ddl for line in lines), "control": 0, "rejected": sum(line.rejected for line in lines)}  # fmt: skip
         head = {
             "run": f"run-{self.batch}",
             "pipeline": self.name,
@@ -158,7 +158,7 @@ class WrittenLake:
             )
         ]
         checks = []
-        for table in dict.fromkeys(one.table_id for one in lines if one.changes):
+        for table in dict.fromkeys(line.table_id for line in lines if line.changes):
             name = str(table)
             state = "held" if name in held else "done"
             version = self.mirror(table) if state == "done" and fold else None
@@ -199,8 +199,10 @@ class WrittenLake:
 
     def mirror(self, table: TableId) -> int:
         """Write a mirror again as the fold of its changes; gives its version."""
-        mine = [row for row in self.changes if (row["database"], row["schema"], row["table"]) == tuple(table)]
-        keys = tuple(json.loads(mine[0]["keys"]))
+        of_table = [
+            row for row in self.changes if (row["database"], row["schema"], row["table"]) == tuple(table)
+        ]
+        keys = tuple(json.loads(of_table[0]["keys"]))
         taken: set[str] = set()
         columns = tuple(
             Column(name, column_name(name, taken), kind) for name, kind in self.columns[table].items()
@@ -209,16 +211,16 @@ class WrittenLake:
         if (path := self.lake / made.path) and not path.exists():
             self.decide(SCHEMA, made.path, made.to_value())
         rows = fold(
-            (Placed(order_of(row["order_key"]), change_of(row)) for row in mine), keys,
-            {one.name: one.type for one in columns},
+            (Placed(order_of(row["order_key"]), change_of(row)) for row in of_table), keys,
+            {column.name: column.type for column in columns},
         )  # fmt: skip
         cells = [
-            {one.column: _cell(row.values.get(one.name), one.delta) for one in columns}
+            {column.column: _cell(row.values.get(column.name), column.delta) for column in columns}
             for row in rows.values()
         ]
         commit(
             self.lake / made.path,
-            {one.column: one.delta for one in columns},
+            {column.column: column.delta for column in columns},
             cells,
             writer=(f"{self.name}/gold/{made.path}/0", self.batch),
             metadata={"batch": self.batch},
@@ -235,10 +237,10 @@ def _cell(text: str | None, delta: str) -> Any:
 
 
 def _book(line: Line) -> dict[str, Any]:
-    found = {name: getattr(line, name) for name in BOOKS.types}
+    fields = {name: getattr(line, name) for name in BOOKS.types}
     for name in ("keys", "columns", "servers", "lacks", "announced"):
-        found[name] = json.dumps(found[name])
+        fields[name] = json.dumps(fields[name])
     for name in ("event_low", "event_high"):
-        if found[name] is not None:
-            found[name] = dt.datetime.fromtimestamp(found[name] / 1e6, dt.UTC)
-    return found
+        if fields[name] is not None:
+            fields[name] = dt.datetime.fromtimestamp(fields[name] / 1e6, dt.UTC)
+    return fields
