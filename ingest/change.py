@@ -185,17 +185,10 @@ class ChangeColumns(NamedTuple):
     )  # of messages that name their arrival, by `at`
 
     @classmethod
-    def of_rows(
-        cls,
-        shapes: Sequence[RowShape],
-        rows: Sequence[tuple[Any, ...]],
-        phase: int = 1,
-        half: int = 0,
-        arrivals: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
-    ) -> ChangeColumns:
+    def of_rows(cls, shapes: Sequence[RowShape], rows: Sequence[tuple[Any, ...]]) -> ChangeColumns:
         """The same from one tuple for each change, with its values from ``at`` to ``transaction``."""
         columns = zip(*rows, strict=True) if rows else [()] * (cls._fields.index("phase") - 1)
-        return cls._make([shapes, *columns, phase, half, arrivals])
+        return cls._make([shapes, *columns, 1, 0, {}])
 
     @property
     def messages(self) -> int:

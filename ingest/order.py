@@ -218,6 +218,8 @@ def _sequences(
         return [""] * len(sequences)
     if order_by == "event_time":
         return number_keys([time or 0 for time in times])
+    if sequences and sequences.count(sequences[0]) == len(sequences):  # rows of a snapshot share their place
+        return ["".join(map(number_key, sequences[0]))] * len(sequences)
     if len(set(map(len, sequences))) > 1:
         return ["".join(map(number_key, numbers)) for numbers in sequences]
     places = [number_keys(numbers) for numbers in zip(*sequences, strict=True)]

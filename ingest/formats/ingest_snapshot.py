@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from itertools import chain, repeat
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -49,6 +50,7 @@ OPS = {"read": Op.READ, "delete": Op.DELETE, "end": Op.TRUNCATE}
 _MAX_DIGITS, _MAX_NUMBERS, _HALVES = 40, 20, 3
 _rows = msgspec.json.Decoder(list[list[str | None]])
 _json = msgspec.json.encode
+_T = TypeVar("_T")
 
 
 def holds(topic: str) -> bool:
@@ -89,31 +91,55 @@ def parse_many(messages: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
 
     The rows of a large table are most of what it ever sends: none of them becomes an object.
     """
-    shapes: dict[TableId, tuple[int, RowShape]] = {}
-    arrivals: dict[int, tuple[int, ...]] = {}
-    rows: list[tuple[Any, ...]] = []
-    first = None
-    for at, value in enumerate(messages):
+    shapes: dict[TableId, RowShape] = {}
+    usual: list[Change] = []  # what the rows of each message share
+    rows: list[list[Image]] = []
+    for value in messages:
         try:
             shared, images = _read(value or b"", hints)
         except Exception:  # `parse` says what is wrong with it
             break
-        first = first or shared
         shape = RowShape(shared.table, shared.keys, tuple(shared.types), shared.types, None)
-        number, known = shapes.get(shared.table, (len(shapes), shape))
         is_usual = shared.op is Op.READ and shared.keys and shared.types.keys() >= set(shared.keys)
-        if not is_usual or known != shape or (first.phase, first.half) != (shared.phase, shared.half):
+        is_alike = not usual or (usual[0].phase, usual[0].half) == (shared.phase, shared.half)
+        if not is_usual or not is_alike or shapes.setdefault(shared.table, shape) != shape:
             break
-        shapes[shared.table] = number, shape
-        if shared.arrival:
-            arrivals[at] = shared.arrival
-        place = shared.sequence, shared.position, shared.event_time, None
-        rows += [
-            (at, number, Op.READ, None, _json(image), False, row, *place) for row, image in enumerate(images)
-        ]
-    known_shapes = [shape for _, shape in shapes.values()]
-    first = first or Change(op=Op.READ)
-    return ChangeColumns.of_rows(known_shapes, rows, first.phase, first.half, arrivals)
+        usual.append(shared)
+        rows.append(images)
+    return _columns(usual, rows, shapes)
+
+
+def _columns(
+    usual: Sequence[Change], rows: Sequence[list[Image]], shapes: Mapping[TableId, RowShape]
+) -> ChangeColumns:
+    """The rows of usual messages; ``usual`` is what those of each message share."""
+    counts = list(map(len, rows))
+
+    def of_each(values: Iterable[_T]) -> list[_T]:
+        """A message's value for each of its rows."""
+        return list(chain.from_iterable(map(repeat, values, counts)))
+
+    count = sum(counts)
+    nothing = [None] * count
+    numbers = {table: number for number, table in enumerate(shapes)}
+    first = usual[0] if usual else Change(op=Op.READ)
+    return ChangeColumns(
+        shapes=list(shapes.values()),
+        at=of_each(range(len(usual))),
+        shape=of_each(numbers[shared.table] for shared in usual),
+        op=[Op.READ] * count,
+        before=nothing,
+        after=[_json(image) for images in rows for image in images],
+        moved=[False] * count,
+        row=list(chain.from_iterable(map(range, counts))),
+        sequence=of_each(shared.sequence for shared in usual),
+        position=of_each(shared.position for shared in usual),
+        event_time=of_each(shared.event_time for shared in usual),
+        transaction=nothing,
+        phase=first.phase,
+        half=first.half,
+        arrivals={at: shared.arrival for at, shared in enumerate(usual) if shared.arrival},
+    )
 
 
 def _read(value: bytes, hints: Hints) -> tuple[Change, list[Image]]:
