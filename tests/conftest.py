@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import zlib
@@ -43,6 +44,17 @@ def pytest_configure() -> None:
     """
     os.fsync = lambda _file: None
     duck.one_thread()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Look for no garbage among ten thousand tests that all stay: a quarter of the time to collect them, and later more."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -83,7 +83,9 @@ def _above(metrics: Sequence[Metric]) -> set[int]:
         expectations=[gx.expectations.ExpectColumnValuesToBeBetween(column="excess", max_value=0)],
     )
     with _JUDGING:
-        batch = _frames().get_batch({"dataframe": pd.DataFrame({"index": range(len(metrics)), "excess": excess})})
+        batch = _frames().get_batch(
+            {"dataframe": pd.DataFrame({"index": range(len(metrics)), "excess": excess})}
+        )
         result = batch.validate(
             suite,
             result_format={

@@ -17,9 +17,6 @@ from ingest.config.lint import warnings
 from ingest.config.read import check
 from tests.catalog.shop import Shop
 
-boto3 = pytest.importorskip("boto3")
-moto = pytest.importorskip("moto")
-
 SETTINGS = CatalogSettings("glue", region="eu-west-1")
 MARK = Mark("shop", "s3a://bucket/lake")
 FIELDS = (
@@ -34,9 +31,16 @@ ORDERS = CatalogTable(
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def amazon():
+    """Its client, and what answers in its place; their imports take a second, which the tests' second process saves."""
+    return pytest.importorskip("boto3"), pytest.importorskip("moto")
+
+
 @pytest.fixture
-def glue(monkeypatch):
+def glue(monkeypatch, amazon):
     """Glue without a table."""
+    boto3, moto = amazon
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with moto.mock_aws():

@@ -13,7 +13,7 @@ import pytest
 from ingest.config import Expectation, QualityRule, load, scalars
 from ingest.errors import ConfigError
 from ingest.quality import judge
-from ingest.quality.catalogue import CHECKS
+from ingest.quality.catalogue import CHECKS, FAIL, PASS, Metric
 
 HEAD = "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - {name: y, kind: files, path: ./*.jsonl, format: canal}\nquality:\n"
 RULE = "  - table: yard.crates\n    suite: crates.json\n"
@@ -84,6 +84,22 @@ def test_rows_to_look_at_are_one_of_two_words(tmp_path: Path) -> None:
 def test_the_pipeline_file_knows_every_check() -> None:
     """A limit for a check that the file's reader does not know could not be set."""
     assert list(CHECKS) == list(scalars.CHECKS)
+
+
+def test_what_judges_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of small batches would spend a fifth of its time on what takes the numbers; the numbers are each batch's own."""
+    context, made = judge.context, []
+    monkeypatch.setattr(judge, "context", lambda: made.append(context()) or made[-1])
+    judge._frames.cache_clear()
+    numbers = [(2.0, 1.0), (1.0, 1.0), (9.0, None), (0.1 + 0.2, 0.3)]
+    for turned in (numbers, numbers[::-1]):
+        found = judge.judged(
+            [Metric("gaps", observed, "yard.crates", limit=limit) for observed, limit in turned]
+        )
+        assert [FAIL if limit and observed > limit else PASS for observed, limit in turned] == [
+            one.state for one in found
+        ]
+    assert 1 == len(made)
 
 
 def test_a_large_module_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
