@@ -16,7 +16,7 @@ and ``username``. Quirks:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -101,7 +101,7 @@ def _schema(envelope: Mapping[str, Raw]) -> bytes:
     return bytes(envelope["schema"]) if envelope.keys() == {"schema", "payload"} else b""
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _described(
     schema: bytes, member: str, plan: tuple[Converts, tuple[str, ...]]
 ) -> Mapping[str, ColumnSchema]:
