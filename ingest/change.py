@@ -40,6 +40,8 @@ class Op(StrEnum):
 ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE})
 LOAD_ENDS = "the last row of a load"
 """The note of a row after which a full load of its table has nothing more."""
+LOAD_BEGUN = "bootstrap-start"
+"""The note of a mark that comes before the first row of a full load."""
 LOAD_ENDED = "bootstrap-complete"
 """The note of a mark that comes after the last row of a full load."""
 NULL_VALUE = "null value"

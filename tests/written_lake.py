@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -124,7 +125,7 @@ class WrittenLake:
             for row, payload in decoded if row["kind"] == "reject"
         ], "silver")  # fmt: skip
         lines = merged(Line.from_json(row["payload"]) for row in lifted if row["kind"] == "book")
-        self.product(BOOKS.name, map(_book, lines), "silver")
+        self.product(BOOKS.name, map(book, lines), "silver")
         self.changes += [row for row in lifted if row["kind"] == "change"]
         for line in lines:
             if line.changes:
@@ -236,9 +237,11 @@ def _cell(text: str | None, delta: str) -> Any:
     return int(text) if text.lstrip("-").isdecimal() else None
 
 
-def _book(line: Line) -> dict[str, Any]:
+def book(line: Line) -> dict[str, Any]:
+    """A row of `books`."""
     fields = {name: getattr(line, name) for name in BOOKS.types}
-    for name in ("keys", "columns", "servers", "lacks", "announced"):
+    fields["load_marks"] = [asdict(mark) for mark in line.load_marks]
+    for name in ("keys", "columns", "servers", "lacks", "announced", "load_marks"):
         fields[name] = json.dumps(fields[name])
     for name in ("event_low", "event_high"):
         if fields[name] is not None:

@@ -64,7 +64,7 @@ class About:
         counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
         before: how images before are written.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
-        marks_loads: True where a mark follows the last row of a full load (`ingest.change.LOAD_ENDED`).
+        marks_loads: True where marks come before and after the rows of a full load (`LOAD_BEGUN`, `LOAD_ENDED`).
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 

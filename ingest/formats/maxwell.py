@@ -21,7 +21,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import types, values
-from ingest.change import LOAD_ENDED, Change, Hints, Image, Message, Op, TableId
+from ingest.change import LOAD_BEGUN, LOAD_ENDED, Change, Hints, Image, Message, Op, TableId
 from ingest.ddl import charsets
 from ingest.decoding import rows
 from ingest.errors import Undecodable
@@ -61,7 +61,7 @@ OPS = {
     "update": Op.UPDATE,
     "delete": Op.DELETE,
     "bootstrap-insert": Op.READ,
-    "bootstrap-start": Op.CONTROL,
+    LOAD_BEGUN: Op.CONTROL,
     LOAD_ENDED: Op.CONTROL,
     "heartbeat": Op.HEARTBEAT,
     **dict.fromkeys("database-create database-alter database-drop".split(), Op.DDL),

@@ -107,7 +107,7 @@ def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
 def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) -> Rebuilt:
     started = time.monotonic()
     state = lake.snapshot(mirror.path)
-    applied = mirrors.folded_until(lake, mirror, state)
+    applied = mirrors.reached(lake, mirror)  # later batches than its last one may have changes of it by now
     applied = books.last if applied < 0 else applied
     result = Rebuilt(mirror.name, "failed", applied)
     with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:

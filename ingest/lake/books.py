@@ -43,6 +43,21 @@ class Announcement:
         return replace(first, high=last.high, nullable=last.nullable)
 
 
+@dataclass(frozen=True, slots=True)
+class LoadMark:
+    """A message that says where a full load of a table begins or ends, and that is no row.
+
+    Args:
+        offset: of the message in its partition or file.
+        time: of the source's clock, in microseconds.
+        ends: True after the last row of the load, False before the first one.
+    """
+
+    offset: int
+    time: int | None
+    ends: bool
+
+
 def _low(announcement: Announcement) -> str:
     return announcement.low
 
@@ -56,7 +71,7 @@ class Line:
     """One book line. ``columns`` maps each column seen to its logical type, in the order first seen.
 
     ``lacks`` has the columns that some whole rows lack: the places of whole rows without and with each. ``announced`` has
-    what the messages' own schemas say of columns.
+    what the messages' own schemas say of columns. ``load_marks`` say where full loads begin and end.
     """
 
     batch: int
@@ -91,6 +106,7 @@ class Line:
     columns: dict[str, str] = field(default_factory=dict)
     lacks: dict[str, tuple[PlaceSpan, PlaceSpan]] = field(default_factory=dict)
     announced: dict[str, Announcement] = field(default_factory=dict)
+    load_marks: list[LoadMark] = field(default_factory=list)
     whole: PlaceSpan = field(default_factory=list)  # of the rows that are sent whole
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
     turned_back: int = 0  # changes newer than all before them in their partition, at lower positions
@@ -133,6 +149,7 @@ class Line:
         self.event_high = _most(self.event_high, other.event_high)
         self.keys.extend(keys for keys in other.keys if keys not in self.keys)
         self.columns.update(merged_columns(self.columns, other.columns))
+        self.load_marks += other.load_marks
         for name, announcement in other.announced.items():
             known = self.announced.get(name)
             self.announced[name] = announcement if known is None else known.united(announcement)
@@ -150,6 +167,7 @@ class Line:
         names = {member.name for member in fields(cls)}
         line = cls(**{name: value for name, value in members.items() if name in names})
         line.announced = announcements(line.announced)
+        line.load_marks = load_marks(members.get("load_marks"))
         return line
 
     def place(self) -> tuple[object, ...]:
@@ -160,6 +178,11 @@ class Line:
 def announcements(by_column: Mapping[str, Any] | None) -> dict[str, Announcement]:
     """`Line.announced` from its JSON."""
     return {name: Announcement(**each) for name, each in (by_column or {}).items()}
+
+
+def load_marks(found: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
+    """`Line.load_marks` from its JSON."""
+    return [LoadMark(**mark) for mark in found or ()]
 
 
 def misdated(newest: str | None) -> str:

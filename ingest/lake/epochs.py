@@ -148,6 +148,8 @@ def _later_files(lake: Tables, source: str, place: MessagePlace) -> list[Message
 
 
 def tables(lake: Tables, source: str, since: int = 0) -> list[TableId]:
-    """The tables that a source sent anything for in batch ``since`` or later."""
-    sent = f"source = {text(source)} AND batch >= {since} AND (changes > 0 OR ddl > 0)"
+    """The tables that a source sent anything for in batch ``since`` or later: rows, statements, or the marks of a load without rows."""
+    sent = (
+        f"source = {text(source)} AND batch >= {since} AND (changes > 0 OR ddl > 0 OR {lanes.IS_LOAD_MARKED})"
+    )
     return sorted((table for _, table in lanes.booked(lake, sent)), key=str)

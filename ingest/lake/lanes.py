@@ -14,6 +14,9 @@ from ingest.lake.resolve import Came, Sent, SentColumn
 from ingest.lake.tables import Tables
 from ingest.order import loaded_sql
 
+IS_LOAD_MARKED = "coalesce(load_marks, '[]') <> '[]'"
+"""The condition in SQL that a line of the books has marks of a full load."""
+
 
 def booked(lake: Tables, condition: str = "true") -> set[LaneId]:
     """Each source's tables, in the books' lines that meet a condition."""

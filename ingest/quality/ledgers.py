@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import ACCEPT_GAP
+from ingest.lake.lanes import IS_LOAD_MARKED
 from ingest.lake.logged_statements import COUNTING
 from ingest.lake.tables import Row
 
@@ -69,7 +70,8 @@ def _lanes(since: int) -> str:
     sums = ", ".join(f"CAST(coalesce(sum({one}), 0) AS BIGINT) AS {name}" for one, name in summed)
     parts = " + ".join(f"coalesce({name}, 0)" for name in PARTS)
     return (
-        f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND active) AS new, {sums}, "
+        f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND (active OR marked)) AS new, "
+        f"max(fresh AND marked) AS load_marked, {sums}, "
         "coalesce(max(CASE WHEN changed THEN batch END), 0) AS last, "
         "min(CASE WHEN fresh AND changed THEN order_low END) AS order_low, "
         "max(CASE WHEN fresh AND changed THEN order_high END) AS order_high, "
@@ -77,5 +79,6 @@ def _lanes(since: int) -> str:
         """count(DISTINCT topic || '/' || CAST("partition" AS VARCHAR)) AS places, """
         "count(DISTINCT CASE WHEN fresh AND changed THEN topic END) AS new_places "
         f"FROM (SELECT *, batch > {since} AS fresh, changes > 0 AS changed, changes > 0 OR ddl > 0 AS active, "
+        f"{IS_LOAD_MARKED} AS marked, "
         f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {duck.LANE_SQL}"
     )

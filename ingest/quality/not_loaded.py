@@ -1,11 +1,20 @@
-"""Rows that a later full load of their table did not contain: the source has deleted them while nothing was sent of it."""
+"""Rows that a later full load of their table did not contain: the source has deleted them while nothing was sent of it.
+
+A load is known to be whole in two ways: its last row says that it is the last (Debezium's snapshots), or marks come before
+and after its rows (Maxwell's bootstraps), which the books keep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ingest.change import LOAD_ENDS
+from ingest.errors import command
 from ingest.lake import duck
+from ingest.lake.books import LoadMark, load_marks
+from ingest.lake.lanes import IS_LOAD_MARKED
 from ingest.lake.snapshots import read_sql
 from ingest.order import loaded_sql, place_sql, same_place, weak_sql
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
@@ -15,32 +24,50 @@ from ingest.quality.ordered_lane import OrderedLane, from_places
 
 def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
     """Rows older than a load that came to its end in a new batch, and that it did not contain."""
-    if not one.lane.reads or not one.subject.keyed or one.subject.mirror is None:
+    if not one.subject.keyed or one.subject.mirror is None:
         return
-    place = _begin_of_load(one)
-    if place is None:
-        return
-    changes = f"""SELECT op, order_key AS place, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
-        FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}"""
-    keys = one.lake.ask(
-        f"""WITH {live_rows(changes)} SELECT k FROM live WHERE place < {duck.text(place)}
-            AND place > {duck.text(one.emptied(before=place))} ORDER BY k"""
-    )
-    if not keys:
-        return
-    names = [column.name for column in one.subject.mirror.key_columns]
-    failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
+    if one.lane.load_marked:
+        yield from _not_in_marked_load(one)
+    elif one.lane.reads:
+        yield from _not_in_snapshot(one)
+
+
+def _complaint(one: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Metric:
+    names = [column.name for column in one.subject.decided.key_columns]
+    failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
     detail = (
         f"{one.lane.table} was loaded again, and {len(keys)} of its rows, such as {failing[0]}, were not in the load: no delete of "
-        f"them has come, so they are still in the mirror. {_epoch(one, place)} removes them"
+        f"them has come, so they are still in the mirror. {ways_out}"
     )
-    yield one.metric("rows_not_loaded", len(keys), detail, failing)
+    return one.metric("rows_not_loaded", len(keys), detail, failing)
+
+
+def _changes(one: OrderedLane, *columns: str) -> str:
+    """The changes of the lane for `live_rows`."""
+    selected = ["op", "order_key AS place", *columns]
+    selected += [f"[{one.cells('after', 'before')}] AS k", f"[{one.cells('before', 'after')}] AS left_key"]
+    return f"SELECT {', '.join(selected)} FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}"
+
+
+# --- loads whose last row says that it is the last --------------------------------------------------------
+
+
+def _not_in_snapshot(one: OrderedLane) -> Iterator[Metric]:
+    place = _begin_of_snapshot(one)
+    if place is None:
+        return
+    rows = one.lake.ask(
+        f"""WITH {live_rows(_changes(one))} SELECT k FROM live WHERE place < {duck.text(place)}
+            AND place > {duck.text(one.emptied(before=place))} ORDER BY k"""
+    )
+    if rows:
+        yield _complaint(one, [row["k"] for row in rows], f"{_epoch_of_snapshot(one, place)} removes them")
 
 
 _ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
 
 
-def _begin_of_load(one: OrderedLane) -> str | None:
+def _begin_of_snapshot(one: OrderedLane) -> str | None:
     """Where the newest load that has come to its end in a new batch begins; None if there is none, or nothing is older.
 
     All rows of a snapshot have one position. Where arrival orders a load without one, it begins after the last change before
@@ -67,12 +94,118 @@ def _begin_of_load(one: OrderedLane) -> str | None:
     return load["first"] if load["partitions"] <= 1 else None
 
 
-def _epoch(lane: OrderedLane, place: str) -> str:
+def _epoch_of_snapshot(one: OrderedLane, place: str) -> str:
     """The command for an epoch that begins with the load."""
-    begun = lane.lake.ask(
+    begun = one.lake.ask(
         f"""SELECT batch, topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
-            WHERE op = 'read' AND {lane.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
+            WHERE op = 'read' AND {one.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
     )
     first = [row for row in begun if row["batch"] == begun[0]["batch"]]
-    places = from_places(first[:1] if lane.source.kind == "files" else first)
-    return lane.epoch(places=places, complete=True)
+    places = from_places(first[:1] if one.source.kind == "files" else first)
+    return one.epoch(places=places, complete=True)
+
+
+# --- loads between two marks ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedMark:
+    """A mark of a load, and the topic and partition, or the file and its number in the batch, that it arrived in."""
+
+    batch: int
+    topic: str
+    partition: int
+    mark: LoadMark
+
+    @property
+    def arrival(self) -> tuple[int, int, int]:
+        return self.batch, self.partition, self.mark.offset
+
+    def follows(self, earlier: _PlacedMark, *, in_files: bool) -> bool:
+        """True if it arrived after another one: files are read one after the other, partitions beside each other."""
+        one_stream = (self.topic, self.partition) == (earlier.topic, earlier.partition)
+        return (in_files or one_stream) and earlier.arrival < self.arrival
+
+
+def _not_in_marked_load(one: OrderedLane) -> Iterator[Metric]:
+    marks = _marks(one)
+    ends = [mark for mark in marks if mark.mark.ends and mark.batch > one.since]
+    if not ends:
+        return
+    end = max(ends, key=lambda mark: mark.arrival)
+    in_files = one.source.kind == "files"
+    begins = [mark for mark in marks if not mark.mark.ends and end.follows(mark, in_files=in_files)]
+    if not begins or _is_restricted(one, end.batch):
+        return
+    begin = max(begins, key=lambda mark: mark.arrival)
+    streams = [{"topic": begin.topic, "part": begin.partition, "first": begin.mark.offset}]
+    if not in_files:
+        streams += _other_streams(one, begin)
+    rows = one.lake.ask(
+        f"""WITH {live_rows(_changes(one, f"{_is_older(begin, streams, in_files=in_files)} AS is_older"), "is_older")}
+        SELECT k FROM live WHERE is_older AND place > {duck.text(one.emptied())}
+        AND k NOT IN (SELECT k FROM rows WHERE op = 'read' AND NOT is_older) ORDER BY k"""
+    )
+    if rows:
+        epoch = one.epoch(places=from_places(streams), complete=True)
+        accept = command("quality", one.lake.pipeline.file, "--accept", one.subject.name)
+        ways_out = (
+            f"If the whole table was loaded, {epoch} removes them. If only a part of it was (`--where` of maxwell-bootstrap), "
+            f"they are right: `{accept}` says so"
+        )
+        yield _complaint(one, [row["k"] for row in rows], ways_out)
+
+
+def _marks(one: OrderedLane) -> list[_PlacedMark]:
+    lines = one.lake.ask(
+        f"""SELECT batch, topic, coalesce("partition", 0) AS part, load_marks FROM {{books}}
+        WHERE {one.where} AND {IS_LOAD_MARKED}"""
+    )
+    return [
+        _PlacedMark(line["batch"], line["topic"], line["part"], mark)
+        for line in lines
+        for mark in load_marks(json.loads(line["load_marks"]))
+    ]
+
+
+def _is_restricted(one: OrderedLane, batch: int) -> bool:
+    """True if Maxwell's own table of bootstraps, whose rows are sent with all others, names a condition for the load."""
+    table = one.lane.table
+    requests = one.lake.ask(
+        f"""SELECT coalesce({duck.member("after", "where_clause")}, '') AS condition FROM {{changes.change}}
+        WHERE source = {duck.text(one.source.name)} AND "table" = 'bootstrap' AND batch <= {batch}
+        AND {duck.member("after", "database_name")} = {duck.value(table.database)}
+        AND {duck.member("after", "table_name")} = {duck.value(table.table)} ORDER BY order_key DESC LIMIT 1"""
+    )
+    return any(request["condition"] for request in requests)
+
+
+def _other_streams(one: OrderedLane, begin: _PlacedMark) -> list[dict[str, object]]:
+    """Where the load begins in the partitions that have its rows, but not its marks: by the clock that both were sent at."""
+    since = "" if begin.mark.time is None else f" AND epoch_us(event_time) >= {begin.mark.time}"
+    return one.lake.ask(
+        f"""SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
+        WHERE {one.where} AND batch = {begin.batch} AND op = 'read'{since}
+        AND NOT (topic = {duck.text(begin.topic)} AND coalesce("partition", 0) = {begin.partition})
+        GROUP BY ALL ORDER BY topic, part"""
+    )
+
+
+def _is_older(begin: _PlacedMark, streams: Sequence[dict[str, object]], *, in_files: bool) -> str:
+    """The condition in SQL that a change arrived before a load.
+
+    Of a partition without any of its rows in the batch of its first mark, only the rows of an earlier load are certainly older.
+    """
+    if in_files:
+        in_batch = f"""ELSE (coalesce("partition", 0), "offset") < ({begin.partition}, {begin.mark.offset})"""
+    else:
+        in_batch = " ".join(
+            f"""WHEN topic = {duck.text(str(stream["topic"]))} AND coalesce("partition", 0) = {stream["part"]}
+            THEN "offset" < {stream["first"]}"""
+            for stream in streams
+        )
+        if begin.mark.time is not None:
+            in_batch += f" ELSE op = 'read' AND coalesce(epoch_us(event_time) < {begin.mark.time}, false)"
+        else:
+            in_batch += " ELSE false"
+    return f"CASE WHEN batch <> {begin.batch} THEN batch < {begin.batch} {in_batch} END"

@@ -44,6 +44,7 @@ class CheckedLane:
     erased_ever: int = 0  # changes of erased rows that were not written
     inserts: int = 0
     turned_back: int = 0  # new changes that are newer than all before them, at lower positions
+    load_marked: bool = False  # a new batch has marks of a full load
     new_places: int = 0  # the topics or files that new changes were read from
 
     @property

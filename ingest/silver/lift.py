@@ -31,7 +31,6 @@ from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import change_rows, tally
-from ingest.silver.load_ends import mark_last_rows
 from ingest.silver.restarts import Restarts
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
@@ -276,6 +275,8 @@ class SourceDecoder:
             taken, refused = self._weeded(bronze, batches, taken, refused)
             written = self._written(bronze, batches, taken)
         self._book(bronze, written)
+        if self.marks_loads:
+            self._book_load_marks(bronze, batches, taken)
         for each in refused:
             line = self._line_of(bronze, batches, each.at, NO_TABLE)
             line.messages += 1
@@ -322,9 +323,6 @@ class SourceDecoder:
         if self.last_deletes is not None:
             topics, partitions = (listed(bronze.column(name)) for name in ("topic", "partition"))
             self._join_moves(taken, topics, partitions, self.last_deletes)
-        if self.marks_loads:
-            streams = zip(*(listed(bronze.column(name)) for name in ("topic", "partition")), strict=True)
-            mark_last_rows(taken, list(streams))
         return taken, refused
 
     def _decoded(self, bronze: pa.RecordBatch, masks: Masks | None = None) -> tuple[Taken, list[Refused]]:
@@ -532,6 +530,13 @@ class SourceDecoder:
                 self._count_servers(line, bronze, written.rows[start:end], written.at[start:end])
         for place, count in written.erased.items():
             self._line(place).erased += count
+
+    def _book_load_marks(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> None:
+        """Book where full loads begin and end: the marks are not rows, so nothing else keeps them."""
+        offsets = bronze.column("offset")
+        for at, changes in taken.items():
+            if len(changes) == 1 and (mark := tally.load_mark(changes[0], offsets[at].as_py())):
+                self._line_of(bronze, batches, at, changes[0].table).load_marks.append(mark)
 
     def _count_servers(
         self, line: Line, bronze: pa.RecordBatch, rows: Sequence[Change], at: Sequence[int]

@@ -8,9 +8,9 @@ from itertools import chain, compress
 from operator import gt
 
 from ingest import types
-from ingest.change import CONTROL_OPS, Change, ChangeColumns, ColumnSchema, Op
+from ingest.change import CONTROL_OPS, LOAD_BEGUN, LOAD_ENDED, Change, ChangeColumns, ColumnSchema, Op
 from ingest.fold import may_change_key
-from ingest.lake.books import Announcement, Line, PlaceSpan
+from ingest.lake.books import Announcement, Line, LoadMark, PlaceSpan
 
 _COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
@@ -69,6 +69,14 @@ def _is_control(changes: Sequence[Change]) -> bool:
 
 def _holds_statement(changes: Sequence[Change]) -> bool:
     return any(change.op is _DDL for change in changes)
+
+
+def load_mark(change: Change, offset: int) -> LoadMark | None:
+    """The mark that a change is, if it says where a full load of its table begins or ends."""
+    note = change.note or ""
+    if change.op is not Op.CONTROL or not (LOAD_BEGUN in note or LOAD_ENDED in note):
+        return None
+    return LoadMark(offset, change.event_time, ends=LOAD_ENDED in note)
 
 
 def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
