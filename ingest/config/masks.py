@@ -24,7 +24,7 @@ from ingest import types, values
 from ingest.change import Change, ColumnSchema, Image, Op, TableId
 from ingest.config.model import MASK_SECRET, MASKED_TO_TEXT, Pipeline, TableRule
 from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
-from ingest.ddl.tokens import Token, Unread, tokens
+from ingest.ddl.tokens import Token, Unread, grammar_of, tokens
 from ingest.errors import ConfigError, Undecodable
 from ingest.values.charsets import keeps_all
 from ingest.values.remembered import KEPT, LONG
@@ -417,12 +417,14 @@ def without_literals(change: Change) -> Change:
     """A statement without its texts, comments and numbers, but for the lengths of types."""
     if change.op is not Op.DDL or not change.ddl:
         return change
-    dialect = change.dialect if change.dialect in ("oracle", "postgres") else "mysql"
     try:
-        text = _without_literals(change.ddl, tokens(change.ddl, dialect))
+        text = _without_literals(change.ddl, tokens(change.ddl, grammar_of(change.dialect)))
     except Unread:
         text = f"({NOT_SHOWN})"
     return msgspec.structs.replace(change, ddl=text)
+
+
+_TYPE_NAMES = (types.mysql, types.oracle, types.postgres, types.sqlserver, types.db2)
 
 
 def _without_literals(statement: str, tokens: Sequence[Token]) -> str:
@@ -432,7 +434,7 @@ def _without_literals(statement: str, tokens: Sequence[Token]) -> str:
     for i, token in enumerate(tokens):
         if token.text == "(" and token.kind == "symbol":
             word = tokens[i - 1].word.lower() if i else ""
-            length = any(read(word) != "unknown" for read in (types.mysql, types.oracle, types.postgres))
+            length = any(read(word) != "unknown" for read in _TYPE_NAMES)
         elif token.kind != "number" and token.text != ",":
             length = False
         shown = token.kind in ("word", "name", "symbol") or (token.kind == "number" and length)

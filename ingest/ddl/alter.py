@@ -8,7 +8,7 @@ mirror; a clause that begins with anything else not known makes the statement un
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 
@@ -31,7 +31,11 @@ _OPTIONS = frozenset(
 )
 _KEYS = frozenset("PRIMARY INDEX KEY UNIQUE FOREIGN CONSTRAINT CHECK FULLTEXT SPATIAL SUPPLEMENTAL".split())
 _PARTITIONS = frozenset({"PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS"})
-_ORACLE_STARTS = frozenset({"ADD", "MODIFY", "DROP", "RENAME"})
+_STARTS = {
+    "oracle": frozenset({"ADD", "MODIFY", "DROP", "RENAME"}),
+    "db2": frozenset({"ADD", "ALTER", "DROP", "RENAME", "ACTIVATE", "ATTACH", "DETACH"}),
+}
+"""What begins a clause in databases that write them one after the other."""
 
 _Clause = Callable[[Cursor, Scope, TableId], Sequence[Effect]]
 
@@ -47,17 +51,13 @@ def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[
     table = scope.table(cursor)
     cursor.symbol("*")
     cursor.patience()
-    return _altered(table, cursor, scope, ignore=ignore, only=only)
+    return altered(table, cursor, scope, ignore=ignore, only=only)
 
 
-def alter_fragment(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
-    """The effects of an ALTER TABLE's clauses alone, on the table that the message names."""
-    return _altered(scope.message, cursor, scope)
-
-
-def _altered(
+def altered(
     table: TableId, cursor: Cursor, scope: Scope, *, ignore: bool = False, only: bool = False
 ) -> tuple[Sequence[Effect], str]:
+    """The effects of an ALTER TABLE's clauses on a table, which the statement or, where they come alone, the message names."""
     try:
         clauses = _clauses(cursor.rest(), scope)
         found = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])
@@ -140,23 +140,26 @@ def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
     if any(token.word in _PARTITIONS for token in items[1:3]):  # always alone; its commas separate partitions
         return [items]
     parts = split(items)
-    return (
-        parts
-        if scope.dialect != "oracle"
-        else [oracle_clause for part in parts for oracle_clause in _oracle_clauses(part)]
-    )
+    starts = _STARTS.get(scope.dialect)
+    return parts if starts is None else [clause for part in parts for clause in _in_a_row(part, starts)]
 
 
-def _oracle_clauses(items: Sequence[Token]) -> list[Sequence[Token]]:
+def _in_a_row(items: Sequence[Token], starts: Collection[str]) -> list[Sequence[Token]]:
     found: list[Sequence[Token]] = []
     depth = start = 0
     for i, token in enumerate(items):
         if token.kind == "symbol":
             depth += (token.text == "(") - (token.text == ")")
-        elif depth == 0 and i > start + 1 and token.word in _ORACLE_STARTS:
+        elif depth == 0 and i > start + 1 and token.word in starts and not _is_of_column(items[start:i]):
             found.append(items[start:i])
             start = i
     return [*found, items[start:]]
+
+
+def _is_of_column(before: Sequence[Token]) -> bool:
+    """True of ``ALTER COLUMN c``, which Db2's ``DROP NOT NULL`` and ``DROP DEFAULT`` continue."""
+    column = 2 if before[1].word == "COLUMN" else 1
+    return before[0].word == "ALTER" and len(before) == column + 1
 
 
 def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -178,7 +181,7 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 # --- columns ------------------------------------------------------------------------------------
 
 
-def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+def added(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.word() in _PARTITIONS or (cursor.word(), cursor.word(1)) in _ADDED:
         return ()
     explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
@@ -220,8 +223,8 @@ def _may_be_this_moment(column: ColumnDefinition, scope: Scope) -> bool:
 
 
 def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
-    """The definitions of a bracketed list, or the only one."""
-    return split(cursor.group()) if cursor.is_symbol("(") else [cursor.rest()]
+    """The definitions of a bracketed list or of SQL Server's, which has no brackets, or the only one."""
+    return split(cursor.group() if cursor.is_symbol("(") else cursor.rest())
 
 
 _FOREIGN = ("FOREIGN", "CONSTRAINT")  # what DROP says of a foreign key
@@ -267,10 +270,10 @@ def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return ()
     cursor.accept("COLUMN")
     cursor.accept("IF", "EXISTS")
-    return [effect for part in _definitions(cursor) for effect in _retyped(part, scope, table)]
+    return [effect for part in _definitions(cursor) for effect in retyped(part, scope, table)]
 
 
-def _retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
+def retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
     found = columns.definition(items, scope.dialect, scope.source)
     effect = of_column("modify_column", table, found.column)
     if scope.dialect == "mysql":
@@ -298,7 +301,7 @@ def _change(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     cursor.accept("COLUMN")
     cursor.accept("IF", "EXISTS")
     old = scope.column(cursor)
-    changed = _retyped(cursor.rest(), scope, table)
+    changed = retyped(cursor.rest(), scope, table)
     if old == changed[0].column:
         return changed
     return Effect("rename_column", table, old, to=changed[0].column), *changed
@@ -311,7 +314,7 @@ def _alter_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effe
     column = scope.column(cursor)
     if cursor.accept("SET", "DATA", "TYPE") or cursor.accept("TYPE"):
         named = Token("name", column, 0, 0)
-        return _retyped([named, *cursor.rest()], scope, table)
+        return retyped([named, *cursor.rest()], scope, table)
     if cursor.accept("SET", "DEFAULT"):
         default, known, note = as_stored.default(cursor.rest(), None, None, scope.dialect)
         return (Effect("modify_column", table, column, default=default, has_default=known, note=note),)
@@ -492,6 +495,13 @@ def _partition(word: str) -> _Clause:
     return read
 
 
+def _activate(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    """Db2's ``ACTIVATE NOT LOGGED INITIALLY``: no change of the transaction is in the log, and maybe the table is emptied."""
+    if scope.dialect != "db2":
+        raise Unread("ACTIVATE is not known here")
+    return _emptied("ACTIVATE", cursor, scope, table)
+
+
 def _tablespace(word: str) -> _Clause:
     """MySQL's DISCARD and IMPORT TABLESPACE take a table's rows away and bring others, for which no messages are sent."""
 
@@ -504,7 +514,8 @@ def _tablespace(word: str) -> _Clause:
 
 
 _CLAUSES: dict[str, _Clause] = {
-    "ADD": _add,
+    "ACTIVATE": _activate,
+    "ADD": added,
     "DROP": _drop,
     "MODIFY": _modify,
     "CHANGE": _change,

@@ -3,7 +3,7 @@
 Existing rows get what the database stores, which may differ from what the statement spells: CHAR is filled up with blanks,
 a clock is rounded, JSONB is written anew. `stored` gives the canonical text, and a `ValueError` wherever no rule is certain:
 the session or the locale decides, or the type is not known here. ``tests/e2e/test_as_stored.py`` executes the literals of each
-type on MariaDB and on PostgreSQL; Oracle's rules are those of its SQL Language Reference (Data Types; Literals).
+type on MariaDB and on PostgreSQL; the rules of Oracle, SQL Server and Db2 are those of their references.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ingest import types, values
-from ingest.ddl import stored_mysql, stored_oracle, stored_postgres
+from ingest.ddl import stored_db2, stored_mysql, stored_oracle, stored_postgres, stored_sqlserver
 from ingest.ddl.effect_model import Dialect
 from ingest.ddl.tokens import Cursor, Token, Unread
 
@@ -28,7 +28,10 @@ class Default(NamedTuple):
 EXPRESSION = Default(None, True, "expression")
 _EMPTY_JSON = {"JSON_OBJECT()": "{}", "JSON_ARRAY()": "[]"}  # how MySQL must write them
 _MAX_BRACKETS = 8  # around one literal; each costs a pass over what it holds
-_STORED = {"mysql": stored_mysql.stored, "oracle": stored_oracle.stored, "postgres": stored_postgres.stored}
+_STORED = {
+    "mysql": stored_mysql.stored, "oracle": stored_oracle.stored, "postgres": stored_postgres.stored,
+    "sqlserver": stored_sqlserver.stored, "db2": stored_db2.stored,
+}  # fmt: skip
 
 
 def default(items: Sequence[Token], logical: str | None, declared: str | None, dialect: Dialect) -> Default:
@@ -60,6 +63,14 @@ def default(items: Sequence[Token], logical: str | None, declared: str | None, d
     except (ValueError, ArithmeticError):
         return EXPRESSION
     return Default(text, True)
+
+
+def default_of_type(logical: str | None, declared: str | None) -> Default:
+    """What a DEFAULT without a value, which only Db2 has, gives to existing rows."""
+    try:
+        return Default(stored_db2.of_type(logical, declared or ""), True)
+    except ValueError:
+        return EXPRESSION
 
 
 def _text_of(

@@ -30,6 +30,8 @@ _CONSTRAINTS: dict[Dialect, frozenset[str]] = {
     ),
     "oracle": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK SUPPLEMENTAL SCOPE REF".split()),
     "postgres": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK EXCLUDE LIKE".split()),
+    "sqlserver": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK INDEX DEFAULT".split()),
+    "db2": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK".split()),
 }
 _SOFT = frozenset("VECTOR CLUSTERING SCOPE REF EXCLUDE PERIOD".split())  # legal column names too
 
@@ -54,7 +56,9 @@ def name(cursor: Cursor, dialect: Dialect) -> str:
     if token.kind == "name" or (token.kind == "string" and dialect == "mysql"):  # ANSI_QUOTES
         return token.text
     if token.kind == "word":
-        return {"oracle": token.text.upper(), "postgres": token.text.lower()}.get(dialect, token.text)
+        if dialect in ("oracle", "db2"):
+            return token.text.upper()
+        return token.text.lower() if dialect == "postgres" else token.text
     if token.kind in ("number", "hex", "bits"):  # MySQL names may begin with a digit
         return token.text
     raise Unread(f"{token.text[:40]!r} is where a name should be")
@@ -102,13 +106,13 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     """One column definition from its tokens; ``source`` is the whole statement, from which ``declared`` is cut."""
     cursor = Cursor(items)
     column = name(cursor, dialect)
-    type_tokens = _type_tokens(cursor)
+    type_tokens = _type_tokens(cursor, dialect)
     attributes = _Attributes()
     while not cursor.done:
         if cursor.is_symbol("("):
             cursor.group()
         elif not _named(cursor, attributes, dialect) and not _flag(cursor, attributes):
-            _skip(cursor)
+            _skip(cursor, dialect)
     declared = logical = None
     if type_tokens:
         declared = " ".join(source[type_tokens[0].start : type_tokens[-1].end].split())
@@ -117,6 +121,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         except ValueError:  # thousands of digits are not a precision
             raise Unread(f"the type {declared[:40]!r} cannot be read") from None
         attributes.serial = attributes.serial or type_tokens[0].word in _SERIALS
+        attributes.serial |= dialect == "sqlserver" and type_tokens[0].text.lower() in _VERSIONS
     if attributes.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(attributes, logical, declared, dialect)
@@ -166,13 +171,13 @@ def _implied_charset(declared: str) -> str | None:
     return "latin1" if "ascii" in words else "ucs2" if "unicode" in words else None
 
 
-def _type_tokens(cursor: Cursor) -> list[Token]:
+def _type_tokens(cursor: Cursor, dialect: Dialect) -> list[Token]:
     found: list[Token] = []
     while not cursor.done:
         word = cursor.word()
         if word in _ATTRIBUTES or (word in _TWO_WAYS and cursor.word(1) not in _TWO_WAYS[word]):
             break
-        if found and word in _SAYS_NOTHING and word not in _TYPE_WORDS:
+        if found and word in _says_nothing(dialect) and word not in _TYPE_WORDS:
             break
         if cursor.is_symbol("="):
             raise Unread("an equals sign is where a type should be")
@@ -200,7 +205,7 @@ _TWO_WAYS = {
 """Words of types that mean something else unless one of these follows: ``CHARACTER SET``, ``WITH SYSTEM VERSIONING``."""
 
 
-def _skip(cursor: Cursor) -> None:
+def _skip(cursor: Cursor, dialect: Dialect) -> None:
     """Move past an attribute that says nothing of rows: storage, constraints, options; `Unread` if it is not known."""
     if cursor.accept("REFERENCES"):
         cursor.next()
@@ -211,7 +216,7 @@ def _skip(cursor: Cursor) -> None:
     if token.word in _WITH_NAME and not cursor.done:
         cursor.symbol("=")
         cursor.next()
-    elif token.word and token.word not in _ATTRIBUTES and token.word not in _SAYS_NOTHING:
+    elif token.word and token.word not in _ATTRIBUTES and token.word not in _says_nothing(dialect):
         raise Unread(f"{token.text[:40]!r} is not known in a column's definition")
     elif cursor.symbol("=") and not cursor.done:
         cursor.next()
@@ -228,11 +233,23 @@ _SAYS_NOTHING = frozenset(
     "INCREMENT MINVALUE NOMINVALUE MAXVALUE NOMAXVALUE CYCLE NOCYCLE ORDER NOORDER USE RESERVABLE ANNOTATIONS DOMAIN "
     "SIGNED UNSIGNED BINARY INCLUDE ONLINE BTREE HASH".split()
 )
+_SAYS_NOTHING_IN: dict[Dialect, frozenset[str]] = {
+    "sqlserver": frozenset(
+        "ROWGUIDCOL SPARSE FILESTREAM HIDDEN MASKED PERSISTED FOR REPLICATION ASC DESC FUNCTION".split()
+    ),
+    "db2": frozenset("INLINE LENGTH LOGGED COMPACT HIDDEN IMPLICITLY CCSID UNICODE SBCS MIXED".split()),
+}
+
+
+def _says_nothing(dialect: Dialect) -> frozenset[str]:
+    """Words of attributes that say nothing of rows, in one database or in all."""
+    return _SAYS_NOTHING | _SAYS_NOTHING_IN.get(dialect, frozenset())
 
 
 # --- types --------------------------------------------------------------------------------------
 
 _SERIALS = frozenset({"SERIAL", "BIGSERIAL", "SMALLSERIAL", "SERIAL4", "SERIAL8", "SERIAL2"})
+_VERSIONS = frozenset({"timestamp", "rowversion"})  # SQL Server's counters of a row's changes
 _MYSQL_SYNONYMS = {
     "int1": "tinyint", "int2": "smallint", "int3": "mediumint", "middleint": "mediumint", "int4": "int",
     "int8": "bigint",  # in a statement eight bytes; in a capture's type list eight bits
@@ -247,6 +264,9 @@ def logical_type(declared: str, dialect: Dialect, charset: str | None = None) ->
     lowered = declared.lower()
     if dialect == "postgres":
         return types.postgres(declared)
+    if dialect in ("sqlserver", "db2"):
+        found = types.sqlserver(declared) if dialect == "sqlserver" else types.db2(declared)
+        return found if found != "decimal" else "decimal(18,0)" if dialect == "sqlserver" else "decimal(5,0)"
     if dialect == "oracle":
         bare = lowered.partition("(")[0].rstrip()
         if bare in ("decimal", "numeric", "dec") and "(" not in lowered:
@@ -283,6 +303,8 @@ class _Attributes:
     serial: bool = False
     using: Sequence[Token] = ()
     made_of: tuple[str, ...] = ()
+    fills: bool = False  # SQL Server: the DEFAULT is for existing rows, too
+    of_type: bool = False  # Db2: the DEFAULT is the type's own value
 
 
 def _flag(cursor: Cursor, found: _Attributes) -> bool:
@@ -293,6 +315,8 @@ def _flag(cursor: Cursor, found: _Attributes) -> bool:
         found.nullable = True
     elif cursor.accept("PRIMARY", "KEY"):
         found.primary, found.nullable = True, False
+    elif cursor.accept("WITH", "VALUES"):
+        found.fills = True
     elif cursor.accept("AUTO_INCREMENT") or cursor.accept("AS", "IDENTITY"):
         found.serial = True
     elif cursor.accept("AS"):
@@ -312,10 +336,14 @@ def _flag(cursor: Cursor, found: _Attributes) -> bool:
 
 def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
     """An attribute with a value after it."""
-    if cursor.accept("DEFAULT", "ON", "NULL") or cursor.accept("DEFAULT"):
+    if dialect == "sqlserver" and cursor.accept("IDENTITY"):
+        found.serial = True
+    elif dialect == "db2" and _is_default_of_type(cursor):
+        found.of_type = True
+    elif cursor.accept("DEFAULT", "ON", "NULL") or cursor.accept("DEFAULT"):
         start = cursor.at
         cursor.group() if cursor.is_symbol("(") else cursor.next()
-        while not cursor.done and cursor.word() not in _ATTRIBUTES:
+        while not cursor.done and cursor.word() not in _ATTRIBUTES and cursor.word(1) != "VALUES":
             cursor.group() if cursor.is_symbol("(") else cursor.next()
         found.default = cursor.items[start : cursor.at]
     elif cursor.accept("COMMENT"):
@@ -340,6 +368,14 @@ def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
     return True
 
 
+def _is_default_of_type(cursor: Cursor) -> bool:
+    """Move past ``WITH``; True, and past ``DEFAULT``, if no value follows it."""
+    cursor.accept("WITH")
+    end = cursor.peek(1)
+    bare = cursor.word() == "DEFAULT" and (end.kind == "end" or end.word in _ATTRIBUTES)
+    return bare and cursor.accept("DEFAULT")
+
+
 # --- defaults -----------------------------------------------------------------------------------
 
 
@@ -350,7 +386,9 @@ def _default(
         return as_stored.Default(None, True, "identity")
     if found.generated:
         return as_stored.Default(None, True, "generated")
-    if not found.default:
+    if found.of_type:
+        return as_stored.default_of_type(logical, declared)
+    if not found.default or (dialect == "sqlserver" and found.nullable is not False and not found.fills):
         return as_stored.Default()
     return as_stored.default(found.default, logical, declared, dialect)
 

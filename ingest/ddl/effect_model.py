@@ -21,7 +21,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.values.charsets import keeps_all
 
-Dialect = Literal["mysql", "oracle", "postgres"]
+Dialect = Literal["mysql", "oracle", "postgres", "sqlserver", "db2"]
 Kind = Literal["safe", "lossy", "none", "unknown"]
 
 ACTIONS = tuple(

@@ -9,8 +9,16 @@ from ingest.ddl import columns
 from ingest.ddl.effect_model import Dialect
 from ingest.ddl.tokens import Cursor, Unread
 
+DATABASE_NAMES = (
+    ("oracle", "oracle"), ("postgre", "postgres"), ("gauss", "postgres"), ("kingbase", "postgres"), ("ppas", "postgres"),
+    ("polardb_o", "postgres"), ("sqlserver", "sqlserver"), ("sql server", "sqlserver"), ("mssql", "sqlserver"), ("db2", "db2"),
+)  # fmt: skip
+"""A part of a database's own name for itself, in lower case, and whose SQL and types it has."""
 LOGS_CASCADES = frozenset({"oceanbase", "tidb"})
 """Servers with MySQL's SQL whose logs have the rows that foreign keys delete or change: theirs are logs of stored rows."""
+
+
+_WITH_SCHEMAS = frozenset({"postgres", "sqlserver", "db2"})
 
 
 def dialect_of(kind: str | None) -> str:
@@ -18,7 +26,7 @@ def dialect_of(kind: str | None) -> str:
     kind = (kind or "").lower()
     if kind.startswith(("ob_", "oceanbase")) and "oracle" not in kind:
         return "oceanbase"
-    return next((name for name in ("oracle", "postgres") if name in kind), "mysql")
+    return "mysql" if "mysql" in kind else next((of for part, of in DATABASE_NAMES if part in kind), "mysql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +52,14 @@ class Scope:
     def identity(self, parts: list[str], like: TableId | None = None) -> TableId:
         """One to three parts as a table's identity.
 
-        Two parts are schema and table where the message names a schema or the dialect is
-        PostgreSQL, else database (or owner) and table.
+        Two parts are schema and table where the message names a schema or the database has both databases and
+        schemas, else database (or owner) and table.
         """
         base = like or self.message
         if len(parts) == 3:
             return TableId(parts[0], parts[1], parts[2])
         if len(parts) == 2:
-            if self.dialect == "postgres" or base.schema is not None:
+            if self.dialect in _WITH_SCHEMAS or base.schema is not None:
                 return TableId(base.database, parts[0], parts[1])
             return TableId(parts[0], None, parts[1])
         if len(parts) == 1:

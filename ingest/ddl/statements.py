@@ -1,6 +1,6 @@
 """Whole statements: `effects` finds what one text of SQL does to tables and columns.
 
-Read from the documents of MySQL 8, MariaDB, OceanBase, Oracle 19 and PostgreSQL 16.  Each statement
+Read from the documents of MySQL 8, MariaDB, OceanBase, Oracle 19, PostgreSQL 16, SQL Server 2022 and Db2 11.5.  Each statement
 is one function named after its first words; ALTER TABLE is in `ingest.ddl.alter`.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ingest.change import TableId
-from ingest.ddl import columns, pg_types
-from ingest.ddl.alter import alter_fragment, alter_table, cascading_keys, references
+from ingest.ddl import columns, pg_types, sqlserver
+from ingest.ddl.alter import alter_table, altered, cascading_keys, references
 from ingest.ddl.effect_model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
 from ingest.ddl.scope import LOGS_CASCADES, Scope
-from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
+from ingest.ddl.tokens import Cursor, Token, Unread, grammar_of, split, tokens
 
 _WITHOUT_EFFECT = frozenset(
     "GRANT REVOKE ANALYZE OPTIMIZE REPAIR CHECK CHECKSUM FLUSH SET USE START COMMIT ROLLBACK SAVEPOINT ABORT "
@@ -56,7 +56,7 @@ def effects(
     ``dialect`` is a `Dialect`, or a server of `LOGS_CASCADES`.  ``database`` (or owner), ``schema`` and ``table`` are the message's; a name in the statement has precedence.
     """
     logged = dialect in LOGS_CASCADES
-    grammar: Dialect = "mysql" if logged else dialect  # type: ignore[assignment]
+    grammar: Dialect = grammar_of(dialect)  # type: ignore[assignment]
     scope = Scope(grammar, TableId(database, schema, table), statement, logged)
     try:
         found, reasons = _statements(scope)
@@ -89,7 +89,14 @@ def _statement(cursor: Cursor, scope: Scope) -> _Found:
         _skip_settings(cursor)
     first = cursor.word()
     if scope.message.table is not None and _is_fragment(cursor):
-        return alter_fragment(cursor, scope)
+        read_clauses = sqlserver.altered if scope.dialect == "sqlserver" else altered
+        return read_clauses(scope.message, cursor, scope)
+    if scope.dialect == "sqlserver":
+        if (first, cursor.word(1)) in sqlserver.WITHOUT_EFFECT:
+            return (), f"{first} {cursor.word(1)} changes no table's rows or columns"
+        if first in ("EXEC", "EXECUTE") or first.startswith("SP_"):
+            cursor.accept("EXEC") or cursor.accept("EXECUTE")
+            return sqlserver.procedure(cursor, scope)
     read = _READERS.get(first)
     if read is not None:
         cursor.next()
@@ -231,12 +238,16 @@ def _alter(cursor: Cursor, scope: Scope) -> _Found:
     if kind == "TABLE":
         if words & _WITHOUT_MIRROR or cursor.accept("ALL", "IN", "TABLESPACE"):
             return (), "an external table has no mirror; a tablespace is where tables lie"
+        if scope.dialect == "sqlserver":
+            return sqlserver.alter_table(cursor, scope)
         return alter_table(cursor, scope, ignore="IGNORE" in words)
     found: Sequence[Effect] = ()
     if scope.dialect == "postgres" and kind in ("TYPE", "DOMAIN"):
         found = pg_types.alter(kind, cursor, scope)
     elif scope.dialect == "postgres" and kind in _DATABASES:
         found = pg_types.rename_schema(cursor, scope, kind)
+    elif scope.dialect == "sqlserver" and kind == "SCHEMA":
+        found = sqlserver.transfer(cursor, scope)
     elif kind == "TYPE" and not any(token.word in ("COMPILE", "EDITIONABLE") for token in cursor.items):
         raise Unread("the columns of an object type are in tables that the statement does not name")
     elif kind in _DATABASES and any(token.word == "UPGRADE" for token in cursor.items):
@@ -332,7 +343,9 @@ def _truncate(cursor: Cursor, scope: Scope) -> _Found:
             named = Cursor(named.group())
         table = scope.table(named)
         named.symbol("*")
-        if named.word() in ("PARTITION", "SUBPARTITION"):
+        if named.word() in ("PARTITION", "SUBPARTITION") or (
+            scope.dialect == "sqlserver" and named.word() == "WITH"
+        ):
             return [Effect("truncate_partition", table)], "empties a partition"
         if not named.done and place < len(names) - 1:
             raise Unread(f"{named.peek().text[:40]!r} follows a table's name")
@@ -346,7 +359,7 @@ def _truncate_options(cursor: Cursor, scope: Scope) -> bool:
     """Read what follows the last table; True if it says CASCADE, which MySQL ignores."""
     cascade = False
     while not cursor.done:
-        if cursor.word() in ("CASCADE", "RESTRICT"):
+        if cursor.word() in ("CASCADE", "RESTRICT") and cursor.word(1) != "WHEN":
             cascade = cursor.next().word == "CASCADE" and scope.dialect != "mysql"
         elif not any(cursor.accept(*words) for words in _TRUNCATE_OPTIONS) and not cursor.patience():
             raise Unread(f"TRUNCATE ... {cursor.peek().text[:40]!r} is not known here")
@@ -358,7 +371,7 @@ _TRUNCATE_OPTIONS = tuple(
     for words in (
         "RESTART IDENTITY", "CONTINUE IDENTITY", "PRESERVE MATERIALIZED VIEW LOG", "PURGE MATERIALIZED VIEW LOG",
         "PRESERVE SNAPSHOT LOG", "PURGE SNAPSHOT LOG", "DROP STORAGE", "DROP ALL STORAGE", "REUSE STORAGE",
-        "UPDATE GLOBAL INDEXES",
+        "UPDATE GLOBAL INDEXES", "IGNORE DELETE TRIGGERS", "RESTRICT WHEN DELETE TRIGGERS", "IMMEDIATE",
     )
 )  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 Quirks that matter: MySQL executes the inside of ``/*! ... */`` (with or without a version), its
 ``"text"`` is a string, ``--`` starts a comment only before a space, and a name may begin with a
-digit; Oracle has ``q'[text]'``; PostgreSQL has ``E'text'`` and ``$tag$text$tag$``.  Every pattern is
-possessive or runs to a fixed end, so that time grows with the length of the text and no faster.
+digit; Oracle has ``q'[text]'``; PostgreSQL has ``E'text'`` and ``$tag$text$tag$``; SQL Server has names
+in ``[brackets]``.  Every pattern is possessive or runs to a fixed end, so that time grows with the length of the text and no faster.
 """
 
 from __future__ import annotations
@@ -85,10 +85,35 @@ _LEXERS = {
 | {_COMMON}""",
         re.VERBOSE | re.DOTALL,
     ),
+    "sqlserver": re.compile(
+        rf"""
+  (?P<comment>--[^\n]*+|/\*(?s:.*?)\*/)
+| (?P<hex>0x[0-9a-fA-F]*+(?!\w))
+| (?P<plain>[nN]?{_PLAIN_STRING})
+| (?P<bracketed>\[(?:[^\]]|\]\])++\])
+| (?P<open>\[)
+| (?P<quoted>"(?:[^"]|"")*+")
+| {_COMMON}""",
+        re.VERBOSE | re.DOTALL,
+    ),
+    "db2": re.compile(
+        rf"""
+  (?P<comment>--[^\n]*+|/\*(?s:.*?)\*/)
+| (?P<hex>[bB]?[xX]'[0-9a-fA-F]*+')
+| (?P<plain>[nNgG]?{_PLAIN_STRING})
+| (?P<quoted>"(?:[^"]|"")*+")
+| {_COMMON}""",
+        re.VERBOSE | re.DOTALL,
+    ),
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+def grammar_of(dialect: str) -> str:
+    """The dialect whose words and signs a database has; MySQL's if it has none here, as TiDB and OceanBase."""
+    return dialect if dialect in _LEXERS else "mysql"
 
 
 def tokens(statement: str, dialect: str) -> list[Token]:
@@ -118,13 +143,15 @@ def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:
 
 
 _KINDS = dict.fromkeys(["escaped", "plain", "custom", "dollar"], "string") | dict.fromkeys(
-    ["backtick", "quoted"], "name"
+    ["backtick", "quoted", "bracketed"], "name"
 )
 
 
 def _decoded(kind: str, text: str) -> str:
     if kind in ("backtick", "quoted"):
         return text[1:-1].replace(text[0] * 2, text[0])
+    if kind == "bracketed":
+        return text[1:-1].replace("]]", "]")
     if kind == "plain":
         return text[text.index("'") + 1 : -1].replace("''", "'")
     if kind == "custom":
@@ -136,7 +163,7 @@ def _decoded(kind: str, text: str) -> str:
         inside = text[text.index(quote) + 1 : -1]
         return _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]) or match[0][0], inside)
     if kind in ("bits", "hex"):
-        return text[2:].rstrip("'")
+        return text[text.index("'") + 1 : -1] if text.endswith("'") else text[2:]
     return text
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ingest import types
+from ingest.ddl.scope import DATABASE_NAMES
 
 MYSQL, ORACLE, POSTGRES, SQLSERVER, DB2 = KINDS = ("mysql", "oracle", "postgres", "sqlserver", "db2")
 
@@ -44,18 +45,13 @@ _OF_ONE = {
 """Names that no other of these databases has, in lower case."""
 _PATTERNS = {kind: re.compile(text) for kind, text in _OF_ONE.items()}
 
-_NAMES = (
-    ("oracle", ORACLE), ("postgre", POSTGRES), ("gauss", POSTGRES), ("kingbase", POSTGRES), ("ppas", POSTGRES),
-    ("polardb_o", POSTGRES), ("sqlserver", SQLSERVER), ("sql server", SQLSERVER), ("mssql", SQLSERVER), ("db2", DB2),
-)  # fmt: skip
-
 
 def named(database: str) -> str:
     """The kind of a database by its own name, such as ``PostgreSQL`` or ``OB_ORACLE``; GaussDB for MySQL is MySQL."""
     name = database.lower()
     if "mysql" in name:
         return MYSQL
-    return next((kind for part, kind in _NAMES if part in name), MYSQL)
+    return next((kind for part, kind in DATABASE_NAMES if part in name), MYSQL)
 
 
 def of_names(declared: Iterable[str], kinds: Collection[str]) -> str | None:

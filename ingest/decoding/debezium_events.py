@@ -190,7 +190,7 @@ def _logical(found: Mapping[str, Any], source: Image) -> str:
 _TYPE_NAMES = {"postgresql": types.postgres, "oracle": types.oracle, "sqlserver": types.sqlserver}
 
 
-_DIALECTS = {"postgresql": "postgres", "oracle": "oracle"}
+_DIALECTS = {"postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserver", "db2": "db2"}
 
 
 # --- schema changes, transactions, heartbeats -----------------------------------------------------

@@ -104,7 +104,13 @@ def _changes(record: dict[str, Any], hints: Hints) -> tuple[Change, ...]:
     return (_row(record, common, hints) if op in ROW_OPS else common,)
 
 
-DIALECTS = {"Oracle": "oracle", "PostgreSQL": "postgres", "PPAS": "postgres"}
+DIALECTS = {
+    "Oracle": "oracle",
+    "PostgreSQL": "postgres",
+    "PPAS": "postgres",
+    "SQLServer": "sqlserver",
+    "DB2": "db2",
+}
 
 
 def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:

@@ -200,7 +200,7 @@ def _length_within(old: str) -> str:
 def _printed_otherwise(old: str, new: str) -> Conversion:
     """A text of one type as another prints it; the old type is empty where no statement has declared it."""
     before, after = _bare(old), _bare(new)
-    if before == after or after in _OF_ORACLE:  # whose CHAR keeps its blanks
+    if before == after or after in _KEEP_BLANKS:
         return KEEP
     if after in _READ_AGAIN:
         return Conversion(_READ_AGAIN[after])
@@ -223,7 +223,8 @@ def _bare(declared: str) -> str:
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]*:[0-9a-f.]*")
 _READ_AGAIN = {"jsonb": postgres_texts.jsonb, "uuid": postgres_texts.uuid, "macaddr": postgres_texts.macaddr}
 _PLAIN = frozenset(("", "text", "varchar", "character varying", "char varying", "citext", "json", "xml"))
-_OF_ORACLE = frozenset(("varchar2", "nvarchar2", "clob", "nclob", "long"))
+_KEEP_BLANKS = frozenset(("varchar2", "nvarchar2", "clob", "nclob", "long", "nvarchar", "ntext"))
+"""Types of Oracle and SQL Server, which keep the blanks of what was CHAR."""
 
 
 def _of_unknown(new: str, declared: str) -> Conversion:

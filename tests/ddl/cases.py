@@ -13,6 +13,8 @@ MESSAGE = {
     "mysql": ("web", None, "message_table"),
     "oracle": ("HR", None, "MESSAGE_TABLE"),
     "postgres": ("db", "public", "message_table"),
+    "sqlserver": ("db", "dbo", "message_table"),
+    "db2": ("db", "HR", "MESSAGE_TABLE"),
 }
 
 

@@ -15,11 +15,19 @@ from tests.ddl.cases import MESSAGE, Case, cases
 
 Facts = list[tuple[str, str]]
 
+READ_AS = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "sqlserver": "tsql"}
+"""sqlglot's own names; it does not read Db2."""
+
 MISREAD_BY_SQLGLOT: dict[str, Facts] = {
     # it drops what MySQL executes
     "ALTER TABLE users /*!50601 ADD COLUMN a INT NOT NULL */ /* why */ -- and who": [("add_column", "a")],
     # it takes the column for the table's new name
     "ALTER TABLE users RENAME a TO b": [("rename_column", "a")],
+    # it takes the constraint, which is the list's last, for a column
+    "ALTER TABLE dbo.t ADD c INT NOT NULL CONSTRAINT df_c DEFAULT (5), d NVARCHAR(20) NULL, CONSTRAINT uq UNIQUE (c)": [
+        ("add_column", "c"),
+        ("add_column", "d"),
+    ],
     # it lists a rename that changes nothing
     "ALTER TABLE users RENAME COLUMN a TO a": [],
 }
@@ -28,7 +36,7 @@ MISREAD_BY_SQLGLOT: dict[str, Facts] = {
 def _sqlglot_facts(case: Case) -> Facts | None:
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     try:
-        tree = sqlglot.parse_one(case.statement, read=case.dialect)
+        tree = sqlglot.parse_one(case.statement, read=READ_AS[case.dialect])
     except sqlglot.errors.SqlglotError:
         return None
     if not isinstance(tree, exp.Alter) or tree.find(exp.Command):
@@ -63,8 +71,12 @@ def _name(effect: Effect) -> str:
     return str(effect.to.table if isinstance(effect.to, TableId) else effect.column)
 
 
+def _readable() -> list[Case]:
+    return [case for case in cases() if case.kind != "unknown" and case.dialect in READ_AS]
+
+
 def _compared() -> list[tuple[Case, Facts]]:
-    pairs = [(case, _sqlglot_facts(case)) for case in cases() if case.kind != "unknown"]
+    pairs = [(case, _sqlglot_facts(case)) for case in _readable()]
     return [(case, facts) for case, facts in pairs if facts is not None and "CHANGE" not in case.statement]
 
 
@@ -79,7 +91,7 @@ def test_same_columns(case: Case, facts: Facts) -> None:
 def _has_tree(case: Case) -> bool:
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     try:
-        tree = sqlglot.parse_one(case.statement, read=case.dialect)
+        tree = sqlglot.parse_one(case.statement, read=READ_AS[case.dialect])
     except sqlglot.errors.SqlglotError:
         return False
     return tree is not None and tree.find(exp.Command) is None
@@ -87,7 +99,7 @@ def _has_tree(case: Case) -> bool:
 
 def test_sqlglot_gives_no_tree_for_two_statements_in_five() -> None:
     """The reason for a reader of our own: once it is gone, so should the reader be."""
-    known = {case.statement: case for case in cases() if case.kind != "unknown"}
+    known = {case.statement: case for case in _readable()}
     without = [statement for statement, case in known.items() if not _has_tree(case)]
     assert len(without) / len(known) > 0.35
     assert "ALTER TABLE emp MODIFY name VARCHAR2(200)" in without

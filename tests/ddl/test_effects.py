@@ -54,6 +54,11 @@ def test_a_reason_is_always_given() -> None:
         ("oracle", 'DROP TABLE d.s."a""b"', None, TableId("D", "S", 'a"b')),
         ("postgres", "DROP TABLE T", "public", TableId("m", "public", "t")),
         ("postgres", "DROP TABLE other.T", "public", TableId("m", "other", "t")),
+        ("sqlserver", "DROP TABLE [a ]]b]", "dbo", TableId("m", "dbo", "a ]b")),
+        ("sqlserver", "DROP TABLE [Sales].T", "dbo", TableId("m", "Sales", "T")),
+        ("sqlserver", 'DROP TABLE d.sales."T"', "dbo", TableId("d", "sales", "T")),
+        ("db2", "DROP TABLE t", "HR", TableId("m", "HR", "T")),
+        ("db2", 'DROP TABLE s."t"', "HR", TableId("m", "S", "t")),
     ],
 )
 def test_table_names(dialect: str, statement: str, schema: str | None, expected: TableId) -> None:

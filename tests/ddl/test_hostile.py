@@ -13,7 +13,7 @@ from tests.ddl.cases import cases
 from tests.timing import is_within
 
 N = 100_000
-DIALECTS = ("mysql", "oracle", "postgres")
+DIALECTS = ("mysql", "oracle", "postgres", "sqlserver", "db2")
 HUGE = {
     "brackets": "CREATE TABLE t (a INT DEFAULT " + "(" * N,
     "closed brackets": "CREATE TABLE t (a INT DEFAULT " + "(" * N + "1" + ")" * N + ")",

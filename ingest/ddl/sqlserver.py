@@ -1,0 +1,151 @@
+"""SQL Server's statements where no other database's are like them (Transact-SQL reference: ALTER TABLE, ALTER SCHEMA, sp_rename).
+
+- One ADD or DROP has a list of columns and constraints; ALTER COLUMN changes one column alone.
+- A new column that may be NULL is NULL in existing rows whatever its DEFAULT, unless ``WITH VALUES`` follows it.
+- The procedure ``sp_rename`` renames tables and columns: its first text is a name with its parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ingest.change import TableId
+from ingest.ddl import alter
+from ingest.ddl.effect_model import COMPUTED, Effect
+from ingest.ddl.scope import Scope
+from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
+
+WITHOUT_EFFECT = frozenset({("UPDATE", "STATISTICS"), ("ENABLE", "TRIGGER"), ("DISABLE", "TRIGGER")})
+"""How statements begin that change no rows and no columns."""
+_OPTIONS = frozenset({"SET", "REBUILD", "CHECK", "NOCHECK", "ENABLE", "DISABLE"})
+"""First words of clauses of ALTER TABLE: options, storage, constraints and triggers that are switched on or off."""
+_OF_COLUMNS = frozenset({"ADD", "DROP"})  # a property of a column, after its name: SPARSE, HIDDEN, a mask
+_ROUNDS = re.compile(r"(datetime|smalldatetime|money|smallmoney)\b", re.IGNORECASE)
+"""Types that round by rules of their own: to a three-hundredth of a second, to a minute, to four digits."""
+_PRIMARY = re.compile(r"PK_", re.IGNORECASE)  # how SQL Server itself, and everybody, names primary keys
+_SYSTEM = frozenset({"SYS", "DBO", "MASTER"})  # where a procedure of the system may be called from
+_MAINTAINS = re.compile(
+    r"SP_(CDC_\w+|\w*EXTENDEDPROPERTY|UPDATESTATS|RECOMPILE|REFRESHVIEW|TABLEOPTION)", re.IGNORECASE
+)
+"""Procedures of the system that change no rows and no columns."""
+_NO_TABLE = frozenset({"INDEX", "STATISTICS", "USERDATATYPE"})
+"""What sp_rename may rename besides tables and columns."""
+
+
+def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
+    """The effects of everything after ``ALTER TABLE``."""
+    return altered(scope.table(cursor), cursor, scope)
+
+
+def altered(table: TableId, cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
+    """The effects of the one clause that an ALTER TABLE has."""
+    try:
+        effects = _clause(cursor, scope, table)
+    except Unread as why:
+        why.tables = (table,)
+        raise
+    return effects, "alters a table" if effects else "keys, indexes, partitions or options of a table"
+
+
+def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.accept("WITH"):  # CHECK or NOCHECK, before ADD CONSTRAINT
+        cursor.next()
+    if cursor.accept("ALTER", "COLUMN"):
+        return _altered_column(cursor, scope, table)
+    if cursor.accept("ADD"):
+        return alter.added(cursor, scope, table)
+    if cursor.accept("DROP"):
+        return list(_dropped(cursor, scope, table))
+    if cursor.word() == "SWITCH":
+        return _switched(cursor.rest(), scope, table)
+    if cursor.word() in _OPTIONS:
+        return ()
+    raise Unread(f"the clause that begins with {cursor.peek().text[:40]!r} is not known here")
+
+
+def _altered_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    column = scope.column(cursor)
+    if cursor.word() in _OF_COLUMNS:
+        return (Effect("modify_column", table, column),)
+    effects = alter.retyped([Token("name", column, 0, 0), *cursor.rest()], scope, table)
+    return [replace(one, note=COMPUTED) if _ROUNDS.match(one.written) else one for one in effects]
+
+
+def _dropped(cursor: Cursor, scope: Scope, table: TableId) -> Iterator[Effect]:
+    """Columns and constraints; a word says of which kind it and all after it are, and without one they are constraints."""
+    kind = "CONSTRAINT"
+    for part in split(cursor.rest()):
+        item = Cursor(part)
+        if item.word() in ("COLUMN", "CONSTRAINT"):
+            kind = item.next().word
+        item.accept("IF", "EXISTS")
+        name = scope.column(item)
+        if kind == "COLUMN":
+            yield Effect("drop_column", table, name)
+        elif _PRIMARY.match(name):
+            yield Effect("drop_primary_key", table)
+
+
+def _switched(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
+    """Rows that move from table to table with their partition appear in no message for each row."""
+    note = " ".join(token.text for token in items)[:400]
+    at = next((place for place, token in enumerate(items) if token.word == "TO"), len(items))
+    other = scope.table(Cursor(items[at + 1 :]), like=table)
+    return [Effect("truncate_partition", table, note=note), Effect("truncate_partition", other, note=note)]
+
+
+def transfer(cursor: Cursor, scope: Scope) -> Sequence[Effect]:
+    """``ALTER SCHEMA new TRANSFER [OBJECT::] old.table``."""
+    schema = scope.column(cursor)
+    if not cursor.accept("TRANSFER"):
+        raise Unread("ALTER SCHEMA without TRANSFER")
+    if cursor.is_symbol("::", 1):
+        kind = cursor.next().word
+        cursor.symbol("::")
+        if kind != "OBJECT":
+            return ()
+    table = scope.table(cursor)
+    return (Effect("rename_table", table, to=TableId(table.database, schema, table.table)),)
+
+
+def procedure(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
+    """A procedure of the system, after EXEC or without it; one of another name may do anything."""
+    words = [cursor.next()]
+    while cursor.symbol("."):
+        cursor.symbol(".")  # master..sp_rename
+        words.append(cursor.next())
+    name = words[-1].text
+    if any(word.text.upper() not in _SYSTEM for word in words[:-1]):
+        raise Unread(f"the procedure {name[:40]!r} is not known here")
+    if _MAINTAINS.fullmatch(name):
+        return (), f"{name} changes no table's rows or columns"
+    if name.lower() != "sp_rename":
+        raise Unread(f"the procedure {name[:40]!r} is not known here")
+    return _renamed([_argument(part) for part in split(cursor.rest())], scope)
+
+
+def _argument(items: Sequence[Token]) -> str:
+    """An argument's text, with or without its name: ``@newname = N'w'``."""
+    if items[-1].kind in ("symbol", "number"):
+        raise Unread("an argument of sp_rename is no name")
+    return items[-1].text
+
+
+def _renamed(arguments: Sequence[str], scope: Scope) -> tuple[Sequence[Effect], str]:
+    if len(arguments) not in (2, 3):
+        raise Unread("sp_rename has two or three arguments")
+    kind = arguments[2].upper() if len(arguments) > 2 else "OBJECT"
+    if kind in _NO_TABLE:
+        return (), f"renames an object of the kind {kind}"
+    if kind not in ("COLUMN", "OBJECT"):
+        raise Unread(f"sp_rename of the kind {kind[:40]!r} is not known here")
+    parts = scope.parts(Cursor(tokens(arguments[0], scope.dialect)))
+    if kind == "OBJECT":
+        table = scope.identity(parts)
+        return (Effect("rename_table", table, to=table._replace(table=arguments[1])),), "renames a table"
+    if len(parts) == 1:
+        raise Unread("sp_rename of a column does not name its table")
+    table = scope.identity(parts[:-1])
+    return (Effect("rename_column", table, parts[-1], to=arguments[1]),), "renames a column"

@@ -1,0 +1,56 @@
+"""What Db2 stores for a literal, by type: from the SQL reference (Assignments, ALTER TABLE), not measured."""
+
+from __future__ import annotations
+
+import re
+
+from ingest import types, values
+from ingest.ddl.stored_mysql import fitted
+from ingest.ddl.tokens import Token
+
+_LENGTH = re.compile(r"\((\d{1,9})\)")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_CLOCK = re.compile(r"\d{4}-\d\d-\d\d[ T-]\d\d[:.]\d\d[:.]\d\d(?:\.\d{1,6})?")
+_CHAR = frozenset({"char", "character"})
+_VARCHAR = frozenset({"varchar", "character varying", "char varying"})
+_EXACT = frozenset({"integer", "decimal"})
+
+
+def stored(literal: Token, logical: str, declared: str) -> str:
+    """The canonical text of the stored value.
+
+    Raises:
+        ValueError: it is not certain.
+    """
+    family, text = types.base(logical), literal.text
+    name = " ".join(declared.lower().partition("(")[0].split())
+    length = _LENGTH.search(declared)
+    if literal.kind == "number" and types.family(family) in _EXACT:
+        if fitted(text, logical) != text:
+            raise ValueError("Db2 cuts what MySQL rounds")
+        return text
+    if literal.kind == "number" and family == "float64":
+        return text
+    if literal.kind not in ("string", "moment"):
+        raise ValueError("the type, or the literal, is not known")
+    if name in _CHAR | _VARCHAR and text.isascii():
+        return text.ljust(int(length[1]) if length else 1) if name in _CHAR else text
+    if name == "date" and _DAY.fullmatch(text):
+        return text
+    if name == "timestamp" and not length and _CLOCK.fullmatch(text):
+        return values.zoneless_text(f"{text[:10]} {text[11:19].replace('.', ':')}{text[19:]}")
+    raise ValueError("the type, or the text's form, is not known")
+
+
+def of_type(logical: str | None, declared: str) -> str:
+    """What ``WITH DEFAULT`` without a value gives existing rows.
+
+    Raises:
+        ValueError: it is not certain.
+    """
+    name = " ".join(declared.lower().partition("(")[0].split())
+    if types.family(types.base(logical or "unknown")) in _EXACT:
+        return "0"
+    if name in _VARCHAR:
+        return ""
+    raise ValueError("blanks, the first day of the calendar, or what the type has as its own")

@@ -1,0 +1,70 @@
+"""What SQL Server stores for a literal, by type: from the Transact-SQL reference (Data types), not measured.
+
+A DATETIME's text is read by the session's language unless it is one of the two ISO forms; other texts than ASCII depend on
+a collation.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ingest import types, values
+from ingest.ddl.stored_mysql import fitted
+from ingest.ddl.tokens import Token
+from ingest.values.conversions import rounded_clock
+
+_LENGTH = re.compile(r"\((\d{1,9})\)")
+_DAY = re.compile(r"\d{8}|\d{4}-\d\d-\d\d")
+_CLOCK = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,7})?")
+_TIME = re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,7})?")
+_DIGITS = 7  # of a second, where a type names none
+_EXACT = frozenset({"integer", "decimal"})
+
+
+def stored(literal: Token, logical: str, declared: str) -> str:
+    """The canonical text of the stored value.
+
+    Raises:
+        ValueError: it is not certain.
+    """
+    family, text = types.base(logical), literal.text
+    name = declared.lower().partition("(")[0].strip()
+    if literal.kind == "hex" and name == "varbinary":
+        return values.base64_text(bytes.fromhex(text))
+    if literal.kind not in ("string", "number"):
+        raise ValueError("SQL Server has no such literal, or its length matters")
+    if family == "boolean":
+        return _truth(text.strip().lower())
+    if types.family(family) in _EXACT:
+        number = values.number_text(text.strip())
+        if fitted(number, logical) != number and types.family(family) == "integer":
+            raise ValueError("a whole number is cut, not rounded")
+        return fitted(number, logical)
+    if family == "float64" and literal.kind == "number":
+        return text
+    if literal.kind == "string":
+        return _of_text(text, name, declared)
+    raise ValueError("the type is not known")
+
+
+def _truth(text: str) -> str:
+    if text in ("true", "false"):
+        return text
+    return "true" if int(text) else "false"
+
+
+def _of_text(text: str, name: str, declared: str) -> str:
+    length = _LENGTH.search(declared)
+    if name in ("varchar", "nvarchar", "char", "nchar"):
+        if not text.isascii():
+            raise ValueError("a collation decides")
+        return text.ljust(int(length[1]) if length else 1) if "var" not in name else text
+    digits = int(length[1]) if length else _DIGITS
+    if name == "date" and _DAY.fullmatch(text):
+        return text if "-" in text else f"{text[:4]}-{text[4:6]}-{text[6:]}"
+    if name == "datetime2" and (_CLOCK.fullmatch(text) or _DAY.fullmatch(text)):
+        day = text if "-" in text else f"{text[:4]}-{text[4:6]}-{text[6:]}"
+        return rounded_clock(values.zoneless_text(day if len(day) > 10 else f"{day} 00:00:00"), digits)
+    if name == "time" and _TIME.fullmatch(text):
+        return rounded_clock(text, digits)
+    raise ValueError("the session's language, or the type, is not known")
