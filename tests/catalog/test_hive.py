@@ -80,6 +80,7 @@ def columns(catalog: HiveCatalog, database: str, table: str) -> list[tuple[str, 
     ]
 
 
+@pytest.mark.e2e
 def test_entries_follow_their_mirrors(spark, metastore, tmp_path: Path):
     """A metastore refuses some changes of types, and a column would keep its former one."""
     shop = Shop(tmp_path, f"kind: hive, uri: '{metastore}'", EVOLVE)
@@ -109,6 +110,7 @@ def test_entries_follow_their_mirrors(spark, metastore, tmp_path: Path):
     assert (tmp_path / "lake/mirrors/d/people/_delta_log").is_dir()
 
 
+@pytest.mark.e2e
 def test_another_lakes_table_is_not_touched(spark, metastore, tmp_path: Path):
     """Two lakes would take each other's names in turn."""
     shop = Shop(tmp_path, f"kind: hive, uri: '{metastore}', database: theirs")

@@ -51,7 +51,7 @@ def test_small_batches_need_no_java(tmp_path: Path) -> None:
     """Java's start takes longer than everything else that a small run does."""
     depot = Depot(tmp_path, "tables: [{match: depot.*, keys: [id]}]\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "INGEST_JARS_DIR": str(tmp_path / "none")}
-    for batch in (1, 2, 3):
+    for batch in (1, 2):
         depot.grow()
         done = subprocess.run(
             [sys.executable, "-m", "ingest", "run", str(depot.file), "--output", "json"],

@@ -152,7 +152,7 @@ def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> 
 def test_no_late_change_to_a_long_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
     """A part of a row and a new key are folded as they come, if no folded change of their keys is later."""
     ways = Counter[str]()
-    for number in range(60):
+    for number in range(30):
         feed, files, high = lakes.alone(kind, number, BATCHES), list[str](), ""
         (folder := tmp_path / str(number)).mkdir()
         work = _work(feed, kind, folder)
