@@ -21,7 +21,7 @@ from ingest.order import (
     topic_key,
 )
 
-MANY = 10_000
+MANY = 4_000
 HUGE = 10**400
 EDGES = (
     0,
