@@ -1,16 +1,22 @@
-"""Numbers in keys that come in several spellings: ``1`` and ``1.0``, ``100`` and ``1E+2``.
+"""Keys of which one value comes in several spellings: ``1`` and ``1.0``, ``a`` and ``a  ``, a UUID in two letter cases.
 
-Keys are compared as values of their type. A number whose precision no message names (Oracle's NUMBER, PostgreSQL's NUMERIC)
-has no such type in a Delta table: it is kept as the text that was sent, and two spellings of one number are two keys. Then
-one row of the source is two in the mirror, or a delete does not find its row.
+Keys are compared as values of their type. What has no such type in a Delta table is kept as the text that was sent, and two
+spellings of one value are two keys. Then one row of the source is two in the mirror, or a delete does not find its row.
+
+A number whose precision no message names (Oracle's NUMBER, PostgreSQL's NUMERIC) is one value in all its spellings. Of a text,
+or of a column without a type, this is not known: ``1`` and ``1.0`` may be two versions, ``a`` and ``a  `` two rows. There the
+messages must prove it: an update or a delete by a spelling of which no row ever came, while a row by another one was there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from ingest.errors import command, counted
 from ingest.lake import duck
+from ingest.lake.mirrors import Column
+from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric, key_json
 from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane
@@ -20,59 +26,131 @@ _ODD = r"\.[0-9]*0$|\.$|[eE]|^[+.]|^-?0[0-9]|^-0|^-\."
 _SHORTENED = (
     (r"^\+", ""), (r"(\.[0-9]*?)0+$", r"\1"), (r"\.$", ""), (r"^(-?)0+([0-9])", r"\1\2"), (r"^(-?)\.", r"\10."), ("^-0$", "0")
 )  # fmt: skip
+_NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_MOMENT = r"([0-9]{4}-[0-9]{2}-[0-9]{2}[T ])?[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_ZEROS_OF_FRACTION = ((r"0+(Z?)$", r"\1"), (r"\.(Z?)$", r"\1"))
+_UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_BOOLEANS = {"t": "1", "true": "1", "f": "0", "false": "0"}
+
+_NUMBERS = frozenset({"decimal"})
+_TEXTS = frozenset({"unknown", "string", "time"})
 
 
 def key_spellings(one: OrderedLane) -> Iterator[Metric]:
-    """The numbers of which the mirror has a row by another spelling than that of the newest change, or two rows."""
+    """The values of which the mirror has a row by another spelling than that of the newest change, or two rows."""
     mirror = one.subject.mirror
     if mirror is None or not one.subject.keyed or not one.subject.exists:
         return
-    numbers = [column for column in mirror.key_columns if column.type == "decimal"]
-    if not numbers or not _is_in_doubt(one, [column.name for column in numbers]):
-        return
-    names = [column.name for column in mirror.key_columns]
-    number_names = {column.name for column in numbers}
-    changes = f"""SELECT op, order_key AS place, [{one.cells("after", "before")}] AS k, [{one.cells("before", "after")}] AS left_key
+    for types, must_be_proven in ((_NUMBERS, False), (_NUMBERS | _TEXTS, True)):
+        doubtful = {column.name: column for column in mirror.key_columns if column.type in types}
+        if not doubtful or (must_be_proven and doubtful.keys() <= _named(mirror.key_columns, _NUMBERS)):
+            continue
+        if not _is_in_doubt(one, doubtful):
+            continue
+        if keys := _spelt_twice(one, doubtful, must_be_proven=must_be_proven):
+            yield _complaint(one, doubtful, keys)
+            return
+    yield one.metric(KEY_SPELLINGS, 0, "")
+
+
+def _named(columns: Sequence[Column], types: frozenset[str]) -> set[str]:
+    return {column.name for column in columns if column.type in types}
+
+
+def _spelt_twice(one: OrderedLane, doubtful: Mapping[str, Column], *, must_be_proven: bool) -> list[Row]:
+    """The keys, each with all its spellings; ``must_be_proven`` by an update or a delete of a spelling that never came."""
+    names = [column.name for column in one.subject.decided.key_columns]
+    key, left_key = (f"[{one.cells(*images)}]" for images in (("after", "before"), ("before", "after")))
+    changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place,
+        {key} AS k, {left_key} AS left_key
         FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where} AND order_key > {duck.text(one.emptied())}"""
-    keys = one.lake.ask(
+    proof = """ AND max(first) FILTER (first_op IN ('update', 'delete')) > min(first) FILTER (first_op IN ('insert', 'read'))"""
+    return one.lake.ask(
         f"""WITH {live_rows(changes)},
-        numbers AS (SELECT [{_shortest(names, number_names)}] AS number, k, last, last.op <> 'delete' AS lives
-            FROM newest WHERE list_aggregate(k, 'count') = {len(names)})
-        SELECT arg_max(k, last) AS k, string_agg(array_to_string(k, ', '), ' and ' ORDER BY k) AS spelt FROM numbers GROUP BY number
-        HAVING count(*) > 1 AND count(*) FILTER (lives) > CASE WHEN arg_max(lives, last) THEN 1 ELSE 0 END ORDER BY k"""
+        begun AS (SELECT k, min(place) AS first, arg_min(op, place) AS first_op FROM written GROUP BY k),
+        spelt AS (SELECT [{_in_one_spelling(names, doubtful)}] AS value, k, last, last.op <> 'delete' AS lives, first, first_op
+            FROM newest JOIN begun USING (k) WHERE list_aggregate(k, 'count') = {len(names)})
+        SELECT arg_max(k, last) AS k, list(k ORDER BY k) AS spellings FROM spelt GROUP BY value
+        HAVING count(*) > 1 AND count(*) FILTER (lives) > CASE WHEN arg_max(lives, last) THEN 1 ELSE 0 END
+        {proof if must_be_proven else ""} ORDER BY k"""
     )
-    detail = ""
+
+
+def _complaint(one: OrderedLane, doubtful: Mapping[str, Column], keys: Sequence[Row]) -> Metric:
+    names = [column.name for column in one.subject.decided.key_columns]
     failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
-    if keys:
-        entries = ", ".join(f'{column.name}: "decimal(38,10)"' for column in numbers)
-        drop = command(
-            "drop", one.lake.pipeline.file, one.subject.name, "--reason", "numbers in several spellings"
-        )
-        detail = (
-            f"{counted(len(keys), 'key')} of {one.lane.table} came in several spellings, such as {keys[0]['spelt']}, and no message "
-            f"names the digits of {', '.join(column.name for column in numbers)}, so each spelling is a key of its own: exclude the "
-            f"table, remove its mirror with `{drop}`, and include it again with `columns: {{{entries}}}` and as many digits as the "
-            "source has: with its next message the table is folded by values"
-        )
-    yield one.metric(KEY_SPELLINGS, len(keys), detail, failing)
-
-
-def _is_in_doubt(one: OrderedLane, names: list[str]) -> bool:
-    """True if a number in the mirror's keys or in those of the new changes has not its shortest spelling."""
-    columns = {column.name: column.column for column in one.subject.decided.columns}
-    in_mirror = " OR ".join(is_odd(duck.name(columns[name])) for name in names)
-    if one.lake.ask_mirror(one.subject.path, f"SELECT 1 AS n FROM {{mirror}} WHERE {in_mirror} LIMIT 1"):
-        return True
-    sent = [
-        duck.cells([name], *images) for name in names for images in (("after", "before"), ("before", "after"))
-    ]
-    in_changes = " OR ".join(map(is_odd, sent))
-    return bool(
-        one.lake.ask(
-            f"""SELECT 1 AS n FROM {{changes.change}} WHERE {one.where} AND batch > {one.since} AND op <> 'truncate'
-            AND ({in_changes}) LIMIT 1"""
-        )
+    spellings: list[list[str]] = keys[0]["spellings"]
+    said = " and ".join(", ".join(map(_quoted, cells)) for cells in spellings)
+    types = {
+        name: _type_of([cells[i] for cells in spellings]) for i, name in enumerate(names) if name in doubtful
+    }
+    return one.metric(
+        KEY_SPELLINGS,
+        len(keys),
+        f"{counted(len(keys), 'key')} of {one.lane.table} came in several spellings, such as {said}, and no message names the "
+        f"digits or the type of {', '.join(doubtful)}, so each spelling is a key of its own: {_way_out(one, types)}",
+        failing,
     )
+
+
+def _quoted(text: str) -> str:
+    """A text as it is, in quotes if a reader would not see where it ends."""
+    return f"'{text}'" if text != text.strip() else text
+
+
+def _way_out(one: OrderedLane, types: Mapping[str, str]) -> str:
+    file, subject = one.lake.pipeline.file, one.subject.name
+    drop = command("drop", file, subject, "--reason", "keys in several spellings")
+    if not all(types.values()):
+        return (
+            "no type makes them one, so the source must send one spelling: when it does, exclude the table, remove its mirror with "
+            f"`{drop}`, include the table again and load it from the source"
+        )
+    entries = ", ".join(f'{name}: "{logical}"' for name, logical in types.items())
+    return (
+        f"exclude the table, remove its mirror with `{drop}`, and include it again with `columns: {{{entries}}}` (of a decimal, as "
+        "many digits as the source has): with its next message the table is folded by values"
+    )
+
+
+def _type_of(spellings: Sequence[str]) -> str:
+    """The type by which some spellings of one cell are one value; empty if there is none."""
+    if all(re.fullmatch(_NUMBER, text) for text in spellings):
+        return "decimal(38,10)"
+    if all(text.lower() in _BOOLEANS or text in _BOOLEANS.values() for text in spellings):
+        return "boolean"
+    is_datetime = all(re.match(_MOMENT, text) and "-" in text for text in spellings)
+    return "datetime" if is_datetime and not any(text.endswith("Z") for text in spellings) else ""
+
+
+def _is_in_doubt(one: OrderedLane, doubtful: Mapping[str, Column]) -> bool:
+    """True if a key in the mirror or in the new changes has not the spelling of `_usual`.
+
+    Where each key is padded or has capital letters, as a source writes all of its CHARs and UUIDs, the history need not be read.
+    """
+    in_mirror = [(duck.name(column.column), column.type) for column in doubtful.values()]
+    in_changes = [
+        (duck.cells([name], *images), column.type)
+        for name, column in doubtful.items()
+        for images in (("after", "before"), ("before", "after"))
+    ]
+    seen = one.lake.ask_mirror(one.subject.path, f"SELECT {_spellings(in_mirror)} FROM {{mirror}}")
+    seen += one.lake.ask(
+        f"""SELECT {_spellings(in_changes)} FROM {{changes.change}}
+        WHERE {one.where} AND batch > {one.since} AND op <> 'truncate'"""
+    )
+    return any(row["odd"] for row in seen) and any(row["differs"] for row in seen)
+
+
+def _spellings(cells: Sequence[tuple[str, str]]) -> str:
+    """Columns in SQL: whether some of the cells, each with its type, have not their usual spelling, and whether some are neither
+    padded nor a UUID in capital letters.
+    """
+    odd = " OR ".join(_is_odd(cell, logical) for cell, logical in cells)
+    alike = [
+        f"({cell} LIKE '% ' OR ({_is_whole(cell, _UUID)} AND {cell} <> lower({cell})))" for cell, _ in cells
+    ]
+    return f"bool_or({odd}) AS odd, bool_or(NOT ({' AND '.join(alike)})) AS differs"
 
 
 def is_odd(text: str) -> str:
@@ -80,12 +158,46 @@ def is_odd(text: str) -> str:
     return f"regexp_matches({text}, {duck.text(_ODD)})"
 
 
-def _shortest(names: list[str], numbers: set[str]) -> str:
-    """The cells of a key ``k`` in SQL, each number in its shortest spelling."""
-    cells = (f"k[{i}]" for i in range(1, len(names) + 1))
+def _is_odd(cell: str, logical: str) -> str:
+    """The condition in SQL that a cell of a type has not the spelling that `_usual` gives it."""
+    return is_odd(cell) if logical in _NUMBERS else f"({cell} <> {_usual(cell, logical)})"
+
+
+def _in_one_spelling(names: Sequence[str], doubtful: Mapping[str, Column]) -> str:
+    """The cells of a key ``k`` in SQL, each doubtful one in the spelling that is common to all of its value."""
+    cells = [f"k[{i}]" for i in range(1, len(names) + 1)]
     return ", ".join(
-        shortest_number(cell) if name in numbers else cell for name, cell in zip(names, cells, strict=True)
+        _usual(cell, doubtful[name].type) if name in doubtful else cell
+        for name, cell in zip(names, cells, strict=True)
     )
+
+
+def _usual(cell: str, logical: str) -> str:
+    """A cell in SQL in one spelling for all texts that a column of its type may have for one value.
+
+    CHAR is padded with spaces, a UUID may have capital letters, a time zeros behind its seconds; only of a column without a
+    type a text may be a number or a boolean.
+    """
+    if logical in _NUMBERS:
+        return shortest_number(cell)
+    without_zeros = cell
+    for longer, shorter in _ZEROS_OF_FRACTION:
+        without_zeros = f"regexp_replace({without_zeros}, {duck.text(longer)}, {duck.text(shorter)})"
+    texts = [
+        (_is_whole(cell, _UUID), f"lower({cell})"),
+        (_is_whole(cell, rf"{_MOMENT}\.[0-9]+Z?"), without_zeros),
+    ]
+    if logical == "unknown":
+        texts += [(_is_whole(cell, _NUMBER), shortest_number(cell))]
+        texts += [
+            (f"lower({cell}) = {duck.text(word)}", duck.text(digit)) for word, digit in _BOOLEANS.items()
+        ]
+    cases = " ".join(f"WHEN {condition} THEN {usual}" for condition, usual in texts)
+    return f"CASE {cases} ELSE rtrim({cell}, ' ') END"
+
+
+def _is_whole(cell: str, pattern: str) -> str:
+    return f"regexp_full_match({cell}, {duck.text(pattern)})"
 
 
 def shortest_number(cell: str) -> str:

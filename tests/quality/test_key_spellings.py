@@ -11,6 +11,7 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.lake import duck
 from ingest.quality import key_spellings
+from ingest.quality.catalogue import Metric
 from tests.shops import Shops, order_metrics
 
 if TYPE_CHECKING:
@@ -112,3 +113,120 @@ def test_the_shortest_spelling(tmp_path: Path, spelt: str, shortest: str) -> Non
         f"SELECT {key_spellings.shortest_number(duck.text(spelt))} AS s, {key_spellings.is_odd(duck.text(spelt))} AS odd"
     )
     assert (shortest, spelt != shortest) == (row["s"], row["odd"])
+
+
+# --- columns without a type, and texts ----------------------------------------------------------------------
+
+
+class Untyped(Shops):
+    """One table in a dialect that names no types, whose key is what is sent."""
+
+    def batch(self, *events: tuple[str, str]) -> list[Metric]:
+        """What is said of keys after a batch of inserts, updates and deletes."""
+        for op, spelt in events:
+            self.number += 1
+            self.lines.append(self.message(op, {"id": spelt, "v": str(self.number)}))
+        assert ("done", "") == self.run()
+        metrics = order_metrics(self.lake, self.lake.decoded() - 1)
+        return [metric for metric in metrics if metric.check == "key_spellings" and metric.observed]
+
+    def message(self, op: str, row: dict[str, str]) -> str:
+        """An insert, an update or a delete."""
+        number = self.number
+        if self.dialect == "ogg":
+            images = {"before": row, "after": None} if op == "delete" else {"before": None, "after": row}
+            place = {"op_ts": f"2024-06-10 06:14:02.{number:06}", "pos": f"{number:020}"}
+            return json.dumps(
+                {"table": "S.T", "op_type": op[0].upper(), **place, "primary_keys": ["id"], **images}
+            )
+        if self.dialect == "dms":
+            about = {"record-type": "data", "operation": op, "schema-name": "S", "table-name": "T"}
+            return json.dumps({"data": row, "metadata": {"timestamp": "2024-06-10T06:14:02Z", **about}})
+        if self.dialect == "dts-shareplex":
+            meta = {
+                "op": op[:3] if op != "update" else "upd",
+                "table": "S.T",
+                "scn": str(number),
+                "time": "2024-06-10T06:14:02",
+            }
+            return json.dumps({"meta": meta, "data": row, "key": {"id": row["id"]}})
+        return json.dumps({"database": "S", "table": "T", "type": op, "ts": 1718000000 + number, "data": row})
+
+
+WITHOUT_TYPES = ["maxwell", "ogg", "dms", "dts-shareplex"]
+SPELLINGS = [
+    ("1", "1.0"), ("a", "a  "), ("t", "true"), ("1", "true"), ("2024-06-10 06:14:02", "2024-06-10 06:14:02.000"),
+    ("06:14:02.5", "06:14:02.500"),
+    ("6f9619ff-8b86-d011-b42d-00c04fc964ff", "6F9619FF-8B86-D011-B42D-00C04FC964FF"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", WITHOUT_TYPES)
+@pytest.mark.parametrize(("first", "second"), SPELLINGS)
+@pytest.mark.parametrize("op", ["update", "delete"])
+def test_a_value_in_two_spellings_is_named(
+    tmp_path: Path, dialect: str, first: str, second: str, op: str
+) -> None:
+    """One row of the source would be two in the mirror, or its delete would not find it, with every check green."""
+    mine = Untyped(tmp_path, TableRule(match="*", keys=("id",)), dialect=dialect)
+    assert [] == mine.batch(("insert", first), ("insert", "77"))
+    [metric] = mine.batch((op, second))
+    assert (json.dumps({"id": second}, separators=(",", ":")),) == metric.failing
+
+
+@pytest.mark.parametrize(("first", "second"), SPELLINGS)
+def test_two_rows_that_look_like_one_are_no_complaint(tmp_path: Path, first: str, second: str) -> None:
+    """Of texts both may be there: versions `1` and `1.0`, names with a space behind them."""
+    mine = Untyped(tmp_path, TableRule(match="*", keys=("id",)), dialect="maxwell")
+    assert [] == mine.batch(("insert", first), ("insert", second), ("insert", "77"))
+    assert [] == mine.batch(("update", first), ("update", second))
+    assert [] == mine.batch(("delete", second), ("insert", second), ("delete", first))
+
+
+@pytest.mark.parametrize(
+    ("spelt", "entry"),
+    [(("1", "1.0"), '`columns: {id: "decimal(38,10)"}`'), (("t", "true"), '`columns: {id: "boolean"}`'),
+     (("2024-06-10 06:14:02", "2024-06-10 06:14:02.000"), '`columns: {id: "datetime"}`'),
+     (("a", "a  "), "the source must send one spelling")],
+)  # fmt: skip
+def test_the_way_out_is_a_type_that_makes_them_one(
+    tmp_path: Path, spelt: tuple[str, str], entry: str
+) -> None:
+    """A type that does not fit would reject each row."""
+    mine = Untyped(tmp_path, TableRule(match="*", keys=("id",)), dialect="maxwell")
+    [metric] = mine.batch(("insert", spelt[0]), ("delete", spelt[1]))
+    assert entry in metric.detail
+    assert f"{spelt[0]} and " in metric.detail
+
+
+@pytest.mark.parametrize("logical", ["decimal(38,10)", "boolean"])
+def test_a_declared_type_compares_values(tmp_path: Path, logical: str) -> None:
+    """What the complaint says to write must be the way out."""
+    rule = TableRule(match="*", keys=("id",), columns={"id": logical})
+    mine = Untyped(tmp_path, rule, dialect="maxwell")
+    first, second = ("1", "1.0") if logical != "boolean" else ("1", "true")
+    assert [] == mine.batch(("insert", first), ("update", second))
+
+
+@pytest.mark.parametrize("pad", ["  ", ""])
+def test_keys_that_are_all_written_alike_are_no_complaint(tmp_path: Path, pad: str) -> None:
+    """A source that pads each CHAR, or writes each UUID in capital letters, has one spelling."""
+    name = f"a{pad}" if pad else "6F9619FF-8B86-D011-B42D-00C04FC964FF"
+    mine = Untyped(tmp_path, TableRule(match="*", keys=("id",)), dialect="ogg")
+    assert [] == mine.batch(("insert", name), ("update", name))
+    assert [] == mine.batch(("delete", name), ("insert", name))
+
+
+def test_a_key_that_moves_to_a_text_like_another_one(tmp_path: Path) -> None:
+    """Its first change there is an update, which proves nothing: the row came by it."""
+    mine = Untyped(tmp_path, TableRule(match="*", keys=("id",)), dialect="maxwell")
+    assert [] == mine.batch(("insert", "1"), ("insert", "5"))
+    moved = {
+        "database": "S",
+        "table": "T",
+        "type": "update",
+        "ts": 1718000900,
+        "data": {"id": "1.0", "v": "x"},
+    }
+    mine.lines.append(json.dumps(moved | {"old": {"id": "5"}}))
+    assert [] == mine.batch(("update", "1"))
