@@ -16,7 +16,7 @@ Rules that apply under every policy:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ingest import types
@@ -118,28 +118,24 @@ def _leaves_out(effect: Effect, table: TableId) -> bool:
 
 
 def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str:
-    if any(effect.action == "truncate_partition" for effect in effects):
-        return HELD
-    if statement.decided == APPROVE:
-        return APPLIED
-    if any(effect.note == DOUBTED for effect in effects):
-        return HELD
-    if any(renamed_into(effect, subject.table) for effect in effects):
-        return HELD if subject.rows else NOTICED
-    if subject.policy == "ignore":
-        lost = subject.keyless and any(
-            effect.action in ("drop_column", "rename_column") for effect in effects
-        )
-        return HELD if lost and statement.batch > subject.free_until else LOGGED
-    freezes = subject.policy == "freeze" and statement.batch > subject.free_until
-    if statement.kind == "unknown" or any(effect.action == "unread" for effect in effects):
-        return HELD if freezes else NOTICED
-    if freezes and any(_changes_schema(effect, subject) for effect in effects):
-        return HELD
-    is_open = any(
-        leaves_open(effect, subject.table) or is_pinned(effect, subject.declared) for effect in effects
+    actions, notes = {effect.action for effect in effects}, {effect.note for effect in effects}
+    is_late = statement.batch > subject.free_until
+    ignores, freezes = subject.policy == "ignore", subject.policy == "freeze" and is_late
+    is_unread = statement.kind == "unknown" or "unread" in actions
+    loses_identity = subject.keyless and is_late and not actions.isdisjoint({"drop_column", "rename_column"})
+    # the first of these that holds
+    cases = (
+        ("truncate_partition" in actions, HELD),
+        (statement.decided == APPROVE, APPLIED),
+        (DOUBTED in notes, HELD),
+        (any(renamed_into(effect, subject.table) for effect in effects), HELD if subject.rows else NOTICED),
+        (ignores, HELD if loses_identity else LOGGED),
+        (is_unread, HELD if freezes else NOTICED),
+        (freezes and any(_changes_schema(effect, subject) for effect in effects), HELD),
+        (any(leaves_open(effect, subject.table) for effect in effects), PARTLY),
+        (any(is_pinned(effect, subject.declared) for effect in effects), PARTLY),
     )
-    return PARTLY if is_open else APPLIED
+    return next((state for holds, state in cases if holds), APPLIED)
 
 
 def _changes_schema(effect: Effect, subject: Subject) -> bool:
@@ -166,59 +162,31 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
 
 def _phrase(effect: Effect, subject: Subject) -> str:
     """What an effect does to the mirror, in words; `ingest.gold.steps` and `ingest.gold.declared` do exactly that."""
-    column, drops = effect.column, drops_column(effect, subject)
+    case = _case(effect, subject)
+    if (effect.action, case) == ("modify_column", ""):
+        return _retyped(effect, subject)
+    words = _WORDS.get((effect.action, case)) or _WORDS[effect.action, ""]
+    kind, why = types.delta(effect.type or "unknown"), effect.note or "it could not be read"
+    return words.format(effect=effect, type=kind, why=why)
+
+
+def _case(effect: Effect, subject: Subject) -> str:
+    """Which of the phrases for an action says what this effect does."""
+    note = effect.note or ""
+    if note and (effect.action, note) in _WORDS:
+        return note
+    if leaves_open(effect, subject.table):
+        return _OPEN
     match effect.action:
-        case "add_column":
-            filled = f"; existing rows get {effect.default!r}" if effect.default is not None else ""
-            if effect.note == UNREAD:
-                return f"has column {column} ({types.delta(effect.type or 'unknown')}); what became of the rows is not known"
-            if leaves_open(effect, subject.table):
-                filled = (
-                    "; existing rows have NULL, because only the source knows their values: load them again"
-                )
-            return f"adds column {column} ({types.delta(effect.type or 'unknown')}){filled}"
-        case "drop_column" if subject.keyless and not drops:
-            return f"empties column {column}: without a key, rows are distinguished by the columns that the source has"
-        case "drop_column":
-            return (
-                f"drops column {column}"
-                if drops
-                else f"keeps column {column}; rows sent from there on have NULL"
-            )
-        case "rename_column":
-            if effect.note == EXCHANGED:
-                return f"gives column {effect.to} the values of {column}, while others exchange theirs"
-            kept = "" if drops else f", and {'empties' if subject.keyless else 'keeps'} {column}"
-            return f"adds column {effect.to} with the values of {column}{kept}"
-        case "modify_column" if leaves_open(effect, subject.table):
-            return f"empties the generated column {column}: only the source knows its new values; load the rows again"
-        case "modify_column":
-            return _retyped(effect, subject)
-        case "relabel_column":
-            return f"gives rows with {effect.default!r} in column {column} the value {effect.to!r}"
-        case "unread":
-            return f"nothing: what it does to {effect.table} is not known: {effect.note or 'it could not be read'}"
+        case "add_column" if effect.default is not None:
+            return _FILLED
+        case "drop_column" | "rename_column" if not drops_column(effect, subject):
+            return _EMPTIED if subject.keyless else _KEPT
         case "rename_table" if effect.to == subject.table:
-            return f"removes the rows of {effect.to}; those sent under {effect.table} stay there: load them again"
-        case "add_foreign_key":
-            return (
-                f"lets rows of {effect.table} change with those of another table ({effect.note}), which MySQL and MariaDB "
-                "do not log: compare them with `ingest reconcile`, then approve"
-            )
-        case "create_table" if effect.note == DOUBTED:
-            return (
-                f"removes the rows of {effect.table}, if its name in another letter case is the same table; if it is "
-                "another table, dismiss it"
-            )
-        case "create_table" if effect.note == "if-not-exists":
-            return f"gives the keys and columns of {effect.table}; earlier rows are deleted only if it was dropped before"
+            return _LEFT
         case "create_table" if subject.policy == "evolve":
-            return f"gives the keys and columns of {effect.table}; earlier rows, and columns that it lacks, are deleted"
-        case "swap_table" if effect.note == UNSEEN:
-            return (
-                f"goes on with the rows of {effect.table}; what was done to {effect.to} before is not known"
-            )
-    return _WORDS[effect.action].format(table=effect.table, to=effect.to)
+            return _EVOLVED
+    return ""
 
 
 def _retyped(effect: Effect, subject: Subject) -> str:
@@ -243,19 +211,82 @@ def _retyped(effect: Effect, subject: Subject) -> str:
     return f"changes column {column} to {after}, which holds old and new values, once rows of type {new} come"
 
 
-_WORDS = {
-    "create_table": "gives the keys and columns of {table}; earlier rows are deleted",
-    "drop_table": "keeps the rows of {table} until it is created again",
-    "drop_database": "keeps the rows of {table} until its tables are created again",
-    "swap_table": "goes on with the rows of {table}, and does to them what was done to {to} before",
-    "rename_table": "goes on with the rows sent under the name {to}; those sent under {table} stay there",
-    "truncate": "removes the rows of {table}",
-    "truncate_partition": "nothing: no message shows which rows of {table} are deleted or inserted",
-    "comment_column": "nothing to the rows: a comment",
-    "add_primary_key": "gives the key of {table}",
-    "drop_primary_key": "keeps the key of {table} until a row or a statement names another",
-    "default_charset": "nothing to the rows of {table}: the character set of new columns",
-    "convert_charset": "changes the characters that the new character set of {table} lacks",
+# an effect's case, where its note does not say it
+_OPEN, _FILLED, _EMPTIED, _KEPT, _LEFT, _EVOLVED = "open", "filled", "emptied", "kept", "left", "evolved"
+
+# what effects do, by their action and their case
+_WORDS: dict[tuple[str, str], str] = {
+    ("add_column", ""): "adds column {effect.column} ({type})",
+    ("add_column", UNREAD): "has column {effect.column} ({type}); what became of the rows is not known",
+    ("add_column", _FILLED): "adds column {effect.column} ({type}); existing rows get {effect.default!r}",
+    ("add_column", _OPEN): (
+        "adds column {effect.column} ({type}); existing rows have NULL, because only the source knows their values: "
+        "load them again"
+    ),
+    ("drop_column", ""): "drops column {effect.column}",
+    ("drop_column", _KEPT): "keeps column {effect.column}; rows sent from there on have NULL",
+    ("drop_column", _EMPTIED): (
+        "empties column {effect.column}: without a key, rows are distinguished by the columns that the source has"
+    ),
+    ("rename_column", ""): "adds column {effect.to} with the values of {effect.column}",
+    (
+        "rename_column",
+        _KEPT,
+    ): "adds column {effect.to} with the values of {effect.column}, and keeps {effect.column}",
+    (
+        "rename_column",
+        _EMPTIED,
+    ): "adds column {effect.to} with the values of {effect.column}, and empties {effect.column}",
+    ("rename_column", EXCHANGED): (
+        "gives column {effect.to} the values of {effect.column}, while others exchange theirs"
+    ),
+    ("modify_column", _OPEN): (
+        "empties the generated column {effect.column}: only the source knows its new values; load the rows again"
+    ),
+    ("relabel_column", ""): (
+        "gives rows with {effect.default!r} in column {effect.column} the value {effect.to!r}"
+    ),
+    ("unread", ""): "nothing: what it does to {effect.table} is not known: {why}",
+    ("add_foreign_key", ""): (
+        "lets rows of {effect.table} change with those of another table ({effect.note}), which MySQL and MariaDB "
+        "do not log: compare them with `ingest reconcile`, then approve"
+    ),
+    ("create_table", ""): "gives the keys and columns of {effect.table}; earlier rows are deleted",
+    ("create_table", DOUBTED): (
+        "removes the rows of {effect.table}, if its name in another letter case is the same table; if it is "
+        "another table, dismiss it"
+    ),
+    ("create_table", "if-not-exists"): (
+        "gives the keys and columns of {effect.table}; earlier rows are deleted only if it was dropped before"
+    ),
+    ("create_table", _EVOLVED): (
+        "gives the keys and columns of {effect.table}; earlier rows, and columns that it lacks, are deleted"
+    ),
+    ("drop_table", ""): "keeps the rows of {effect.table} until it is created again",
+    ("drop_database", ""): "keeps the rows of {effect.table} until its tables are created again",
+    (
+        "swap_table",
+        "",
+    ): "goes on with the rows of {effect.table}, and does to them what was done to {effect.to} before",
+    ("swap_table", UNSEEN): (
+        "goes on with the rows of {effect.table}; what was done to {effect.to} before is not known"
+    ),
+    ("rename_table", ""): (
+        "goes on with the rows sent under the name {effect.to}; those sent under {effect.table} stay there"
+    ),
+    ("rename_table", _LEFT): (
+        "removes the rows of {effect.to}; those sent under {effect.table} stay there: load them again"
+    ),
+    ("truncate", ""): "removes the rows of {effect.table}",
+    (
+        "truncate_partition",
+        "",
+    ): "nothing: no message shows which rows of {effect.table} are deleted or inserted",
+    ("comment_column", ""): "nothing to the rows: a comment",
+    ("add_primary_key", ""): "gives the key of {effect.table}",
+    ("drop_primary_key", ""): "keeps the key of {effect.table} until a row or a statement names another",
+    ("default_charset", ""): "nothing to the rows of {effect.table}: the character set of new columns",
+    ("convert_charset", ""): "changes the characters that the new character set of {effect.table} lacks",
 }
 
 
@@ -304,6 +335,14 @@ def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Stateme
 
 
 OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
+
+
+def rekeys(effect: Effect, keys: Collection[str], *, is_declared: bool) -> bool:
+    """True if an effect names another key than this one, or a column of it; a declared key is not dropped."""
+    if effect.action == "rename_column":
+        return effect.column in keys or effect.to in keys
+    names_another = effect.action in OF_KEYS and set(effect.keys) != set(keys)
+    return names_another and bool(effect.keys or not is_declared)
 
 
 def by_statement(
