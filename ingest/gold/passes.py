@@ -88,17 +88,19 @@ def _why_rows_do_not_tell(plan: Plan, work: Sequence[tuple[Lane, Steps]]) -> str
     if len(lanes) > 1 or plan.job.merged or any(lane.merged or lane.shard for lane in lanes):
         return "it has the rows of several tables"
     [(lane, steps)] = work
-    if lane.eras:
-        return "its key has changed"
-    if lane.inherits:
-        return "a changed key takes values along that its message does not carry"
-    if lane.truncates or any(step.empties for step in steps.new):
-        return "the same batch empties it"
-    if lane.late or any(str(step.order) <= (lane.folded_high or "") for step in steps.new):
-        return "changes or statements have come late"
-    if any(step.since for step in steps.new):
-        return "a statement has come again"
-    return ""
+    why_not = {
+        "its key has changed": bool(lane.eras),
+        "a changed key takes values along that its message does not carry": bool(lane.inherits),
+        "the same batch empties it": bool(lane.truncates) or any(step.empties for step in steps.new),
+        "changes or statements have come late": bool(lane.late) or _has_late_steps(lane, steps),
+        "a statement has come again": any(step.since for step in steps.new),
+    }
+    return next((why for why, holds in why_not.items() if holds), "")
+
+
+def _has_late_steps(lane: Lane, steps: Steps) -> bool:
+    """True if a new step is placed among changes that the mirror has folded."""
+    return any(str(step.order) <= (lane.folded_high or "") for step in steps.new)
 
 
 @dataclass(slots=True)
