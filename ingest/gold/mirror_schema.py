@@ -68,7 +68,7 @@ class Plan:
 def decide(
     pipeline: Pipeline,
     job: Job,
-    mirror: Mirror | None,
+    before: Mirror | None,
     ledger: Ledger,
     applied: int,
     first: int,
@@ -80,7 +80,7 @@ def decide(
     Args:
         pipeline: with the rules of all tables.
         job: the mirror's new lines.
-        mirror: as last decided; None if it is new.
+        before: the mirror as last decided; None if it is new.
         ledger: the statements.
         applied: the last batch that the mirror has folded.
         first: the batch of its first rows.
@@ -91,17 +91,17 @@ def decide(
         HeldError: the mirror's schema cannot be decided; the text says what to write.
     """
     rule_faults.refuse_unordered(job)
-    before = mirror
-    if mirror is not None and not mirror.is_sharded_by(job.rule.shard_column):
+    mirror = before or Mirror(job.table, job.path)  # a new one has neither columns nor a key
+    if not mirror.is_sharded_by(job.rule.shard_column):
         mirror = replace(mirror, keys=tuple(key for key in mirror.keys if key != mirror.shard))
     free_until = max(applied, first)
     subjects = {name: subject_of(job, mirror, name, free_until) for name in job.lines}
     # before its first rows nothing was applied
-    judged = applied if mirror is not None and mirror.columns else 0
+    judged = applied if mirror.columns else 0
     hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda held: held.batch, default=None)
+    last = None
     if hold is not None:
-        job = job.before(hold.batch)
-    last = hold.batch - 1 if hold else None
+        job, last = job.before(hold.batch), hold.batch - 1
     lanes = [
         _Logged(name, job.lines[name], ledger.of(*name, last), subject, applied)
         for name, subject in subjects.items()
@@ -163,9 +163,9 @@ def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     return any(step.empties and batch > lanes[0].applied for step, batch in placed)
 
 
-def subject_of(job: Job, mirror: Mirror | None, lane: LaneId, free_until: int) -> Subject:
+def subject_of(job: Job, mirror: Mirror, lane: LaneId, free_until: int) -> Subject:
     """A lane's table, as input of its policy."""
-    rows = job.has_changes or bool(mirror and mirror.columns)
+    rows = job.has_changes or bool(mirror.columns)
     return Subject.of(job.rule, lane[1], mirror, free_until, rows=rows, sent=job.columns_of(lane))
 
 
@@ -234,37 +234,34 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: De
 
 def _decided(
     job: Job,
-    mirror: Mirror | None,
+    mirror: Mirror,
     declared: dict[LaneId, Declared],
     keys: tuple[str, ...],
     from_scratch: bool,
 ) -> tuple[Mirror, tuple[str, ...]]:
     """The mirror with a key and its columns, and those that it leaves out; ``from_scratch`` if no old row is kept."""
-    rule, seen = job.rule, dict[str, str]()
+    rule, seen, comments = job.rule, dict[str, str](), dict[str, str]()
     for name, lines in job.lines.items():
+        comments |= declared[name].comments
         of_lane = _with_declared(job.columns_of(name), declared[name].columns, mirror)
         seen = merged_columns(seen, _with_taken_over(of_lane, lines, declared[name], mirror))
     rule_faults.refuse_lost_key(job, keys)
     left_out = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
     seen = {name: logical for name, logical in seen.items() if name not in left_out}
-    if not seen and not (mirror and mirror.columns):
+    rule_faults.refuse_taken_shard_column(job, seen)
+    if not seen and not mirror.columns:
         keys = ()  # only a truncate: the key's types are not known yet, and there is nothing to hold
-    if shard := rule.shard_column:
-        if shard in seen:
-            raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
-        seen[shard] = "string"
-    if from_scratch and mirror is not None:  # so the types may change freely
+    if rule.shard_column:
+        seen[rule.shard_column] = "string"
+    if from_scratch:  # so the types may change freely
         now = seen | dict(rule.declared)
         mirror = replace(mirror, columns=tuple(_retyped(column, now) for column in mirror.columns))
-    if rule.ignores and mirror is not None and mirror.columns:
+    if rule.ignores and mirror.columns:
         have = {column.name for column in mirror.columns} | rule.columns.keys() | {*rule.include}
         left_out = (*(name for name in seen if name not in have), *left_out)
         seen = {name: "unknown" for name in seen if name in have}
-    if not shard and not job.merged:
+    if not rule.shard_column and not job.merged:
         mirror, seen = _without_dropped(job, mirror, declared, keys, seen)
-    comments = {
-        column: text for lane_declared in declared.values() for column, text in lane_declared.comments.items()
-    }
     mirror_now = grown(mirror, job.table, rule, keys, seen)
     rule_faults.refuse_ambiguous_names(job, mirror_now)
     columns = (
@@ -275,11 +272,11 @@ def _decided(
 
 def _without_dropped(
     job: Job,
-    mirror: Mirror | None,
+    mirror: Mirror,
     declared: dict[LaneId, Declared],
     keys: tuple[str, ...],
     seen: dict[str, str],
-) -> tuple[Mirror | None, dict[str, str]]:
+) -> tuple[Mirror, dict[str, str]]:
     """The mirror and the columns seen, without what statements have dropped; renewed names have new types."""
     gone = rule_faults.gone_for_good(
         job, {name: lane_declared.gone for name, lane_declared in declared.items()}
@@ -291,8 +288,6 @@ def _without_dropped(
         if lane_declared.columns.get(name, "unknown") != "unknown"
     }
     seen = {name: logical for name, logical in seen.items() if name not in gone} | renewed
-    if mirror is None:
-        return None, seen
     # rows of later batches may have a column again that an old statement dropped
     dropped = {name for lane_declared in declared.values() for name in lane_declared.dropped & gone}
     kept = (column for column in mirror.columns if column.name not in dropped)
@@ -315,9 +310,7 @@ def recomputed(rule: TableRule, mirror: Mirror) -> Mirror:
     return replace(mirror, columns=(*mirror.sent, *made))
 
 
-def _with_declared(
-    rows: dict[str, str], declared: Mapping[str, str], mirror: Mirror | None
-) -> dict[str, str]:
+def _with_declared(rows: dict[str, str], declared: Mapping[str, str], mirror: Mirror) -> dict[str, str]:
     """Columns as rows show them, and as statements declare them where rows do not.
 
     A statement's type and the type that a connector sends may differ permanently (TINYINT(1) and boolean). So a
@@ -325,7 +318,7 @@ def _with_declared(
     numbers: rows may say DECIMAL without them, and the old values get them at once.
     """
     merged = dict(rows)
-    known = {column.name: column.delta for column in mirror.columns} if mirror else {}
+    known = {column.name: column.delta for column in mirror.columns}
     untyped = bool(rows) and set(rows.values()) == {"unknown"}
     for name, logical in declared.items():
         sent = rows.get(name, "unknown")
@@ -345,14 +338,14 @@ def _with_declared(
 
 
 def _with_taken_over(
-    columns: dict[str, str], lines: Iterable[Line], declared: Declared, mirror: Mirror | None
+    columns: dict[str, str], lines: Iterable[Line], declared: Declared, mirror: Mirror
 ) -> dict[str, str]:
     """Columns that can hold the values that statements put under a name which rows show for another column.
 
     Rows after the statement show the type, too, but there may be none. What a statement declares counts only for new
     columns of text: a connector may send other types otherwise, as in `_with_declared`.
     """
-    known = {column.name: column.type for column in mirror.sent} if mirror else {}
+    known = {column.name: column.type for column in mirror.sent}
     lows = [line.order_low or "" for line in lines if line.columns]
     first = "" if known else min(lows, default="")
     shown = (known, *(line.columns for line in lines))
@@ -380,11 +373,10 @@ def _retyped(column: Column, types_now: Mapping[str, str]) -> Column:
     return column if logical == "unknown" else replace(column, type=logical)
 
 
-def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...]]) -> tuple[str, ...]:
+def _keys(job: Job, mirror: Mirror, lanes: Mapping[LaneId, tuple[Era, ...]]) -> tuple[str, ...]:
     """The mirror's key: that of its lanes' last eras."""
     shard = (job.rule.shard_column,) if job.rule.shard_column else ()
-    before = mirror.keys if mirror else ()
-    exists = mirror is not None and bool(mirror.columns)
+    before = mirror.keys
     finals = {name: lane[-1].keys for name, lane in lanes.items() if lane}
     if len({frozenset(keys) for keys in finals.values()}) > 1:
         named = " and ".join(f"({', '.join(keys)}) of {table}" for (_, table), keys in finals.items())
@@ -393,28 +385,25 @@ def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...
             "entry, or wait until all of them have the new one."
         )
     keys = next(iter(finals.values()), ())
-    if not finals and exists:  # no new evidence of a key
+    if not finals and mirror.columns:  # no new evidence of a key
         return before
     keys = tuple(key for key in keys if key not in shard) + shard if keys else ()
-    if not keys and job.rule.no_key == "hold" and (before or (job.has_changes and not exists)):
-        what = "has no primary key any more" if before else "has no key"
-        also = "" if before else " or `no_key: append`"
-        raise HeldError(
-            f"{job.table} {what}: write `keys: [...]`{also or ' or `no_key: full_row`'} into its tables: entry."
-        )
+    if not keys and job.rule.no_key == "hold" and (before or (job.has_changes and not mirror.columns)):
+        what, way = ("has no primary key any more", "full_row") if before else ("has no key", "append")
+        raise HeldError(f"{job.table} {what}: write `keys: [...]` or `no_key: {way}` into its tables: entry.")
     return before if set(keys) == set(before) else keys
 
 
 def _eras(
-    job: Job, mirror: Mirror | None, lane: _Logged, evidence: Callable[[], Evidence] | None
+    job: Job, mirror: Mirror, lane: _Logged, evidence: Callable[[], Evidence] | None
 ) -> tuple[Era, ...]:
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
     statements = policy.by_statement(lane.statements, lane.subject, again=not job.rule.keys)
-    exists = mirror is not None and bool(mirror.columns)
-    old_key = tuple(key for key in mirror.keys if key != job.rule.shard_column) if mirror else ()
-    if mirror is not None and exists and not _is_news(job, mirror, lane):
+    exists = bool(mirror.columns)
+    old_key = tuple(key for key in mirror.keys if key != job.rule.shard_column)
+    if exists and not _is_news(job, mirror, lane):
         return mirror.eras_of(*lane.name) or ((Era("", old_key),) if old_key else ())
-    keyless = exists and mirror is not None and not mirror.keys
+    keyless = exists and not mirror.keys
     shown = evidence_of_lines(lane.lines)
     if evidence is None and old_key:
         shown = replace(shown, runs=(Run(old_key, "", ""), *shown.runs))
@@ -439,23 +428,22 @@ def _is_news(job: Job, mirror: Mirror, lane: _Logged) -> bool:
     """True if something that the mirror has not folded yet names another key."""
     lines = [line for line in lane.lines if line.batch > lane.applied]
     keys = set(mirror.keys) - {job.rule.shard_column}
-    decided = [keys, *(set(era.keys) for *_, eras_of_lane in mirror.eras for era in eras_of_lane)]
-    if job.rule.keys and set(job.rule.keys) not in decided:
+    declared = set(job.rule.keys)
+    if declared:
+        decided = [keys, *(set(era.keys) for *_, eras_of_lane in mirror.eras for era in eras_of_lane)]
+        if declared not in decided:
+            return True
+    elif any(set(key) != keys for line in lines for key in line.keys):
         return True
-    if not job.rule.keys and any(set(key) != keys for line in lines for key in line.keys):
-        return True
-    new = not job.rule.keys and any(line.changes for line in lines)
-    if new and keys and not eras.last(policy.by_statement(lane.statements, lane.subject), mirror.keys):
+    elif keys and any(line.changes for line in lines) and not _last_key(lane, mirror.keys):
         return True  # perhaps the first rows without the key
-    return any(
-        effect.column in keys or effect.to in keys
-        if effect.action == "rename_column"
-        else effect.action in policy.OF_KEYS
-        and set(effect.keys) != keys
-        and bool(effect.keys or not job.rule.keys)
-        for statement, effect in policy.applied(lane.statements, lane.subject)
-        if statement.batch > lane.applied
-    )
+    new = (each for each in policy.applied(lane.statements, lane.subject) if each[0].batch > lane.applied)
+    return any(policy.rekeys(effect, keys, is_declared=bool(declared)) for _, effect in new)
+
+
+def _last_key(lane: _Logged, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """What a key of the lane is after all its statements; empty if they drop it."""
+    return eras.last(policy.by_statement(lane.statements, lane.subject), keys)
 
 
 def _why_rebuilt(

@@ -5,11 +5,12 @@ Each function raises `HeldError` with what to write instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ingest.change import LaneId
 from ingest.config import Pipeline, conditions
-from ingest.config.model import KEEP
+from ingest.config.model import KEEP, TableRule
 from ingest.errors import HeldError, command
 from ingest.gold.declared import Declared
 from ingest.gold.lane import lane_name
@@ -89,6 +90,13 @@ def refuse_hidden_columns(job: Job, mirror: Mirror | None, declared: Mapping[Lan
             )
 
 
+def refuse_taken_shard_column(job: Job, columns: Collection[str]) -> None:
+    """Hold if rows have a column with the name of the one that says of which table they are."""
+    shard = job.rule.shard_column
+    if shard in columns:
+        raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
+
+
 def refuse_ambiguous_names(job: Job, mirror: Mirror) -> None:
     """Hold for two columns of one name: some readers would confuse their values."""
     given = job.rule.names
@@ -109,29 +117,41 @@ def refuse_unanswerable_rules(job: Job, mirror: Mirror, departed: Mapping[LaneId
 
     The same holds for a computed column.
     """
-    rule = job.rule
-    rules: list[tuple[str, str, Callable[[str, Sequence[str]], str]]] = []
-    if rule.where:
-        rules.append((f"{rule.where_place} where:", rule.where, refused))
-    for name, making in rule.made.items():
-        expression = making.value if making.kind == "compute" else ""
-        what = "deletes: soft" if making.kind == "deletes" else f"columns: {name}"
-        rules.append((f"{rule.places[name]} {what}", expression, _untyped))
+    rules = list(_rules_of_rows(job.rule))
     if not rules or not mirror.columns:
         return
     if not mirror.keys:
-        raise HeldError(f"{rules[0][0]} needs rows with a key: write `keys: [...]` for {job.table}.")
+        raise HeldError(f"{rules[0].place} needs rows with a key: write `keys: [...]` for {job.table}.")
     deltas, gone = {column.name: column.delta for column in mirror.columns}, gone_for_good(job, departed)
-    for what, expression, refusal in rules:
-        names = conditions.columns(expression) if expression else ()
+    for rule in rules:
+        if not rule.expression:
+            continue
+        names = conditions.columns(rule.expression)
         for name in names:
             if name not in deltas or name in gone:
                 why = "a statement has dropped or renamed" if name in gone else "the mirror does not have"
                 raise HeldError(
-                    f"{what} needs the column {name} of {job.table}, which {why}: correct the expression there."
+                    f"{rule.place} needs the column {name} of {job.table}, which {why}: correct the expression there."
                 )
-        if expression and (why := refusal(expression, [deltas[name] for name in names])):
-            raise HeldError(f"{what} cannot be evaluated on {job.table}: {why}.")
+        if why := rule.refusal(rule.expression, [deltas[name] for name in names]):
+            raise HeldError(f"{rule.place} cannot be evaluated on {job.table}: {why}.")
+
+
+class _RuleOfRows(NamedTuple):
+    """A rule that needs rows with a key, and perhaps evaluates an expression on them."""
+
+    place: str  # where the pipeline file says it
+    expression: str
+    refusal: Callable[[str, Sequence[str]], str]  # why columns of these types cannot be used so
+
+
+def _rules_of_rows(rule: TableRule) -> Iterator[_RuleOfRows]:
+    if rule.where:
+        yield _RuleOfRows(f"{rule.where_place} where:", rule.where, refused)
+    for name, making in rule.made.items():
+        expression = making.value if making.kind == "compute" else ""
+        what = "deletes: soft" if making.kind == "deletes" else f"columns: {name}"
+        yield _RuleOfRows(f"{rule.places[name]} {what}", expression, _untyped)
 
 
 def _untyped(expression: str, deltas: Sequence[str]) -> str:

@@ -433,16 +433,16 @@ def decision(mirror: Mirror, batch: int, reason: str) -> Decision:
 
 
 def grown(
-    mirror: Mirror | None, table: TableId, rule: TableRule, keys: tuple[str, ...], seen: Mapping[str, str]
+    mirror: Mirror, table: TableId, rule: TableRule, keys: tuple[str, ...], seen: Mapping[str, str]
 ) -> Mirror:
     """The mirror with all columns that rows or DDL have shown, none is removed, and without those that rules make.
 
-    ``mirror`` is as last decided, or None for a new one. A type that ``rule`` declares takes precedence. ``keys`` are those of
+    ``mirror`` is as last decided, a new one without columns. A type that ``rule`` declares takes precedence. ``keys`` are those of
     the decision once known. ``seen`` are source columns with their logical types, in order.
     """
-    before = {column.name: column for column in mirror.sent} if mirror else {}
-    reshaped = mirror is not None and not mirror.is_shaped_by(rule)
-    if mirror and mirror.shard and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
+    before = {column.name: column for column in mirror.sent}
+    reshaped = not mirror.is_shaped_by(rule)
+    if mirror.shard and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
         before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
     have = {column.name for column in columns}
@@ -455,7 +455,7 @@ def grown(
             columns.append(replace(column, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(column, declared.get(column.name), seen) for column in columns]
     path = mirror_path(table)
-    known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))
+    known = replace(mirror, table=table, path=path, keys=keys, columns=tuple(columns))
     return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores, keyed_by=rule.keys)
 
 
