@@ -145,16 +145,7 @@ def run(
         warm.seen = identity.look(lake)
         if result.batch is None and "gold" in wanted:
             _look_for_mirrors(lake, warm, result)
-        if "gold" in result.stages:
-            result.warnings += _in_catalog(lake, warm, result)
-        if not warm.looked:
-            newest = lake.decoded()
-            result.warnings += [
-                batches.sentence(pipeline, newest) for batches in decoded_with.outdated(lake, newest)
-            ]
-            result.warnings += _written_by_spark(lake)
-            warm.looked = True
-        result.warnings += _unused_cluster(lake, result)
+        result.warnings += _noticed(lake, warm, result)
         with _said("the run could not be recorded in runs"):
             is_recorded = _record(lake, warm, result)
         if is_recorded:
@@ -217,6 +208,19 @@ def _written_by_spark(lake: Lake) -> list[str]:
         return []
     said = f"Spark writes all tables, for Arrow does not reach {lake.pipeline.lake} ({why})"
     return [f"{said}: `engine: spark` in the pipeline file ends this warning."]
+
+
+def _noticed(lake: Lake, warm: Warm, result: Result) -> Iterator[str]:
+    """What else is to be said of the lake after the stages; what no run changes, once in a session."""
+    if "gold" in result.stages:
+        yield from _in_catalog(lake, warm, result)
+    if not warm.looked:
+        newest = lake.decoded()
+        for batches in decoded_with.outdated(lake, newest):
+            yield batches.sentence(lake.pipeline, newest)
+        yield from _written_by_spark(lake)
+        warm.looked = True
+    yield from _unused_cluster(lake, result)
 
 
 def _written(result: Result) -> list[WrittenTable]:

@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -316,24 +317,25 @@ def _causes(lake: Tables, source: str, table: Reconciled) -> Callable[[RowDiffer
     messages = sum(row["n"] for row in waiting if row["kind"] == "message")
     pending = any(entry.pending and entry.mirror == table.mirror for entry in approval.listed(lake))
     gap = any(True for _ in decisions.read(lake).of(ACCEPT_GAP, subject=source))
+    # what may be the cause for any row of the table
+    of_table = {
+        f"a statement waits for a decision: {command('ddl', file)}": pending,
+        f"{counted(messages, 'message')} of {source} could not be decoded: {command('rejects', file)}": messages
+        > 0,
+        f"messages of {source} are lost, and the gap was accepted": gap,
+    }
+    causes = [text for text, holds in of_table.items() if holds]
+    if state is not None and state["state"] != "ok":
+        causes.insert(0, f"the mirror is {state['state']}: {state['message']}")
 
     def cause(difference: RowDifference) -> str:
-        lost = [name for name, (_, mirror) in difference.cells.items() if mirror is None and name in cells]
-        if lost:
-            return f"a value of {lost[0]} does not fit its column: {command('rejects', file)}"
-        if state is not None and state["state"] != "ok":
-            return f"the mirror is {state['state']}: {state['message']}"
-        if pending:
-            return f"a statement waits for a decision: {command('ddl', file)}"
-        if messages:
-            return (
-                f"{counted(messages, 'message')} of {source} could not be decoded: {command('rejects', file)}"
-            )
-        if gap:
-            return f"messages of {source} are lost, and the gap was accepted"
-        if difference.kind == SURPLUS:
-            return "no delete of it has come"
-        return "no message with these values has come"
+        of_row = (
+            f"a value of {name} does not fit its column: {command('rejects', file)}"
+            for name, (_, mirror) in difference.cells.items()
+            if mirror is None and name in cells
+        )
+        what = "delete of it" if difference.kind == SURPLUS else "message with these values"
+        return next(chain(of_row, causes), f"no {what} has come")
 
     return cause
 

@@ -338,18 +338,23 @@ def jobs(pipeline: Pipeline, books: Books, known: Mapping[str, Mirror] | None = 
         job.first_rows = job.applied if is_old else min(batches, default=books.last)
     ruled = any(rule.shape or rule.into for rule in pipeline.tables)
     if ruled or len(pipeline.sources) > 1 or any(mirror.fed_by for mirror in (known or {}).values()):
-        for name, (rule, _, path) in routes_of(pipeline, books):
-            if path in by_path:
-                by_path[path].differing |= {*rule.differing(by_path[path].rule)}
-                if books.sums[name].changes:
-                    by_path[path].lanes |= {name}
-                    by_path[path].older |= {name[1]}
-        for job in by_path.values():
-            rules = (pipeline.rule(table) for _, table in job.lines)
-            job.differing |= {name for rule in rules for name in rule.differing(job.rule)}
-            rows = (name for name, lines in job.lines.items() if any(line.changes for line in lines))
-            job.lanes = feeding(pipeline, job.lanes.union(rows))
+        _add_other_lanes(pipeline, books, by_path)
     return [by_path[path] for path in sorted(by_path)]
+
+
+def _add_other_lanes(pipeline: Pipeline, books: Books, by_path: Mapping[str, Job]) -> None:
+    """Add the lanes that have fed the jobs' mirrors before, and how the rules of all their tables differ."""
+    for name, (rule, _, path) in routes_of(pipeline, books):
+        if path in by_path:
+            by_path[path].differing |= {*rule.differing(by_path[path].rule)}
+            if books.sums[name].changes:
+                by_path[path].lanes |= {name}
+                by_path[path].older |= {name[1]}
+    for job in by_path.values():
+        rules = (pipeline.rule(table) for _, table in job.lines)
+        job.differing |= {name for rule in rules for name in rule.differing(job.rule)}
+        rows = (name for name, lines in job.lines.items() if any(line.changes for line in lines))
+        job.lanes = feeding(pipeline, job.lanes.union(rows))
 
 
 class LaneKeys(NamedTuple):

@@ -8,7 +8,7 @@ with Spark's own parser that it is a query.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -180,6 +180,9 @@ class _Span:
     alias: str
 
 
+_QUOTED: dict[Engine, Callable[[str], str]] = {"spark": quoted, "duckdb": duck.name}
+
+
 def _span(table: Any, names: Mapping[tuple[str, ...], str], lake: str, engine: Engine) -> _Span | None:
     """What takes the place of a table's name; None for one that stays: a part of the query itself.
 
@@ -203,11 +206,11 @@ def _span(table: Any, names: Mapping[tuple[str, ...], str], lake: str, engine: E
         return None
     if not all(part.meta.get("start") is not None for part in parts):
         raise IngestError(f"Only tables are read here: {table.sql()[:80]} is refused.")
-    sql = names.get(path) or _blind(names, path)
+    sql = _sql_of(names, path)
     if sql is None:
         raise IngestError(f"There is no table {'.'.join(path)}; there are {_near(names, path)}.")
     is_named = table.alias or isinstance(table.parent, (exp.Describe, exp.Summarize))
-    alias = "" if is_named else f" AS {(quoted if engine == 'spark' else duck.name)(path[-1])}"
+    alias = "" if is_named else f" AS {_QUOTED[engine](path[-1])}"
     return _Span(parts[0].meta["start"], parts[-1].meta["end"] + 1, sql, alias)
 
 
@@ -237,8 +240,10 @@ def _is_local(table: Any) -> bool:
     return False
 
 
-def _blind(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:
-    """A name in another letter case, if there is only one: SQL ignores case, sources may not."""
+def _sql_of(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:
+    """A table by its name, or in another letter case, if there is only one: SQL ignores case, sources may not."""
+    if path in names:
+        return names[path]
     lowered = [part.lower() for part in path]
     matching = {sql for name, sql in names.items() if [part.lower() for part in name] == lowered}
     return matching.pop() if len(matching) == 1 else None

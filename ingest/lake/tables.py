@@ -258,20 +258,16 @@ def scan(
     if wanted is not None:
         first = next((name for name in columns if name not in state.partition_by), None)
         columns = {name: kind for name, kind in columns.items() if name in wanted or name == first}
-    groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
+    # a part for the files of each partition that are whole, and one for those with deleted rows
+    groups: dict[tuple[bool, tuple[tuple[str, str | None], ...]], list[DataFile]] = {}
     for file in state.files:
         partition = tuple((name, file.partition.get(name)) for name in state.partition_by)
-        groups.setdefault(partition, []).append(file)
-    # a part for the files of each partition that are whole, and one for those with deleted rows
+        groups.setdefault((bool(file.deleted), partition), []).append(file)
     parts = []
     have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
-    for partition, files in groups.items():
-        whole = [file for file in files if not file.deleted]
-        holed = [file for file in files if file.deleted]
-        if whole:
-            parts.append(_part(columns, partition, _whole(folder, whole, have, state), state, casts=False))
-        if holed:
-            parts.append(_part(columns, partition, _holed(folder, holed, have, state), state, casts=True))
+    for (is_holed, partition), files in groups.items():
+        rows = (_holed if is_holed else _whole)(folder, files, have, state)
+        parts.append(_part(columns, partition, rows, state, casts=is_holed))
     if not parts:
         nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
         parts.append(f"SELECT {nothing} WHERE false")

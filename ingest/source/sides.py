@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ingest.config.entries import Database
 from ingest.errors import IngestError
-from ingest.lake import delta, duck, mirrors
-from ingest.lake.mirrors import Mirror
+from ingest.lake import delta, duck
+from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.tables import Tables, scan
 from ingest.source import digest
 from ingest.source.chunks import Chunk, beyond, bounds, chunks, condition, key_conditions, keys_of, literals
@@ -50,7 +51,7 @@ class ComparedTable:
     mirror: Mirror
     columns: tuple[ComparedColumn, ...]
     keys: tuple[ComparedColumn, ...]
-    ranged: tuple[tuple[SourceColumn, mirrors.Column], ...]  # the first key columns that both order alike
+    ranged: tuple[tuple[SourceColumn, Column], ...]  # the first key columns that both order alike
     lacking: tuple[str, ...]
     left_out: tuple[str, ...]  # columns that are not compared
 
@@ -61,6 +62,11 @@ class ComparedTable:
     def cells_of(self, texts: Sequence[Any]) -> Cells:
         """The cells of a row in their one text."""
         return tuple(column.canonical(text) for column, text in zip(self.columns, texts, strict=True))
+
+
+def _order_alike(source: SourceColumn, mirror: Column) -> bool:
+    """True if a database and DuckDB order a column's values alike."""
+    return mirror.delta in _WHOLE or mirror.delta.startswith("DECIMAL") or source.by_bytes
 
 
 def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> ComparedTable:
@@ -92,20 +98,15 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
         for column in shared
         if column not in not_compared
     }
-    # ranges are cut along the first columns of the key that both sides order alike
-    ranged = []
     columns = {column.name: column for column in table.columns}
-    for name in mirror.keys:
-        delta = by_name[name].delta
-        if delta not in _WHOLE and not delta.startswith("DECIMAL") and not columns[name].by_bytes:
-            break
-        ranged.append((columns[name], by_name[name]))
+    keys = ((columns[name], by_name[name]) for name in mirror.keys)
     return ComparedTable(
         replace(table, keys=mirror.keys),
         mirror,
         tuple(compared.values()),
         tuple(compared[name] for name in mirror.keys),
-        tuple(ranged),
+        # ranges are cut along the first columns of the key that both sides order alike
+        tuple(takewhile(lambda key: _order_alike(*key), keys)),
         tuple(
             column.name
             for column in table.columns
