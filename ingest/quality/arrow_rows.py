@@ -43,8 +43,8 @@ def by_duck(lake: Lake, name: str, columns: Sequence[str], where: str) -> Iterat
     if not state.exists or any(file.deleted for file in state.files):
         raise UnreadableError(f"{name} has deletion vectors, or does not exist.")
     table = scan(lake.path(name), state, zones=True, wanted=columns)
-    found = duck.connection().cursor().execute(_query(table, columns, where))
-    return iter(found.to_arrow_table().to_batches())
+    cursor = duck.connection().cursor().execute(_query(table, columns, where))
+    return iter(cursor.to_arrow_table().to_batches())
 
 
 def by_delta(lake: Lake, name: str, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
@@ -53,8 +53,8 @@ def by_delta(lake: Lake, name: str, columns: Sequence[str], where: str) -> Itera
 
     state = lake.snapshot(name)
     table = stores.newest(lake.path(name), state.table_id, state.version)
-    found = QueryBuilder().register("t", table).execute(_query("t", columns, where))
-    for rows in pa.RecordBatchReader.from_stream(found):
+    rows_read = QueryBuilder().register("t", table).execute(_query("t", columns, where))
+    for rows in pa.RecordBatchReader.from_stream(rows_read):
         yield pa.RecordBatch.from_arrays([_plain(column) for column in rows.columns], names=rows.schema.names)
 
 
@@ -66,8 +66,8 @@ def _plain(column: pa.Array) -> pa.Array:
 
 def by_spark(lake: Lake, name: str, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
     """Read with Spark, for stores and tables that delta-rs cannot read."""
-    found = lake.mirror_frame(name, _query("{mirror}", columns, where))
-    return iter(found.toArrow().to_batches())
+    frame = lake.mirror_frame(name, _query("{mirror}", columns, where))
+    return iter(frame.toArrow().to_batches())
 
 
 def read(lake: Lake, name: str, columns: Sequence[str], where: str) -> list[pa.RecordBatch]:
@@ -122,23 +122,25 @@ def mirror_rows(
     listed = None if keys is None else list(keys)
     if listed == []:
         return []
-    there = [one.column for one, kind in zip(mirror.columns, kinds, strict=True) if kind]
-    found: list[Sequence[object]] = []
+    there = [column.column for column, kind in zip(mirror.columns, kinds, strict=True) if kind]
+    read_rows: list[Sequence[object]] = []
     where = _of_keys(mirror, listed)
     pages = _of_state(lake, mirror, there, where, state) if state else read(lake, mirror.path, there, where)
     for rows in pages:
         columns = iter(rows.columns)
         nothing: list[object] = [None] * rows.num_rows
-        found += zip(*[of_column(next(columns), kind) if kind else nothing for kind in kinds], strict=True)
-    return found
+        read_rows += zip(
+            *[of_column(next(columns), kind) if kind else nothing for kind in kinds], strict=True
+        )
+    return read_rows
 
 
 def _of_state(
     lake: Lake, mirror: Mirror, columns: Sequence[str], where: str, state: Snapshot
 ) -> list[pa.RecordBatch]:
     table = scan(lake.path(mirror.path), state, zones=True, wanted=columns)
-    found = duck.connection().cursor().execute(_query(table, columns, where))
-    return list(found.to_arrow_table().to_batches())
+    cursor = duck.connection().cursor().execute(_query(table, columns, where))
+    return list(cursor.to_arrow_table().to_batches())
 
 
 def changes_of_keys(
@@ -155,14 +157,14 @@ def changes_of_keys(
     ``own_key`` in the lane's ``rows``.
     """
     named = [name for name in mirror.keys if shard is None or name != shard[0]]
-    own, left = duck.cells(named), duck.cells(named, "before", "after")
+    now, left = duck.cells(named), duck.cells(named, "before", "after")
     columns = ", ".join(map(duck.name, (*CHANGE, TIME)))
     if not isinstance(keys, str):
-        at = [i for i, name in enumerate(mirror.keys) if name in named]
-        listed = ", ".join(f"[{', '.join(duck.text(key[i]) for i in at)}]" for key in keys)
+        places = [i for i, name in enumerate(mirror.keys) if name in named]
+        listed = ", ".join(f"[{', '.join(duck.text(key[i]) for i in places)}]" for key in keys)
         keys = f"SELECT unnest([{listed}]) AS own_key"
     return lake.ask(
-        f"""WITH rows AS (SELECT {columns}, [{own}] AS own_key, [{left}] AS left_key
+        f"""WITH rows AS (SELECT {columns}, [{now}] AS own_key, [{left}] AS left_key
             FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {applied}),
         again AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS})
         SELECT {columns} FROM rows WHERE own_key IN (FROM again) OR left_key IN (FROM again) OR op = 'truncate'"""
@@ -176,16 +178,19 @@ CHANGE = ("batch", "op", "order_key", "partial", "before", "after", "types", "tr
 def _of_keys(mirror: Mirror, keys: Sequence[Key] | None) -> str:
     """A condition that holds for the rows of all these keys, and for few others."""
     parts = []
-    for i, one in enumerate(mirror.key_columns if keys is not None else ()):
-        name, is_number = duck.name(one.column), one.delta in WHOLE or one.delta.startswith("DECIMAL")
+    for i, column in enumerate(mirror.key_columns if keys is not None else ()):
+        name, is_number = (
+            duck.name(column.column),
+            column.delta in WHOLE or column.delta.startswith("DECIMAL"),
+        )
         # texts and dates in the order of their bytes, as in all engines
         cells = sorted({str(key[i]) for key in keys or ()}, key=Decimal if is_number else None)
-        if one.delta in WHOLE:
+        if column.delta in WHOLE:
             listed = cells
-        elif one.delta == "STRING":
+        elif column.delta == "STRING":
             listed = list(map(duck.text, cells))
-        elif one.delta == "DATE" or is_number:
-            listed = [f"CAST({duck.text(cell)} AS {one.delta})" for cell in cells]
+        elif column.delta == "DATE" or is_number:
+            listed = [f"CAST({duck.text(cell)} AS {column.delta})" for cell in cells]
         else:
             continue
         if len(cells) <= _LISTED:
@@ -218,6 +223,6 @@ def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]
         return []
 
     where = f"kind = 'cell' AND {duck.of_table(mirror.table)} AND key IS NOT NULL"
-    found = read(lake, REJECTS.name, _REJECT, where)
-    keyed = ((rejects.key_of(mirror, row["key"]), row) for rows in found for row in rows.to_pylist())
+    refused = read(lake, REJECTS.name, _REJECT, where)
+    keyed = ((rejects.key_of(mirror, row["key"]), row) for rows in refused for row in rows.to_pylist())
     return [(key, row) for key, row in keyed if key is not None]

@@ -26,7 +26,11 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
     """Count the columns of each mirror whose new texts prove that they are hexadecimal; nothing without such columns."""
     sources = {source.name: source for source in lake.pipeline.sources}
     for subject in chosen:
-        names = [one.name for one in subject.decided.sent if one.type == "binary"] if subject.mirror else []
+        names = (
+            [column.name for column in subject.decided.sent if column.type == "binary"]
+            if subject.mirror
+            else []
+        )
         for lane in subject.lanes if names else ():
             source = sources.get(lane.source)
             if source is not None and _reads_base64(source):
@@ -37,16 +41,16 @@ def _reads_base64(source: Source) -> bool:
     return (source.options.binary or formats.load(source.format).ABOUT.bytes_as) == "base64"
 
 
-def _of_lane(one: OrderedLane, names: Iterable[str]) -> Metric:
-    wrong = [name for name in names if _is_hex(one, name)]
+def _of_lane(ordered: OrderedLane, names: Iterable[str]) -> Metric:
+    wrong = [name for name in names if _is_hex(ordered, name)]
     detail = ""
     if wrong:
         detail = (
-            f"the bytes of {', '.join(wrong[:FAILING_KEYS])} in {one.lane.table} are read as base64, but every text is "
+            f"the bytes of {', '.join(wrong[:FAILING_KEYS])} in {ordered.lane.table} are read as base64, but every text is "
             f"hexadecimal, so the mirror has other bytes or NULL: write `binary: hex` under the options of source "
-            f"{one.source.name}, then run {one.backfill()}"
+            f"{ordered.source.name}, then run {ordered.backfill()}"
         )
-    return one.metric("bytes_misread", len(wrong), detail)
+    return ordered.metric("bytes_misread", len(wrong), detail)
 
 
 def _is_hex(lane: OrderedLane, name: str) -> bool:
@@ -62,13 +66,13 @@ def _is_hex(lane: OrderedLane, name: str) -> bool:
 
 def _texts(lane: OrderedLane, name: str, batches: str) -> list[str]:
     """Some of a column's texts; none if one of them is not hexadecimal."""
-    found = lane.lake.ask(
+    texts = lane.lake.ask(
         f"""WITH sent AS (SELECT DISTINCT {duck.member("after", name)} AS text FROM {{changes.change}}
             WHERE op <> 'truncate' AND {batches} AND {lane.where}),
         judged AS (SELECT text, regexp_matches(text, {duck.text(_HEX)}) AS fits FROM sent WHERE text <> '')
         SELECT text, fits FROM judged ORDER BY fits, text LIMIT {_MOST}"""
     )
-    return [row["text"] for row in found] if found and found[0]["fits"] else []
+    return [row["text"] for row in texts] if texts and texts[0]["fits"] else []
 
 
 def _bits(texts: Iterable[str]) -> int:

@@ -103,9 +103,9 @@ def mirrors_of(lake: Lake, keys: Iterable[ForeignKey], lanes: Sequence[Row]) -> 
     tables = {_folded(row["source"], TableId.of(row)): row for row in lanes if row["table"] is not None}
     paths = set()
     for key in keys:
-        own, other = tables.get(key.own), tables.get(key.other)
-        if own is not None and other is not None and other["new"]:
-            table = TableId.of(own)
+        referrer, other = tables.get(key.own), tables.get(key.other)
+        if referrer is not None and other is not None and other["new"]:
+            table = TableId.of(referrer)
             paths.add(mirror_path(target(lake.pipeline.rule(table), table)))
     return paths
 

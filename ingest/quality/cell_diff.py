@@ -103,8 +103,8 @@ class Expected:
 
     def add(self, other: Expected) -> None:
         """Add the result of another lane of the mirror."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) | getattr(other, one.name))
+        for entry in fields(self):
+            setattr(self, entry.name, getattr(self, entry.name) | getattr(other, entry.name))
 
     def forget(self, key: Key) -> None:
         """Remove a key from the expectation."""
@@ -142,7 +142,7 @@ def expected(
                 and (step.event.change.transaction in history.cut.begun or step.key in history.cut.met)
             ):
                 table.crossings.doubted.add(step.key)
-    found, names = Expected(), {*(column.name for column in mirror.columns), DELETED, DELETED_AT}
+    wanted, names = Expected(), {*(column.name for column in mirror.columns), DELETED, DELETED_AT}
     twice, reread = inserts.twice, inserts.reread
     doubted = () if history.whole else table.crossings.doubted
     for key in filter(chosen, sent.texts):
@@ -150,71 +150,71 @@ def expected(
             continue  # only older changes say which row has left
         if mirror.soft and not history.whole and key not in table.rows:
             continue  # only older changes say what the deleted row holds
-        found.known.add(key)
+        wanted.known.add(key)
         if key in twice:
-            found.twice[key] = twice[key]
+            wanted.twice[key] = twice[key]
         if key in reread:
-            found.reread.add(key)
-        found.texts[key] = sent.texts[key]
+            wanted.reread.add(key)
+        wanted.texts[key] = sent.texts[key]
         if (live := table.row(key)) is not None:
             only = sent.columns.get(key)
-            found.partly |= {key} if only is not None else set()
-            found.rows[key] = row = {
+            wanted.partly |= {key} if only is not None else set()
+            wanted.rows[key] = row = {
                 column.name: of_text(live.values.get(column.name), column.type)
                 for column in mirror.columns
                 if column.name not in mirror.keys and (only is None or column.name in only)
             }
-            found.unfit |= {
+            wanted.unfit |= {
                 (key, name) for name in row if row[name] is None and live.values.get(name) is not None
             }
-            found.beyond |= {
+            wanted.beyond |= {
                 (key, name): value
                 for name, value in live.values.items()
                 if name not in names and value is not None and (only is None or name in only)
             }
     if mirror.where:
-        _filter(found, mirror, table, sent)
+        _filter(wanted, mirror, table, sent)
     if mirror.computed:
-        _compute(found, mirror, table, sent)
-    return found
+        _compute(wanted, mirror, table, sent)
+    return wanted
 
 
-def _filter(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
+def _filter(wanted: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
     """Leave out the rows that do not meet the mirror's condition, and those for which that is unknown."""
     names = conditions.columns(mirror.where)
     columns = {column.name: column for column in mirror.columns}
-    for key in list(found.rows):
+    for key in list(wanted.rows):
         only = sent.columns.get(key)
         if only is not None and not {*names} <= only | {*mirror.keys}:
-            found.forget(key)
-    keys = list(found.rows)
-    texts = _texts_of(keys, names, found, mirror, table)
+            wanted.forget(key)
+    keys = list(wanted.rows)
+    texts = _texts_of(keys, names, wanted, mirror, table)
     holds = met_by_texts(mirror.where, texts, [columns[name].delta for name in names])
     for key in (key for key, met in zip(keys, holds, strict=True) if not met):
-        del found.rows[key]
-        found.partly.discard(key)
-        found.filtered.add(key)
+        del wanted.rows[key]
+        wanted.partly.discard(key)
+        wanted.filtered.add(key)
 
 
-def _compute(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
+def _compute(wanted: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
     """Add the computed columns of the rows whose cells they need are known."""
     columns = {column.name: column for column in mirror.columns}
-    for one in mirror.computed:
-        names = conditions.columns(one.expression)
+    for column in mirror.computed:
+        names = conditions.columns(column.expression)
         keys = []
-        for key, row in found.rows.items():
-            row.pop(one.name, None)
+        for key, row in wanted.rows.items():
+            row.pop(column.name, None)
             only = sent.columns.get(key)
             if only is None or {*names} <= only | {*mirror.keys}:
                 keys.append(key)
-        texts = _texts_of(keys, names, found, mirror, table)
-        made = values_by_texts(one, texts, [columns[name].delta for name in names])
-        for key, cell in zip(keys, of_column(made, one.delta), strict=True):
-            found.rows[key][one.name] = cell
+        texts = _texts_of(keys, names, wanted, mirror, table)
+        made = values_by_texts(column, texts, [columns[name].delta for name in names])
+        for key, cell in zip(keys, of_column(made, column.delta), strict=True):
+            wanted.rows[key][column.name] = cell
 
 
 def _texts_of(
-    keys: Sequence[Key], names: Sequence[str], found: Expected, mirror: Mirror, table: Table
+    keys: Sequence[Key], names: Sequence[str], wanted: Expected, mirror: Mirror, table: Table
 ) -> list[list[str | None]]:
     """Some rows' texts of some columns; None for one that is not a value of its column's type."""
     types = {column.name: column.type for column in mirror.columns}
@@ -222,7 +222,7 @@ def _texts_of(
     for key in keys:
         row = table.row(key)
         assert row is not None
-        values = row.values | dict(zip(mirror.keys, found.texts[key], strict=True))
+        values = row.values | dict(zip(mirror.keys, wanted.texts[key], strict=True))
         cells = {name: of_text(values.get(name), types[name]) for name in names}
         texts.append([None if cells[name] is None else values.get(name) for name in names])
     return texts
@@ -251,8 +251,8 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
     for step in steps(table, history.events):
         if step.effect == "overlay" and step.row is not None:
             texts[step.key] = _texts(mirror.keys, step.row)
-    found = {key for key in texts if key in table.rows and not table.rows[key].complete}
-    return found, {key: texts[key] for key in found}
+    incomplete = {key for key in texts if key in table.rows and not table.rows[key].complete}
+    return incomplete, {key: texts[key] for key in incomplete}
 
 
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:
@@ -291,14 +291,14 @@ class Inserts:
         if self._same or (len(self._differ) == len(self._loaded) and not self.others):
             return {*self._differ}
         changes = sorted(self._changes) if self._differ else []
-        return {key for key, one in self._differ.items() if one.apart or one.holds(changes)}
+        return {key for key, readings in self._differ.items() if readings.apart or readings.holds(changes)}
 
     @property
     def twice(self) -> dict[Key, str]:
         """The keys of several rows, each with the content of the last one."""
         again = self._again()
         return {
-            key: _content(one.sent) for key, one in self._differ.items() if key not in again
+            key: _content(readings.sent) for key, readings in self._differ.items() if key not in again
         } | self.inserted
 
     @property
@@ -315,8 +315,8 @@ class Inserts:
             self.inserted.pop(key, None)
             return
         if step.effect == "cleared":  # merged rows are gone
-            for some in (self._there, self.inserted, self._read, self._differ, self._loaded, self._changes):
-                some.clear()
+            for noted in (self._there, self.inserted, self._read, self._differ, self._loaded, self._changes):
+                noted.clear()
             self._same = False
             return
         if isinstance(event, SchemaStep):
@@ -356,12 +356,12 @@ class Inserts:
             self._same = True
         self._loaded.add(key)
         if key in self._read and not _is_of_another_snapshot(order, self._read[key][1]):
-            before, at, changes = self._read[key]
+            before, order_then, changes = self._read[key]
             if all(before[name] == sent[name] for name in before.keys() & sent.keys()):
                 self._same = True
             else:
-                first, last = sorted((at.arrival, order.arrival))
-                apart = at.sequence[:-1] != order.sequence[:-1] or changes < len(self._changes)
+                first, last = sorted((order_then.arrival, order.arrival))
+                apart = order_then.sequence[:-1] != order.sequence[:-1] or changes < len(self._changes)
                 self._differ[key] = _Readings(sent, first, last, apart)
         self._read[key] = sent, order, len(self._changes)
 
@@ -382,8 +382,8 @@ class _Readings(NamedTuple):
 
     def holds(self, arrivals: Sequence[tuple[int, ...]]) -> bool:
         """True if one of the sorted arrivals lies between the two readings."""
-        at = bisect_right(arrivals, self.first)
-        return at < len(arrivals) and arrivals[at] < self.last
+        index = bisect_right(arrivals, self.first)
+        return index < len(arrivals) and arrivals[index] < self.last
 
 
 def _content(sent: Image) -> str:
@@ -461,9 +461,9 @@ def differences(
         wanted.texts.setdefault(key, tuple(map(str, key)))
         yield Wrong(key, "", "is a row that the changes do not give")
     comparable = [
-        (i, one.name, delta)
-        for i, (one, delta) in enumerate(zip(columns, types, strict=True))
-        if delta == one.delta and one.name not in mirror.keys
+        (i, column.name, delta)
+        for i, (column, delta) in enumerate(zip(columns, types, strict=True))
+        if delta == column.delta and column.name not in mirror.keys
     ]
     for key in sorted(wanted.rows.keys() & present.keys(), key=str):
         right = wanted.rows[key]
@@ -476,12 +476,12 @@ def differences(
 def key_of_row(row: Sequence[object], mirror: Mirror, types: Sequence[str]) -> Key | None:
     """The key of a mirror's row, in the fold's form; None for one that no change can have."""
     cells = []
-    for one, value, delta in zip(mirror.columns, row, types, strict=True):
-        if one.name in mirror.keys:
+    for column, value, delta in zip(mirror.columns, row, types, strict=True):
+        if column.name in mirror.keys:
             if value is None:
                 return None
             try:
-                cells.append((one.name, typed(one.type, text_of(value, delta))))
+                cells.append((column.name, typed(column.type, text_of(value, delta))))
             except KeyCellError:
                 return None
     by_name = dict(cells)

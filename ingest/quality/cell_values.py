@@ -48,8 +48,8 @@ def of_column(cells: pa.Array, delta: str) -> list[object]:
 
 
 def _list(cells: pa.Array) -> list[object]:
-    found: list[object] = cells.to_pylist()
-    return found
+    values: list[object] = cells.to_pylist()
+    return values
 
 
 def text_of(value: object, delta: str) -> str:
@@ -70,10 +70,10 @@ def text_of(value: object, delta: str) -> str:
 def _moment(micros: int, zone: str) -> str:
     """The canonical text of a time; one outside Python's years is shown as a number."""
     try:
-        at = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)  # noqa: DTZ001 - UTC by definition
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)  # noqa: DTZ001 - UTC by definition
     except OverflowError:
         return str(micros)
-    text = at.isoformat(sep="T" if zone else " ")
+    text = moment.isoformat(sep="T" if zone else " ")
     return (text.rstrip("0") if "." in text else text) + zone
 
 
@@ -147,8 +147,8 @@ def _single(text: str) -> float:
 
 
 def _packed(number: float) -> float:
-    found: float = struct.unpack(">f", struct.pack(">f", number))[0]
-    return found
+    single: float = struct.unpack(">f", struct.pack(">f", number))[0]
+    return single
 
 
 def _micros(text: str, *, zoned: bool) -> int | None:

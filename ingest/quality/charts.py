@@ -26,7 +26,7 @@ class Chart(NamedTuple):
     def said(self) -> str:
         """What the chart shows, for whoever does not see it."""
         low, high, last = (
-            self.in_words(one) for one in (min(self.values), max(self.values), self.values[-1])
+            self.in_words(value) for value in (min(self.values), max(self.values), self.values[-1])
         )
         return f"{self.label} over the last {len(self.values)} batches: from {low} to {high}, now {last}"
 
@@ -36,14 +36,14 @@ def charts(
 ) -> Iterator[Chart]:
     """The charts of a mirror that has had several batches; ``number`` and ``duration`` put values into words."""
     applied = [float(batch.applied) for batch in reversed(table.batches)]
-    found = [
+    all_charts = [
         Chart("Rows", _of_check(table, "rows"), number),
         Chart("Changes", applied[-TREND:], number, bars=True),
         Chart("Lag when checked", _of_check(table, "freshness"), duration),
         Chart("Cells rejected", _of_check(table, "cell_rejects"), number, bars=True),
         Chart("Changes proven by the next one", _of_check(table, "changes_proven"), number, bars=True),
     ]
-    yield from (one for one in found if len(one.values) > 1)
+    yield from (chart for chart in all_charts if len(chart.values) > 1)
 
 
 def charts_of_lake(
@@ -61,7 +61,7 @@ def charts_of_lake(
         duration: puts seconds into words.
     """
     counts = [run.counts for run in reversed(runs) if run.batch is not None][-TREND:]
-    found = [
+    all_charts = [
         Chart("Rows in all mirrors", [batch.rows for batch in batches], number),
         Chart("Changes", [float(count.get("changes", 0)) for count in counts], number, bars=True),
         Chart("Lag when checked", [batch.lag for batch in batches if batch.lag is not None], duration),
@@ -74,7 +74,7 @@ def charts_of_lake(
             bars=True,
         ),
     ]
-    yield from (one for one in found if len(one.values) > 1)
+    yield from (chart for chart in all_charts if len(chart.values) > 1)
 
 
 def _of_check(table: TableFact, name: str) -> Sequence[float]:
@@ -115,21 +115,24 @@ def _line(heights: Sequence[float]) -> Markup:
 
 def timeline(statements: Iterable[DdlFact], last: int | None) -> Markup:
     """The batches in which a table's columns changed, on a line from the first of them to the ``last`` batch."""
-    known = sorted((one for one in statements if not one.is_idle), key=lambda one: one.batch)
+    known = sorted(
+        (statement for statement in statements if not statement.is_idle),
+        key=lambda statement: statement.batch,
+    )
     if not known:
         return Markup("")
     first, last = known[0].batch, max(last or 0, known[-1].batch)
     step = (_STRIP - 4 * _DOT) / max(1, last - first)
     dots = Markup("").join(
         Markup('<circle class="{}" cx="{:.1f}" cy="10" r="{}"><title>{}</title></circle>').format(
-            "waits" if one.pending else "done",
-            2 * _DOT + (one.batch - first) * step,
+            "waits" if statement.pending else "done",
+            2 * _DOT + (statement.batch - first) * step,
             _DOT,
-            f"batch {one.batch}: {one.statement or one.kind}",
+            f"batch {statement.batch}: {statement.statement or statement.kind}",
         )
-        for one in known
+        for statement in known
     )
-    waiting = sum(one.pending for one in known)
+    waiting = sum(statement.pending for statement in known)
     said = f"{len(known)} schema changes from batch {first} to batch {last}" + (
         f", {waiting} of them wait for a decision" if waiting else ""
     )

@@ -70,9 +70,9 @@ def _retyped(
     pinned = lake.pipeline.rule(lane.table).declared
     told = [
         effect
-        for one in logged
-        if one.source == lane.source
-        for effect in one.meant
+        for statement in logged
+        if statement.source == lane.source
+        for effect in statement.meant
         if effect.table == lane.table
     ]
     for column, spans in sent.items():

@@ -32,7 +32,9 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
         yield _order_strength(lake, subject)
         if subject.exists and subject.mirror is not None:
             there = subject.types
-            wanted = {one.column: one.delta.upper().replace(" ", "") for one in subject.mirror.columns}
+            wanted = {
+                column.column: column.delta.upper().replace(" ", "") for column in subject.mirror.columns
+            }
             names = sorted(
                 name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name)
             )
@@ -80,13 +82,13 @@ REFUSED = {"cell": "cell_rejects", "change": "refused_changes"}
 def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Cells that did not fit, by column, and changes without a usable key, with some of their keys."""
     by_table = {subject.table: subject for subject in chosen}
-    found: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for row in _rejected(lake, since):
         subject = by_table.get(TableId.of(row))
         if subject is None:
             continue
         check, n = REFUSED[row["kind"]], row["n"]
-        found.add((check, subject.name))
+        reported.add((check, subject.name))
         what = counted(n, "cell") + (" does" if n == 1 else " do") + " not fit"
         if row["kind"] == "change":
             what = counted(n, "change") + (" was" if n == 1 else " were") + " not applied"
@@ -95,9 +97,9 @@ def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator
             detail=f"{what}: {row['why']}" + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
             failing=tuple(sorted(filter(None, row["keys"]))[:FAILING_KEYS]),
         )  # fmt: skip
-    for one in by_table.values():
+    for sound in by_table.values():
         yield from (
-            Metric(check, 0, one.name) for check in REFUSED.values() if (check, one.name) not in found
+            Metric(check, 0, sound.name) for check in REFUSED.values() if (check, sound.name) not in reported
         )
 
 
@@ -135,17 +137,17 @@ def ddl_pending(chosen: Iterable[CheckedMirror], waiting: Mapping[str, list[str]
 
 
 def of_sources(
-    booked: Mapping[str, Booked], found: Ledgers, rejected: Mapping[str, int], since: int
+    booked: Mapping[str, Booked], ledgers: Ledgers, rejected: Mapping[str, int], since: int
 ) -> Iterator[Metric]:
     """Compare books with receipts; count holes in what was read, and the share of rejects, by source."""
-    landed = _landed(found.receipts)
+    landed = _landed(ledgers.receipts)
     for source in sorted(booked.keys() | landed.keys()):
         books = booked.get(source, Booked())
         messages, ranges = landed.get(source, (0, {}))
         off = abs(messages - books.messages) + books.off
         detail = f"{messages:,} messages landed, {books.messages:,} are in the books" if off else ""
         yield Metric("books_balance", off, source=source, detail=detail)
-        accepted = [gap for name, gap in found.accepted if name == source]
+        accepted = [gap for name, gap in ledgers.accepted if name == source]
         places = [f"{gap.get('topic')}/{gap.get('partition')}" for gap in accepted]
         offsets = [int(gap.get("offset") or 0) for gap in accepted]
         yield _gaps(source, ranges, set(zip(places, offsets, strict=True)))
@@ -168,7 +170,7 @@ def of_sources(
 
 def open_rejects(lake: Lake, booked: Mapping[str, Booked]) -> dict[str, int]:
     """Rejected messages by source, neither decoded later nor dismissed; read only if any was ever rejected."""
-    if not any(one.rejected_ever for one in booked.values()):
+    if not any(of_source.rejected_ever for of_source in booked.values()):
         return {}
     rows = lake.ask(
         f"SELECT source, count(*) AS n FROM ({open_sql(lake)}) WHERE kind = 'message' GROUP BY source"
@@ -178,17 +180,17 @@ def open_rejects(lake: Lake, booked: Mapping[str, Booked]) -> dict[str, int]:
 
 def _landed(receipts: Iterable[Receipt]) -> dict[str, tuple[int, Ranges]]:
     """Messages by the receipts of the batches in the books, and the ranges read of each file or partition."""
-    found: dict[str, tuple[int, dict[Stretch, list[tuple[int, int]]]]] = {}
+    by_source: dict[str, tuple[int, dict[Stretch, list[tuple[int, int]]]]] = {}
     for source, receipt in receipts:
-        count, ranges = found.get(source, (0, {}))
+        count, ranges = by_source.get(source, (0, {}))
         if "file" in receipt and "start" in receipt:
             ranges.setdefault((receipt["file"], ""), []).append((receipt["start"], receipt["end"]))
         elif "from" in receipt:
             place = f"{receipt['topic']}/{receipt['partition']}"
             read = (receipt["from"], receipt["to"])
             ranges.setdefault((place, receipt.get("topic_id") or "-"), []).append(read)
-        found[source] = (count + int(receipt.get("count") or 0), ranges)
-    return dict(found)
+        by_source[source] = (count + int(receipt.get("count") or 0), ranges)
+    return dict(by_source)
 
 
 def _gaps(source: str, ranges: Ranges, accepted: Collection[tuple[str, int]]) -> Metric:

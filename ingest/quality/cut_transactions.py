@@ -50,9 +50,9 @@ def _found(lake: Lake, lanes: Sequence[CheckedLane], since: int) -> Iterator[tup
     for row in _spans(lake, lanes, since).to_pylist():
         spans[row["source"], TableId.of(row)].append(row)
     for lane in lanes:
-        found = spans.get((lane.source, lane.table), [])
-        newest = max(found, key=lambda row: str(row["place"]), default=None)
-        begun = frozenset(str(row["transaction"]) for row in found if row["begun"] and row["new"])
+        rows = spans.get((lane.source, lane.table), [])
+        newest = max(rows, key=lambda row: str(row["place"]), default=None)
+        begun = frozenset(str(row["transaction"]) for row in rows if row["begun"] and row["new"])
         last = str(newest["transaction"]) if newest and newest["leaves"] else None
         if begun or last:
             yield lane, Cut(begun, last)

@@ -28,8 +28,8 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
     logged = list(rows)
     said = decided(lake)
     statements = counting(logged, said)
-    found = resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
-    return announced(lake, found, said)
+    ordered = resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
+    return announced(lake, ordered, said)
 
 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
@@ -38,7 +38,7 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
     They left rows in another mirror, let rows change that no message shows, or outgrow a type that the file declares. What could not be read, and values that no
     message contains, are counted by `ingest.quality.unknown_values`.
     """
-    found: dict[str, list[str]] = {}
+    by_mirror: dict[str, list[str]] = {}
     for statement in statements:
         for table in statement.tables:
             first = pipeline.rule(table)
@@ -52,15 +52,15 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
                 continue
             for rule in (first, *first.also):
                 if not rule.ignores:
-                    found.setdefault(mirror_path(target(rule, table)), []).append(statement.said)
-    return found
+                    by_mirror.setdefault(mirror_path(target(rule, table)), []).append(statement.said)
+    return by_mirror
 
 
 def beginning(
     statements: Iterable[Statement], rule: TableRule, source: str, table: TableId, last: int
 ) -> Cleared | None:
     """Place and batch of the newest statement at which a new table begins, by the rule of one of its mirrors."""
-    found, presence = None, Presence()
+    cleared, presence = None, Presence()
     if rule.ignores:
         return None
     for statement in statements:
@@ -68,5 +68,5 @@ def beginning(
             continue
         for effect in statement.effects:
             if table in touched(effect) and presence.begins(effect, statement, table):
-                found = Cleared(statement.order, statement.batch)
-    return found
+                cleared = Cleared(statement.order, statement.batch)
+    return cleared

@@ -55,7 +55,7 @@ def expected(lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Tell
     ``since`` is the last batch checked before, for expectations on changed rows; ``tell`` is called with what is being
     worked on.
     """
-    found: list[CheckResult] = []
+    results: list[CheckResult] = []
     gx: Any = None
     for subject in chosen:
         if subject.mirror is None or not subject.exists:
@@ -68,11 +68,11 @@ def expected(lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Tell
             gx = gx or context()
             tell(f"quality {subject.name}", "expectations")
             try:
-                found += _of_rows(lake, gx, subject, since, on, wishes)
+                results += _of_rows(lake, gx, subject, since, on, wishes)
             except Exception as error:  # one mirror's files must not hide the results of the others
                 text = faults.of_mirror(error, lake, subject.name, subject.path)
-                found.append(CheckResult(Metric(wishes[0].type, 0.0, subject.name, detail=text), ERROR))
-    return found
+                results.append(CheckResult(Metric(wishes[0].type, 0.0, subject.name, detail=text), ERROR))
+    return results
 
 
 def _of_rows(
@@ -91,7 +91,10 @@ def _of_rows(
         asset = gx.data_sources.add_or_update_spark(name).add_dataframe_asset(name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
         keys = partial(_failing_keys, frame, subject.decided)
-        return [_judged(batch, "BASIC", lambda wish, _: keys(wish), subject, one) for one in wishes]
+        return [
+            _judged(batch, "BASIC", lambda wish, _: keys(wish), subject, expectation)
+            for expectation in wishes
+        ]
     finally:
         frame.unpersist()
 
@@ -112,7 +115,9 @@ class _Rows:
         """For Great Expectations."""
         import pandas as pd
 
-        return pd.DataFrame(self.cells, columns=[one.column for one in self.mirror.columns], dtype=object)
+        return pd.DataFrame(
+            self.cells, columns=[column.column for column in self.mirror.columns], dtype=object
+        )
 
     def failing(self, result: Any) -> tuple[str, ...]:
         """Some keys of rows that do not meet an expectation."""
@@ -120,8 +125,8 @@ class _Rows:
         names = [key_column.name for key_column in self.mirror.key_columns]
         return tuple(
             sorted(
-                key_text(names, self.cells[at][: len(names)], self.kinds[: len(names)])
-                for at in places[:FAILING_KEYS]
+                key_text(names, self.cells[place][: len(names)], self.kinds[: len(names)])
+                for place in places[:FAILING_KEYS]
             )
         )
 
@@ -156,8 +161,8 @@ def _is_plain(wish: Expectation, kind: str) -> bool:
     name = wish.type.removeprefix(_HEAD)
     if name not in _PLAIN:
         return False
-    fits, own = _PLAIN[name]
-    return not wish.arguments.keys() - {"column", "mostly", *own} and fits(kind, wish.arguments)
+    fits, allowed = _PLAIN[name]
+    return not wish.arguments.keys() - {"column", "mostly", *allowed} and fits(kind, wish.arguments)
 
 
 def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expectation]) -> _Rows | None:
@@ -166,11 +171,11 @@ def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expect
     by_name = {column.name: column for column in mirror.columns}
     columns = {key_column.name: key_column for key_column in mirror.key_columns}
     for wish in wishes:
-        one = by_name.get(str(wish.arguments.get("column")))
-        if one is None or not _is_plain(wish, types.get(one.column, "")):
+        column = by_name.get(str(wish.arguments.get("column")))
+        if column is None or not _is_plain(wish, types.get(column.column, "")):
             return None
-        columns[one.name] = one
-    kinds = [types.get(one.column, "") for one in columns.values()]
+        columns[column.name] = column
+    kinds = [types.get(column.column, "") for column in columns.values()]
     if subject.size > SMALL or not all(_is_exact(kind, {}) for kind in kinds):
         return None
     keys = None
@@ -196,12 +201,12 @@ def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expect
 
 def _outside(column: Column, given: Mapping[str, Any]) -> Column:
     low, high = given.get("min_value"), given.get("max_value")
-    found = F.lit(False)
+    outside = F.lit(False)
     if low is not None:
-        found |= (column <= low) if given.get("strict_min") else (column < low)
+        outside |= (column <= low) if given.get("strict_min") else (column < low)
     if high is not None:
-        found |= (column >= high) if given.get("strict_max") else (column > high)
-    return found
+        outside |= (column >= high) if given.get("strict_max") else (column > high)
+    return outside
 
 
 _UNEXPECTED: Mapping[str, Callable[[Column, Mapping[str, Any]], Column]] = {
@@ -225,7 +230,7 @@ def _failing_keys(frame: DataFrame, mirror: Mirror, wish: Expectation) -> tuple[
     condition with a limit, for expectations that test one column row by row.
     """
     given = wish.arguments.get("column")
-    column = next((one.column for one in mirror.columns if one.name == given), None)
+    column = next((column.column for column in mirror.columns if column.name == given), None)
     condition = _UNEXPECTED.get(wish.type.removeprefix(_HEAD))
     if condition is None or column is None or not mirror.keys or wish.arguments.keys() & set(_PARTIAL):
         return ()
@@ -274,14 +279,16 @@ def _judged(
 def _expectation(wish: Expectation, mirror: Mirror) -> Any:
     """The library's own object, with source columns under their names in the mirror."""
     registry = importlib.import_module("great_expectations.expectations.registry")
-    names = {one.name: one.column for one in mirror.columns}
+    names = {column.name: column.column for column in mirror.columns}
     arguments: dict[str, Any] = dict(wish.arguments)
     for name in arguments.keys() & set(_COLUMN_ARGUMENTS):
         given = arguments[name]
         if isinstance(given, str):
             arguments[name] = names.get(given, given)
         else:
-            arguments[name] = [names.get(one, one) if isinstance(one, str) else one for one in given]
+            arguments[name] = [
+                names.get(argument, argument) if isinstance(argument, str) else argument for argument in given
+            ]
     return registry.get_expectation_impl(wish.type)(**arguments)
 
 
@@ -291,7 +298,7 @@ def _complaint(info: Any) -> str:
         return ""
     if "raised_exception" in info:
         return str(info.get("exception_message") or "it raised") if info["raised_exception"] else ""
-    return next(filter(None, (_complaint(one) for one in info.values())), "")
+    return next(filter(None, (_complaint(inner) for inner in info.values())), "")
 
 
 def _broken(metric: Metric, text: str) -> CheckResult:

@@ -25,9 +25,9 @@ def documents(pipeline: str, checked: Iterable[CheckResult]) -> dict[str, list[d
         checked: the judged checks; the user's own expectations are left out, as they have a suite already.
     """
     subjects: dict[str, list[CheckResult]] = {}
-    for one in checked:
-        if one.metric.check in CHECKS and one.metric.limit is not None:
-            subjects.setdefault(one.subject, []).append(one)
+    for result in checked:
+        if result.metric.check in CHECKS and result.metric.limit is not None:
+            subjects.setdefault(result.subject, []).append(result)
     version = {"great_expectations_version": metadata.version("great_expectations")}
     return {
         "suites": [_suite(f"{pipeline}: {name}", group, version) for name, group in subjects.items()],
@@ -36,15 +36,15 @@ def documents(pipeline: str, checked: Iterable[CheckResult]) -> dict[str, list[d
 
 
 def _suite(name: str, checked: Iterable[CheckResult], version: dict[str, str]) -> dict[str, Any]:
-    expectations = [_expectation(one) for one in checked]
+    expectations = [_expectation(result) for result in checked]
     return {"name": name, "id": None, "expectations": expectations, "meta": version, "notes": None}
 
 
 def _result(name: str, subject: str, checked: list[CheckResult], version: dict[str, str]) -> dict[str, Any]:
-    passed = sum(one.state == PASS for one in checked)
+    passed = sum(result.state == PASS for result in checked)
     return {
         "success": passed == len(checked),
-        "results": [_verdict(one) for one in checked],
+        "results": [_verdict(result) for result in checked],
         "suite_name": name,
         "suite_parameters": {},
         "statistics": {

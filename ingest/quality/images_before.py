@@ -176,14 +176,14 @@ def _neighbours(screened: Screened, changes: pa.Table, pairs: _Pairs, truncates:
     entries, later = pairs.entries, pairs.later
     now, then = pa.array(entries.row[later]), pa.array(entries.row[later - 1])
     before, after, rows = (
-        listed(changes[name].combine_chunks().take(at).cast(pa.binary()))
-        for name, at in (("before", now), ("after", now), ("after", then))
+        listed(changes[name].combine_chunks().take(numbers).cast(pa.binary()))
+        for name, numbers in (("before", now), ("after", now), ("after", then))
     )
     gone = np.array(pc.equal(changes["op"].combine_chunks().take(then), "delete"), bool)
     gone |= entries.leaves[later - 1]
     parts = np.array(pc.fill_null(changes["partial"].combine_chunks().take(then), False), bool)
     if truncates:
-        places = [listed(changes["order_key"].combine_chunks().take(at)) for at in (then, now)]
+        places = [listed(changes["order_key"].combine_chunks().take(numbers)) for numbers in (then, now)]
         cleared = [
             bisect_left(truncates, a) < bisect_left(truncates, b) for a, b in zip(*places, strict=True)
         ]
@@ -362,11 +362,11 @@ def still_broken(
     """
     mirror, broken_keys = subject.decided, set[tuple[str, ...]]()
     keys = {typed_key(mirror, cells): cells for cells in texts}
-    for one in subject.lanes:
+    for lane_now in subject.lanes:
         lane = ProvenLane(
-            pa.table({}), (), one, subject.applied,
-            shard_of(lake.pipeline, mirror, (one.source, one.table)),
-            partial(steps_of, steps, mirror, one, subject.applied), lake.pipeline.images_before(one.source),
+            pa.table({}), (), lane_now, subject.applied,
+            shard_of(lake.pipeline, mirror, (lane_now.source, lane_now.table)),
+            partial(steps_of, steps, mirror, lane_now, subject.applied), lake.pipeline.images_before(lane_now.source),
         )  # fmt: skip
         history = _history(lake, mirror, lane, keys)
         broken_keys |= {keys[each.key] for each in broken(history, mirror, keys, 0, lane.images)}
@@ -449,7 +449,7 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
     """A metric of the changes that do not find the row that they say was there, and one of the proven changes."""
     if not proof.compared:
         return
-    lost = {one.subject for one in decisions.read(lake).of(ACCEPT_GAP)} & {
+    lost = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)} & {
         lane.source for lane in subject.lanes
     }
     differing = [] if lost else proof.broken

@@ -102,9 +102,9 @@ class Side:
         """Record where lanes began again, by the DDL ledger."""
         for i, lane in self.lanes:
             rule = rule_for(self.lake.pipeline, lane.table, self.subject.path)
-            found = beginning(logged, rule, lane.source, lane.table, self.subject.applied)
-            if found is not None:
-                self.cleared[i] = found
+            cleared = beginning(logged, rule, lane.source, lane.table, self.subject.applied)
+            if cleared is not None:
+                self.cleared[i] = cleared
 
 
 SideLane = tuple[Side, int, CheckedLane]

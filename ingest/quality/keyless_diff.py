@@ -26,7 +26,7 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
     """The expected count of each row."""
     table = Table((_NUMBER,))
     wanted = [step for step in history.steps if not appends or step.empties]
-    events: list[Placed | SchemaStep] = [one.decoded() for one in wanted]
+    events: list[Placed | SchemaStep] = [event.decoded() for event in wanted]
     events += _once(history)
     index: dict[str, list[str]] = {}
     serial = 0
@@ -77,10 +77,10 @@ def _apply(table: Table, event: Placed | SchemaStep) -> None:
 
 def _indexed(table: Table, mirror: Mirror) -> dict[str, list[str]]:
     """The numbers of the rows by their content."""
-    found: dict[str, list[str]] = {}
+    by_content: dict[str, list[str]] = {}
     for (number,), row in table.rows.items():
-        found.setdefault(_name(row.values, mirror), []).append(str(number))
-    return found
+        by_content.setdefault(_name(row.values, mirror), []).append(str(number))
+    return by_content
 
 
 def _name(values: Image, mirror: Mirror) -> str:

@@ -39,7 +39,7 @@ from ingest.quality.catalogue import (
 )
 from ingest.quality.subjects import CheckedMirror, StepsOf
 
-_LASTING = ", ".join(duck.text(one.name) for one in CHECKS.values() if one.lasting)
+_LASTING = ", ".join(duck.text(check.name) for check in CHECKS.values() if check.lasting)
 _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCILED}'
     QUALIFY rank() OVER (PARTITION BY mirror, source ORDER BY checked_at DESC) = 1) AS c
     WHERE state IN ('{FAIL}', '{WARN}') AND "check" IN ({_LASTING})"""
@@ -73,26 +73,26 @@ def found_before(
     }
     lanes |= {(None, name): {name} for name in sources}
     rows = lake.ask(_OPEN)
-    mine = [row for row in rows if (row["mirror"], row["source"]) in lanes]
+    of_lanes = [row for row in rows if (row["mirror"], row["source"]) in lanes]
     of = {subject.name: subject for subject in subjects}
     refused: set[TableId] = set()
-    if any(row["check"] == "refused_changes" for row in mine):
+    if any(row["check"] == "refused_changes" for row in of_lanes):
         names = ", ".join(map(duck.name, TableId._fields))
         refused = set(map(TableId.of, lake.ask(f"SELECT DISTINCT {names} {refused_sql(lake)}")))
     judged, kept = list(verdicts), list[CheckResult]()
-    for row in _unrepaired(lake, mine, lanes):
+    for row in _unrepaired(lake, of_lanes, lanes):
         left = _left(lake, of[row["mirror"]], row, since, refused, steps) if row["mirror"] else row
         if left is None:
             continue
-        one = _again(left, lake.pipeline.file)
-        same = [i for i, each in enumerate(judged) if each.state != PASS and _place(each) == _place(one)]
+        result = _again(left, lake.pipeline.file)
+        same = [i for i, each in enumerate(judged) if each.state != PASS and _place(each) == _place(result)]
         if same:
-            judged[same[0]] = _united(judged[same[0]], one)
+            judged[same[0]] = _united(judged[same[0]], result)
         else:
-            kept.append(one)
-    over = {_place(one)[:3] for one in kept}
-    sound = [one for one in judged if one.state != PASS or _place(one)[:3] not in over]
-    return sound + kept, len(mine) < len(rows)
+            kept.append(result)
+    over = {_place(result)[:3] for result in kept}
+    sound = [result for result in judged if result.state != PASS or _place(result)[:3] not in over]
+    return sound + kept, len(of_lanes) < len(rows)
 
 
 def _left(
@@ -112,7 +112,7 @@ def _left(
     ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes
-    for lane in (one for one in subject.lanes if keys and one.changes):
+    for lane in (checked for checked in subject.lanes if keys and checked.changes):
         texts = [[str(cell) for cell in key_cells(key).values()] for key in keys]
         names = [key_column.name for key_column in subject.mirror.key_columns]
         listed = ", ".join(f"[{', '.join(map(duck.text, each))}]" for each in texts)
@@ -153,8 +153,8 @@ def _lasts(check: str) -> bool:
     return check in CHECKS and CHECKS[check].lasting
 
 
-def _place(one: CheckResult) -> tuple[str | None, str | None, str, str | None]:
-    metric = one.metric
+def _place(result: CheckResult) -> tuple[str | None, str | None, str, str | None]:
+    metric = result.metric
     return metric.mirror, metric.source, metric.check, metric.column
 
 
@@ -173,10 +173,14 @@ def _unrepaired(
     compared = {row["mirror"]: row["at"] for row in equal}
 
     def is_repaired(row: Row) -> bool:
-        mine = lanes[row["mirror"], row["source"]]
-        times = [one["at"] for one in decided if one["kind"] == DECODED or one["subject"] in mine]
-        times += [at for at in [compared.get(row["mirror"])] if at is not None]
-        return any(at > row["checked_at"] for at in times)
+        names = lanes[row["mirror"], row["source"]]
+        times = [
+            decision["at"]
+            for decision in decided
+            if decision["kind"] == DECODED or decision["subject"] in names
+        ]
+        times += [moment for moment in [compared.get(row["mirror"])] if moment is not None]
+        return any(moment > row["checked_at"] for moment in times)
 
     return [row for row in rows if not is_repaired(row)]
 
@@ -213,14 +217,14 @@ def accept(lake: Lake, subject: str, why: str) -> list[str]:
         f"""SELECT {listed} FROM {{checks}} WHERE {is_subject} AND "check" <> '{RECONCILED}'
         QUALIFY rank() OVER (ORDER BY checked_at DESC) = 1"""
     )
-    found, now = [], lake.now()
+    accepted, now = [], lake.now()
     for row in look:
         row |= {"run": lake.run, "checked_at": now}
         if row["state"] in (FAIL, WARN) and _lasts(row["check"]):
-            found.append(row["detail"] or explained(row["check"], row["observed"], None))
-            row |= {"state": PASS, "detail": f"{why}: {found[-1]}"[:MAX_DETAIL]}
-    if not found:
+            accepted.append(row["detail"] or explained(row["check"], row["observed"], None))
+            row |= {"state": PASS, "detail": f"{why}: {accepted[-1]}"[:MAX_DETAIL]}
+    if not accepted:
         listed_by = command("quality", lake.pipeline.file, "--last")
         raise IngestError(f"Nothing that stays was found wrong in {subject}: see `{listed_by}`.")
     lake.append_unguarded([tuple(row[name] for name in names) for row in look], TABLE)
-    return found
+    return accepted

@@ -21,15 +21,15 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
     """Columns that the batches' rows have and the mirror lacks or masks, and what was erased; nothing without such
     rules.
     """
-    some = [one for one in chosen if one.mirror is not None and one.mirror.columns]
-    chosen_lanes = [lane for one in some if _chooses(lake, one) for lane in one.lanes]
+    with_columns = [subject for subject in chosen if subject.mirror is not None and subject.mirror.columns]
+    chosen_lanes = [lane for subject in with_columns if _chooses(lake, subject) for lane in subject.lanes]
     tables = ", ".join(sorted({duck.text(lane.table.name) for lane in chosen_lanes}))
     seen = lanes.columns_seen(lake, f'batch > {since} AND "table" IN ({tables})') if chosen_lanes else {}
     removed: dict[str, int] = {}  # changes that erasures have removed from silver, by the mirror's path
-    for one in decisions.read(lake).of(ERASED) if some else ():
-        n = one.value.get("removed", {}).get(CHANGES.name, {}).get("rows", 0)
-        removed[one.subject] = removed.get(one.subject, 0) + n
-    for subject in some:
+    for decision in decisions.read(lake).of(ERASED) if with_columns else ():
+        n = decision.value.get("removed", {}).get(CHANGES.name, {}).get("rows", 0)
+        removed[decision.subject] = removed.get(decision.subject, 0) + n
+    for subject in with_columns:
         if _chooses(lake, subject):
             yield from _of_columns(lake, subject, seen)
         stopped = sum(lane.erased_ever for lane in subject.lanes)
@@ -69,6 +69,8 @@ def _of_columns(
                 without[name] = name
             elif how := rule.mask_of(name):
                 masked[name] = f"{name} ({how})"
-    for check, found in (("columns_left_out", without), ("columns_masked", masked)):
-        more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
-        yield Metric(check, len(found), subject.name, detail=", ".join(list(found.values())[:SHOWN]) + more)
+    for check, columns in (("columns_left_out", without), ("columns_masked", masked)):
+        more = f" and {len(columns) - SHOWN:,} more" if len(columns) > SHOWN else ""
+        yield Metric(
+            check, len(columns), subject.name, detail=", ".join(list(columns.values())[:SHOWN]) + more
+        )

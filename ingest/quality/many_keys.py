@@ -77,8 +77,8 @@ class KeyDatabase:
         self._base.execute(_EVENTS)
         groups = _alike(sides)
         for lanes in groups.values():
-            for one, i, _ in lanes:
-                self._clear(one, i)
+            for side, i, _ in lanes:
+                self._clear(side, i)
         for fill in self._changes(sides):
             for lanes in groups.values():
                 self._base.execute(f"INSERT INTO events {fill(_events(self._cells(lanes), lanes[0][0]))}")
@@ -88,71 +88,71 @@ class KeyDatabase:
             pass  # once for each time that a row has moved
         self._base.execute("DROP TABLE events")
 
-    def numbers(self, some: Sequence[Side]) -> dict[int, Numbers]:
+    def numbers(self, sides: Sequence[Side]) -> dict[int, Numbers]:
         """Every check's number for each of some mirrors, by its index, in one query: planning takes longer than small mirrors."""
-        rows = [self._rows(some[0])] if len(some) == 1 else map(self._scanned, some)
-        query = self._base.execute(_counts(list(zip(some, rows, strict=True))))
+        rows = [self._rows(sides[0])] if len(sides) == 1 else map(self._scanned, sides)
+        query = self._base.execute(_counts(list(zip(sides, rows, strict=True))))
         names = [name for name, *_ in query.description or ()]
-        by_index, found = {one.index: one for one in some}, {}
+        by_index, counted = {side.index: side for side in sides}, {}
         for counts in query.fetchall():
             row = dict(zip(names, counts, strict=True))
-            one = by_index[row.pop("m")]
-            row[one.lacking] = row.pop("lacking")
-            asked = {name: int(n or 0) for name, n in row.items() if name == "rows" or one.asks(name)}
-            found[one.index] = asked
-        return found
+            side = by_index[row.pop("m")]
+            row[side.lacking] = row.pop("lacking")
+            asked = {name: int(n or 0) for name, n in row.items() if name == "rows" or side.asks(name)}
+            counted[side.index] = asked
+        return counted
 
-    def failing(self, one: Side, check: str) -> tuple[str, ...]:
+    def failing(self, side: Side, check: str) -> tuple[str, ...]:
         """Some of the keys that a check complains of, as JSON."""
-        names, rows = ", ".join(_names(one)), self._rows(one)
-        fault = _FAULTS.get("lacking" if check == one.lacking else check)
-        hashes = f"{_keys([(one, rows)])} SELECT h FROM keys WHERE {fault}"
+        names, rows = ", ".join(_names(side)), self._rows(side)
+        fault = _FAULTS.get("lacking" if check == side.lacking else check)
+        hashes = f"{_keys([(side, rows)])} SELECT h FROM keys WHERE {fault}"
         if check == "key_not_null":
-            return self._named(one, f"SELECT DISTINCT {names} FROM {rows} WHERE {_empty(one)}")
+            return self._named(side, f"SELECT DISTINCT {names} FROM {rows} WHERE {_empty(side)}")
         if check == "key_unique":
-            doubled = f"NOT ({_empty(one)}) GROUP BY {names} HAVING count(*) > 1"
-            return self._named(one, f"SELECT {names} FROM {rows} WHERE {doubled}")
+            doubled = f"NOT ({_empty(side)}) GROUP BY {names} HAVING count(*) > 1"
+            return self._named(side, f"SELECT {names} FROM {rows} WHERE {doubled}")
         if check == "ghost_rows":
-            there = f"NOT ({_empty(one)}) AND {_own(one)} IN ({hashes})"
-            return self._named(one, f"SELECT DISTINCT {names} FROM {rows} WHERE {there}")
-        found: tuple[str, ...] = ()
-        for text in self._concerned(one, f"{_hash('k', one)} IN ({hashes})", "k"):
-            found = tuple(sorted({*found, *self._named(one, text)}))[:FAILING_KEYS]
-        return found
+            there = f"NOT ({_empty(side)}) AND {_own(side)} IN ({hashes})"
+            return self._named(side, f"SELECT DISTINCT {names} FROM {rows} WHERE {there}")
+        keys: tuple[str, ...] = ()
+        for text in self._concerned(side, f"{_hash('k', side)} IN ({hashes})", "k"):
+            keys = tuple(sorted({*keys, *self._named(side, text)}))[:FAILING_KEYS]
+        return keys
 
-    def changed(self, one: Side) -> pa.Table:
+    def changed(self, mirror_side: Side) -> pa.Table:
         """The keys that the changes concern, in the types of the mirror."""
-        texts = [text for side in "kp" for text in self._concerned(one, "true", side)]
+        texts = [text for side in "kp" for text in self._concerned(mirror_side, "true", side)]
         tables = [self._base.execute(text).to_arrow_table() for text in texts]
         return pa.concat_tables(tables) if tables else pa.table({})
 
-    def _concerned(self, one: Side, where: str, side: str) -> Iterator[str]:
+    def _concerned(self, mirror_side: Side, where: str, side: str) -> Iterator[str]:
         """Queries for the keys after the changes (``k``) or before them (``p``)."""
         cells = []
-        for i, column in enumerate(one.columns):
+        for i, column in enumerate(mirror_side.columns):
             zone = " AT TIME ZONE 'UTC'" if column.delta == "TIMESTAMP" else ""
             cells.append(f"{side}{i}{zone} AS {duck.name(column.column)}")
-        for fill in self._changes([one]):
-            for lanes in _alike([one]).values():
-                text = f"SELECT DISTINCT {', '.join(cells)} FROM ({self._cells(lanes)}) WHERE {_fits(one)} AND {where}"
+        for fill in self._changes([mirror_side]):
+            for lanes in _alike([mirror_side]).values():
+                text = f"SELECT DISTINCT {', '.join(cells)} FROM ({self._cells(lanes)}) WHERE {_fits(mirror_side)} AND {where}"
                 yield fill(text)
 
-    def _named(self, one: Side, text: str) -> tuple[str, ...]:
-        kinds = [column.delta for column in one.columns]
-        found = self._base.execute(f"{text} LIMIT {FAILING_KEYS}").to_arrow_table()
-        cells = [of_column(column, kind) for column, kind in zip(found.columns, kinds, strict=True)]
-        names = [column.name for column in one.columns]
+    def _named(self, side: Side, text: str) -> tuple[str, ...]:
+        kinds = [column.delta for column in side.columns]
+        rows = self._base.execute(f"{text} LIMIT {FAILING_KEYS}").to_arrow_table()
+        cells = [of_column(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
+        names = [column.name for column in side.columns]
         return tuple(sorted(key_text(names, row, kinds) for row in zip(*cells, strict=True)))
 
-    def _clear(self, one: Side, index: int) -> None:
+    def _clear(self, side: Side, index: int) -> None:
         """Record where a lane was last emptied: no earlier row may be in its mirror."""
-        lane = one.subject.lanes[index]
+        lane = side.subject.lanes[index]
         if not (lane.truncates or (lane.truncates_ever and lane.floor)):
             return
-        new = f"batch > {one.since}" + (f" OR order_key >= {duck.text(lane.floor)}" if lane.floor else "")
-        truncated = last_truncate(self._lake, (lane.source, lane.table), one.subject.applied, new)
+        new = f"batch > {side.since}" + (f" OR order_key >= {duck.text(lane.floor)}" if lane.floor else "")
+        truncated = last_truncate(self._lake, (lane.source, lane.table), side.subject.applied, new)
         if truncated is not None:
-            one.clear(index, truncated)
+            side.clear(index, truncated)
 
     def _changes(self, sides: Sequence[Side]) -> Iterator[_Filled]:
         """Functions that put the new changes into a query, one for each part of them: their files, or pages of Spark."""
@@ -192,13 +192,13 @@ class KeyDatabase:
             return "read"
         return ""
 
-    def _rows(self, one: Side) -> str:
+    def _rows(self, side: Side) -> str:
         """A mirror's rows as a subquery: its files, or a copy of the keys that Spark reads."""
         if self._lake.is_local:
             with suppress(Exception):
-                return self._scanned(one)
-        keys = [quoted(name) for name in _read(one)]
-        pages = _pages(self._lake.read(one.subject.path).select(*keys), keys, 1 + one.subject.size // PAGE)
+                return self._scanned(side)
+        keys = [quoted(name) for name in _read(side)]
+        pages = _pages(self._lake.read(side.subject.path).select(*keys), keys, 1 + side.subject.size // PAGE)
         for n, page in enumerate(pages):
             self._base.register("page", page)
             self._base.execute(
@@ -206,19 +206,19 @@ class KeyDatabase:
             )
         return "copied"
 
-    def _scanned(self, one: Side) -> str:
+    def _scanned(self, side: Side) -> str:
         """A mirror's files as a subquery."""
-        folder = self._lake.path(one.subject.path)
-        return scan(folder, delta.snapshot(folder), wanted=_read(one))
+        folder = self._lake.path(side.subject.path)
+        return scan(folder, delta.snapshot(folder), wanted=_read(side))
 
     def _cells(self, lanes: Sequence[SideLane]) -> str:
         """Each new change with the key of its row (``k0`` ...), and the one that its row had before (``p0`` ...)."""
         rows = []
-        for one, i, lane in lanes:
+        for side, i, lane in lanes:
             # above a floor older changes are read, too
             moves = lane.key_changes_ever if lane.floor else lane.key_changes
-            above = one.above(i, lane), one.subject.applied
-            rows.append(_literals(one.index, lane.source, *lane.table, *above, moves, lane.floor))
+            above = side.above(i, lane), side.subject.applied
+            rows.append(_literals(side.index, lane.source, *lane.table, *above, moves, lane.floor))
         listed = ", ".join(rows)
         texts, keys, moved = [], [], "l.moves > 0 AND op IN ('insert', 'update')"
         for n, (name, logical) in enumerate(lanes[0][0].signature):
@@ -261,10 +261,10 @@ class KeyDatabase:
 def _begun_before(sides: Sequence[Side]) -> pa.Table:
     """The transactions of mirrors that began in earlier batches; NULL where rows have met outside of transactions."""
     cut: list[tuple[int, str | None]] = []
-    for one in sides:
-        for lane in one.subject.cut.values():
-            cut += [(one.index, name) for name in lane.begun]
-            cut += [(one.index, None)] if lane.met else []
+    for side in sides:
+        for lane in side.subject.cut.values():
+            cut += [(side.index, name) for name in lane.begun]
+            cut += [(side.index, None)] if lane.met else []
     rows = [{"m": index, "transaction": name} for index, name in cut]
     return pa.Table.from_pylist(rows, pa.schema([("m", pa.int32()), ("transaction", pa.string())]))
 
@@ -288,16 +288,16 @@ def _pages(frame: DataFrame, columns: Sequence[str], count: int) -> Iterator[pa.
 
 def _alike(sides: Iterable[Side]) -> dict[tuple[tuple[str, str], ...], list[SideLane]]:
     """The lanes of mirrors by the names and types of their keys."""
-    found: dict[tuple[tuple[str, str], ...], list[SideLane]] = {}
+    alike: dict[tuple[tuple[str, str], ...], list[SideLane]] = {}
     for side in sides:
         for i, lane in side.lanes:
-            found.setdefault(side.signature, []).append((side, i, lane))
-    return found
+            alike.setdefault(side.signature, []).append((side, i, lane))
+    return alike
 
 
 def _literals(*values: str | int | None) -> str:
     """A row of VALUES, in which every NULL is one of texts."""
-    return f"({', '.join('NULL::VARCHAR' if one is None else duck.value(one) for one in values)})"
+    return f"({', '.join('NULL::VARCHAR' if value is None else duck.value(value) for value in values)})"
 
 
 def _cell(first: str, second: str, column: str) -> str:
@@ -311,8 +311,8 @@ def _cell(first: str, second: str, column: str) -> str:
 def _cell_of_large(first: str | None, second: str | None, column: str) -> str | None:
     """The same for large images, of which DuckDB would keep five times the size of all that it reads together."""
     image: dict[str, str | None] = json.loads(first or "{}")
-    found: str | None = image[column] if column in image else json.loads(second or "{}").get(column)
-    return found
+    cell: str | None = image[column] if column in image else json.loads(second or "{}").get(column)
+    return cell
 
 
 def _form(family: str, logical: str) -> str:
@@ -326,50 +326,50 @@ def _form(family: str, logical: str) -> str:
 
 def _values(logical: str, texts: pa.ChunkedArray) -> pa.Array:
     """The values that a mirror holds for key texts; NULL for those that the fold rejects."""
-    found: list[object] = []
+    values: list[object] = []
     for text in texts.to_pylist():
         value = None
         if text is not None:
             with suppress(KeyCellError):
                 typed(logical, text)
                 value = of_text(text, logical)
-        found.append(getattr(value, "number", value))  # of floats, of which the bits are compared elsewhere
+        values.append(getattr(value, "number", value))  # of floats, of which the bits are compared elsewhere
     parts = types.decimal_parts(logical)
-    return pa.array(found, pa.decimal128(*parts) if parts else _ARROW[types.delta(logical)])
+    return pa.array(values, pa.decimal128(*parts) if parts else _ARROW[types.delta(logical)])
 
 
 # --- SQL ------------------------------------------------------------------------------------------
 
 
-def _names(one: Side) -> list[str]:
-    return [duck.name(column.column) for column in one.columns]
+def _names(side: Side) -> list[str]:
+    return [duck.name(column.column) for column in side.columns]
 
 
-def _empty(one: Side) -> str:
-    return " OR ".join(f"{name} IS NULL" for name in _names(one))
+def _empty(side: Side) -> str:
+    return " OR ".join(f"{name} IS NULL" for name in _names(side))
 
 
-def _own(one: Side) -> str:
+def _own(side: Side) -> str:
     """The hash of a mirror's key."""
-    kinds = [duck.type_of(column.delta) for column in one.columns]
-    cells = [f"TRY_CAST({name} AS {kind})" for name, kind in zip(_names(one), kinds, strict=True)]
-    return _hash_of(cells, one)
+    kinds = [duck.type_of(column.delta) for column in side.columns]
+    cells = [f"TRY_CAST({name} AS {kind})" for name, kind in zip(_names(side), kinds, strict=True)]
+    return _hash_of(cells, side)
 
 
-def _hash(side: str, one: Side) -> str:
+def _hash(side: str, mirror_side: Side) -> str:
     """The hash of the key after the changes (``k``) or before them (``p``)."""
-    return _hash_of([f"{side}{i}" for i in range(len(one.columns))], one)
+    return _hash_of([f"{side}{i}" for i in range(len(mirror_side.columns))], mirror_side)
 
 
-def _hash_of(cells: Iterable[str], one: Side) -> str:
+def _hash_of(cells: Iterable[str], side: Side) -> str:
     """The hash of a key. Of decimals it is that of their texts: DuckDB's own is the same for 0 and -1."""
-    pairs = zip(cells, one.columns, strict=True)
+    pairs = zip(cells, side.columns, strict=True)
     return f"hash({', '.join(f'{cell}::VARCHAR' if key.delta.startswith('DECIMAL') else cell for cell, key in pairs)})"
 
 
-def _fits(one: Side) -> str:
+def _fits(mirror_side: Side) -> str:
     """The condition that the fold has not rejected a change for its key."""
-    return " AND ".join(f"{side}{i} IS NOT NULL" for i in range(len(one.columns)) for side in "kp")
+    return " AND ".join(f"{side}{i} IS NOT NULL" for i in range(len(mirror_side.columns)) for side in "kp")
 
 
 _EVENTS = """CREATE TEMP TABLE events
@@ -377,15 +377,15 @@ _EVENTS = """CREATE TEMP TABLE events
 comes BOOLEAN, "transaction" VARCHAR, said UBIGINT, sent UBIGINT)"""
 
 
-def _events(cells: str, one: Side) -> str:
+def _events(cells: str, side: Side) -> str:
     """Each change under the hash of its key and of the key that its row had before."""
-    return f"""SELECT m, {_hash("k", one)} AS h, {_hash("p", one)} AS was, order_key, op = 'delete' AS gone,
+    return f"""SELECT m, {_hash("k", side)} AS h, {_hash("p", side)} AS was, order_key, op = 'delete' AS gone,
         op <> 'update' OR NOT coalesce(partial, false) AS whole,
         hash(coalesce({place_sql("order_key")}, order_key)) AS place,
         hash(batch, topic, "partition", "offset") AS message, hash(op, hash(before), hash(after)) AS content,
         op = 'insert' AS comes, CASE WHEN "transaction" NOT IN {NO_TRANSACTION} THEN "transaction" END AS "transaction",
         hash(before) AS said, hash(after) AS sent
-        FROM ({cells}) WHERE {_fits(one)}"""
+        FROM ({cells}) WHERE {_fits(side)}"""
 
 
 # Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,
@@ -421,31 +421,31 @@ _MOVED = """UPDATE states SET whole = moved.place FROM (
 WHERE states.m = moved.m AND states.h = moved.h AND coalesce(states.whole > moved.place, true)"""
 
 
-def _keys(some: Sequence[tuple[Side, str]]) -> str:
+def _keys(sides: Sequence[tuple[Side, str]]) -> str:
     """The keys of mirrors, each given with its rows, and of their changes, for a query."""
-    parts = " UNION ALL ".join(_present(one, rows) for one, rows in some)
-    closed = ", ".join(str(one.index) for one, _ in some if one.closed) or "NULL"
+    parts = " UNION ALL ".join(_present(side, rows) for side, rows in sides)
+    closed = ", ".join(str(side.index) for side, _ in sides if side.closed) or "NULL"
     return f"""WITH present AS MATERIALIZED (SELECT m, h, empty, count(*) AS n FROM ({parts}) GROUP BY ALL),
     keys AS (SELECT m, h, CASE WHEN unsure THEN NULL ELSE coalesce(alive, CASE WHEN m IN ({closed}) THEN false END) END AS alive, whole,
         coalesce(ties, 0) AS ties, coalesce(repeats, 0) AS repeats, coalesce(n, 0) AS n
-        FROM (FROM states WHERE m IN ({_indexes(some)})) AS s FULL JOIN (FROM present WHERE h IS NOT NULL) AS p USING (m, h))"""
+        FROM (FROM states WHERE m IN ({_indexes(sides)})) AS s FULL JOIN (FROM present WHERE h IS NOT NULL) AS p USING (m, h))"""
 
 
-def _present(one: Side, rows: str) -> str:
+def _present(side: Side, rows: str) -> str:
     """A mirror's rows with the hashes of their keys, as far as these are compared."""
-    if not one.subject.keyed:
-        return f"SELECT {one.index} AS m, false AS empty, NULL::UBIGINT AS h FROM {rows}"
+    if not side.subject.keyed:
+        return f"SELECT {side.index} AS m, false AS empty, NULL::UBIGINT AS h FROM {rows}"
     touched = (
-        f"AND {_own(one)} IN (SELECT h FROM states WHERE m = {one.index})" if one.mostly_untouched else ""
+        f"AND {_own(side)} IN (SELECT h FROM states WHERE m = {side.index})" if side.mostly_untouched else ""
     )
-    return f"""SELECT {one.index} AS m, {_empty(one)} AS empty,
-        CASE WHEN NOT ({_empty(one)}) {touched} THEN {_own(one)} END AS h FROM {rows}"""
+    return f"""SELECT {side.index} AS m, {_empty(side)} AS empty,
+        CASE WHEN NOT ({_empty(side)}) {touched} THEN {_own(side)} END AS h FROM {rows}"""
 
 
-def _counts(some: Sequence[tuple[Side, str]]) -> str:
+def _counts(sides: Sequence[tuple[Side, str]]) -> str:
     """What each check counts of some mirrors; NULL is nothing."""
     faults = ", ".join(f"count(*) FILTER ({_FAULTS[name]}) AS {name}" for name in _COUNTED)
-    return f"""{_keys(some)} SELECT * FROM (SELECT unnest([{_indexes(some)}]) AS m)
+    return f"""{_keys(sides)} SELECT * FROM (SELECT unnest([{_indexes(sides)}]) AS m)
         LEFT JOIN (SELECT m, sum(n) AS rows, sum(n) FILTER (empty) AS key_not_null FROM present GROUP BY m) USING (m)
         LEFT JOIN (SELECT m, sum(n - 1) FILTER (n > 0) AS key_unique, sum(ties) AS ambiguities,
             sum(repeats) AS duplicates, {faults} FROM keys GROUP BY m) USING (m)"""
@@ -454,10 +454,10 @@ def _counts(some: Sequence[tuple[Side, str]]) -> str:
 _COUNTED = ("lacking", "ghost_rows", "incomplete_rows")
 
 
-def _indexes(some: Iterable[tuple[Side, str]]) -> str:
-    return ", ".join(str(one.index) for one, _ in some)
+def _indexes(sides: Iterable[tuple[Side, str]]) -> str:
+    return ", ".join(str(side.index) for side, _ in sides)
 
 
-def _read(one: Side) -> list[str]:
+def _read(side: Side) -> list[str]:
     """The columns to read of a mirror: those of its key, or any."""
-    return [column.column for column in one.columns] or list(one.subject.types)[:1]
+    return [column.column for column in side.columns] or list(side.subject.types)[:1]

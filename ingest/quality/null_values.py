@@ -32,9 +32,9 @@ def not_deleted(lake: Lake, booked: Mapping[str, Booked], since: int, last: int)
     ]
     if not names:
         return
-    found = _lost(SentMessages(lake), names, since, last)
+    lost = _lost(SentMessages(lake), names, since, last)
     for name in names:
-        topics = found.get(name, {})
+        topics = lost.get(name, {})
         n = sum(topics.values())
         yield Metric("lost_deletes", n, source=name, detail=_sentence(n, topics) if n else "")
 
@@ -79,7 +79,7 @@ def _lost(messages: SentMessages, names: list[str], since: int, last: int) -> di
             SELECT source, topic, count(DISTINCT ("partition", key)) FROM judged
             WHERE before <> 'delete' AND later IS NULL AND (own IS NULL OR own < place) GROUP BY ALL""")
         ).fetchall()
-    found: dict[str, dict[str, int]] = {}
+    by_source: dict[str, dict[str, int]] = {}
     for source, topic, n in rows:
-        found.setdefault(source, {})[topic] = n
-    return found
+        by_source.setdefault(source, {})[topic] = n
+    return by_source

@@ -32,17 +32,17 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
                 yield _of_lane(OrderedLane(lake, subject, lane, source, since), proofs)
 
 
-def _of_lane(one: OrderedLane, proofs: Iterable[str]) -> Metric:
-    short = {name: n for name in _columns(one) if (n := _lacking(one, name, proofs))}
-    if not short or lanes.sends_nulls(one.lake, one.source):
-        return one.metric("nulls_left_out", 0, "")
+def _of_lane(ordered: OrderedLane, proofs: Iterable[str]) -> Metric:
+    short = {name: n for name in _columns(ordered) if (n := _lacking(ordered, name, proofs))}
+    if not short or lanes.sends_nulls(ordered.lake, ordered.source):
+        return ordered.metric("nulls_left_out", 0, "")
     n = max(short.values())
     detail = (
-        f"{counted(n, 'row')} of {one.lane.table} {'lacks' if n == 1 else 'lack'} {', '.join(list(short)[:FAILING_KEYS])}, which "
-        f"rows before have, and source {one.source.name} has never sent a NULL: if it leaves NULLs out, write "
-        f"`left_out: null` under its options, if it leaves out what is unchanged, `left_out: unchanged`; then run {one.backfill()}"
+        f"{counted(n, 'row')} of {ordered.lane.table} {'lacks' if n == 1 else 'lack'} {', '.join(list(short)[:FAILING_KEYS])}, which "
+        f"rows before have, and source {ordered.source.name} has never sent a NULL: if it leaves NULLs out, write "
+        f"`left_out: null` under its options, if it leaves out what is unchanged, `left_out: unchanged`; then run {ordered.backfill()}"
     )
-    return one.metric("nulls_left_out", n, detail)
+    return ordered.metric("nulls_left_out", n, detail)
 
 
 def _columns(lane: OrderedLane) -> list[str]:
@@ -54,10 +54,10 @@ def _lacking(lane: OrderedLane, name: str, proofs: Iterable[str]) -> int:
     """The number of new rows that lack a column which an earlier row has."""
     kinds = ", ".join(map(duck.text, proofs))
     has = duck.has_member("after", name)
-    [found] = lane.lake.ask(
+    [row] = lane.lake.ask(
         f"""WITH rows AS (SELECT op, batch, order_key, {has} AS has FROM {{changes.change}}
             WHERE op IN ('read', 'insert', 'update') AND {lane.where}),
         firsts AS (SELECT min(order_key) AS place FROM rows WHERE has)
         SELECT count(*) AS n FROM rows, firsts WHERE NOT has AND op IN ({kinds}) AND batch > {lane.since} AND order_key > place"""
     )
-    return int(found["n"])
+    return int(row["n"])

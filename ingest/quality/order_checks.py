@@ -43,8 +43,8 @@ def of_mirrors(
         for lane in subject.lanes:
             source = sources.get(lane.source)
             if source is not None and source.options.order_by != "event_time":
-                mine = by_table.get((lane.source, lane.table), [])
-                one = OrderedLane(lake, subject, lane, source, since, mine, turned, steps)
+                of_table = by_table.get((lane.source, lane.table), [])
+                ordered = OrderedLane(lake, subject, lane, source, since, of_table, turned, steps)
                 for check in (
                     unsure_statements,
                     unplaced_changes,
@@ -55,29 +55,29 @@ def of_mirrors(
                     mixed_topics,
                     turned_rows,
                 ):
-                    yield from check(one)
+                    yield from check(ordered)
 
 
 def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableId], list[Mapping[str, Any]]]:
     """The statements of each source and table; unreadable ones count for their message's table."""
-    found: dict[tuple[str, TableId], list[Mapping[str, Any]]] = {}
+    by_table: dict[tuple[str, TableId], list[Mapping[str, Any]]] = {}
     for row in statements:
         named = {TableId(*load["table"]) for load in json.loads(row["effects"] or "[]")}
         for table in named or {TableId.of(row)}:
-            found.setdefault((row["source"], table), []).append(row)
-    return found
+            by_table.setdefault((row["source"], table), []).append(row)
+    return by_table
 
 
-def mixed_topics(one: OrderedLane) -> Iterator[Metric]:
+def mixed_topics(ordered: OrderedLane) -> Iterator[Metric]:
     """Several topics that feed a table whose name has neither database nor schema."""
-    table = one.lane.table
+    table = ordered.lane.table
     bare = table.database is None and table.schema is None
-    if one.source.kind != "kafka" or not bare or one.lane.places < 2:
+    if ordered.source.kind != "kafka" or not bare or ordered.lane.places < 2:
         return
-    query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {one.where}"
-    if (topics := int(one.lake.ask(query)[0]["n"])) > 1:
+    query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {ordered.where}"
+    if (topics := int(ordered.lake.ask(query)[0]["n"])) > 1:
         detail = (
             f"{topics} topics send rows of {table}, a name without a database, so tables of two databases may "
-            f"be one mirror: give each topic its table under `options: {{table: ...}}`, then {one.backfill()}"
+            f"be one mirror: give each topic its table under `options: {{table: ...}}`, then {ordered.backfill()}"
         )
-        yield one.metric("mixed_topics", topics, detail)
+        yield ordered.metric("mixed_topics", topics, detail)

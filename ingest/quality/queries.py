@@ -23,24 +23,24 @@ def reproduces(
     """
     mirror = ".".join(quoted(part) for part in table if part is not None)
     names = ", ".join(quoted(name) for _, name in keys)
-    mine = of_table(source)
+    condition = of_table(source)
     fixed = {
         "rows": f"SELECT count(*) FROM {mirror}",
         "row_count": f"SELECT count(*) FROM {mirror}",
-        "freshness": f"SELECT max(event_high) FROM books WHERE {mine}",
-        "up_to_date": f"SELECT batch, changes FROM books WHERE {mine} ORDER BY batch DESC",
-        "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {mine} AND class = 'unknown'",
+        "freshness": f"SELECT max(event_high) FROM books WHERE {condition}",
+        "up_to_date": f"SELECT batch, changes FROM books WHERE {condition} ORDER BY batch DESC",
+        "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {condition} AND class = 'unknown'",
         "schema": f"SELECT * FROM {mirror} LIMIT 0",
-        "cell_rejects": f"SELECT key, `column`, raw, detail FROM rejects WHERE kind = 'cell' AND {mine}"
+        "cell_rejects": f"SELECT key, `column`, raw, detail FROM rejects WHERE kind = 'cell' AND {condition}"
         + (f" AND `column` = {literal(column)}" if column else ""),
-        "refused_changes": f"SELECT key, raw, detail FROM rejects WHERE kind = 'change' AND {mine}",
+        "refused_changes": f"SELECT key, raw, detail FROM rejects WHERE kind = 'change' AND {condition}",
     }
     if check in fixed:
         return fixed[check]
     if not keys:
         return ""
     key = _key_in_changes([name for name, _ in keys])
-    history = f"SELECT {key} AS key, op, order_key FROM changes WHERE kind = 'change' AND {mine}"
+    history = f"SELECT {key} AS key, op, order_key FROM changes WHERE kind = 'change' AND {condition}"
     there = f"SELECT {_key_in_mirror([name for _, name in keys])} FROM {mirror}"
     last = f"SELECT key, max_by(op, order_key) AS last FROM ({history}) GROUP BY key"
     return {
@@ -50,19 +50,19 @@ def reproduces(
         "missing_rows": f"{last} HAVING last <> 'delete' AND key NOT IN ({there})",
         "ghost_rows": f"{last} HAVING last = 'delete' AND key IN ({there})",
         "ambiguities": f"SELECT key, sequence, count(*) FROM (SELECT {key} AS key, sequence FROM changes WHERE "
-        f"kind = 'change' AND {mine}) GROUP BY key, sequence HAVING count(*) > 1",
+        f"kind = 'change' AND {condition}) GROUP BY key, sequence HAVING count(*) > 1",
     }.get(check, "")
 
 
 def of_source(check: str, source: str) -> str:
     """A query for one built-in check of a source."""
-    mine = f"source = {literal(source)}"
+    condition = f"source = {literal(source)}"
     return {
-        "reject_rate": f"SELECT reason, detail, topic, `offset` FROM rejects WHERE kind = 'message' AND {mine}",
-        "books_balance": f"SELECT * FROM books WHERE {mine} ORDER BY batch DESC",
+        "reject_rate": f"SELECT reason, detail, topic, `offset` FROM rejects WHERE kind = 'message' AND {condition}",
+        "books_balance": f"SELECT * FROM books WHERE {condition} ORDER BY batch DESC",
         "losses": f"SELECT batch, reason, value FROM decisions WHERE kind = 'accept-gap' AND subject = {literal(source)}",
-        "missing_parts": f"SELECT `transaction`, count(*) FROM changes WHERE kind = 'change' AND {mine} GROUP BY 1",
-        "gaps": f"SELECT batch, CAST(value AS STRING) FROM bronze WHERE kind = 'receipt' AND {mine} ORDER BY batch",
+        "missing_parts": f"SELECT `transaction`, count(*) FROM changes WHERE kind = 'change' AND {condition} GROUP BY 1",
+        "gaps": f"SELECT batch, CAST(value AS STRING) FROM bronze WHERE kind = 'receipt' AND {condition} ORDER BY batch",
     }.get(check, "")
 
 

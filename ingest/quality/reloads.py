@@ -23,22 +23,22 @@ def advice(lake: Lake, subject: CheckedMirror) -> str:
             load = list(
                 takewhile(lambda parts: any(part["again"] for part in parts), batches[differing[-1] :: -1])
             )
-            first = [one for one in load[-1] if one["again"]]
+            first = [row for row in load[-1] if row["again"]]
             batch, where = first[0]["batch"], ["--from-batch", first[0]["batch"]]
-            if any(one["inside"] for one in first):  # the rows that it replaces are in the same batch
+            if any(row["inside"] for row in first):  # the rows that it replaces are in the same batch
                 kinds = {source.name: source.kind for source in lake.pipeline.sources}
                 begun = first[:1] if kinds.get(lane.source) == "files" else first
                 where = from_places(begun)
             typed = command(
                 "epoch", lake.pipeline.file, lane.source, *where, "--resnapshot", lane.table, "--complete"
             )
-            at = (
+            began = (
                 f"with message {' and '.join(map(str, where[1::2]))}"
                 if where[0] == "--from"
                 else f"in batch {batch}"
             )
             return (
-                f"If {lane.table} was loaded again, which began {at}, rows that the new load lacks are still in the mirror: "
+                f"If {lane.table} was loaded again, which began {began}, rows that the new load lacks are still in the mirror: "
                 f"when it has come to its end, `{typed}` removes them. "
             )
     return ""

@@ -15,48 +15,50 @@ from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.unplaced import clears
 
 
-def repeated(one: OrderedLane) -> Iterator[Metric]:
+def repeated(ordered: OrderedLane) -> Iterator[Metric]:
     """Old changes and statements that may have made rows wrong."""
-    if not one.subject.keyed:
+    if not ordered.subject.keyed:
         return
-    table = one.lane.table
-    if changed := _changed_late(one):
+    table = ordered.lane.table
+    if changed := _changed_late(ordered):
         what = f"a TRUNCATE or DDL statement removed or changed {counted(len(changed), 'row')} of {table}, but {_FROM_LATE}"
-        yield _rows_set_back(one, changed, f"{what}: compare them with the source, or load the table again")
-    if not one.is_weak:
-        if again := _counted_on(one):
+        yield _rows_set_back(
+            ordered, changed, f"{what}: compare them with the source, or load the table again"
+        )
+    if not ordered.is_weak:
+        if again := _counted_on(ordered):
             what = (
                 f"{counted(len(again), 'statement')} of {table}, such as {again[0][:80]!r}, came again under a higher position: the "
                 "source's task was put back and counts on, so its old rows are newer than the statement"
             )
-            yield one.metric(
+            yield ordered.metric(
                 "rows_set_back",
                 len(again),
-                f"{what}: compare the table with the source, or load it again with {one.epoch()}",
+                f"{what}: compare the table with the source, or load it again with {ordered.epoch()}",
             )
         return
-    if one.lane.key_changes and (moves := _repeated_moves(one)):
+    if ordered.lane.key_changes and (moves := _repeated_moves(ordered)):
         detail = (
             f"{moves} updates of {table} that change the key and lack unchanged columns came again; what they "
             "lack was taken from the row that has the old key now: compare these rows with the source, or load "
-            f"the table again with {one.epoch()}"
+            f"the table again with {ordered.epoch()}"
         )
-        yield one.metric("repeated_moves", moves, detail)
-    across = _has_older(one)
-    if not across and not _turns_back(one):
+        yield ordered.metric("repeated_moves", moves, detail)
+    across = _has_older(ordered)
+    if not across and not _turns_back(ordered):
         return
-    keys = _set_back(one, "true" if across else f"batch > {one.since}")
+    keys = _set_back(ordered, "true" if across else f"batch > {ordered.since}")
     if keys:
         detail = (
             f"{len(keys)} rows of {table} were set back: their last change came before, and a newer one or a statement since then; "
             "unless the source sends that one again, too, compare these rows with the source, or load the table again"
         )
-        yield _rows_set_back(one, keys, detail)
-    if across and (late := [key for key in _late(one) if key not in keys]):
+        yield _rows_set_back(ordered, keys, detail)
+    if across and (late := [key for key in _late(ordered) if key not in keys]):
         what = (
             f"{counted(len(late), 'last change')} of rows of {table} {_FROM_LATE}, so that they were set back"
         )
-        yield _rows_set_back(one, late, f"{what}: compare them with the source, or load the table again")
+        yield _rows_set_back(ordered, late, f"{what}: compare them with the source, or load the table again")
 
 
 _FROM_LATE = "came from a file that is before another one, by its name, which was read earlier and has newer changes of these rows"
@@ -94,7 +96,7 @@ def _repeated_moves(lane: OrderedLane) -> int:
     time, and inherits from it what the message does not carry, unless the row that the first one moved is still there.
     """
     old, new = lane.cells("before", "after"), lane.cells("after", "before")
-    found = lane.lake.ask(
+    rows = lane.lake.ask(
         f"""WITH changes AS (SELECT batch, order_key, op, partial, "row" AS place, event_time, before, after,
             [{old}] AS left_key, CASE WHEN op <> 'delete' THEN [{new}] END AS new_key
             FROM {{changes.change}} WHERE {lane.where}),
@@ -105,27 +107,29 @@ def _repeated_moves(lane: OrderedLane) -> int:
             SELECT 1 FROM changes AS r WHERE r.order_key > o.order_key AND r.order_key < n.order_key
             AND (r.op = 'truncate' OR (r.left_key = n.new_key AND r.new_key IS DISTINCT FROM r.left_key)))"""
     )
-    return int(found[0]["n"])
+    return int(rows[0]["n"])
 
 
-def _has_older(one: OrderedLane) -> bool:
+def _has_older(ordered: OrderedLane) -> bool:
     """True if a new change is older by the source's clock than one of an earlier batch, or than a statement."""
     batches = f"""SELECT batch, min(event_low) AS low, max(max(event_high)) OVER (
         ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
-        FROM {{books}} WHERE changes > 0 AND {one.where} GROUP BY batch"""
-    stated = f"(SELECT max(event_time) FROM {{ddl}} WHERE source = {duck.text(one.lane.source)})"
-    older = f"(low < high OR low < {stated})" if one.statements else "low < high"
-    return bool(one.lake.ask(f"SELECT 1 FROM ({batches}) AS b WHERE batch > {one.since} AND {older} LIMIT 1"))
+        FROM {{books}} WHERE changes > 0 AND {ordered.where} GROUP BY batch"""
+    stated = f"(SELECT max(event_time) FROM {{ddl}} WHERE source = {duck.text(ordered.lane.source)})"
+    older = f"(low < high OR low < {stated})" if ordered.statements else "low < high"
+    return bool(
+        ordered.lake.ask(f"SELECT 1 FROM ({batches}) AS b WHERE batch > {ordered.since} AND {older} LIMIT 1")
+    )
 
 
 def _turns_back(lane: OrderedLane) -> bool:
     """True if a new change is older by the source's clock than a new one that arrived before it."""
-    found = lane.lake.ask(
+    rows = lane.lake.ask(
         f"""SELECT 1 AS n FROM (SELECT event_time, max(event_time) OVER (
             ORDER BY order_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
             FROM {{changes.change}} WHERE batch > {lane.since} AND {lane.where}) AS c WHERE event_time < high LIMIT 1"""
     )
-    return bool(found)
+    return bool(rows)
 
 
 def _set_back(lane: OrderedLane, batches: str) -> list[str]:
@@ -147,7 +151,7 @@ def _set_back(lane: OrderedLane, batches: str) -> list[str]:
         given = f"""does(order_key, what) AS (VALUES {listed}),
         stated AS (SELECT DISTINCT order_key, what, event_time FROM does JOIN {{changes}} AS c USING (order_key)
             WHERE c.kind IN ('change', 'ddl') AND c.order_key IN ({", ".join(map(duck.text, does))})),"""
-    found = lane.lake.ask(
+    rows = lane.lake.ask(
         f"""WITH {_keyed(lane, batches)}, {given}
         news AS (SELECT k, max(struct_pack(order_key, event_time, said, there, partly)) AS last
             FROM keyed WHERE batch > {lane.since} GROUP BY k),
@@ -159,7 +163,7 @@ def _set_back(lane: OrderedLane, batches: str) -> list[str]:
         WHERE keyed.order_key > first AND keyed.order_key < again.order_key
         AND keyed.event_time > again.event_time {after}"""
     )
-    return _keys(lane, found)
+    return _keys(lane, rows)
 
 
 def _late(lane: OrderedLane) -> list[str]:
@@ -168,46 +172,53 @@ def _late(lane: OrderedLane) -> list[str]:
     """
     if not _by_name(lane):
         return []
-    found = lane.lake.ask(
+    rows = lane.lake.ask(
         f"""WITH {_keyed(lane)},
         news AS (SELECT k, max(struct_pack(order_key, event_time, topic)) AS last
             FROM keyed WHERE batch > {lane.since} GROUP BY k)
         SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
         WHERE o.order_key < n.last.order_key AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
     )
-    return _from_late_files(lane, found)
+    return _from_late_files(lane, rows)
 
 
-def _changed_late(one: OrderedLane) -> list[str]:
+def _changed_late(ordered: OrderedLane) -> list[str]:
     """The keys of rows that a statement of a late file has removed or changed, although their last change is newer than it,
     by the source's clock, and in a file that is after the statement's by its name.
 
     Rows with the columns that a statement drops or renames have come after another statement.
     """
-    high = one.lane.folded_high or one.lane.order_low
-    if not high or not is_weak(high) or not _by_name(one) or not (one.lane.truncates or one.statements):
+    high = ordered.lane.folded_high or ordered.lane.order_low
+    if (
+        not high
+        or not is_weak(high)
+        or not _by_name(ordered)
+        or not (ordered.lane.truncates or ordered.statements)
+    ):
         return []
-    taken: dict[str, list[str]] = {row["order_key"]: [] for row in clears(one) if row["batch"] > one.since}
-    for step, batch in one.taken():
-        if batch > one.since and step.action in ("drop_column", "rename_column") and step.since is None:
+    taken: dict[str, list[str]] = {
+        row["order_key"]: [] for row in clears(ordered) if row["batch"] > ordered.since
+    }
+    for step, batch in ordered.taken():
+        if batch > ordered.since and step.action in ("drop_column", "rename_column") and step.since is None:
             taken.setdefault(str(step.order), []).append(step.column)
     if not taken:
         return []
     late = f"""late AS (SELECT c.order_key, c.event_time, c.topic FROM {{changes}} AS c
-            JOIN (SELECT batch, event_high FROM {{books}} WHERE changes > 0 AND {one.where}) AS b ON b.batch < c.batch
-            WHERE c.kind IN ('change', 'ddl') AND c.batch > {one.since} AND c.order_key IN ({", ".join(map(duck.text, taken))})
+            JOIN (SELECT batch, event_high FROM {{books}} WHERE changes > 0 AND {ordered.where}) AS b ON b.batch < c.batch
+            WHERE c.kind IN ('change', 'ddl') AND c.batch > {ordered.since} AND c.order_key IN ({", ".join(map(duck.text, taken))})
             GROUP BY c.order_key, c.event_time, c.topic HAVING max(b.event_high) > c.event_time)"""
-    if not one.lake.ask(f"WITH {late} SELECT order_key FROM late"):
+    if not ordered.lake.ask(f"WITH {late} SELECT order_key FROM late"):
         return []
-    found = one.lake.ask(
-        f"""WITH {_keyed(one)}, {late},
+    rows = ordered.lake.ask(
+        f"""WITH {_keyed(ordered)}, {late},
         lasts AS (SELECT k, max(struct_pack(order_key, event_time, topic, there, names)) AS last FROM keyed GROUP BY k)
         SELECT k, r.order_key AS place, l.last.names AS names, r.topic AS late, [l.last.topic] AS others
         FROM lasts AS l JOIN late AS r ON l.last.order_key < r.order_key AND l.last.event_time > r.event_time
         WHERE l.last.there"""
     )
     return _from_late_files(
-        one, (row for row in found if not (names := taken[row["place"]]) or {*names} & {*row["names"]})
+        ordered, (row for row in rows if not (names := taken[row["place"]]) or {*names} & {*row["names"]})
     )
 
 

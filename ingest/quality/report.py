@@ -110,9 +110,11 @@ def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
     for i, source in enumerate(facts.sources):
         checks = sorted(source.checks, key=lambda check: _ORDER.get(check.state, 0))
         sources.append(ReportRow(source, _light(checks), f"s{i}", checks, LIGHTS[_light(checks)]))
-    problems = sorted([*_problems(rows, sources, facts), *also], key=lambda one: _WORST.index(one.light))
+    problems = sorted(
+        [*_problems(rows, sources, facts), *also], key=lambda complaint: _WORST.index(complaint.light)
+    )
     counts = {light: sum(row.light == light for row in rows) for light in LIGHTS}
-    light = next((one for one in _WORST if any(row.light == one for row in [*rows, *sources])), "none")
+    light = next((light for light in _WORST if any(row.light == light for row in [*rows, *sources])), "none")
     if any(problem.light == "bad" for problem in problems):
         light = "bad"
     unread = sum(
@@ -149,7 +151,7 @@ def _common(rows: Sequence[ReportRow]) -> frozenset[str]:
 def _row(table: TableFact, anchor: str) -> ReportRow:
     ranks = {name: i for i, name in enumerate(CHECKS)}  # the user's own come last
     checks = sorted(
-        table.checks, key=lambda one: (_ORDER.get(one.state, 0), ranks.get(one.check, len(ranks)))
+        table.checks, key=lambda check: (_ORDER.get(check.state, 0), ranks.get(check.check, len(ranks)))
     )
     light = _light(checks)
     stuck = table.batches and table.batches[0].state in ("failed", "held")
@@ -162,7 +164,7 @@ def _row(table: TableFact, anchor: str) -> ReportRow:
 
 def _light(checks: Sequence[CheckFact]) -> str:
     lights = {_check_light(check) for check in checks}
-    return next((one for one in _WORST if one in lights), "none")
+    return next((light for light in _WORST if light in lights), "none")
 
 
 def _check_light(check: CheckFact) -> str:
@@ -173,25 +175,27 @@ def _check_light(check: CheckFact) -> str:
 
 
 def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Facts) -> list[Complaint]:
-    found = []
+    complaints = []
     for row in rows:
         if row.word in ("Held", "Failed"):
             last = row.fact.batches[0]
             advice = "Its changes wait in the lake and are applied by the first run after this is repaired."
             claim = HELD if last.state == "held" else FOLD_FAILED
-            found.append(Complaint("bad", row.fact.name, row.anchor, claim, last.message, advice, last.at))
+            complaints.append(
+                Complaint("bad", row.fact.name, row.anchor, claim, last.message, advice, last.at)
+            )
     for row in [*rows, *sources]:
         subject = row.fact.name if isinstance(row.fact, TableFact) else _of_source(row.fact.name)
         for check in row.checks:
             if check.state == PASS or (check.check == "up_to_date" and row.word in ("Held", "Failed")):
                 continue
-            found.append(_problem(facts, row, subject, check))
-    listed = {complaint.subject for complaint in found}
+            complaints.append(_problem(facts, row, subject, check))
+    listed = {complaint.subject for complaint in complaints}
     for alarm in facts.runs[0].alarms if facts.runs else ():
         if listed.isdisjoint((alarm.subject, _of_source(alarm.subject))):
             claim = "The last run raised an alarm"
-            found.append(Complaint("bad", LAST_RUN, "runs", claim, alarm.text, about=alarm.subject))
-    return sorted(found, key=lambda one: _WORST.index(one.light))
+            complaints.append(Complaint("bad", LAST_RUN, "runs", claim, alarm.text, about=alarm.subject))
+    return sorted(complaints, key=lambda complaint: _WORST.index(complaint.light))
 
 
 def _of_source(name: str) -> str:
@@ -293,7 +297,7 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
     trends = {name: [counts.get(name, 0) for counts in runs] for name in ("read", "changes")}
     read, changes = (number(trend[-1]) if trend else "–" for trend in trends.values())
     rejected = number(sum(reject.count for reject in facts.rejects))
-    pending = number(sum(one.pending for table in facts.tables for one in table.ddl))
+    pending = number(sum(statement.pending for table in facts.tables for statement in table.ddl))
     return [
         ("Tables", number(len(facts.tables)), counted(len(facts.sources), "source"), ()),
         ("Rows", total, "in all mirrors", _sum_of([row.trend for row in rows])),
@@ -346,9 +350,9 @@ def ticks(text: str) -> Markup:
     return Markup("").join(parts)
 
 
-def moment(at: dt.datetime | None) -> str:
+def moment(when: dt.datetime | None) -> str:
     """A time for display, in UTC."""
-    return "–" if at is None else at.strftime("%Y-%m-%d %H:%M")
+    return "–" if when is None else when.strftime("%Y-%m-%d %H:%M")
 
 
 @cache
@@ -356,17 +360,19 @@ def environment(*packages: str) -> jinja2.Environment:
     """The environment of the report's templates; templates of other packages, which share its parts, come first."""
     import jinja2  # the problems that a page lists are asked for by verbs that draw none
 
-    found = jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one) for one in (*packages, "ingest.quality")]),
+    templates = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(package) for package in (*packages, "ingest.quality")]
+        ),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    found.filters.update(
+    templates.filters.update(
         spark=spark, sign=sign, moment=moment, duration=duration, number=number, title_of=title, words=words,
         observed=observed, limit=limit, asks=asks, word_of=state_word, timeline=timeline,
         drawn=drawn, charts=lambda table: list(charts(table, number, duration)), light_of=_check_light, ticks=ticks,
     )  # fmt: skip
-    found.globals.update(most=MOST_PROBLEMS)
-    return found
+    templates.globals.update(most=MOST_PROBLEMS)
+    return templates

@@ -84,8 +84,8 @@ class BatchFact:
     @property
     def cpu(self) -> float | None:
         """CPU seconds of the fold; None if not known: Spark did it, or an older version."""
-        found = self.counts.get(CPU)
-        return None if found is None else found / 1000
+        milliseconds = self.counts.get(CPU)
+        return None if milliseconds is None else milliseconds / 1000
 
     @property
     def applied(self) -> int:
@@ -113,7 +113,7 @@ class TableFact:
     stale: bool = False  # the mirror was written after it was checked
 
     def check(self, name: str) -> CheckFact | None:
-        return next((one for one in self.checks if one.check == name), None)
+        return next((check for check in self.checks if check.check == name), None)
 
     @property
     def is_to_be_fresh(self) -> bool:

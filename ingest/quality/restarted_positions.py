@@ -16,27 +16,27 @@ from ingest.quality.ordered_lane import OrderedLane, from_places
 _ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
 
 
-def restarted(one: OrderedLane) -> Iterator[Metric]:
+def restarted(ordered: OrderedLane) -> Iterator[Metric]:
     """Changes that come before older ones, as if the positions had started again."""
-    lane = one.lane
+    lane = ordered.lane
     low, high, folded = lane.order_low, lane.order_high, lane.folded_high
     if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):
         detail = (
-            f"what came of {lane.table} since batch {one.since} ({counted(lane.changes, 'change')}) comes before what the "
+            f"what came of {lane.table} since batch {ordered.since} ({counted(lane.changes, 'change')}) comes before what the "
             "mirror has already. If it is only late, nothing is to be done; if the positions started again, "
-            f"{one.epoch(one.since + 1)}"
+            f"{ordered.epoch(ordered.since + 1)}"
         )
-        yield one.metric("old_positions", lane.changes, detail)
-    if lost := _started_again(one):
+        yield ordered.metric("old_positions", lane.changes, detail)
+    if lost := _started_again(ordered):
         detail = (
             f"{lost} changes of {lane.table} are newer by the source's clock than all changes before them, and lost "
             "against older ones because their positions are lower, as if the source's positions had started again: "
-            f"{one.epoch(places=_first_of_each_stream(one), loaded=False)} places them after everything before"
+            f"{ordered.epoch(places=_first_of_each_stream(ordered), loaded=False)} places them after everything before"
         )
-        yield one.metric("positions_started_again", lost, detail)
+        yield ordered.metric("positions_started_again", lost, detail)
 
 
-def _started_again(one: OrderedLane) -> int:
+def _started_again(ordered: OrderedLane) -> int:
     """The number of new changes that are newer by the source's clock than all before them, but placed before an earlier
     change of their key, or a truncate.
 
@@ -45,24 +45,24 @@ def _started_again(one: OrderedLane) -> int:
     Neither repeated nor late changes are newer than everything before. A statement that waited for a lock has an older
     time than its position, so a late change may look newer than all before it; but not than a change of its own row.
     """
-    lane = one.lane
-    if lane.order_low is None or one.is_weak or not one.subject.keyed:
+    lane = ordered.lane
+    if lane.order_low is None or ordered.is_weak or not ordered.subject.keyed:
         return 0
-    several = one.source.kind == "files" and lane.new_places > 1
-    if not (lane.floor or lane.turned_back or (several and (lane.source, lane.table) in one.turned())):
+    several = ordered.source.kind == "files" and lane.new_places > 1
+    if not (lane.floor or lane.turned_back or (several and (lane.source, lane.table) in ordered.turned())):
         return 0
-    newest, doubtful = _newer_and_lower(one.where, one.source, one.since)
-    [first] = one.lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")
+    newest, doubtful = _newer_and_lower(ordered.where, ordered.source, ordered.since)
+    [first] = ordered.lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")
     if first["low"] is None:
         return 0
-    left, new = one.cells("before", "after"), one.cells("after", "before")
-    one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(one.source))
+    left, new = ordered.cells("before", "after"), ordered.cells("after", "before")
+    one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(ordered.source))
     came_before = f"(o.batch < n.batch OR (o.batch = n.batch AND o.arrival < n.arrival{one_stream}))"
-    [lost] = one.lake.ask(
+    [lost] = ordered.lake.ask(
         f"""WITH {newest}, news AS ({doubtful}),
         c AS (SELECT batch, topic, "partition", {_ARRIVAL_KEY} AS arrival, op, order_key, coalesce(after, '') AS after,
             concat_ws('\n', {left}) AS left_key, concat_ws('\n', {new}) AS new_key
-            FROM {{changes.change}} WHERE {one.where} AND order_key >= {duck.text(first["low"])}),
+            FROM {{changes.change}} WHERE {ordered.where} AND order_key >= {duck.text(first["low"])}),
         keyed AS (SELECT *, left_key AS k FROM c UNION ALL SELECT *, new_key AS k FROM c WHERE left_key <> new_key)
         SELECT count(DISTINCT order_key) AS n FROM (
             SELECT order_key FROM news WHERE op = 'truncate'
@@ -112,11 +112,13 @@ def turned_files(lake: Lake, since: int) -> set[tuple[str, TableId]]:
     return {(row["source"], TableId.of(row)) for row in rows}
 
 
-def _first_of_each_stream(one: OrderedLane) -> list[str]:
+def _first_of_each_stream(ordered: OrderedLane) -> list[str]:
     """Where a source's positions started again, as options of `ingest epoch`."""
-    newest, doubtful = _newer_and_lower(f"source = {duck.text(one.lane.source)}", one.source, one.since)
-    found = one.lake.ask(
+    newest, doubtful = _newer_and_lower(
+        f"source = {duck.text(ordered.lane.source)}", ordered.source, ordered.since
+    )
+    places = ordered.lake.ask(
         f"""WITH {newest} SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first
         FROM ({doubtful}) AS c GROUP BY topic, coalesce("partition", 0) ORDER BY topic, part"""
     )
-    return from_places(found)
+    return from_places(places)

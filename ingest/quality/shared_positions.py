@@ -14,30 +14,30 @@ from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
 
 
-def turned_rows(one: OrderedLane) -> Iterator[Metric]:
+def turned_rows(ordered: OrderedLane) -> Iterator[Metric]:
     """The number of new rows that sort before the row of their position which arrived before them, and are no repeats."""
-    if not formats.load(one.source.format).ABOUT.counts_rows or not one.lane.changes:
+    if not formats.load(ordered.source.format).ABOUT.counts_rows or not ordered.lane.changes:
         return
     # a file that ends inside a transaction goes on in the next one
-    stream = 'PARTITION BY topic, "partition"' if one.source.kind == "kafka" else ""
-    [found] = one.lake.ask(
+    stream = 'PARTITION BY topic, "partition"' if ordered.source.kind == "kafka" else ""
+    [turned] = ordered.lake.ask(
         f"""WITH rows AS (SELECT topic, "partition", batch, "offset", order_key, sequence,
             concat_ws('\n', op, before, after) AS said, regexp_replace(sequence, ':[0-9]+$', '') AS place
-            FROM {{changes.change}} WHERE op IN ('insert', 'update', 'delete') AND sequence LIKE '%:%:%' AND {one.where}
-            AND batch >= (SELECT coalesce(max(batch), 0) FROM {{changes.change}} WHERE batch <= {one.since} AND {one.where})),
+            FROM {{changes.change}} WHERE op IN ('insert', 'update', 'delete') AND sequence LIKE '%:%:%' AND {ordered.where}
+            AND batch >= (SELECT coalesce(max(batch), 0) FROM {{changes.change}} WHERE batch <= {ordered.since} AND {ordered.where})),
         pairs AS (SELECT *, lag(order_key) OVER arrived AS prev_key, lag(place) OVER arrived AS prev_place FROM rows
             WINDOW arrived AS ({stream} ORDER BY batch, topic, "offset")),
-        turned AS (SELECT * FROM pairs WHERE batch > {one.since} AND place = prev_place AND order_key < prev_key)
+        turned AS (SELECT * FROM pairs WHERE batch > {ordered.since} AND place = prev_place AND order_key < prev_key)
         SELECT count(*) AS n, min(sequence) AS place FROM turned AS t
         WHERE NOT EXISTS (SELECT 1 FROM rows AS o WHERE o.sequence = t.sequence AND o.said = t.said
             AND (o.batch, o.topic, o."offset") < (t.batch, t.topic, t."offset"))"""
     )
-    if found["n"]:
-        compare = command("reconcile", one.lake.pipeline.file, one.lane.table)
-        way = f" (`{compare}`)" if one.source.database else ""
+    if turned["n"]:
+        compare = command("reconcile", ordered.lake.pipeline.file, ordered.lane.table)
+        way = f" (`{compare}`)" if ordered.source.database else ""
         detail = (
-            f"{counted(found['n'], 'row')} of {one.lane.table} arrived after rows of the same position, such as {found['place']}, "
+            f"{counted(turned['n'], 'row')} of {ordered.lane.table} arrived after rows of the same position, such as {turned['place']}, "
             "and are ordered before them: the source compresses its transactions, and this one was cut between two batches. "
             f"Compare these rows with the source{way}, or load the table again"
         )
-        yield one.metric("event_order", found["n"], detail)
+        yield ordered.metric("event_order", turned["n"], detail)

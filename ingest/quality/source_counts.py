@@ -62,12 +62,12 @@ def _metrics(
                     NAME, expected, table, detail=f"the source counts {expected:,} rows, there is no mirror"
                 )
         elif matches(rule.table, subject.table) and not (subject.mirror and subject.mirror.soft):
-            some = subject.mirror is not None and subject.mirror.where
-            if some and subject.name not in rows:
+            leaves_out = subject.mirror is not None and subject.mirror.where
+            if leaves_out and subject.name not in rows:
                 continue
             there = rows.get(subject.name, 0)
             detail = f"the source counts {expected:,} rows, the mirror has {there:,}"
-            detail += " with those that `where:` leaves out" if some else ""
+            detail += " with those that `where:` leaves out" if leaves_out else ""
             yield Metric(NAME, abs(there - expected), table, detail=detail)
 
 
@@ -91,14 +91,14 @@ def read(file: Path) -> dict[str, int]:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(f"the row counts {file} cannot be read: {reason}") from None
     listed = list(_json(file, text) if text.lstrip()[:1] in ("{", "[") else _csv(file, text))
-    found: dict[str, int] = {}
+    by_table: dict[str, int] = {}
     for place, table, rows in listed:
         if not table or not str(rows).strip().isdecimal():
             raise ValueError(
                 f"{file}, {place}: a table's name and a whole number of rows belong here, not {table!r} and {rows!r}"
             )
-        found[table] = int(str(rows).strip())
-    return found
+        by_table[table] = int(str(rows).strip())
+    return by_table
 
 
 def _csv(file: Path, text: str) -> Iterator[tuple[str, str, Any]]:
@@ -111,12 +111,12 @@ def _csv(file: Path, text: str) -> Iterator[tuple[str, str, Any]]:
 
 def _json(file: Path, text: str) -> Iterator[tuple[str, str, Any]]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         raise ValueError(f"the row counts {file} are not JSON: {error}") from None
-    if isinstance(found, dict):
-        yield from ((f"member {table!r}", table, rows) for table, rows in found.items())
+    if isinstance(document, dict):
+        yield from ((f"member {table!r}", table, rows) for table, rows in document.items())
         return
-    for i, one in enumerate(found, 1):
-        given = one if isinstance(one, dict) else {}
+    for i, entry in enumerate(document, 1):
+        given = entry if isinstance(entry, dict) else {}
         yield f"entry {i}", str(given.get("table") or ""), given.get("rows")

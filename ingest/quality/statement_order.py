@@ -41,99 +41,101 @@ class Delivered:
     at: tuple[int, int]
 
 
-def unsure_statements(one: OrderedLane) -> Iterator[Metric]:
+def unsure_statements(ordered: OrderedLane) -> Iterator[Metric]:
     """Statements whose rows before them are not known."""
-    table = one.lane.table
-    if unsure := unsure_in_second(one):
+    table = ordered.lane.table
+    if unsure := unsure_in_second(ordered):
         detail = (
             f"{unsure} rows of {table} were sent in the second of a TRUNCATE or DDL statement that has no "
             "position, and the order of their arrival does not say whether they came before or after it: "
-            f"compare with the source, or load the table again ({one.epoch()}); "
+            f"compare with the source, or load the table again ({ordered.epoch()}); "
             "one partition for all messages of a table prevents it"
         )
-        yield one.metric("event_order", unsure, detail)
-    if again := cleared_again(one):
+        yield ordered.metric("event_order", unsure, detail)
+    if again := cleared_again(ordered):
         detail = (
             f"{again} rows of {table} were sent again together with a TRUNCATE or DDL statement that has no position, "
             "and that counts as executed after them: compare with the source, or load the table again "
-            f"({one.epoch()})"
+            f"({ordered.epoch()})"
         )
-        yield one.metric("event_order", again, detail)
-    if late := late_by_clock(one):
+        yield ordered.metric("event_order", again, detail)
+    if late := late_by_clock(ordered):
         detail = (
             f"{late} rows of {table} arrived after a TRUNCATE or DDL statement that no row preceded in its file or partition, and "
             "are ordered before it by its clock alone: if that clock is of another zone, write `timezone:` under the options "
-            f"of source {one.source.name}, then run {one.backfill()}; else compare with the source"
+            f"of source {ordered.source.name}, then run {ordered.backfill()}; else compare with the source"
         )
-        yield one.metric("event_order", late, detail)
-    if elsewhere := apart(one):
+        yield ordered.metric("event_order", late, detail)
+    if elsewhere := apart(ordered):
         detail = (
             f"{elsewhere} TRUNCATE or DDL statements of {table} came through another partition or topic than its "
-            f"rows, and {one.source.format} has no positions that put them in order: compare with the source, and "
+            f"rows, and {ordered.source.format} has no positions that put them in order: compare with the source, and "
             "send all messages of a table to one partition"
         )
-        yield one.metric("event_order", elsewhere, detail)
+        yield ordered.metric("event_order", elsewhere, detail)
 
 
-def unsure_in_second(one: OrderedLane) -> int:
+def unsure_in_second(ordered: OrderedLane) -> int:
     """The number of a lane's rows that may be on the wrong side of a table event in their second."""
-    if not formats.load(one.source.format).ABOUT.event_marks:
+    if not formats.load(ordered.source.format).ABOUT.event_marks:
         return 0
     anchored = (
-        row["order_key"] for row in one.statements if order_of(row["order_key"]).half == AFTER_ITS_ROW
+        row["order_key"] for row in ordered.statements if order_of(row["order_key"]).half == AFTER_ITS_ROW
     )
     prefixes = set(map(_second, anchored))
-    low = one.lane.order_low or ""
-    news = {_second(row["order_key"]) for row in one.statements if row["batch"] > one.since}
-    wanted = sorted(each for each in prefixes if each in news or (one.lane.changes and low < each + "~"))
+    low = ordered.lane.order_low or ""
+    news = {_second(row["order_key"]) for row in ordered.statements if row["batch"] > ordered.since}
+    wanted = sorted(each for each in prefixes if each in news or (ordered.lane.changes and low < each + "~"))
     total = 0
     columns = ", ".join(map(duck.name, ("topic", "partition", "batch", "offset", "order_key")))
     for prefix in wanted:
-        events = [_arrived(row, one.source) for row in one.statements if row["order_key"].startswith(prefix)]
+        events = [
+            _arrived(row, ordered.source) for row in ordered.statements if row["order_key"].startswith(prefix)
+        ]
         text = duck.text(prefix)
-        rows = one.lake.ask(
+        rows = ordered.lake.ask(
             f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' "
-            f"AND {one.where} AND order_key >= {text} AND starts_with(order_key, {text})"
+            f"AND {ordered.where} AND order_key >= {text} AND starts_with(order_key, {text})"
         )
-        total += unsure(events, [_arrived(row, one.source) for row in rows])
+        total += unsure(events, [_arrived(row, ordered.source) for row in rows])
     return total
 
 
-def late_by_clock(one: OrderedLane) -> int:
+def late_by_clock(ordered: OrderedLane) -> int:
     """The number of rows that arrived after a statement which its clock alone places, and that clock places before it."""
     total = 0
-    for row in one.statements:
+    for row in ordered.statements:
         order = order_of(row["order_key"])
         if order.half != AFTER_ITS_ROW or len(order.sequence) != 1:
             continue
         stream = f"topic = {duck.text(row['topic'])}"
-        if one.source.kind == "kafka":
+        if ordered.source.kind == "kafka":
             stream += f" AND {duck.name('partition')} = {row['partition']}"
-        [found] = one.lake.ask(
-            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where} AND {stream}
+        [answer] = ordered.lake.ask(
+            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND {stream}
             AND (batch > {row["batch"]} OR (batch = {row["batch"]} AND "offset" > {row["offset"]}))
             AND order_key < {duck.text(row["order_key"])}"""
         )
-        total += int(found["n"])
+        total += int(answer["n"])
     return total
 
 
-def cleared_again(one: OrderedLane) -> int:
+def cleared_again(ordered: OrderedLane) -> int:
     """The number of rows between two places of one statement that was delivered twice, and that came again after it."""
     total = 0
     for earlier, later in sent_again(
         Delivered(row["statement"] or "", row["event_time"], row["order_key"], (row["batch"], row["offset"]))
-        for row in one.statements
+        for row in ordered.statements
     ):
         if _second(earlier.order) == _second(later.order):
             continue  # `unsure` counts them
         batch, offset = later.at
-        [found] = one.lake.ask(
-            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}
+        [answer] = ordered.lake.ask(
+            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}
             AND order_key > {duck.text(earlier.order)} AND order_key <= {duck.text(later.order)}
             AND (batch > {batch} OR (batch = {batch} AND "offset" > {offset}))"""
         )
-        total += int(found["n"])
+        total += int(answer["n"])
     return total
 
 
@@ -157,26 +159,26 @@ def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
     counters, arrival proves nothing.
     """
     firsts: dict[tuple[str, Sequenced], Arrived] = {}
-    for event in sorted(events, key=lambda one: one.at):
+    for event in sorted(events, key=lambda event: event.at):
         firsts.setdefault((event.text, event.sequence), event)
     first_of: dict[tuple[Stream, Sequenced], tuple[int, int]] = {}
     for row in rows:
         place = (row.stream, row.sequence)
         first_of[place] = min(row.at, first_of.get(place, row.at))
-    found: set[Sequenced] = set()
+    doubtful: set[Sequenced] = set()
     for event in firsts.values():
-        for (stream, sequence), at in first_of.items():
-            if stream != event.stream or (at < event.at) != (sequence <= event.sequence):
-                found.add(sequence)
+        for (stream, sequence), arrived in first_of.items():
+            if stream != event.stream or (arrived < event.at) != (sequence <= event.sequence):
+                doubtful.add(sequence)
     for earlier in firsts.values():
         for later in firsts.values():
             if earlier.text == later.text and earlier.sequence < later.sequence:
-                found |= {
+                doubtful |= {
                     row.sequence
                     for row in rows
                     if earlier.sequence < row.sequence <= later.sequence and row.at > later.at
                 }
-    return len(found or (_disordered(first_of) if firsts else ()))
+    return len(doubtful or (_disordered(first_of) if firsts else ()))
 
 
 def _disordered(first_of: Mapping[tuple[Stream, Sequenced], tuple[int, int]]) -> set[Sequenced]:
@@ -202,16 +204,16 @@ def _arrived(row: Mapping[str, Any], source: Source) -> Arrived:
     return Arrived(stream, (row["batch"], row["offset"]), sequence, row.get("statement") or "")
 
 
-def apart(one: OrderedLane) -> int:
+def apart(ordered: OrderedLane) -> int:
     """The number of a lane's new events without positions that arrived through another partition than its rows."""
-    if one.source.kind != "kafka":
+    if ordered.source.kind != "kafka":
         return 0
-    new = [row for row in one.statements if row["batch"] > one.since and is_weak(row["order_key"])]
-    truncates = one.lane.truncates if one.is_weak else 0
+    new = [row for row in ordered.statements if row["batch"] > ordered.since and is_weak(row["order_key"])]
+    truncates = ordered.lane.truncates if ordered.is_weak else 0
     if not new and not truncates:
         return 0
-    ways = one.lake.ask(
-        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {one.where}"
+    ways = ordered.lake.ask(
+        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {ordered.where}"
     )
     rows = {(row["topic"], row["partition"]) for row in ways}
     elsewhere = sum(bool(rows - {(row["topic"], row["partition"])}) for row in new)

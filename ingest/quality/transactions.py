@@ -40,18 +40,18 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
     if not marked and not numbered:
         return
     messages = SentMessages(lake)
-    found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
+    incomplete: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
     if marked:
         last_condensed = condensed.read(lake).batch if condensed.ever(lake) else 0
         begin = max(since, last_condensed + SPAN + 1 if last_condensed else 0)  # before, changes are missing
         tables = {name: booked[name].tables for name in marked}
-        found |= _ask(messages, marked, _ended(begin, last), '"event_count"', _by_marks(tables, begin))
+        incomplete |= _ask(messages, marked, _ended(begin, last), '"event_count"', _by_marks(tables, begin))
     if numbered:
         span = max(0, since - SPAN), last
-        found |= _ask(messages, numbered, span, '"idx"', _by_numbers(_ended(since, last)))
-    for name, (n, some) in found.items():
+        incomplete |= _ask(messages, numbered, span, '"idx"', _by_numbers(_ended(since, last)))
+    for name, (n, described) in incomplete.items():
         what = f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes"
-        detail = f"{what}: {'; '.join(some[:FAILING_KEYS])}" if n else ""
+        detail = f"{what}: {'; '.join(described[:FAILING_KEYS])}" if n else ""
         yield Metric("missing_parts", n, source=name, detail=detail)
 
 
@@ -78,7 +78,7 @@ def _ask(
         rows = base.execute(
             messages.filled(_SHORT.format(sent=sent, word=duck.text(word), sets=query))
         ).fetchall()
-    return {source: (n, some) for source, n, some in rows}
+    return {source: (n, described) for source, n, described in rows}
 
 
 _SHORT = f"""WITH sent AS ({{sent}}),
@@ -91,10 +91,10 @@ FROM sets WHERE came < announced GROUP BY source"""
 
 def _by_marks(tables: Mapping[str, Iterable[str]], since: int) -> str:
     """Compare ends of transactions with the changes that name them; excluded tables are not expected."""
-    wanted = duck.listed((name, one) for name, table in tables.items() for one in table)
+    wanted = duck.listed((name, spelling) for name, table in tables.items() for spelling in table)
     members = ", ".join(
-        f"coalesce({_member(f'payload.{one}')}, {_member(one)}) AS {one}"
-        for one in ("status", "id", "event_count", "data_collections")
+        f"coalesce({_member(f'payload.{member}')}, {_member(member)}) AS {member}"
+        for member in ("status", "id", "event_count", "data_collections")
     )
     shares = duck.text(_SHARES)
     return f"""WITH ends AS MATERIALIZED (SELECT source, {members} FROM messages),

@@ -32,7 +32,7 @@ class BatchTrend:
 
 def of_batches(lake: Tables) -> list[BatchTrend]:
     """The last batches, the oldest first."""
-    found = lake.ask(
+    rows = lake.ask(
         f"""WITH newest AS (SELECT batch, mirror, "check" AS name, observed FROM {{checks}}
             WHERE mirror IS NOT NULL AND batch IS NOT NULL AND "check" IN ('rows', 'freshness', 'cell_rejects', 'changes_proven')
             QUALIFY row_number() OVER (PARTITION BY batch, mirror, "check", "column" ORDER BY checked_at DESC) = 1),
@@ -44,5 +44,5 @@ def of_batches(lake: Tables) -> list[BatchTrend]:
     )
     return [
         BatchTrend(row["batch"], row["n"] or 0.0, row["lag"], row["cells"], row["proven"])
-        for row in reversed(found)
+        for row in reversed(rows)
     ]

@@ -38,23 +38,23 @@ def of_mirrors(
     lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement], steps: StepsOf | None
 ) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
-    doubtful = [one for one in logged if not one.decided and one.kind != "none"]
+    doubtful = [statement for statement in logged if not statement.decided and statement.kind != "none"]
     retyped = _retyped(lake) if doubtful else set()
     for subject in chosen:
-        found = False
+        is_found = False
         for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
             gaps = list(_gaps(doubtful, lane, subject, retyped))
             for gap in gaps:
                 if rows := _standing(lake, subject, lane, gap, steps):
-                    found = True
+                    is_found = True
                     detail = _sentence(lake, lane, gap, rows)
                     yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
             for metric in _of_required(lake, subject, lane, logged, {gap.column for gap in gaps}):
-                found = True
+                is_found = True
                 yield metric
-        if not found:
+        if not is_found:
             yield Metric(UNKNOWN_VALUES, 0, subject.name)
 
 
@@ -138,7 +138,7 @@ def _standing(
 
 def _nulls(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
     """The mirror's rows without a value in the column, which bounds those that lack one; None where that says nothing."""
-    column = next((one.column for one in subject.decided.columns if one.name == gap.column), None)
+    column = next((column.column for column in subject.decided.columns if column.name == gap.column), None)
     added = any(
         effect.action == "add_column" and effect.column == gap.column for effect in gap.statement.effects
     )
@@ -156,9 +156,9 @@ def _of_required(
     """Columns that are NULL in some rows of a mirror although the source's own schema says that they are never NULL."""
     if len(subject.lanes) > 1:  # rows of other tables may lack the column
         return
-    settled = {effect.column for one in logged if one.decided for effect in one.effects}
+    settled = {effect.column for statement in logged if statement.decided for effect in statement.effects}
     rejected = {column for _, table, column in _misfits(lake) if table == subject.table}
-    columns = {one.name: one.column for one in subject.decided.sent}
+    columns = {column.name: column.column for column in subject.decided.sent}
     names = [
         name
         for name in required(lake, (lane.source, lane.table))
@@ -200,7 +200,7 @@ def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str
 
 def loaded_again(pipeline: Pipeline, lane: CheckedLane) -> str:
     """How rows come again, with the command to type if the source has a database."""
-    source = next((one for one in pipeline.sources if one.name == lane.source), None)
+    source = next((entry for entry in pipeline.sources if entry.name == lane.source), None)
     if source is None or source.database is None:
         return "load these rows again at the source"
     return f"`{command('snapshot', pipeline.file, lane.table)}` reads them from the source"

@@ -36,7 +36,7 @@ def of_mirrors(
     for subject in chosen:
         if subject.mirror is None:
             continue
-        names = {one.name for one in subject.mirror.sent} - {*subject.mirror.keys}
+        names = {column.name for column in subject.mirror.sent} - {*subject.mirror.keys}
         for lane in subject.lanes:
             if (
                 leaves_out_nulls(lane.source) is not False
@@ -70,40 +70,40 @@ def _of_lane(
         if is_weak(having[0]) and _is_repeated(lake, lane, name, having[0]):
             continue
         (back if without[0] < having[1] else gone).append(name)
-    for check, some in (("partial_rows", back), ("vanished_columns", gone)):
-        if some:
-            listed = ", ".join(some)
+    for check, names in (("partial_rows", back), ("vanished_columns", gone)):
+        if names:
+            listed = ", ".join(names)
             detail = (
                 f"rows of {lane.table} came without {listed}, which earlier rows have and no statement has dropped, so "
                 "the mirror has NULL there"
             )
-            yield Metric(check, len(some), subject.name, detail=detail)
+            yield Metric(check, len(names), subject.name, detail=detail)
 
 
 def _is_refused(lake: Lake, lane: CheckedLane, name: str, since: int) -> bool:
     """True if all new rows without a column were refused: the mirror has none of them, and so no NULL there."""
     place = duck.same(rejects.PLACE, "r", "c")
-    found = lake.ask(
+    rows = lake.ask(
         f"""SELECT count(*) AS rows, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM {{rejects}} AS r
             WHERE r.kind = 'change' AND {place})) AS refused
         FROM {{changes.change}} AS c WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
         AND op IN ('read', 'insert', 'update') AND {_WHOLE}
         AND NOT list_contains(json_keys(after), {duck.text(name)})"""
     )
-    return bool(0 < found[0]["rows"] == found[0]["refused"])
+    return bool(0 < rows[0]["rows"] == rows[0]["refused"])
 
 
 def _is_repeated(lake: Lake, lane: CheckedLane, name: str, first: str) -> bool:
     """True if all rows without a column came before its first row already: a stream without positions has gone back."""
     rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND op IN ('read', 'insert', 'update')"
     same = duck.same(("op", "before", "after", "event_time"), "o", "n")
-    found = lake.ask(
+    earlier = lake.ask(
         f"""WITH rows AS (SELECT op, before, after, event_time, order_key, partial FROM {rows})
         SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND {_WHOLE}
         AND NOT list_contains(json_keys(after), {duck.text(name)})
         AND NOT EXISTS (SELECT 1 FROM rows AS o WHERE o.order_key < {duck.text(first)} AND {same})"""
     )
-    return not found[0]["n"]
+    return not earlier[0]["n"]
 
 
 def _is_told(
@@ -114,23 +114,23 @@ def _is_told(
     An ADD COLUMN that came again explains only rows before it.
     """
     return any(
-        one.source == lane.source
-        and one.order > having[0]
-        and lane.table in one.tables
+        statement.source == lane.source
+        and statement.order > having[0]
+        and lane.table in statement.tables
         and (
-            one.kind == "unknown"
+            statement.kind == "unknown"
             or any(
-                touches(effect, name) and (effect.action != "add_column" or without[1] < one.order)
-                for effect in one.meant
+                touches(effect, name) and (effect.action != "add_column" or without[1] < statement.order)
+                for effect in statement.meant
             )
         )
-        for one in logged
+        for statement in logged
     )
 
 
 def touches(effect: Effect, name: str) -> bool:
     """True if an effect may have made, changed or removed a column of its table."""
-    named = {str(one).casefold() for one in (effect.column, effect.to) if one is not None}
+    named = {str(column).casefold() for column in (effect.column, effect.to) if column is not None}
     return effect.action in _OF_TABLE or effect.note == UNREAD or name.casefold() in named
 
 
