@@ -97,7 +97,7 @@ def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
     source.seek(pos)
     try:
         # the last option lets fastavro look through each union once more, so only where it is needed
-        found: Any = schemaless_reader(
+        datum: Any = schemaless_reader(
             source,
             schema.parsed,
             None,
@@ -112,7 +112,7 @@ def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
         raise Undecodable("bad-avro", f"the Avro datum cannot be read: {error}") from None
     if _UNSURE.search(data, pos):
         _skipped(schema, schema.root, data, pos)
-    return found[_WHOLE], source.tell()
+    return datum[_WHOLE], source.tell()
 
 
 _UNSURE = re.compile(rb"[\x80-\xff]{9}[^\x00\x01]|[\x80\x81]\x00")
@@ -216,19 +216,21 @@ def _bounded(schema: Any) -> Any:
         return _Choices(map(_bounded, schema))
     if isinstance(schema, str):
         return {"type": "int", "logicalType": _CHECKED[schema][0]} if schema in _CHECKED else schema
-    found = dict(schema)
-    if found["type"] in _CHECKED:
-        found |= {"type": "int", "logicalType": _CHECKED[found["type"]][0]}
-    if "symbols" in found:
-        found["symbols"] = _Choices(found["symbols"])
+    bounded = dict(schema)
+    if bounded["type"] in _CHECKED:
+        bounded |= {"type": "int", "logicalType": _CHECKED[bounded["type"]][0]}
+    if "symbols" in bounded:
+        bounded["symbols"] = _Choices(bounded["symbols"])
     for below in ("items", "values"):
-        if below in found:
-            found[below] = _bounded(found[below])
-    if "fields" in found:
-        found["fields"] = [{**field, "type": _bounded(field["type"])} for field in found["fields"]]
-    if "__named_schemas" in found:
-        found["__named_schemas"] = {name: _bounded(named) for name, named in found["__named_schemas"].items()}
-    return found
+        if below in bounded:
+            bounded[below] = _bounded(bounded[below])
+    if "fields" in bounded:
+        bounded["fields"] = [{**field, "type": _bounded(field["type"])} for field in bounded["fields"]]
+    if "__named_schemas" in bounded:
+        bounded["__named_schemas"] = {
+            name: _bounded(named) for name, named in bounded["__named_schemas"].items()
+        }
+    return bounded
 
 
 # --- schemas ------------------------------------------------------------------------------------
@@ -247,27 +249,27 @@ def _prepared(schema: Any, depth: int) -> Any:
         return [_prepared(branch, depth + 1) for branch in schema]
     if not isinstance(schema, dict):
         return str(schema)
-    found = {name: value for name, value in schema.items() if name not in _LEFT_OUT}
-    if "logicalType" in found:
-        found["logical"] = found.pop("logicalType")
-    kind = found.get("type")
+    prepared = {name: value for name, value in schema.items() if name not in _LEFT_OUT}
+    if "logicalType" in prepared:
+        prepared["logical"] = prepared.pop("logicalType")
+    kind = prepared.get("type")
     if isinstance(kind, list):
         return _prepared(kind, depth + 1)
     if isinstance(kind, dict):  # {"type": {"type": "long"}, "connect.name": ...}
-        return {**_prepared(kind, depth + 1), **{name: found[name] for name in found if name != "type"}}
+        return {**_prepared(kind, depth + 1), **{name: prepared[name] for name in prepared if name != "type"}}
     if kind not in _COMPLEX and kind not in _LEAST:
         return str(kind)  # a named type: what else the object says belongs to its definition
     for below in ("items", "values"):
-        if below in found:
-            found[below] = _prepared(found[below], depth + 1)
+        if below in prepared:
+            prepared[below] = _prepared(prepared[below], depth + 1)
     if kind in ("record", "error"):
-        found["fields"] = _fields(found, depth)
+        prepared["fields"] = _fields(prepared, depth)
     if kind == "fixed":
-        size = str(found.get("size"))
+        size = str(prepared.get("size"))
         if not (size.isascii() and size.isdigit() and len(size) < 10):
-            raise _bad_schema(f"the fixed {str(found.get('name'))[:80]!r} has no size")
-        found["size"] = int(size)
-    return found
+            raise _bad_schema(f"the fixed {str(prepared.get('name'))[:80]!r} has no size")
+        prepared["size"] = int(size)
+    return prepared
 
 
 def _fields(schema: dict[str, Any], depth: int) -> list[dict[str, Any]]:
@@ -334,10 +336,10 @@ class _Guard:
             self._sizes[name] = None
             fields = [self.size(field["type"]) for field in schema["fields"]]
             self._sizes[name] = _sum(sum(each.least for each in fields), fields)
-        found = self._sizes[name]
-        if found is None:
+        size = self._sizes[name]
+        if size is None:
             raise _bad_schema(f"the type {name[:80]!r} contains itself")
-        return found
+        return size
 
 
 def _sum(least: int, below: list[_Size]) -> _Size:

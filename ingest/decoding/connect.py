@@ -122,8 +122,8 @@ def plan(
     if known is None:
         if len(_recent) >= MAX_PLANS:
             _recent.clear()
-        found = _plan(schema, fields, tuple(declared.items()), meanings, reading)
-        known = (found, declared)
+        new_plan = _plan(schema, fields, tuple(declared.items()), meanings, reading)
+        known = (new_plan, declared)
         if len(schema) <= LONG:
             _recent[place] = known
     return known[0]
@@ -237,16 +237,16 @@ def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Imag
     if not key or key.lstrip()[:1] != b"{":
         return None
     try:
-        found = json_values.unwrapped(key)
-        return json_image(found.payload, plan_of(found.schema)) if found.payload else None
+        document = json_values.unwrapped(key)
+        return json_image(document.payload, plan_of(document.schema)) if document.payload else None
     except Undecodable:
         return None
 
 
 def envelope_fields(schema: bytes) -> tuple[Field, ...]:
     """The columns that the envelope's schema gives to ``after`` (or ``before``)."""
-    found = {field.name: field.fields for field in row_fields(schema)}
-    return found.get("after") or found.get("before") or ()
+    by_name = {field.name: field.fields for field in row_fields(schema)}
+    return by_name.get("after") or by_name.get("before") or ()
 
 
 def row_fields(schema: bytes) -> tuple[Field, ...]:

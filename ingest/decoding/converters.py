@@ -189,7 +189,7 @@ def _hour(text: str, zone: str) -> str | None:
     """
     start, clock = dt.datetime.fromisoformat(text), values.zone_of(zone)
     offset, end = clock.utcoffset(start), start.replace(minute=59, second=59)
-    others = {clock.utcoffset(one) for one in (end, start.replace(fold=1), end.replace(fold=1))}
+    others = {clock.utcoffset(when) for when in (end, start.replace(fold=1), end.replace(fold=1))}
     if not offset or offset % _HOUR or others != {offset}:
         return None
     try:

@@ -219,10 +219,10 @@ _BITS = {"true": "1", "false": "0"}
 
 
 def _object(value: str) -> Mapping[str, Any]:
-    found = values.strict(value.encode())
-    if not isinstance(found, dict):
+    parsed = values.strict(value.encode())
+    if not isinstance(parsed, dict):
         raise ValueError("not a JSON object")
-    return found
+    return parsed
 
 
 _DECLARED: dict[str, Callable[[Any, str, Reading], str]] = {

@@ -42,36 +42,36 @@ def split(value: bytes) -> list[bytes]:
     """The documents of a text, those of an array each by itself; none if it is anything else."""
     try:
         text = value.decode("utf-8")
-        found: list[bytes] = []
-        at = _next(text, 0)
-        while at < len(text):
-            document, end = _decoder.raw_decode(text, at)
+        documents: list[bytes] = []
+        place = _next(text, 0)
+        while place < len(text):
+            document, end = _decoder.raw_decode(text, place)
             if isinstance(document, list):
-                found += _elements(text[at:end])
+                documents += _elements(text[place:end])
             elif isinstance(document, dict):
-                found.append(text[at:end].encode())
+                documents.append(text[place:end].encode())
             else:
                 return []
-            if len(found) > MOST:
+            if len(documents) > MOST:
                 return []
-            at = _next(text, end)
+            place = _next(text, end)
     except (ValueError, RecursionError):  # also of bytes that are not UTF-8
         return []
-    return found
+    return documents
 
 
 def _elements(text: str) -> list[bytes]:
-    found = [bytes(element) for element in msgspec.json.decode(text, type=list[msgspec.Raw])]
-    if any(element[:1] != b"{" for element in found):
+    elements = [bytes(element) for element in msgspec.json.decode(text, type=list[msgspec.Raw])]
+    if any(element[:1] != b"{" for element in elements):
         raise ValueError("an element of the array is not an object")
-    return found
+    return elements
 
 
-def _next(text: str, at: int) -> int:
+def _next(text: str, place: int) -> int:
     """Where the next document begins: after spaces, and commas that some writers put between documents."""
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at
+    while place < len(text) and text[place] in " \t\r\n,":
+        place += 1
+    return place
 
 
 def _content(document: bytes) -> bytes:

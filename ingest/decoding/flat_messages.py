@@ -86,29 +86,29 @@ def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
         if repaired == value:
             raise
         try:
-            found, note = _read(repaired, bare)
-            return found, f"{REPAIRED}; {note}" if note else REPAIRED
+            envelope, note = _read(repaired, bare)
+            return envelope, f"{REPAIRED}; {note}" if note else REPAIRED
         except Undecodable:
             raise error from None
 
 
 def _read(value: bytes, bare: bool) -> tuple[Found, str | None]:
-    found: Found
+    envelope: Found
     try:
-        found = (_bare if bare else _decoded).decode(value)
+        envelope = (_bare if bare else _decoded).decode(value)
     except Exception:  # some value is not a string, or the message is damaged
-        found = _read_raw(value)
-    if len(_encode(found)) != len(value):
+        envelope = _read_raw(value)
+    if len(_encode(envelope)) != len(value):
         unread = _unread(
             values.strict(value)
         )  # a name given twice; or only spaces, escapes and unknown members
-        return _read_raw(value) if bare else found, unread  # -0 is an unusual zero too
+        return _read_raw(value) if bare else envelope, unread  # -0 is an unusual zero too
     if not value.isascii():
         try:
             value.decode("utf-8")  # members that stay bytes have not been looked at
         except UnicodeDecodeError as error:
             raise Undecodable("bad-utf8", f"byte {error.start} is not UTF-8") from None
-    return found, None
+    return envelope, None
 
 
 def _unread(document: Any) -> str | None:
@@ -132,31 +132,31 @@ def _read_member_by_member(value: bytes) -> Undecoded:
     if value.lstrip()[:1] not in (b"{", b""):
         values.strict(value)  # names a malformed document as such
         raise Undecodable("not-this-format", "the message is JSON, but not an object")
-    found = values.members(value)
+    members = values.members(value)
     return Envelope(
-        type=_word(found, "type"),
-        database=_word(found, "database"),
-        table=_word(found, "table"),
-        id=values.text(found["id"]) if "id" in found else UNSET,
-        es=values.text(found["es"]) if "es" in found else UNSET,
-        is_ddl=values.member_text(found, "isDdl") == "true",
-        sql=_word(found, "sql"),
-        gtid=_word(found, "gtid"),
-        data=found.get("data", UNSET),
-        old=found.get("old", UNSET),
-        mysql_type=found.get("mysqlType", UNSET),
-        pk_names=found.get("pkNames", UNSET),
-        sql_type=found.get("sqlType", UNSET),
-        tidb=found.get("_tidb", UNSET),
-        schema=_word(found, "schema") if "schema" in found else UNSET,
-        column_type=found.get("columnType", UNSET),
-        db_type=_word(found, "dbType") if "dbType" in found else UNSET,
-        op_type=found.get("opType", UNSET),
+        type=_word(members, "type"),
+        database=_word(members, "database"),
+        table=_word(members, "table"),
+        id=values.text(members["id"]) if "id" in members else UNSET,
+        es=values.text(members["es"]) if "es" in members else UNSET,
+        is_ddl=values.member_text(members, "isDdl") == "true",
+        sql=_word(members, "sql"),
+        gtid=_word(members, "gtid"),
+        data=members.get("data", UNSET),
+        old=members.get("old", UNSET),
+        mysql_type=members.get("mysqlType", UNSET),
+        pk_names=members.get("pkNames", UNSET),
+        sql_type=members.get("sqlType", UNSET),
+        tidb=members.get("_tidb", UNSET),
+        schema=_word(members, "schema") if "schema" in members else UNSET,
+        column_type=members.get("columnType", UNSET),
+        db_type=_word(members, "dbType") if "dbType" in members else UNSET,
+        op_type=members.get("opType", UNSET),
     )
 
 
-def _word(found: Mapping[str, Raw], name: str) -> Text:
-    raw = found.get(name)
+def _word(members: Mapping[str, Raw], name: str) -> Text:
+    raw = members.get(name)
     if raw is None or values.is_null(raw):
         return None
     if bytes(raw)[:1] != b'"':
@@ -172,8 +172,8 @@ def absent(kept: object) -> bool:
 
 def content(raw: Bytes) -> bytes:
     """A member's own bytes; none for a missing or null one."""
-    found = b"" if raw is UNSET else bytes(raw)
-    return b"" if found == b"null" else found
+    data = b"" if raw is UNSET else bytes(raw)
+    return b"" if data == b"null" else data
 
 
 def rows(kept: Rows | Raw | UnsetType | None) -> Rows:
@@ -189,15 +189,15 @@ def raw_rows(kept: Raw) -> list[Raw]:
     """The rows of a ``data`` or ``old`` that was kept as bytes, each as its own bytes."""
     if bytes(kept)[:1] != b"[":
         raise Undecodable("not-this-format", "data and old must be lists of rows")
-    found = values.items(kept)
-    if any(bytes(row)[:1] not in b"{n" for row in found):
+    raws = values.items(kept)
+    if any(bytes(row)[:1] not in b"{n" for row in raws):
         raise Undecodable("bad-message", "a row is not an object")
-    return found
+    return raws
 
 
-def types_of(found: Found) -> Bytes:
+def types_of(envelope: Found) -> Bytes:
     """The member with the types of the columns: ``mysqlType``, or ``columnType`` from a source that is not MySQL."""
-    return found.column_type if absent(found.mysql_type) else found.mysql_type
+    return envelope.column_type if absent(envelope.mysql_type) else envelope.mysql_type
 
 
 def declared_types(raw: Bytes) -> dict[str, str]:
@@ -219,9 +219,9 @@ class CanalPosition(msgspec.Struct, frozen=True, gc=False):
 NOWHERE = CanalPosition()
 
 
-def id_decides(found: Found) -> CanalPosition:
+def id_decides(envelope: Found) -> CanalPosition:
     """For dialects whose ``id`` is documented to increase."""
-    count = found.id
+    count = envelope.id
     return CanalPosition((count,), str(count)) if type(count) is int else position_of(count, "id")
 
 
@@ -265,33 +265,33 @@ class Glimpse(NamedTuple):
 def glimpse(sample: bytes) -> Glimpse | None:
     """A look at a message, or None if it is not a flat message."""
     try:
-        found, _ = read(sample)
-        data, old = rows(found.data), rows(found.old)
-        declared = declared_types(types_of(found))
+        envelope, _ = read(sample)
+        data, old = rows(envelope.data), rows(envelope.old)
+        declared = declared_types(types_of(envelope))
     except Undecodable:
         return None
     row = next(filter(None, data + old), {})
-    if not found.type or not found.type.isupper() or (found.is_ddl is UNSET and not row):
+    if not envelope.type or not envelope.type.isupper() or (envelope.is_ddl is UNSET and not row):
         return None
     binaries = _values_of("binary", row, declared)
     moments = _values_of("timestamp", row, declared)
     return Glimpse(
-        type=found.type,
-        id=found.id is not UNSET,
-        gtid=isinstance(found.gtid, str),
-        transaction=isinstance(found.gtid, str) and bool(found.gtid),
-        tidb=found.tidb is not UNSET,
-        sql_type=found.sql_type is not UNSET,
+        type=envelope.type,
+        id=envelope.id is not UNSET,
+        gtid=isinstance(envelope.gtid, str),
+        transaction=isinstance(envelope.gtid, str) and bool(envelope.gtid),
+        tidb=envelope.tidb is not UNSET,
+        sql_type=envelope.sql_type is not UNSET,
         base_names=any(_NEEDS_LENGTH.fullmatch(name) for name in declared.values()),
         upper_case=any(name[:1].isupper() for name in declared.values()),
         old_is_full=bool(data and old and old[0] and old[0].keys() >= row.keys()),
-        bare_numbers=isinstance(found.data, Raw) or isinstance(found.old, Raw),
+        bare_numbers=isinstance(envelope.data, Raw) or isinstance(envelope.old, Raw),
         int_lists=any(value.startswith("[") for value in binaries),
         epochs=any(values.NUMBER.fullmatch(value) for value in moments),
         moments=any(value[4:5] == "-" for value in moments),
-        column_type=found.column_type is not UNSET,
-        is_ddl=found.is_ddl is not UNSET,
-        sql_type_empty=found.sql_type is not UNSET and content(found.sql_type) in (b"", b"{}"),
+        column_type=envelope.column_type is not UNSET,
+        is_ddl=envelope.is_ddl is not UNSET,
+        sql_type_empty=envelope.sql_type is not UNSET and content(envelope.sql_type) in (b"", b"{}"),
         lengths=any("(" in name for name in declared.values()),
     )
 
@@ -300,8 +300,8 @@ _NEEDS_LENGTH = re.compile(r"varchar|char|varbinary|decimal|enum|set", re.IGNORE
 
 
 def _values_of(logical: str, row: Image, declared: Mapping[str, str]) -> list[str]:
-    found = [row.get(column) for column, name in declared.items() if types.mysql(name) == logical]
-    return [value for value in found if value is not None]
+    texts = [row.get(column) for column, name in declared.items() if types.mysql(name) == logical]
+    return [value for value in texts if value is not None]
 
 
 # --- what a list of column types asks for ---------------------------------------------------------

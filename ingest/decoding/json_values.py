@@ -46,9 +46,9 @@ MAX_SCHEMAS = 1024  # kept at a time
 def object_of(raw: bytes) -> Values:
     """A JSON object with all that is in it; `Undecodable` as of `ingest.values.strict`, or if it is not an object."""
     try:
-        found = _plain.decode(raw)
-        if len(_encode(found)) == len(raw):
-            return found
+        parsed = _plain.decode(raw)
+        if len(_encode(parsed)) == len(raw):
+            return parsed
     except Exception:  # noqa: S110  # the decoder leaks exceptions of other modules
         pass
     careful = strict(raw)
@@ -61,9 +61,9 @@ def unwrapped(raw: bytes) -> ConverterMessage:
     """A message in its parts; an object not made of ``schema`` and ``payload`` is a payload itself."""
     if raw.startswith(_WRAPPED):
         try:
-            found = _wrapped.decode(raw)
-            if len(_encode(found)) == len(raw) and not isinstance(found.payload, UnsetType):
-                return ConverterMessage(_schema(found.schema), found.payload)
+            message = _wrapped.decode(raw)
+            if len(_encode(message)) == len(raw) and not isinstance(message.payload, UnsetType):
+                return ConverterMessage(_schema(message.schema), message.payload)
         except Exception:  # noqa: S110  # as above
             pass
     root = object_of(raw)
@@ -126,8 +126,8 @@ def text(value: Any) -> str | None:
     return (bytes(value) if kind is Raw else compacted(value)).decode()
 
 
-def texts(found: Any) -> dict[str, str | None]:
+def texts(parsed: Any) -> dict[str, str | None]:
     """A small object's members as text; none where it is not an object."""
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return {}
-    return {name: value if type(value) is str else text(value) for name, value in found.items()}
+    return {name: value if type(value) is str else text(value) for name, value in parsed.items()}

@@ -23,47 +23,51 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
 
     `Undecodable`: ``truncated`` or ``bad-protobuf``.
     """
-    at, end = 0, len(data)
-    while at < end:
-        tag = data[at]
-        at += 1
+    place, end = 0, len(data)
+    while place < end:
+        tag = data[place]
+        place += 1
         if tag > 0x7F:
-            tag, at = _varint(data, at - 1)
+            tag, place = _varint(data, place - 1)
         number, kind = tag >> 3, tag & 7
         if not number:
-            raise Undecodable("bad-protobuf", f"byte {at - 1} begins a field with the number 0")
+            raise Undecodable("bad-protobuf", f"byte {place - 1} begins a field with the number 0")
         if kind == BYTES:
-            if at < end and data[at] < 0x80:
-                size, at = data[at], at + 1
+            if place < end and data[place] < 0x80:
+                size, place = data[place], place + 1
             else:
-                size, at = _varint(data, at)
-            if size > end - at:
-                raise Undecodable("truncated", f"field {number} is to have {size} bytes, {end - at} are left")
-            yield number, data[at : at + size]
-            at += size
+                size, place = _varint(data, place)
+            if size > end - place:
+                raise Undecodable(
+                    "truncated", f"field {number} is to have {size} bytes, {end - place} are left"
+                )
+            yield number, data[place : place + size]
+            place += size
         elif kind == VARINT:
-            value, at = _varint(data, at)
+            value, place = _varint(data, place)
             yield number, value
         elif kind in _FIXED:
             size = _FIXED[kind]
-            if size > end - at:
-                raise Undecodable("truncated", f"field {number} is to have {size} bytes, {end - at} are left")
-            yield number, int.from_bytes(data[at : at + size], "little")
-            at += size
+            if size > end - place:
+                raise Undecodable(
+                    "truncated", f"field {number} is to have {size} bytes, {end - place} are left"
+                )
+            yield number, int.from_bytes(data[place : place + size], "little")
+            place += size
         else:
             raise Undecodable("bad-protobuf", f"field {number} is of the unknown kind {kind}")
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, place: int) -> tuple[int, int]:
     """An unsigned number of at most 64 bits, and the position after it."""
     value = shift = 0
-    for byte in data[at : at + 10]:
+    for byte in data[place : place + 10]:
         value |= (byte & 0x7F) << shift
-        at += 1
+        place += 1
         if byte < 0x80:
             if value >= _WORD:
                 break
-            return value, at
+            return value, place
         shift += 7
     if shift < 70 and value < _WORD:
         raise Undecodable("truncated", "the message ends inside a number")

@@ -78,7 +78,7 @@ def plan(
     whole: int | None = None,
     *,
     large: Collection[str] = (),
-    own: Mapping[str, Convert] | None = None,
+    by_kind: Mapping[str, Convert] | None = None,
 ) -> RowPlan:
     """The plan of rows of some types.
 
@@ -99,7 +99,7 @@ def plan(
         "datetime": partial(datetime_text, zone=zone, unit=unit),
         "timestamp": partial(instant_text, zone=zone, unit=unit),
         "time": partial(clock_text, unit=unit),
-        **(own or {}),
+        **(by_kind or {}),
     }
     if binary is not None and binary != "base64":
         functions["binary"] = partial(base64_from, binary)
@@ -186,11 +186,11 @@ def date_text(value: str) -> str:
 
 def datetime_text(value: str, zone: str, unit: int | None = 1) -> str:
     """A zone-less date and time as sent, its zone name dropped; a number is an instant shown in ``zone``."""
-    found = values.DATETIME.match(value)
-    if found is not None:
-        if found.end() < len(value):
+    match = values.DATETIME.match(value)
+    if match is not None:
+        if match.end() < len(value):
             values.zoned_text(value, zone)  # refuses what is not a zone
-        return values.zoneless_text(found[0])
+        return values.zoneless_text(match[0])
     if _DAY.fullmatch(value):
         return value + " 00:00:00"
     return values.wall_text(*instant(value, unit), zone)
@@ -296,10 +296,10 @@ def named_table(table: TableId, hints: Hints, topic: str) -> TableId:
 
 def operation(operations: Mapping[str, Op], kind: str, member: str) -> Op:
     """The operation of a name; a member with any other is refused."""
-    found = operations.get(kind)
-    if found is None:
+    op = operations.get(kind)
+    if op is None:
         raise Undecodable("unknown-operation", f"{member} {kind[:40]!r} is not documented")
-    return found
+    return op
 
 
 def moment(value: str | None, zone: str) -> int | None:
@@ -395,11 +395,11 @@ def emptied(place: Change, sql: str) -> list[TableId]:
     """The tables that a statement empties; one that differs from the message's in letter case alone is that."""
     if not _EMPTIES.search(sql):
         return []
-    found = ddl.effects(sql, place.dialect, *place.table).effects
-    own = str(place.table).casefold()
+    effects = ddl.effects(sql, place.dialect, *place.table).effects
+    named = str(place.table).casefold()
     return [
-        place.table if str(effect.table).casefold() == own else effect.table
-        for effect in found
+        place.table if str(effect.table).casefold() == named else effect.table
+        for effect in effects
         if effect.action == "truncate"
     ]
 

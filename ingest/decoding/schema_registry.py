@@ -56,7 +56,7 @@ def fetch(url: str, schema_id: int, timeout: float = TIMEOUT) -> str:
         raise SetupError(f"a schema of the registry {_shown(url)} is nested too deeply") from None
 
 
-def _collect(url: str, references: list[Any], timeout: float, found: dict[str, Any]) -> None:
+def _collect(url: str, references: list[Any], timeout: float, collected: dict[str, Any]) -> None:
     for reference in references:
         given = reference if isinstance(reference, dict) else {}
         name, subject, version = (given.get(part) for part in ("name", "subject", "version"))
@@ -64,9 +64,9 @@ def _collect(url: str, references: list[Any], timeout: float, found: dict[str, A
             raise SetupError(
                 f"a schema of the registry {_shown(url)} refers to another one without its name, subject and version"
             )
-        if name in found:
+        if name in collected:
             continue
-        if len(found) >= MAX_REFERENCES:
+        if len(collected) >= MAX_REFERENCES:
             raise SetupError(
                 f"a schema of the registry {_shown(url)} refers to more than {MAX_REFERENCES} others"
             )
@@ -78,8 +78,8 @@ def _collect(url: str, references: list[Any], timeout: float, found: dict[str, A
                 f"the registry {_shown(url)} lacks {subject} version {version}, which a schema refers to"
             )
         text, below = _schema_of(answer, url)
-        found[name] = _tree(text, url)
-        _collect(url, below, timeout, found)
+        collected[name] = _tree(text, url)
+        _collect(url, below, timeout, collected)
 
 
 def _inlined(schema: Any, namespace: str, definitions: dict[str, Any]) -> Any:
@@ -200,12 +200,12 @@ def _within(seconds: float, work: Callable[[], bytes]) -> bytes:
 
     threading.Thread(target=attempt, daemon=True).start()
     try:
-        found = done.get(timeout=seconds)
+        answer = done.get(timeout=seconds)
     except Empty:
         raise TimeoutError(f"it takes more than {seconds:g} s") from None
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _request(url: str, path: str) -> urllib.request.Request:

@@ -122,60 +122,65 @@ def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Chang
     """The changes of one message of any dialect of the family."""
     if message.value is None:
         return [Change(op=Op.CONTROL, table=hints.table_of(message.topic) or NO_TABLE, note="tombstone")]
-    found, note = flat_messages.read(message.value, bare=dialect.bare_rows is not None)
-    return changes_of(found, head_of(found, message.topic, hints, dialect, note), hints, dialect)
+    envelope, note = flat_messages.read(message.value, bare=dialect.bare_rows is not None)
+    return changes_of(envelope, head_of(envelope, message.topic, hints, dialect, note), hints, dialect)
 
 
-def changes_of(found: Found, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
+def changes_of(envelope: Found, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
     """What an envelope means, however it was written; ``head`` is what its changes share."""
-    kind, op = found.type or "", _operation(found)
+    kind, op = envelope.type or "", _operation(envelope)
     if op and (
-        type(found.data) is list or not (flat_messages.absent(found.data) and flat_messages.absent(found.old))
+        type(envelope.data) is list
+        or not (flat_messages.absent(envelope.data) and flat_messages.absent(envelope.old))
     ):
-        return _row_changes(found, op, head, hints, dialect)
+        return _row_changes(envelope, op, head, hints, dialect)
     if kind in dialect.marks:
         return [replace(head, op=dialect.marks[kind])]
-    if kind == "QUERY" and _OF_ROWS.match(found.sql or ""):
+    if kind == "QUERY" and _OF_ROWS.match(envelope.sql or ""):
         return [replace(head, note=noted(head.note, "the statement of rows that follow"))]
-    if found.is_ddl is True or kind in DDL_TYPES:
-        database = _kind(found, hints, dialect)
-        return _table_events(kind, found.sql or "", head, dialect_of(database) if database else dialect.sql)
-    raise _refusal(found)
+    if envelope.is_ddl is True or kind in DDL_TYPES:
+        database = _kind(envelope, hints, dialect)
+        return _table_events(
+            kind, envelope.sql or "", head, dialect_of(database) if database else dialect.sql
+        )
+    raise _refusal(envelope)
 
 
 parse = partial(changes, dialect=DIALECT)
 
 
-def _operation(found: Found) -> Op | None:
+def _operation(envelope: Found) -> Op | None:
     """What happens to the rows; a writer that has neither ``isDdl`` nor ``id`` inserts rows that may be there."""
-    op = ROW_TYPES.get(found.type or "")
-    return UPDATE if op is Op.INSERT and found.is_ddl is UNSET and found.id is UNSET else op
+    op = ROW_TYPES.get(envelope.type or "")
+    return UPDATE if op is Op.INSERT and envelope.is_ddl is UNSET and envelope.id is UNSET else op
 
 
-def _refusal(found: Found) -> Undecodable:
-    if not found.type or not found.type.isupper():
+def _refusal(envelope: Found) -> Undecodable:
+    if not envelope.type or not envelope.type.isupper():
         return Undecodable("not-this-format", "the member type is missing, or no Canal type")
-    if found.type not in ROW_TYPES:
-        return Undecodable("unknown-operation", f"the type {found.type[:40]!r} is not documented")
-    if found.sql:
+    if envelope.type not in ROW_TYPES:
+        return Undecodable("unknown-operation", f"the type {envelope.type[:40]!r} is not documented")
+    if envelope.sql:
         return Undecodable("statement-binlog", "a DML statement without its rows: set binlog_format=ROW")
-    return Undecodable("no-rows", f"the {found.type} holds no row")
+    return Undecodable("no-rows", f"the {envelope.type} holds no row")
 
 
-def _kind(found: Found, hints: Hints, dialect: CanalDialect) -> str | None:
+def _kind(envelope: Found, hints: Hints, dialect: CanalDialect) -> str | None:
     """The database's kind by option or ``dbType``; None where neither says it, or the dialect serves one kind alone."""
     if not dialect.kinds:
         return None
-    return hints.options.database_kind or (database_kinds.named(found.db_type) if found.db_type else None)
+    return hints.options.database_kind or (
+        database_kinds.named(envelope.db_type) if envelope.db_type else None
+    )
 
 
-def head_of(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Change:
+def head_of(envelope: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Change:
     """What all changes of one message share; each has an operation of its own."""
-    place = dialect.position(found)
-    if found.table:
-        table, odd = _named(found.database or None, found.schema or None, found.table)
+    place = dialect.position(envelope)
+    if envelope.table:
+        table, odd = _named(envelope.database or None, envelope.schema or None, envelope.table)
     else:
-        table = hints.table_of(topic) or TableId(found.database or None, found.schema or None, None)
+        table = hints.table_of(topic) or TableId(envelope.database or None, envelope.schema or None, None)
         odd = _odd_name(table.name)
     if note or odd or place.note:
         note = noted(note, place.note, odd)
@@ -184,8 +189,8 @@ def head_of(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note:
         table=table,
         sequence=place.sequence,
         position=place.text,
-        event_time=_event_time(found.es),
-        transaction=found.gtid or None if dialect.gtid_is_transaction else None,
+        event_time=_event_time(envelope.es),
+        transaction=envelope.gtid or None if dialect.gtid_is_transaction else None,
         note=note,
     )
 
@@ -225,16 +230,16 @@ Pair = tuple[Image | None, Image | None]
 """One row before and after."""
 
 
-def _row_changes(found: Found, op: Op, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
+def _row_changes(envelope: Found, op: Op, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
-    kind = _kind(found, hints, dialect)
-    frame = _frame(head.table, _members_of(found), hints, dialect, kind)
-    pairs = _pairs(found, op, hints.options.swap_old_data, dialect, frame.plan)
+    kind = _kind(envelope, hints, dialect)
+    frame = _frame(head.table, _members_of(envelope), hints, dialect, kind)
+    pairs = _pairs(envelope, op, hints.options.swap_old_data, dialect, frame.plan)
     if frame.plan.dates and any(_has_clock(image, frame.plan.dates) for pair in pairs for image in pair):
-        frame = _frame(head.table, _members_of(found), hints, dialect, database_kinds.ORACLE)
+        frame = _frame(head.table, _members_of(envelope), hints, dialect, database_kinds.ORACLE)
     if not pairs:
-        raise _refusal(found)
+        raise _refusal(envelope)
     if not frame.keys:
         first = (pairs[0][0] if pairs[0][1] is None else pairs[0][1]) or {}
         frame = frame._replace(keys=tuple(column for column in ROW_ID_COLUMNS if column in first))
@@ -246,9 +251,9 @@ def _has_clock(image: Image | None, dates: Iterable[str]) -> bool:
     return image is not None and any(len(image.get(column) or "") > len("2024-01-31") for column in dates)
 
 
-def _members_of(found: Found) -> tuple[bytes, bytes]:
+def _members_of(envelope: Found) -> tuple[bytes, bytes]:
     """The bytes of the columns' types and of ``pkNames``, empty where they are missing."""
-    mysql_type, pk_names = flat_messages.types_of(found), found.pk_names
+    mysql_type, pk_names = flat_messages.types_of(envelope), envelope.pk_names
     return b"" if mysql_type is UNSET else bytes(mysql_type), b"" if pk_names is UNSET else bytes(pk_names)
 
 
@@ -259,9 +264,9 @@ def _frame(
     return frame_of(table, *members, hints.tables, options.timezone, options.binary, dialect, kind)
 
 
-def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
+def _pairs(envelope: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
     """Each row's images before and after, distinguished by content where writers differ."""
-    data, old = found.data, found.old
+    data, old = envelope.data, envelope.old
     if type(data) is list and len(data) == 1 and data[0] is not None and not dialect.bare_rows:  # mostly
         if op is UPDATE and not swap and type(old) is list and len(old) == 1:
             return [(old[0], data[0])]
@@ -301,8 +306,8 @@ def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialec
     (plan, keys, keys_listed), (before, after) = frame, pair
     remarks: list[str] = []
     if plan.converters:
-        for one in pair:
-            if one and (remark := converters.convert(one, plan.converters)):
+        for row_image in pair:
+            if row_image and (remark := converters.convert(row_image, plan.converters)):
                 remarks.append(remark)
     hidden = False
     if dialect.large and op is UPDATE:  # `old` lists the changed columns: one that it lacks is NULL there too
@@ -337,9 +342,9 @@ def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialec
 
 def _odd(before: Image | None, image: Image, keys: tuple[str, ...]) -> list[str]:
     """What the message names and the row lacks."""
-    found = [f"the key column {key} is not in the row" for key in keys if key not in image]
+    missing = [f"the key column {key} is not in the row" for key in keys if key not in image]
     lacking = [column for column in before or () if column not in image]
-    return [*found, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else found
+    return [*missing, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else missing
 
 
 # --- many messages at once ------------------------------------------------------------------------
@@ -352,9 +357,9 @@ def changes_as_columns(values: Sequence[bytes | None], hints: Hints, dialect: Ca
     """
     usual = _Usual(hints, dialect)
     rows: list[_Row] = []
-    for at, value in enumerate(values):
+    for number, value in enumerate(values):
         try:
-            more = usual.rows(at, value or b"")
+            more = usual.rows(number, value or b"")
         except Exception:  # `changes` says what is wrong with it
             break
         if not more:
@@ -390,27 +395,27 @@ class _Usual:
         self.shapes: list[RowShape] = []
         self.known: dict[tuple[str | None, str | None, str], _Known] = {}
 
-    def rows(self, at: int, value: bytes) -> list[_Row]:
+    def rows(self, number: int, value: bytes) -> list[_Row]:
         """The changes of one message; none if it is not as usual."""
         dialect = self.dialect
-        found, note = flat_messages.read(value, bare=dialect.bare_rows is not None)
-        op, place = _operation(found), dialect.position(found)
-        if op is None or place.note or not found.table:
+        envelope, note = flat_messages.read(value, bare=dialect.bare_rows is not None)
+        op, place = _operation(envelope), dialect.position(envelope)
+        if op is None or place.note or not envelope.table:
             return []
         if op is READ and not place.sequence and dialect.position is not nowhere:
             return []
-        name = found.database or None, found.schema or None, found.table
-        members, kind = _members_of(found), _kind(found, self.hints, dialect)
+        name = envelope.database or None, envelope.schema or None, envelope.table
+        members, kind = _members_of(envelope), _kind(envelope, self.hints, dialect)
         known = self.known.get(name)
         if known is None:
             known = self.known[name] = self._learnt(_named(*name), members, kind, note)
         (plan, keys, _), sent, of_kind, remark, table, is_usual, shape, hiding = known
         if sent != members or of_kind != kind or remark != note or not is_usual:
             return []
-        gtid = found.gtid or None if dialect.gtid_is_transaction else None
-        shared = place.sequence, place.text, _event_time(found.es), gtid
+        gtid = envelope.gtid or None if dialect.gtid_is_transaction else None
+        shared = place.sequence, place.text, _event_time(envelope.es), gtid
         rows = []
-        pairs = _pairs(found, op, self.hints.options.swap_old_data, dialect, plan)
+        pairs = _pairs(envelope, op, self.hints.options.swap_old_data, dialect, plan)
         for row, (before, after) in enumerate(pairs):
             image = (before if after is None else after) or {}
             if image.keys() != plan.columns or (before and not plan.columns.issuperset(before)):
@@ -420,12 +425,12 @@ class _Usual:
             if hiding and op is UPDATE and any(image[column] is None for column in hiding):
                 return []
             if plan.converters:
-                for one in (before, after):
-                    if one and converters.convert(one, plan.converters):
+                for row_image in (before, after):
+                    if row_image and converters.convert(row_image, plan.converters):
                         return []
             moved = before is not None and after is not None and may_change_key(before, after, keys)
             images = None if before is None else _json(before), None if after is None else _json(after)
-            rows.append((at, shape, op, *images, moved, row, *shared))
+            rows.append((number, shape, op, *images, moved, row, *shared))
         if rows and shape == len(self.shapes):
             self.shapes.append(RowShape(table, keys, tuple(image), plan.types, noted(note, plan.note)))
         return rows

@@ -79,8 +79,8 @@ def parse(message: Message, hints: Hints) -> list[Change]:
     entries = packet(message.value)
     if len(entries) == 1:
         return _changes(entries[0], message.topic, hints)
-    found = chain.from_iterable(_changes(entry, message.topic, hints) for entry in entries)
-    return [replace(change, row=row) for row, change in enumerate(found)] or [
+    changes = chain.from_iterable(_changes(entry, message.topic, hints) for entry in entries)
+    return [replace(change, row=row) for row, change in enumerate(changes)] or [
         Change(op=Op.CONTROL, note="a packet without entries")
     ]
 
@@ -182,8 +182,8 @@ def _header(data: bytes) -> Header:
 
 
 def _pair(data: bytes) -> tuple[str, str]:
-    found = {number: protobuf.text_of(value, "props") for number, value in protobuf.fields(data)}
-    return found.get(1, ""), found.get(2, "")
+    texts = {number: protobuf.text_of(value, "props") for number, value in protobuf.fields(data)}
+    return texts.get(1, ""), texts.get(2, "")
 
 
 class RowChange(NamedTuple):
@@ -196,7 +196,7 @@ class RowChange(NamedTuple):
 
 
 def _row_change(data: bytes) -> RowChange:
-    event, is_ddl, sql, found = 0, False, "", []
+    event, is_ddl, sql, row_data = 0, False, "", []
     for number, value in protobuf.fields(data):
         if number == 2:
             event = protobuf.number_of(value, "eventType")
@@ -205,8 +205,8 @@ def _row_change(data: bytes) -> RowChange:
         elif number == 11:
             sql = protobuf.text_of(value, "sql")
         elif number == 12:
-            found.append(protobuf.bytes_of(value, "rowDatas"))
-    return RowChange(event, is_ddl, sql, found)
+            row_data.append(protobuf.bytes_of(value, "rowDatas"))
+    return RowChange(event, is_ddl, sql, row_data)
 
 
 class Columns(NamedTuple):

@@ -83,10 +83,10 @@ def recognise(sample: bytes) -> str | None:
     """The metadata's names, with or without Connect's schema around the row."""
     seen = values.peeked(sample)
     try:
-        found = _payload(seen).keys() >= MARKS
+        is_marked = _payload(seen).keys() >= MARKS
     except Undecodable:
         return None
-    return "op_type, table, scn and row_id" if found else None
+    return "op_type, table, scn and row_id" if is_marked else None
 
 
 def _payload(envelope: Mapping[str, Raw]) -> Mapping[str, Raw]:

@@ -121,12 +121,12 @@ def recognise(sample: bytes) -> str | None:
 def evidence(sample: bytes, heartbeat: str, columns: str, key: str) -> str | None:
     """Version, operation and clock, with the list of columns or the key in the schema, unless it is a heartbeat."""
     try:
-        found, _note = values.opened(sample)
-        payload, schema = members_of(found.get("payload")), members_of(found.get("schema"))
+        members, _note = values.opened(sample)
+        payload, schema = members_of(members.get("payload")), members_of(members.get("schema"))
     except Undecodable:
         return None
     op, clock = (bytes(payload.get(name, b"")) for name in ("op", "timestamp"))
-    if "version" not in found or not op or clock[:1] != b"{":
+    if "version" not in members or not op or clock[:1] != b"{":
         return None
     if op == f'"{heartbeat}"'.encode() or columns in schema or key in schema:
         return f"version, payload.op, payload.timestamp and schema.{columns}"
@@ -277,8 +277,8 @@ def _plan(
 ) -> rows.RowPlan:
     sent = {name: types.streamx(kind) for name, kind in columns}
     parts = {"date": slice(10), "time": slice(11, None)}  # of the text of a date and time
-    own = {kind: partial(_of_milliseconds, part=part, zone=zone) for kind, part in parts.items()}
-    return rows.plan(sent, declared, zone, binary, "millis", own=own)
+    by_kind = {kind: partial(_of_milliseconds, part=part, zone=zone) for kind, part in parts.items()}
+    return rows.plan(sent, declared, zone, binary, "millis", by_kind=by_kind)
 
 
 def _of_milliseconds(value: str, part: slice, zone: str) -> str:

@@ -111,20 +111,20 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if message.value is None:
         return [no_value(message, json_key(message.key, hints), hints)]
     document, note = json_values.repaired(message.value, json_values.unwrapped)
-    found = document.payload
-    if found is None:
+    payload = document.payload
+    if payload is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    kind = kind_of(found, hints)
+    kind = kind_of(payload, hints)
     if kind == "row":
-        return [wrapped_row(JSON, document.schema, found, message, hints, note)]
+        return [wrapped_row(JSON, document.schema, payload, message, hints, note)]
     if kind == "flat":
-        return [flat_row(JSON, document.schema, found, message, hints, note)]
-    return debezium_events.control(kind, found)
+        return [flat_row(JSON, document.schema, payload, message, hints, note)]
+    return debezium_events.control(kind, payload)
 
 
-def kind_of(found: Mapping[str, Any], hints: Hints) -> str:
+def kind_of(members: Mapping[str, Any], hints: Hints) -> str:
     """What a message is, as `debezium_events.kind_of` says, unless the options say that all are flattened rows."""
-    return "flat" if hints.options.extra.get("rows") == "flat" else debezium_events.kind_of(found)
+    return "flat" if hints.options.extra.get("rows") == "flat" else debezium_events.kind_of(members)
 
 
 class Encoding(NamedTuple):
@@ -152,22 +152,22 @@ class Encoding(NamedTuple):
 def wrapped_row(
     encoding: Encoding,
     schema: str | bytes,
-    found: Mapping[str, Any],
+    members: Mapping[str, Any],
     message: Message,
     hints: Hints,
     note: str | None = None,
 ) -> Change:
     """The change of one wrapped row."""
-    source = encoding.texts(found.get("source"))
-    named = encoding.text(found["op"])
+    source = encoding.texts(members.get("source"))
+    named = encoding.text(members["op"])
     table = NO_TABLE if named == MESSAGE else _table(source, message, hints)
     declared, options = hints.tables(table), hints.options
     plan = connect.plan(schema, encoding.envelope_fields, declared.columns, meanings, reading(options))
-    images = encoding.image(found.get("before"), plan), encoding.image(found.get("after"), plan)
+    images = encoding.image(members.get("before"), plan), encoding.image(members.get("after"), plan)
     key = encoding.key(message.key, hints, declared)
     old = next((value for name, value in message.headers if name == OLD_KEY), None)
     old_key = None if old is None else encoding.key(old, hints, declared)
-    transaction = encoding.texts(found.get("transaction")).get("id")
+    transaction = encoding.texts(members.get("transaction")).get("id")
     op = OPS.get(named or "")
     if op is None:
         raise Undecodable("unknown-operation", f"op is {named!r}, none of {' '.join(OPS)}")
@@ -253,20 +253,21 @@ def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
 def flat_row(
     encoding: Encoding,
     schema: str | bytes,
-    found: Mapping[str, Any],
+    members: Mapping[str, Any],
     message: Message,
     hints: Hints,
     note: str | None = None,
 ) -> Change:
     """The change of one flattened row; without an operation it is an upsert."""
-    table = _flat_table(_metadata(found, (), encoding.text), message, hints)
+    table = _flat_table(_metadata(members, (), encoding.text), message, hints)
     declared, options = hints.tables(table), hints.options
     plan = connect.plan(schema, encoding.row_fields, declared.columns, meanings, reading(options))
     key = encoding.key(message.key, hints, declared)
     columns = {*declared.columns, *declared.keys, *(key or ())}
-    meta = _metadata(found, columns, encoding.text)
+    meta = _metadata(members, columns, encoding.text)
     row = encoding.columns(
-        {name: value for name, value in found.items() if not debezium_events.is_metadata(name, columns)}, plan
+        {name: value for name, value in members.items() if not debezium_events.is_metadata(name, columns)},
+        plan,
     )
     if not row:
         raise Undecodable("not-this-format", "the message has no columns and no member of a Debezium event")
@@ -297,10 +298,12 @@ def flat_row(
     )
 
 
-def _metadata(found: Mapping[str, Any], columns: Collection[str], text: Callable[[Any], str | None]) -> Image:
+def _metadata(
+    members: Mapping[str, Any], columns: Collection[str], text: Callable[[Any], str | None]
+) -> Image:
     """The members that flattening added to a row, without their prefix."""
     return {
-        name[2:]: text(value) for name, value in found.items() if debezium_events.is_metadata(name, columns)
+        name[2:]: text(value) for name, value in members.items() if debezium_events.is_metadata(name, columns)
     }
 
 
@@ -389,14 +392,14 @@ def _placeholders(plain: str) -> frozenset[str]:
     )
 
 
-def _image(found: object, plan: ConnectPlan) -> Image | None:
-    if found is None:
+def _image(row: object, plan: ConnectPlan) -> Image | None:
+    if row is None:
         return None
-    if isinstance(found, str):
+    if isinstance(row, str):
         raise Undecodable("unsupported-source", "an image that is JSON text is a MongoDB document, not a row")
-    if not isinstance(found, dict):
+    if not isinstance(row, dict):
         raise Undecodable("bad-message", "an image is not a JSON object")
-    return connect.json_image(found, plan)
+    return connect.json_image(row, plan)
 
 
 JSON = Encoding(
@@ -413,11 +416,11 @@ JSON = Encoding(
 def recognise(sample: bytes) -> str | None:
     """Evidence in one message; a flattened row shows none unless it carries ``__`` members."""
     document = json_values.peeked(sample, json_values.unwrapped)
-    if document is None or not (found := document.payload):
+    if document is None or not (payload := document.payload):
         return None
-    kind = debezium_events.kind_of(found)
+    kind = debezium_events.kind_of(payload)
     if kind == "row":
-        op, source = json_values.text(found["op"]), json_values.texts(found.get("source"))
+        op, source = json_values.text(payload["op"]), json_values.texts(payload.get("source"))
         if op not in OPS or source.get("name") == "OMS":
             return None
         connector = source.get("connector") or "that is not named"
@@ -425,6 +428,6 @@ def recognise(sample: bytes) -> str | None:
             return SharedEvidence(f"perhaps op {op!r}, from a connector {connector}")
         return f"op {op!r} from connector {connector!r}"
     if kind == "flat":
-        marks = [name for name in ("__deleted", "__op") if name in found]
+        marks = [name for name in ("__deleted", "__op") if name in payload]
         return f"a flat row with {marks[0]}" if marks else None
     return f"the members of a Debezium {kind} message"

@@ -82,26 +82,26 @@ def _key(key: bytes | None, hints: Hints, declared: TableHints | None = None) ->
     if not key or key[0] != 0:
         return debezium.json_key(key, hints, declared)
     try:
-        text, found = unframed(key, hints)
+        text, parsed = unframed(key, hints)
         columns = declared.columns if declared else {}
         plan = connect.plan(text, _row_fields, columns, meanings, debezium.reading(hints.options))
     except Undecodable:
         return None
-    return connect.plain_image(found, plan) if isinstance(found, dict) else None
+    return connect.plain_image(parsed, plan) if isinstance(parsed, dict) else None
 
 
-def _image(found: Any, plan: connect.ConnectPlan) -> Image | None:
-    if found is None:
+def _image(row: Any, plan: connect.ConnectPlan) -> Image | None:
+    if row is None:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(row, dict):
         raise Undecodable(
             "unsupported-source", "an image that is not a record is a MongoDB document, not a row"
         )
-    return connect.plain_image(found, plan)
+    return connect.plain_image(row, plan)
 
 
-def _texts(found: Any) -> Image:
-    return {name: plain_text(value) for name, value in found.items()} if isinstance(found, dict) else {}
+def _texts(record: Any) -> Image:
+    return {name: plain_text(value) for name, value in record.items()} if isinstance(record, dict) else {}
 
 
 # --- schemas ------------------------------------------------------------------------------------
@@ -125,30 +125,30 @@ def _fields(schema: avro.AvroSchema, record: Mapping[str, Any]) -> tuple[Field, 
 
 def _described(schema: avro.AvroSchema, member: Mapping[str, Any]) -> Field:
     """A record's field, with whether it may be null and its default."""
-    found = _field(schema, member["name"], member["type"])
+    field = _field(schema, member["name"], member["type"])
     branches = schema.resolved(member["type"])
     optional = isinstance(branches, list) and any(
         schema.resolved(branch)["type"] == "null" for branch in branches
     )
     default = member.get(avro.DEFAULT)
-    if isinstance(default, str) and found.type == "bytes":
+    if isinstance(default, str) and field.type == "bytes":
         default = default.encode(
             "latin-1", "replace"
         )  # a code point for each byte (Avro specification, Complex Types)
     elif isinstance(default, Number):
         default = int(default) if integer(default) is not None else float(default)
-    return found._replace(
+    return field._replace(
         optional=optional, default=None if default is None else FieldDefault(default, plain=True)
     )
 
 
 def _value(schema: avro.AvroSchema, optional: Any) -> Mapping[str, Any]:
     """The object of a type; the one that is not null of an optional type."""
-    found = schema.resolved(optional)
-    if isinstance(found, list):
-        branches = [branch for branch in found if schema.resolved(branch)["type"] != "null"]
-        found = schema.resolved(branches[0]) if len(branches) == 1 else {"type": "union"}
-    return found  # type: ignore[no-any-return]
+    resolved = schema.resolved(optional)
+    if isinstance(resolved, list):
+        branches = [branch for branch in resolved if schema.resolved(branch)["type"] != "null"]
+        resolved = schema.resolved(branches[0]) if len(branches) == 1 else {"type": "union"}
+    return resolved  # type: ignore[no-any-return]
 
 
 def _field(schema: avro.AvroSchema, name: str, optional: Any) -> Field:

@@ -127,11 +127,11 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
 
 def log_position(position: str | None) -> tuple[int, ...]:
     """Numbers of a position as PostgreSQL or MySQL tasks write it, else nothing."""
-    found = _POSTGRES.match(position or "")
-    if found is not None:
-        return int(found[1], 16), int(found[2], 16), int(found[3] or 0)
-    found = _MYSQL.match(position or "")
-    return (int(found[1]), int(found[2])) if found is not None else ()
+    match = _POSTGRES.match(position or "")
+    if match is not None:
+        return int(match[1], 16), int(match[2], 16), int(match[3] or 0)
+    match = _MYSQL.match(position or "")
+    return (int(match[1]), int(match[2])) if match is not None else ()
 
 
 def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:
@@ -176,9 +176,9 @@ _STRUCTURES = {"create-table": "CREATE", "drop-table": "DROP", "rename-table": "
 def _structure(control: bytes, kind: str, encoding: str) -> str | None:
     """The table's structure as `Change.structure` wants it, or None where there is none; bytes are in ``encoding``."""
     action = _STRUCTURES.get(kind, "ALTER")
-    found = values.strict(control)
+    structure = values.strict(control)
     try:
-        definition = found.get("table-def")
+        definition = structure.get("table-def")
         if definition is None and action in ("CREATE", "ALTER"):
             return None
         columns = {

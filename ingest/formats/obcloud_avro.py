@@ -168,7 +168,7 @@ def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str
 
 
 def _key_columns(record: dict[str, Any], names: list[str]) -> tuple[str, ...]:
-    unique = [one for one in record["ukIndexes"] or () if one]
+    unique = [index for index in record["ukIndexes"] or () if index]
     choices = [record["pkIndexes"]] if record["pkIndexes"] else unique
     if any(not 0 <= index < len(names) for indexes in choices for index in indexes):
         raise Undecodable("bad-message", "an index of a key column points past the fields")

@@ -120,8 +120,8 @@ def _unflattened(
     for column in columns:
         image, _, name = column.partition(".")
         images.setdefault((BEFORE, AFTER)[names.index(image)], {})[name] = envelope[column]
-    found = {name: raw for name, raw in envelope.items() if "." not in name or name not in columns}
-    return found | {name: Raw(encode(image)) for name, image in images.items()}
+    members = {name: raw for name, raw in envelope.items() if "." not in name or name not in columns}
+    return members | {name: Raw(encode(image)) for name, image in images.items()}
 
 
 def _place(envelope: Mapping[str, Raw], op: Op, options: Options, note: str | None) -> Change:
@@ -168,13 +168,13 @@ def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[
     table = _table(values.member_text(envelope, "table"))
     declared = hints.tables(table if table.table else hints.table_of(topic) or table)
     columns = {*declared.columns, *declared.keys, *_keys(envelope)}
-    found = {name: raw for name, raw in envelope.items() if name in ALWAYS}
+    members = {name: raw for name, raw in envelope.items() if name in ALWAYS}
     for name, raw in envelope.items():
         if name not in ALWAYS:
             if name in columns or not _is_metadata(name, raw):
                 break
-            found[name] = raw
-    return found
+            members[name] = raw
+    return members
 
 
 def _is_metadata(name: str, raw: Raw) -> bool:

@@ -107,12 +107,12 @@ def _bare_rows(kept: list[Any] | Raw, plan: CanalPlan) -> Rows:
 
 
 def _bare_row(row: dict[str, Any], bits: frozenset[str]) -> Image:
-    found = json_values.texts(row)
+    image = json_values.texts(row)
     for column in bits:
         value = row.get(column)
         if type(value) is str:
-            found[column] = _bit_text(value)
-    return found
+            image[column] = _bit_text(value)
+    return image
 
 
 def _bit_text(value: str) -> str:

@@ -79,12 +79,12 @@ def _plan(
     columns: Columns, oracle: bool, declared: rows.Declared, zone: str, binary: str | None
 ) -> rows.RowPlan:
     sent = {name: types.with_zeros(types.oms(kind, oracle), kind) for name, kind in columns}
-    own = {
+    by_kind = {
         kind: partial(_moment_text, zone=zone, instant=kind == "timestamp")
         for kind in ("timestamp", "datetime")
     }
     large = {name for name, kind in columns if rows.large(kind)}
-    return rows.plan(sent, declared, zone, binary, whole=SECONDS, large=large, own=own)
+    return rows.plan(sent, declared, zone, binary, whole=SECONDS, large=large, by_kind=by_kind)
 
 
 def _moment_text(value: str, zone: str, instant: bool) -> str:

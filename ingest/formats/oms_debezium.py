@@ -59,29 +59,29 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
     document, note = json_values.repaired(message.value, json_values.unwrapped)
-    found = document.payload
+    payload = document.payload
     if not document.wrapped:
         raise Undecodable("not-this-format", "the message has no payload")
-    if found is None:
+    if payload is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    return [event(document.schema, found, message, hints, note)]
+    return [event(document.schema, payload, message, hints, note)]
 
 
-def event(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:
+def event(schema: bytes, members: Values, message: Message, hints: Hints, note: str | None) -> Change:
     """The change of one event's members; the flattened serializer sends them without a wrapper."""
-    if "op" not in found:
+    if "op" not in members:
         raise Undecodable("not-this-format", "the message has no op")
-    named = text(found["op"])
-    op, source = OPS.get(named or ""), texts(found.get("source"))
+    named = text(members["op"])
+    op, source = OPS.get(named or ""), texts(members.get("source"))
     if op is None:
         raise Undecodable("unknown-operation", f"op is {named!r}, none of {' '.join(OPS)}")
     if op is Op.HEARTBEAT:
-        return Change(op=op, event_time=_micros(source.get("ts_ms") or text(found.get("ts_ms"))))
+        return Change(op=op, event_time=_micros(source.get("ts_ms") or text(members.get("ts_ms"))))
     name = source.get("table")
     table = named_table(TableId(source.get("db"), None, name), hints, message.topic)
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, no_meaning, reading(hints.options))
-    before, after = _image(found.get("before"), plan), _image(found.get("after"), plan)
+    before, after = _image(members.get("before"), plan), _image(members.get("after"), plan)
     if op is Op.DELETE:
         if before is None:
             raise Undecodable("no-image", "a delete has no before image")
@@ -147,10 +147,10 @@ def reading(options: Options) -> Reading:
     return _reading(options.binary or "base16", options.time_units or "millis", options.timezone)
 
 
-def _image(found: object, plan: ConnectPlan) -> Image | None:
-    if found is not None and not isinstance(found, dict):
+def _image(row: object, plan: ConnectPlan) -> Image | None:
+    if row is not None and not isinstance(row, dict):
         raise Undecodable("bad-message", "an image is not a JSON object")
-    return None if found is None else connect.json_image(found, plan)
+    return None if row is None else connect.json_image(row, plan)
 
 
 def recognise(sample: bytes) -> str | None:
@@ -159,10 +159,10 @@ def recognise(sample: bytes) -> str | None:
     return evidence(document.payload) if document and document.wrapped else None
 
 
-def evidence(found: Values | None) -> str | None:
+def evidence(members: Values | None) -> str | None:
     """What shows an event to be of OMS."""
-    if not found or "op" not in found:
+    if not members or "op" not in members:
         return None
-    if text(found["op"]) == "HEARTBEAT":
+    if text(members["op"]) == "HEARTBEAT":
         return "op 'HEARTBEAT'"
-    return "source.name 'OMS'" if texts(found.get("source")).get("name") == "OMS" else None
+    return "source.name 'OMS'" if texts(members.get("source")).get("name") == "OMS" else None

@@ -25,8 +25,8 @@ ABOUT: About = replace(
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    found, note = json_values.repaired(message.value, json_values.object_of)
-    return [oms_debezium.event(b"", found, message, hints, note)]
+    members, note = json_values.repaired(message.value, json_values.object_of)
+    return [oms_debezium.event(b"", members, message, hints, note)]
 
 
 def recognise(sample: bytes) -> str | None:

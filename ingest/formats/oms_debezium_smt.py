@@ -52,15 +52,15 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if message.value is None:
         return [debezium.no_value(message, key, hints)]
     table = named_table(table, hints, message.topic)
-    found, note = json_values.repaired(message.value, json_values.object_of)
+    members, note = json_values.repaired(message.value, json_values.object_of)
     keys = declared.keys or tuple(key or ())
     columns = {*declared.columns, *keys}
     row = connect.json_image(
-        {name: value for name, value in found.items() if not is_metadata(name, columns)}, plan
+        {name: value for name, value in members.items() if not is_metadata(name, columns)}, plan
     )
     if not row:
         raise Undecodable("not-this-format", "the message has no columns")
-    deleted = is_metadata("__deleted", columns) and json_values.text(found.get("__deleted")) == "true"
+    deleted = is_metadata("__deleted", columns) and json_values.text(members.get("__deleted")) == "true"
     return [
         Change(
             op=Op.DELETE if deleted else Op.UPDATE,
@@ -76,6 +76,6 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """A flat row whose only mark is ``__deleted``."""
-    found = json_values.peeked(sample, json_values.object_of)
-    marks = {name for name in found or () if name.startswith("__")}
+    members = json_values.peeked(sample, json_values.object_of)
+    marks = {name for name in members or () if name.startswith("__")}
     return "a flat row with __deleted" if marks == {"__deleted"} else None

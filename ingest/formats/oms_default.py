@@ -111,8 +111,8 @@ def _has_row(sample: bytes) -> bool:
 def looks_like(sample: bytes) -> bool:
     """True for an object with the two members that every OMS Default message has."""
     try:
-        found, _note = values.opened(sample)
-        return "recordType" in found and bool(values.members(found.get("allMetaData", b"")))
+        members, _note = values.opened(sample)
+        return "recordType" in members and bool(values.members(members.get("allMetaData", b"")))
     except Undecodable:
         return False
 

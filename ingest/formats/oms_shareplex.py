@@ -98,11 +98,11 @@ def recognise(sample: bytes) -> str | None:
 def meta_of(sample: bytes) -> Image | None:
     """``meta`` of a sample that is SharePlex JSON, else None."""
     try:
-        found, _note = values.opened(sample)
-        meta = values.bare_image(found.get("meta", b""))
+        members, _note = values.opened(sample)
+        meta = values.bare_image(members.get("meta", b""))
     except Undecodable:
         return None
-    parts = found.keys() & {"data", "key", "sql"}
+    parts = members.keys() & {"data", "key", "sql"}
     return meta if parts and (meta.get("op") or "").lower() in OPS else None
 
 

@@ -139,14 +139,14 @@ def change_sequence(text: str | None) -> tuple[int, ...]:
 
 def _table(*places: Mapping[str, Raw]) -> TableId:
     """The table that a message names in its headers or next to its images, as the endpoint was set."""
-    found = {
+    names = {
         part: next(
             (values.member_text(place, name) for place in places for name in names if name in place), None
         )
         for part, names in NAMES.items()
     }
-    table = found["table"] or None
-    return TableId(found["database"] or None, None, table) if table else NO_TABLE
+    table = names["table"] or None
+    return TableId(names["database"] or None, None, table) if table else NO_TABLE
 
 
 def _row(
@@ -216,9 +216,9 @@ def _description(content: Mapping[str, Raw], hints: Hints, note: str | None) -> 
 @remembered(256)
 def _structure(described: bytes, encoding: str) -> str | None:
     """A table's structure as `Change.structure` wants it; bytes are in ``encoding``."""
-    found = values.strict(described)
+    structure = values.strict(described)
     try:
-        columns = sorted(found["tableColumns"].items(), key=lambda column: int(column[1]["ordinal"]))
+        columns = sorted(structure["tableColumns"].items(), key=lambda column: int(column[1]["ordinal"]))
         places = {name: int(column.get("primaryKeyPosition") or 0) for name, column in columns}
         types = {name: logical(column, encoding) for name, column in columns}
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):

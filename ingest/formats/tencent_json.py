@@ -166,7 +166,7 @@ def _image(raw: Raw | None, names: tuple[str, ...], member: str) -> Image | None
         return None
     if bytes(raw)[:1] != b"[":
         raise Undecodable("bad-message", f"{member} is not a list of values")
-    found = values.items(raw)
-    if len(found) != len(names) or any(bytes(value)[:1] in (b"{", b"[") for value in found):
+    cells = values.items(raw)
+    if len(cells) != len(names) or any(bytes(value)[:1] in (b"{", b"[") for value in cells):
         raise Undecodable("bad-message", f"{member} does not hold one value for each of {len(names)} columns")
-    return {name: values.text(value) for name, value in zip(names, found, strict=True)}
+    return {name: values.text(value) for name, value in zip(names, cells, strict=True)}

@@ -55,15 +55,15 @@ ABOUT = About(
 )
 
 
-def _extension(found: Found) -> dict[str, Raw]:
-    extension = content(found.tidb) or b"{}"
+def _extension(envelope: Found) -> dict[str, Raw]:
+    extension = content(envelope.tidb) or b"{}"
     if extension[:1] != b"{":
         raise Undecodable("bad-message", "_tidb is not an object")
     return values.members(extension)
 
 
-def _commit(found: Found) -> CanalPosition:
-    extension = _extension(found)
+def _commit(envelope: Found) -> CanalPosition:
+    extension = _extension(envelope)
     if "claimCheckLocation" in extension:
         raise Undecodable("stored-elsewhere", "the row was too large and is stored by claim check")
     for name in ("commitTs", "watermarkTs"):
@@ -82,12 +82,12 @@ DIALECT = CanalDialect(
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    found = changes(message, hints, DIALECT)
+    decoded = changes(message, hints, DIALECT)
     if message.value and b"onlyHandleKey" in message.value:
         extension = _extension(read(message.value)[0])
         if values.member_text(extension, "onlyHandleKey") == "true":
-            found = [msgspec.structs.replace(change, partial=True) for change in found]
-    return [half for change in found for half in _halves(change)]
+            decoded = [msgspec.structs.replace(change, partial=True) for change in decoded]
+    return [half for change in decoded for half in _halves(change)]
 
 
 def _halves(change: Change) -> Iterable[Change]:
