@@ -109,13 +109,13 @@ def instant(text: str) -> str:
 
 
 def _time(text: str) -> str:
-    found = _CLOCK.fullmatch(text) or _CLOCK_DIGITS.fullmatch(text)
-    if found is None:
+    clock = _CLOCK.fullmatch(text) or _CLOCK_DIGITS.fullmatch(text)
+    if clock is None:
         raise ValueError(text)
-    hours, minutes, seconds = (int(found[name] or 0) for name in ("h", "m", "s"))
+    hours, minutes, seconds = (int(clock[name] or 0) for name in ("h", "m", "s"))
     if minutes > 59 or seconds > 59:
         raise ValueError(text)
-    return f"{found['sign']}{hours:02}:{minutes:02}:{seconds:02}{values.fraction(found['f'] or '')}"
+    return f"{clock['sign']}{hours:02}:{minutes:02}:{seconds:02}{values.fraction(clock['f'] or '')}"
 
 
 def _year(text: str) -> str:

@@ -69,5 +69,5 @@ def _moment(text: str, family: str, sizes: list[str]) -> str:
         return rounded_clock(instant(text), digits)
     if family != "datetime":
         raise ValueError(text)
-    found = values.zoneless_text(text if len(text) > 10 else f"{text} 00:00:00")
-    return rounded_clock(found, digits)
+    moment = values.zoneless_text(text if len(text) > 10 else f"{text} 00:00:00")
+    return rounded_clock(moment, digits)

@@ -41,8 +41,8 @@ def stored(literal: Token, logical: str, declared: str) -> str:
 def keeps(cast: str, declared: str) -> bool:
     """True if a cast to a type before the column's own changes no text: to the column's type, or to any text."""
     name, sizes = _parts(cast)
-    own, own_sizes = _parts(declared)
-    return (name == own and sizes in ([], own_sizes)) or (
+    column_type, own_sizes = _parts(declared)
+    return (name == column_type and sizes in ([], own_sizes)) or (
         not sizes and name in ("text", "varchar", "bpchar", "unknown")
     )
 
@@ -79,10 +79,10 @@ def _numeric(text: str, sizes: list[int]) -> str:
 
 def _whole(bits: int) -> Callable[[str, list[int]], str]:
     def read(text: str, _sizes: list[int]) -> str:
-        found = rounded_number(values.number_text(text.strip()), 0)
-        if not -(2**bits) <= int(found) < 2**bits:
+        rounded = rounded_number(values.number_text(text.strip()), 0)
+        if not -(2**bits) <= int(rounded) < 2**bits:
             raise ValueError("out of range")
-        return found
+        return rounded
 
     return read
 
@@ -114,10 +114,12 @@ def _varbit(text: str, _sizes: list[int]) -> str:
 def _boolean(text: str, _sizes: list[int]) -> str:
     """Any beginning of true, false, yes, no, on and off that is one of them alone."""
     word = text.strip().lower()
-    found = {truth for words, truth in _TRUTHS for one in words.split() if word and one.startswith(word)}
-    if len(found) != 1 or word == "o":
+    truths = {
+        truth for words, truth in _TRUTHS for spelling in words.split() if word and spelling.startswith(word)
+    }
+    if len(truths) != 1 or word == "o":
         raise ValueError("no truth value")
-    return found.pop()
+    return truths.pop()
 
 
 _TRUTHS = (("true yes on 1", "true"), ("false no off 0", "false"))
@@ -204,10 +206,10 @@ _CLOCK = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?"
 
 
 def _date(text: str, _sizes: list[int]) -> str:
-    found = re.fullmatch(_DAY, text.strip()) or re.fullmatch(r"([0-9]{4})([0-9]{2})([0-9]{2})", text.strip())
-    if found is None:
+    day = re.fullmatch(_DAY, text.strip()) or re.fullmatch(r"([0-9]{4})([0-9]{2})([0-9]{2})", text.strip())
+    if day is None:
         raise ValueError("another form than ISO's: the session decides")
-    return dt.date(*map(int, found.groups())).isoformat()
+    return dt.date(*map(int, day.groups())).isoformat()
 
 
 def _time(text: str, sizes: list[int]) -> str:
@@ -247,7 +249,7 @@ _READERS: dict[str, Callable[[str, list[int]], str]] = {
     **dict.fromkeys(["text", "citext", "json", "varchar2"], _text),
     "varchar": _varchar, "char": _char, "bpchar": _bpchar,
     "bytea": _bytea,
-    **{one.__name__: _of_text(one) for one in (postgres_texts.jsonb, postgres_texts.uuid, postgres_texts.inet,
+    **{function.__name__: _of_text(function) for function in (postgres_texts.jsonb, postgres_texts.uuid, postgres_texts.inet,
                                                postgres_texts.cidr, postgres_texts.macaddr)},
     "bit": _bit_string, "varbit": _varbit,
     "int4range": _range, "int8range": _range,

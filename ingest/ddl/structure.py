@@ -29,21 +29,21 @@ def charsets(table: object, columns: Mapping[str, object]) -> dict[str, Any]:
     named = {
         name: charset.lower() for name, charset in columns.items() if charset and isinstance(charset, str)
     }
-    own = {"charset": table.lower()} if table and isinstance(table, str) else {}
-    return own | ({"charsets": named} if named else {})
+    of_table = {"charset": table.lower()} if table and isinstance(table, str) else {}
+    return of_table | ({"charsets": named} if named else {})
 
 
 def of_change(change: Change) -> Ddl:
     """What a DDL change does to mirrors; one printed for a snapshot does nothing, and describes its table."""
-    found = _of_event(change)
+    parsed = _of_event(change)
     if change.note and SNAPSHOT in change.note:
-        return Ddl(found.effects, "none", "printed for a snapshot")
-    return found
+        return Ddl(parsed.effects, "none", "printed for a snapshot")
+    return parsed
 
 
 def _of_event(change: Change) -> Ddl:
     database, schema, table = change.table
-    found = effects(change.ddl or "", change.dialect, database, schema, table)
+    parsed = effects(change.ddl or "", change.dialect, database, schema, table)
     if change.note == UNPLACED:
         return Ddl((), "unknown", f"{UNPLACED}, so that the rows which it removed are not known")
     structure = None if change.structure is None else json.loads(change.structure)
@@ -53,12 +53,12 @@ def _of_event(change: Change) -> Ddl:
     if not says and not (change.ddl or "").strip():
         return Ddl((), "unknown", "neither a statement nor a structure")
     if structure is None:
-        return found
-    if structure["type"] != "ALTER" and any(effect.action == "rename_table" for effect in found.effects):
-        return found  # the structures may show the table as one that was created and one that was dropped
+        return parsed
+    if structure["type"] != "ALTER" and any(effect.action == "rename_table" for effect in parsed.effects):
+        return parsed  # the structures may show the table as one that was created and one that was dropped
     types, key = structure["columns"], tuple(structure["keys"])
-    if structure["type"] == "ALTER" and found.kind != "unknown" and change.ddl:
-        return _typed(found, change.table, structure, key)
+    if structure["type"] == "ALTER" and parsed.kind != "unknown" and change.ddl:
+        return _typed(parsed, change.table, structure, key)
     if structure["type"] == "CREATE":
         sets = structure.get("charsets", {})
         columns = tuple(
@@ -67,8 +67,8 @@ def _of_event(change: Change) -> Ddl:
         effect = Effect(
             "create_table", change.table, columns=columns, keys=key, charset=structure.get("charset")
         )
-        effect = _with_statement(effect, found)
-        foreign = (one for one in found.effects if one.action == "add_foreign_key")
+        effect = _with_statement(effect, parsed)
+        foreign = (constraint for constraint in parsed.effects if constraint.action == "add_foreign_key")
         return _of((effect, *foreign), "the message's own structure")
     if structure["type"] == "DROP":
         return _of((Effect("drop_table", change.table),), "the message's own structure")
@@ -82,14 +82,19 @@ def _of_event(change: Change) -> Ddl:
     return _of((*added, *keys), "the message's own structure; its statement was not understood")
 
 
-def _of(found: tuple[Effect, ...], reason: str) -> Ddl:
-    return Ddl(found, kind_of(found), reason)
+def _of(made: tuple[Effect, ...], reason: str) -> Ddl:
+    return Ddl(made, kind_of(made), reason)
 
 
-def _with_statement(effect: Effect, found: Ddl) -> Effect:
+def _with_statement(effect: Effect, statement: Ddl) -> Effect:
     """A created table with what only its statement says: defaults, character sets, and the types as written."""
     said = next(
-        (one for one in found.effects if (one.action, one.table) == (effect.action, effect.table)), None
+        (
+            written
+            for written in statement.effects
+            if (written.action, written.table) == (effect.action, effect.table)
+        ),
+        None,
     )
     if said is None:
         return effect
@@ -109,7 +114,7 @@ def _with_statement(effect: Effect, found: Ddl) -> Effect:
     return replace(effect, columns=columns, charset=effect.charset or said.charset)
 
 
-def _typed(found: Ddl, table: TableId, structure: Mapping[str, Any], keys: tuple[str, ...]) -> Ddl:
+def _typed(statement: Ddl, table: TableId, structure: Mapping[str, Any], keys: tuple[str, ...]) -> Ddl:
     """The statement's effects with the structure's types, character sets and key."""
     columns, sets = structure["columns"], structure.get("charsets", {})
 
@@ -127,7 +132,8 @@ def _typed(found: Ddl, table: TableId, structure: Mapping[str, Any], keys: tuple
         return effect
 
     return replace(
-        found, effects=tuple(typed(effect) if effect.table == table else effect for effect in found.effects)
+        statement,
+        effects=tuple(typed(effect) if effect.table == table else effect for effect in statement.effects),
     )
 
 

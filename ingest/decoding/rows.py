@@ -90,7 +90,7 @@ def plan(
         units: ``millis``, ``micros`` or ``nanos`` for whole-number times.
         whole: what such a number counts without ``units``, in ticks a second; None: it is not a time.
         large: columns sent with a type that may hold a large object.
-        own: the dialect's own conversions, by logical type.
+        by_kind: the dialect's own conversions, by logical type.
     """
     known = {**sent, **{column: without_digits(logical) for column, logical in declared}}
     unit = TICKS.get(units or "", whole)

@@ -54,7 +54,7 @@ def accompanying(
     """The same for tables that accompany mirrors, by the mirrors' paths; their versions come only from their own logs."""
     wanted = {pin.mirror.path: pin.wanted for pin in pinned}
     unread = (Pinned(table, None, None, wanted[path]) for path, table in tables.items())
-    return {one.mirror.table: _from_log(lake, one, as_of) for one in unread}
+    return {mirror_pin.mirror.table: _from_log(lake, mirror_pin, as_of) for mirror_pin in unread}
 
 
 def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:

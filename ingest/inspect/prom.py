@@ -29,26 +29,26 @@ def text(*statuses: Mapping[str, Any]) -> str:
     )
 
 
-def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
-    rows = [({"pipeline": found["pipeline"], "mirror": one["table"]}, one) for one in found["tables"]]
+def _mirrors(status: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
+    rows = [({"pipeline": status["pipeline"], "mirror": row["table"]}, row) for row in status["tables"]]
     states: list[Sample] = [
-        ({**labels, "state": state}, float(one["state"] == state))
-        for labels, one in rows
-        for state in (STATES if one["state"] in STATES else (*STATES, one["state"]))
+        ({**labels, "state": state}, float(row["state"] == state))
+        for labels, row in rows
+        for state in (STATES if row["state"] in STATES else (*STATES, row["state"]))
     ]
     return {
         "mirror_lag_seconds": (
             "Age of the newest source commit among the mirror's changes.",
-            [(labels, one["lag_seconds"]) for labels, one in rows],
+            [(labels, row["lag_seconds"]) for labels, row in rows],
         ),
         "mirror_complete_until_timestamp_seconds": (
             "The source time before which no change is expected any more.",
-            [(labels, _moment(one["complete_until"])) for labels, one in rows],
+            [(labels, _moment(row["complete_until"])) for labels, row in rows],
         ),
-        "mirror_rows": ("Rows in the mirror.", [(labels, one["rows"]) for labels, one in rows]),
+        "mirror_rows": ("Rows in the mirror.", [(labels, row["rows"]) for labels, row in rows]),
         "mirror_batch": (
             "The last batch that was folded into the mirror.",
-            [(labels, one["batch"]) for labels, one in rows],
+            [(labels, row["batch"]) for labels, row in rows],
         ),
         "mirror_state": ("1 for the state that the mirror is in, 0 for the others.", states),
     }
@@ -73,7 +73,7 @@ def _lake(status: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
         ),
         "checks_failing": (
             "Checks that complain, by the last check of each mirror and source.",
-            _counted(status, ("severity", "check", "mirror"), lambda one: one["kind"] in FAILING),
+            _counted(status, ("severity", "check", "mirror"), lambda check: check["kind"] in FAILING),
         ),
         "statements_pending": (
             "DDL statements that wait for a decision.",

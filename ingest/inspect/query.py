@@ -95,7 +95,7 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
     if batch is None:
         known = known_mirrors.known(lake).values()
         there = [*histories_of(lake, known).values(), *feeds.existing(lake, known), *known]
-        return {one.table: Named(lake.path(one.path)) for one in there}, []
+        return {mirror.table: Named(lake.path(mirror.path)) for mirror in there}, []
     pinned = asof.mirrors(lake, batch)
     histories = histories_of(lake, [pin.mirror for pin in pinned.values()])
     pins = asof.accompanying(lake, batch, pinned.values(), histories) | pinned

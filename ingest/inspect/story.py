@@ -27,8 +27,8 @@ def lines(story: Story) -> list[str]:
         shown.extend(f"{name} holds    {image(row)}" for row in rows)
         if not rows:
             shown.append(f"{name} holds no row of it")
-    for one in story.suspects:
-        shown.append(f"suspect: {suspect(one)}")
+    for suspected in story.suspects:
+        shown.append(f"suspect: {suspect(suspected)}")
     return shown
 
 

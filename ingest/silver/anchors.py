@@ -46,7 +46,7 @@ class Event(NamedTuple):
 
 def stream_of(pipeline: Pipeline, source: str, topic: str, partition: int) -> Stream:
     """Messages of one stream arrive in their order."""
-    kinds = {one.name: one.kind for one in pipeline.sources}
+    kinds = {entry.name: entry.kind for entry in pipeline.sources}
     return source, topic, partition if kinds.get(source) == "kafka" else None
 
 
@@ -58,28 +58,28 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
 
     def run(batches: Batches) -> Batches:
         for page, changes in _decoded(
-            how, (one.filter(_holding(one, marked)) for one in map(how.opener.opened, batches))
+            how, (batch.filter(_holding(batch, marked)) for batch in map(how.opener.opened, batches))
         ):
-            found = [
+            events = [
                 {**spot._asdict(), "second": change.sequence[0]}
-                for spot, one in zip(_spots(page), changes, strict=True)
-                for change in one[:1]
+                for spot, decoded in zip(_spots(page), changes, strict=True)
+                for change in decoded[:1]
                 if change.second_only
             ]
-            yield pa.RecordBatch.from_pylist(found, _EVENT)
+            yield pa.RecordBatch.from_pylist(events, _EVENT)
 
     return run
 
 
 def _holding(batch: pa.RecordBatch, marked: Mapping[str, Sequence[str]]) -> pa.Array:
     """The messages that contain a mark of their source, in any letter case."""
-    found = pa.repeat(pa.scalar(False), batch.num_rows)
+    holding = pa.repeat(pa.scalar(False), batch.num_rows)
     for name, marks in marked.items():
-        mine = pc.equal(batch.column("source"), name)
+        of_source = pc.equal(batch.column("source"), name)
         for mark in marks:
             held = pc.match_substring(batch.column("value"), mark, ignore_case=True)
-            found = pc.or_(found, pc.and_(mine, pc.fill_null(held, False)))
-    return found
+            holding = pc.or_(holding, pc.and_(of_source, pc.fill_null(held, False)))
+    return holding
 
 
 def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Batches]:
@@ -95,17 +95,17 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
             rows: list[dict[str, object]] = []
             for number, event in enumerate(events):
                 before = [
-                    at
-                    for at, (spot, stream) in enumerate(zip(spots, streams, strict=True))
+                    i
+                    for i, (spot, stream) in enumerate(zip(spots, streams, strict=True))
                     if stream == event.stream and event.after(spot.batch, spot.offset)
                 ]
-                before.sort(key=lambda at: (spots[at].batch, spots[at].offset), reverse=True)
+                before.sort(key=lambda i: (spots[i].batch, spots[i].offset), reverse=True)
                 name = event.spot.source
                 if before and name not in decoders:
                     decoders[name] = SourceDecoder(how, name)
-                if before and (found := _last_row(decoders[name], page, before)) is not None:
-                    at, sequence = found
-                    place = number, spots[at].batch, spots[at].offset, json.dumps(sequence)
+                if before and (last := _last_row(decoders[name], page, before)) is not None:
+                    i, sequence = last
+                    place = number, spots[i].batch, spots[i].offset, json.dumps(sequence)
                     rows.append(dict(zip(_FOUND.names, place, strict=True)))
             yield pa.RecordBatch.from_pylist(rows, _FOUND)
 
@@ -120,13 +120,13 @@ def _last_row(
 ) -> tuple[int, tuple[int, ...]] | None:
     """The first of some messages that has a row with a position, and that position."""
     for start in range(0, len(before), _AT_ONCE):
-        mine = before[start : start + _AT_ONCE]
-        taken, _ = decoder.decoded(page.take(pa.array(mine)))
-        for at, message in enumerate(mine):
+        asked = before[start : start + _AT_ONCE]
+        taken, _ = decoder.decoded(page.take(pa.array(asked)))
+        for i, message in enumerate(asked):
             places = [
-                one.sequence
-                for one in taken.get(at, ())
-                if one.op in ROW_OPS and one.sequence and not one.second_only
+                change.sequence
+                for change in taken.get(i, ())
+                if change.op in ROW_OPS and change.sequence and not change.second_only
             ]
             if places:
                 return message, places[-1]
@@ -138,11 +138,11 @@ def _decoded(how: Lifting, batches: Batches) -> Iterator[tuple[pa.RecordBatch, l
     decoders: dict[str, SourceDecoder] = {}
     for batch in batches:
         for name in batch.column("source").unique().to_pylist():
-            mine = batch.filter(pc.equal(batch.column("source"), name))
+            of_source = batch.filter(pc.equal(batch.column("source"), name))
             if name not in decoders:
                 decoders[name] = SourceDecoder(how, name)
-            taken, _ = decoders[name].decoded(mine)
-            yield mine, [taken.get(at, ()) for at in range(mine.num_rows)]
+            taken, _ = decoders[name].decoded(of_source)
+            yield of_source, [taken.get(i, ()) for i in range(of_source.num_rows)]
 
 
 def _spots(page: pa.RecordBatch) -> list[Spot]:

@@ -25,13 +25,13 @@ def of_changes(
     source: str,
     bronze: pa.RecordBatch,
     batch: pa.Array,
-    at: Sequence[int],
+    message_rows: Sequence[int],
     rows: Sequence[Change],
     orders: Sequence[str],
     payload: Any,
 ) -> pa.RecordBatch:
-    """Changes and DDL events as rows, ``at`` the bronze row of each; any exception: a value cannot be written."""
-    places = pa.array(at, pa.int32())
+    """Changes and DDL events as rows, ``message_rows`` the bronze row of each; any exception: a value cannot be written."""
+    places = pa.array(message_rows, pa.int32())
     ops = [change.op for change in rows]
     tables = [change.table for change in rows]
     has_statements = _DDL in ops
@@ -66,14 +66,14 @@ def of_columns(
     """The same of changes as columns; bronze's rows are their messages."""
     places = pa.array(changes.at, pa.int32())
     shape = pa.array(changes.shape, pa.int32())
-    tables = [one.table for one in changes.shapes]
+    tables = [shape.table for shape in changes.shapes]
     shared = {
         "database": [table.database for table in tables],
         "schema": [table.schema for table in tables],
         "table": [table.table for table in tables],
-        "keys": _shared([one.keys for one in changes.shapes]),
-        "types": _shared([one.types for one in changes.shapes]),
-        "note": [one.note for one in changes.shapes],
+        "keys": _shared([shape.keys for shape in changes.shapes]),
+        "types": _shared([shape.types for shape in changes.shapes]),
+        "note": [shape.note for shape in changes.shapes],
     }
     columns = {
         "kind": "change",
@@ -95,13 +95,18 @@ def of_columns(
 
 
 def of_rejects(
-    source: str, bronze: pa.RecordBatch, batch: pa.Array, at: Sequence[int], payloads: Sequence[str]
+    source: str, bronze: pa.RecordBatch, batch: pa.Array, message_rows: Sequence[int], payloads: Sequence[str]
 ) -> pa.RecordBatch:
     """One row for each message that could not be decoded."""
-    places = pa.array(at, pa.int32())
+    places = pa.array(message_rows, pa.int32())
     columns = {name: bronze.column(name).take(places) for name in _FROM_BRONZE}
-    columns |= {"kind": "reject", "batch": batch.take(places), "source": source, "row": [0] * len(at)}
-    return _record_batch(columns | {"payload": payloads}, len(at))
+    columns |= {
+        "kind": "reject",
+        "batch": batch.take(places),
+        "source": source,
+        "row": [0] * len(message_rows),
+    }
+    return _record_batch(columns | {"payload": payloads}, len(message_rows))
 
 
 def of_book_lines(source: str, batches: Sequence[int], payloads: Sequence[str]) -> pa.RecordBatch:

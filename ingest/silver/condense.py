@@ -83,12 +83,12 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
 def _older(lake: Lake, before: dt.datetime) -> int:
     """The last batch before the first one that landed at that moment or later."""
     rows = lake.read(BRONZE.name).where(F.col("kind") != "message")
-    found = rows.agg(
+    edges = rows.agg(
         F.min(F.when(F.col("ingested_at") >= F.lit(before), F.col("batch"))).alias("young"),
         F.max("batch").alias("last"),
     ).collect()[0]
-    young = found["young"]
-    return int((found["last"] or 0) if young is None else young - 1)
+    young = edges["young"]
+    return int((edges["last"] or 0) if young is None else young - 1)
 
 
 def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
@@ -116,13 +116,13 @@ def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
 def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Keys:
     """The key that identifies a table's changes in all of its mirrors; empty if all changes are needed."""
     first = lake.pipeline.rule(table)
-    found = set[Keys]()
+    keys = set[Keys]()
     for rule in (first, *first.also):
         mirror = known.get(mirror_path(target(rule, table)))
         if mirror is None or mirror.eras or rule.history or rule.soft or rule.exclude:
             return ()
-        found.add(tuple(key for key in mirror.keys if key != rule.shard_column))
-    return found.pop() if len(found) == 1 else ()
+        keys.add(tuple(key for key in mirror.keys if key != rule.shard_column))
+    return keys.pop() if len(keys) == 1 else ()
 
 
 def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFrame:
@@ -130,9 +130,9 @@ def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFram
     rows = _of(old, lanes).where(F.col("op") != "truncate")
     after, before = (image(name, keys) for name in ("after", "before"))
     sent = rows.select(*_PLACE, "op", "partial", "after", "before", after.alias("a"), before.alias("b"))
-    own, left = key_texts(keys)
-    both = F.array_distinct(F.array(_text(own), _text(left)))
-    sent = sent.select(*_PLACE, _sets(own, left).alias("sets"), both.alias("keys"))
+    new, left = key_texts(keys)
+    both = F.array_distinct(F.array(_text(new), _text(left)))
+    sent = sent.select(*_PLACE, _sets(new, left).alias("sets"), both.alias("keys"))
     last = (
         sent.where("sets")
         .groupBy(*LANE, F.col("keys")[0].alias("key"))
@@ -141,8 +141,8 @@ def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFram
     halves = sent.select(*_PLACE, F.size("keys").alias("n"), F.explode("keys").alias("key"))
     later = [*_same(LANE), F.col("l.key") == F.col("r.key"), F.col("l.order_key") < F.col("r.since")]
     followed = halves.alias("l").join(last.alias("r"), later).select("l.*", "r.since")
-    found = followed.groupBy(*_PLACE, "n").agg(F.count("*").alias("found"), F.max("since").alias("since"))
-    return found.where("found = n").select(*_PLACE, "since")
+    counted = followed.groupBy(*_PLACE, "n").agg(F.count("*").alias("found"), F.max("since").alias("since"))
+    return counted.where("found = n").select(*_PLACE, "since")
 
 
 def _of(old: DataFrame, lanes: Iterable[LaneId]) -> DataFrame:
@@ -158,10 +158,10 @@ def _text(cells: Texts) -> Column:
     return F.when(there, F.to_json(F.struct(*[cell.alias(f"k{i}") for i, cell in enumerate(cells)])))
 
 
-def _sets(own: Texts, left: Texts) -> Column:
+def _sets(new: Texts, left: Texts) -> Column:
     """True for a change that carries its whole row, under a key that it does not change, and that is not NULL."""
     whole = F.col("op").isin("insert", "read") | ((F.col("op") == "update") & ~F.col("partial"))
-    return reduce(lambda a, b: a & b, [whole & cell.isNotNull() for cell in own]) & ~moves(own, left)
+    return reduce(lambda a, b: a & b, [whole & cell.isNotNull() for cell in new]) & ~moves(new, left)
 
 
 def _same(names: Sequence[str]) -> list[Column]:
@@ -175,7 +175,7 @@ def _now(
     """The state of compaction after this run, including earlier ones."""
     known = condensed.read(lake)
     merged, keys = dict(known.floors), dict(known.keys)
-    under = {lane: by for by, some in lanes.items() for lane in some}
+    under = {lane: by for by, of_key in lanes.items() for lane in of_key}
     for lane, floor in floors.items():
         merged[lane] = max(floor, merged.get(lane, ""))
         again = lane in known.floors and keys.get(lane) != under[lane]

@@ -34,19 +34,19 @@ def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[in
     events = _events(messages, marked, how)
     if not events:
         return {}
-    found: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
+    by_spot: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
     best: dict[int, tuple[int, int, str]] = {}
     for row in _candidates(lake, events, how.opener, messages.cores).through(rows_before(how, events), FOUND):
         here = row["batch"], row["offset"], row["sequence"]
         best[row["number"]] = max(best.get(row["number"], (0, -1, "")), here)
     for number, (_, _, sequence) in best.items():
-        found[events[number].spot] = tuple(json.loads(sequence))
-    return found
+        by_spot[events[number].spot] = tuple(json.loads(sequence))
+    return by_spot
 
 
 def _events(messages: Messages, marked: Mapping[str, Sequence[str]], how: Lifting) -> list[Event]:
     rows = messages.through(event_rows(how, marked), EVENT)
-    found = [
+    events = [
         Event(
             stream_of(how.pipeline, row["source"], row["topic"], row["partition"]),
             Spot(row["source"], row["topic"], row["partition"], row["batch"], row["offset"]),
@@ -54,7 +54,7 @@ def _events(messages: Messages, marked: Mapping[str, Sequence[str]], how: Liftin
         )
         for row in rows
     ]
-    return sorted(set(found), key=str)
+    return sorted(set(events), key=str)
 
 
 def _candidates(lake: Lake, events: Sequence[Event], opener: Opener, cores: int) -> Messages:
@@ -78,8 +78,8 @@ def _of_topics(lake: Lake, events: Sequence[Event], opener: Opener, batches: Seq
 
 def _batches(lake: Lake, events: Sequence[Event]) -> list[int]:
     """The batches up to the newest event's, from the last one with rows of each event's topic or file."""
-    own = {event.spot.batch for event in events}
-    first, newest = min(own), max(own)
+    batches = {event.spot.batch for event in events}
+    first, newest = min(batches), max(batches)
     if not lake.exists(BOOKS.name):
         return list(range(max(1, first - _FALLBACK), newest + 1))
     topics = ", ".join(sorted({duck.text(event.spot.topic) for event in events}))

@@ -45,7 +45,7 @@ class Messages:
 
         about = self.about or f"about {counted(load.rows, 'message')}"
         work = Work(
-            "silver", self.pieces, lambda some: look(_read(some)), ddl, deal, load, self.batches, about
+            "silver", self.pieces, lambda pieces: look(_read(pieces)), ddl, deal, load, self.batches, about
         )
         return list(self.lake.runner.rows(work))
 

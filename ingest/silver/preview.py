@@ -52,9 +52,9 @@ class _Asked(dict[int, str]):
 
 def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
     """Decode messages, given as the columns `INPUT` of bronze."""
-    found, given = Foretold(), list(messages)
+    foretold, given = Foretold(), list(messages)
     if not given:
-        return found
+        return foretold
     import pyarrow as pa  # importing it takes longer than most plans
 
     from ingest.silver.lift import INPUT, Lifting, lift
@@ -64,21 +64,21 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
     batch = pa.RecordBatch.from_pylist(rows, schema=BRONZE.part(*INPUT))
     asks = any(rule.where or rule.made for rule in pipeline.every_rule)
     for page in lift(Lifting(pipeline, schemas=asked))(iter([batch])):
-        _sort(page, found)
+        _sort(page, foretold)
         if asks:
-            found.changes += [row for row in page.to_pylist() if row["kind"] == "change"]
-    found.lines = merged(found.lines)
-    found.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
-    found.rejects = [reject for reject in found.rejects if reject[0] not in found.faults]
-    return found
+            foretold.changes += [row for row in page.to_pylist() if row["kind"] == "change"]
+    foretold.lines = merged(foretold.lines)
+    foretold.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
+    foretold.rejects = [reject for reject in foretold.rejects if reject[0] not in foretold.faults]
+    return foretold
 
 
 def _sort(page: pa.RecordBatch, foretold: Foretold) -> None:
     """Keep the DDL, rejects and book lines of one page of rows."""
-    for at, kind in enumerate(page.column("kind").to_pylist()):
+    for number, kind in enumerate(page.column("kind").to_pylist()):
         if kind == "change":
             continue
-        row = page.slice(at, 1).to_pylist()[0]
+        row = page.slice(number, 1).to_pylist()[0]
         payload = json.loads(row["payload"])
         if row["kind"] == "book":
             foretold.lines.append(Line.from_json(row["payload"]))

@@ -51,18 +51,18 @@ def rebuild(
     refuse_trimmed(lake, since, last)
     decoded_with.refuse_mixed_masks(lake, since)
     was = condensed.read(lake)
-    with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
+    with shadow_of(lake, *[schema.name for schema in TABLES]) as shadow:
         tell("silver", "decoding")
         done = decode(shadow, last, cores, since)
         if done.unbalanced:
             raise IngestError(f"The books do not balance, so nothing was published: {done.unbalanced[0]}.")
         tell("silver", "comparing")
-        differences = {one.name: _difference(lake, shadow, one, since) for one in TABLES}
+        differences = {schema.name: _difference(lake, shadow, schema, since) for schema in TABLES}
         if not dry_run:
             _announce(lake, shadow, since, last, differences)
-            for one in TABLES:
-                tell("silver", f"publishing {one.name}")
-                _publish(lake, shadow, one, since, last)
+            for schema in TABLES:
+                tell("silver", f"publishing {schema.name}")
+                _publish(lake, shadow, schema, since, last)
             decoded_with.note(lake, [source.name for source in lake.pipeline.sources], since + 1)
             if not since and was.batch:
                 condensed.record(lake, condensed.Condensed(), "silver was decoded again from all of bronze")
@@ -148,7 +148,7 @@ def _rows(lake: Lake, schema: TableSchema, since: int) -> TableState:
     where = _only(schema, since) or "true"
     cells = {name: duck.name(name) for name in _columns(schema)}
     if schema is CHANGES:
-        members = " || ', ' || ".join(f"coalesce({duck.member('payload', one)}, '')" for one in _REJECT)
+        members = " || ', ' || ".join(f"coalesce({duck.member('payload', member)}, '')" for member in _REJECT)
         cells["payload"] = f"CASE WHEN kind = 'reject' THEN {members} ELSE payload END"
         where = f"kind <> 'book' AND {where}"
     listed = ", ".join(f"{cell} AS {duck.name(name)}" for name, cell in cells.items())

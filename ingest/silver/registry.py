@@ -47,11 +47,11 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
     if lake.exists(SCHEMAS.name):
         for name, number, text in lake.read(SCHEMAS.name).select("source", "id", "schema").collect():
             known.setdefault(name, {})[number] = text
-    found = _framed(messages, [source.name for source in sources], opener)
+    ids = _framed(messages, [source.name for source in sources], opener)
     texts: dict[str, dict[int, str]] = {}
     for source in sources:
         have = known.get(source.name, {})
-        fresh = _fetched(source, sorted(found.get(source.name, set()) - have.keys()))
+        fresh = _fetched(source, sorted(ids.get(source.name, set()) - have.keys()))
         rows = [(source.name, number, text, lake.now()) for number, text in fresh.items()]
         lake.append_unguarded(rows, SCHEMAS)
         texts[source.name] = {**have, **fresh}
@@ -63,10 +63,10 @@ def _framed(messages: Messages, sources: list[str], opener: Opener) -> dict[str,
     counts: Counter[tuple[str, int]] = Counter()
     for row in messages.through(framed(sources, opener), FRAMED):
         counts[row["source"], int.from_bytes(row["id"], "big")] += row["count"]
-    found: dict[str, set[int]] = {}
+    ids: dict[str, set[int]] = {}
     for (source, number), _ in counts.most_common(_MOST):
-        found.setdefault(source, set()).add(number)
-    return found
+        ids.setdefault(source, set()).add(number)
+    return ids
 
 
 def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Batches], Batches]:
@@ -76,15 +76,15 @@ def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Bat
         counts: Counter[tuple[str, bytes]] = Counter()
         for batch in map(opener.opened, batches):
             for source in sources:
-                mine = batch.filter(pc.equal(batch.column("source"), source))
-                headers = mine.column("headers").flatten()
-                for part in (mine.column("key"), mine.column("value"), headers.field("value")):
+                of_source = batch.filter(pc.equal(batch.column("source"), source))
+                headers = of_source.column("headers").flatten()
+                for part in (of_source.column("key"), of_source.column("value"), headers.field("value")):
                     is_framed = pc.and_(
                         pc.greater_equal(pc.binary_length(part), 5), pc.starts_with(part, b"\x00")
                     )
                     numbers = pc.binary_slice(part.filter(is_framed), 1, 5)
-                    for one in pc.value_counts(numbers).to_pylist():
-                        counts[source, one["values"]] += one["counts"]
+                    for count in pc.value_counts(numbers).to_pylist():
+                        counts[source, count["values"]] += count["counts"]
         rows = [
             {"source": source, "id": number, "count": count}
             for (source, number), count in counts.most_common(_MOST)
@@ -95,7 +95,7 @@ def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Bat
 
 
 def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     deadline = time.monotonic() + _SECONDS
     for number in numbers:
         if time.monotonic() > deadline:
@@ -105,7 +105,7 @@ def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:
             )
         with suppress(KeyError):  # unknown to the registry: each of its messages is rejected with that reason
             try:
-                found[number] = schema_registry.fetch(source.registry, number)
+                texts[number] = schema_registry.fetch(source.registry, number)
             except SetupError as error:
                 raise SetupError(f"source {source.name}: {error}: its messages wait in bronze.") from None
-    return found
+    return texts

@@ -58,9 +58,9 @@ class Moved:
         return line
 
 
-def touching(found: Sequence[Moved], batches: Sequence[int]) -> list[Moved]:
+def touching(moved: Sequence[Moved], batches: Sequence[int]) -> list[Moved]:
     """The replays that run in some batches, or whose messages landed in them."""
-    return [one for one in found if one.batch in batches or one.old in batches]
+    return [replay for replay in moved if replay.batch in batches or replay.old in batches]
 
 
 def messages(lake: Lake) -> DataFrame:
@@ -76,26 +76,33 @@ def _rows(lake: Lake) -> DataFrame:
 
 
 def decoded(
-    lake: Lake, own: DataFrame, batches: Sequence[int], found: Sequence[Moved], lifting: Lifting, lift: Lift
+    lake: Lake,
+    of_batches: DataFrame,
+    batches: Sequence[int],
+    moved: Sequence[Moved],
+    lifting: Lifting,
+    lift: Lift,
 ) -> DataFrame:
     """The rows of ``changes`` of some batches that contain replays, or that replays point into.
 
     ``own`` are the messages of the batches themselves, ``found`` are the replays of the lake.
     """
     replays = _rows(lake)
-    wanted = [one for one in found if one.batch in batches]
-    refused = [one for one in found if one.old in batches]
-    parts = [lift(own, lifting)]
+    wanted = [replay for replay in moved if replay.batch in batches]
+    refused = [replay for replay in moved if replay.old in batches]
+    parts = [lift(of_batches, lifting)]
     if refused:
         places = replays.select(*PLACE, replayed_batch().alias("batch")).distinct()
-        parts = [lift(own.join(F.broadcast(places), [*PLACE, "batch"], "left_anti"), lifting)]
-        olds = replays.where(replayed_batch().isin(sorted({one.old for one in refused})))
+        parts = [lift(of_batches.join(F.broadcast(places), [*PLACE, "batch"], "left_anti"), lifting)]
+        olds = replays.where(replayed_batch().isin(sorted({replay.old for replay in refused})))
         parts.append(_refusals(olds, hide=lake.pipeline.masks))
-    for batch in sorted({one.batch for one in wanted}):
+    for batch in sorted({replay.batch for replay in wanted}):
         parts.append(
             lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch))
         )
-    lines = [(one.batch, one.line()) for one in wanted] + [(one.old, one.refusals()) for one in refused]
+    lines = [(replay.batch, replay.line()) for replay in wanted] + [
+        (replay.old, replay.refusals()) for replay in refused
+    ]
     rows = [("book", batch, line.source, line.to_json()) for batch, line in lines]
     books = lake.spark.createDataFrame(rows, "kind STRING, batch BIGINT, source STRING, payload STRING")
     parts.append(books.coalesce(1))
@@ -125,12 +132,12 @@ def _refusals(replays: DataFrame, *, hide: bool) -> DataFrame:
     ).distinct()
 
 
-def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, str], int]:
+def landed(moved: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, str], int]:
     """How many messages the replays brought into batches, by batch and source: what the books must hold."""
     counts: dict[tuple[int, str], int] = {}
-    for one in found:
-        if one.batch in batches:
-            counts[one.batch, one.source] = counts.get((one.batch, one.source), 0) + one.count
+    for replay in moved:
+        if replay.batch in batches:
+            counts[replay.batch, replay.source] = counts.get((replay.batch, replay.source), 0) + replay.count
     return counts
 
 
