@@ -408,9 +408,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
             look = partial(quality.check, lake, decided=warm.decided, tell=tell, steps=steps_of(lake))
             checked = look(warm.checked, done, partly=result.incomplete)
             if rebuilt := {
-                folded.path: folded.mirror
-                for folded in result.mirrors
-                if folded.rebuilt and folded.state == "done"
+                fold.path: fold.mirror for fold in result.mirrors if fold.rebuilt and fold.state == "done"
             }:
                 # earlier batches have other rows now, too
                 checked.take_over(look(only=rebuilt), rebuilt.values())

@@ -57,11 +57,7 @@ def recognised(
     for path in unknown:
         end = f"/{end_of(path)}"
         # a file that grew between two moves was read in parts, at two places
-        for former in [
-            known_path
-            for known_path in by_name.get(_name(path), ())
-            if known_path in missing and known_path.endswith(end)
-        ]:
+        for former in [old for old in by_name.get(_name(path), ()) if old in missing and old.endswith(end)]:
             if _is_it(path, sizes[path], missing[former], same):
                 seen.moved.setdefault(path, former)
                 seen.known[path] = _joined(missing.pop(former), seen.known.get(path))

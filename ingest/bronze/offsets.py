@@ -280,10 +280,8 @@ def limited(spans: list[OffsetSpan], limit: int, since: Callable[[int], Offsets]
     early, late = 0, 1 << 42  # milliseconds: from 1970 to the year 2109
     while late - early > 1 and _size(spans, low) < limit * _NEAR:
         moment = (early + late) // 2
-        at_moment = since(moment)
-        cut = {
-            span.place: min(max(at_moment[span.place], low[span.place]), high[span.place]) for span in spans
-        }
+        then = since(moment)
+        cut = {span.place: min(max(then[span.place], low[span.place]), high[span.place]) for span in spans}
         if _size(spans, cut) <= limit:
             early, low = moment, cut
         else:

@@ -66,9 +66,7 @@ def sync(lake: Lake) -> Synced:
         registrations.remember(lake, (), (), fault)
         return Synced(fault=fault)
     named = {table.name for table in wanted.tables}
-    gone = {registration for registration in remembered if registration.name not in named}.difference(
-        registered
-    )
+    gone = {entry for entry in remembered if entry.name not in named}.difference(registered)
     return _done(lake, registrations.difference(wanted, registered), gone)
 
 

@@ -243,14 +243,11 @@ def _look(
         else:
             looked = []
         for part in files.parts(pipeline, source):
-            seen_source = _files(
+            described, sample = _files(
                 with_spark, part, rank, files.known_of(part, known.files.get(source.name, {})), count
             )
-            looked += (
-                [seen_source]
-                if part is source or seen_source[0]["reads"] or seen_source[0]["problems"]
-                else []
-            )
+            if part is source or described["reads"] or described["problems"]:
+                looked.append((described, sample))
         for described, sample in looked:
             described["problems"] += sample.faults
             sources.described.append(described)
@@ -384,13 +381,8 @@ def _described(foreseen: Foreseen, guessed: set[str]) -> dict[str, Any]:
 
 
 def _column(column: Column) -> dict[str, str]:
-    described = {
-        "name": column.column,
-        "source": column.name,
-        "type": column.delta,
-        "source_type": column.type,
-    }
-    return described | ({"source": "", "rule": column.origin} if column.made else {})
+    shown = {"name": column.column, "source": column.name, "type": column.delta, "source_type": column.type}
+    return shown | ({"source": "", "rule": column.origin} if column.made else {})
 
 
 def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:

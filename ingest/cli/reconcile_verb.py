@@ -317,11 +317,11 @@ def _causes(lake: Tables, source: str, table: Reconciled) -> Callable[[RowDiffer
     messages = sum(row["n"] for row in waiting if row["kind"] == "message")
     pending = any(entry.pending and entry.mirror == table.mirror for entry in approval.listed(lake))
     gap = any(True for _ in decisions.read(lake).of(ACCEPT_GAP, subject=source))
+    undecoded = counted(messages, "message")
     # what may be the cause for any row of the table
     of_table = {
         f"a statement waits for a decision: {command('ddl', file)}": pending,
-        f"{counted(messages, 'message')} of {source} could not be decoded: {command('rejects', file)}": messages
-        > 0,
+        f"{undecoded} of {source} could not be decoded: {command('rejects', file)}": messages > 0,
         f"messages of {source} are lost, and the gap was accepted": gap,
     }
     causes = [text for text, holds in of_table.items() if holds]

@@ -224,12 +224,10 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     gathered = _Found(texts, dict(texts))
     for lane in lanes:
         gathered.add(lake, mirror, lane)
-    for unmatched in (
-        text for key, text in texts.items() if key not in gathered.named
-    ):  # most likely mistyped
-        if not evidence.present(lake, mirror, unmatched, None).rows:
+    for mistyped in (text for key, text in texts.items() if key not in gathered.named):
+        if not evidence.present(lake, mirror, mistyped, None).rows:
             raise IngestError(
-                f"Neither {mirror.name} nor its changes have a row with the key {', '.join(unmatched)}: nothing was erased."
+                f"Neither {mirror.name} nor its changes have a row with the key {', '.join(mistyped)}: nothing was erased."
             )
     stretches = [stretch for of_lane in gathered.lanes.values() for stretch in of_lane]
     keys, several = (

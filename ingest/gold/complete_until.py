@@ -131,12 +131,9 @@ def of_all(complete: Mapping[str, Complete]) -> Complete:
     slowest = min(complete.items(), key=lambda item: _age(item[1]), default=None)
     if slowest is None:
         return Complete(reason="there is no mirror yet")
-    table, how_far = slowest
+    table, least = slowest
     return Complete(
-        how_far.until,
-        how_far.by,
-        f"{table}: {how_far.reason}",
-        any(other.blocked for other in complete.values()),
+        least.until, least.by, f"{table}: {least.reason}", any(other.blocked for other in complete.values())
     )
 
 

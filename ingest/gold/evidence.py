@@ -261,10 +261,8 @@ def _announcement(lake: Tables, lane: LaneId, step: SchemaStep) -> Row | None:
     """A step that rows stand for, as a row of `ddl`; no message has a statement of it."""
     for statement in announced(lake, (), {}):
         names = [effect.column for effect in statement.effects]
-        if (statement.source, statement.table, statement.order) == (
-            *lane,
-            str(step.order),
-        ) and step.column in names:
+        place = statement.source, statement.table, statement.order
+        if place == (*lane, str(step.order)) and step.column in names:
             said = {
                 "source": statement.source,
                 "batch": statement.batch,

@@ -123,11 +123,7 @@ def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
     listed = outcomes[UNFIT].to_pylist()
     cells = {number: cells_of(listed[number]) for number in unfit.to_pylist()}
     keys = dict(zip(cells, keys_as_json(outcomes.take(unfit), work), strict=True))
-    wanted = {
-        (keys[number], unfit_cell.column, unfit_cell.text)
-        for number, cell in cells.items()
-        for unfit_cell in cell
-    }
+    wanted = {(keys[number], cell.column, cell.text) for number, of_row in cells.items() for cell in of_row}
     sent: dict[_Sent, tuple[str, SentFrom | None]] = {}
     for lane in work.lanes:
         if lane.id in rows:
@@ -138,8 +134,8 @@ def placed(outcomes: pa.Table, work: MirrorWork, rows: Rows) -> pa.Table:
         places = [sent.get((keys[number], cell.column, cell.text), nowhere) for cell in of_row]
         listed[number] = _as_json(
             [
-                cell._replace(source=sent_at[0], place=sent_at[1])
-                for cell, sent_at in zip(of_row, places, strict=True)
+                cell._replace(source=source, place=place)
+                for cell, (source, place) in zip(of_row, places, strict=True)
             ]
         )
     index = outcomes.schema.get_field_index(UNFIT)

@@ -208,11 +208,7 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
     pipeline = lake.pipeline
     now = _masks_of(pipeline) if pipeline.masks else {}
     before = _masked_before(lake, max(last, begun))
-    differing = [
-        masks_before
-        for masks_before in before
-        if masks_before[2] != (now and _comparable(pipeline, now, masks_before[2]))
-    ]
+    differing = [entry for entry in before if entry[2] != (now and _comparable(pipeline, now, entry[2]))]
     if not differing:
         return ""
     if begun > last:

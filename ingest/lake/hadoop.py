@@ -112,10 +112,8 @@ class HadoopStore:
         try:
             yield
         except (OSError, self._error) as error:
-            java_error = getattr(error, "java_exception", None)
-            text = (
-                first_line(java_error.getMessage() if java_error is not None else error) or "without a reason"
-            )
+            cause = getattr(error, "java_exception", None)
+            text = first_line(cause.getMessage() if cause is not None else error) or "without a reason"
             raise SetupError(
                 f"The lake {self._lake} cannot be reached ({text[:300]}): docs/cluster.md says "
                 "which jars and settings a store needs, and which permissions."

@@ -236,11 +236,9 @@ def feeding(pipeline: Pipeline, lanes: Iterable[LaneId]) -> frozenset[LaneId]:
 
     A source that the pipeline file no longer has is left out if another one delivers the same table now.
     """
-    given, distinct = {source.name for source in pipeline.sources}, frozenset(lanes)
-    delivered = {table for source, table in distinct if source in given}
-    return frozenset(
-        (source, table) for source, table in distinct if source in given or table not in delivered
-    )
+    given, named = {source.name for source in pipeline.sources}, frozenset(lanes)
+    delivered = {table for source, table in named if source in given}
+    return frozenset((source, table) for source, table in named if source in given or table not in delivered)
 
 
 def unknown(name: str, known: Iterable[str]) -> IngestError:

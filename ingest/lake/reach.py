@@ -303,11 +303,7 @@ class Reach:
             schemas = [TableId(table.database, parts[-2], name)]
         else:
             schemas = [TableId(table.database, table.schema, name), TableId(table.database, "public", name)]
-            alike = [
-                type_id
-                for type_id in self.made
-                if (type_id.database, type_id.table) == (table.database, name)
-            ]
+            alike = [kind for kind in self.made if (kind.database, kind.table) == (table.database, name)]
             schemas += alike if len(alike) == 1 else []
         return next((type_id for type_id in schemas if type_id in self.made), None)
 

@@ -158,11 +158,9 @@ def _missing(lake: Tables, day: str) -> str:
     )
 
 
-def _sealed(numbers: Spans) -> str:
+def _sealed(held: Spans) -> str:
     """The SQL condition for sealed messages of bronze."""
-    parts = (
-        f"batch >= {first}" + (f" AND batch < {end}" if end is not None else "") for first, end in numbers
-    )
+    parts = (f"batch >= {first}" + (f" AND batch < {end}" if end is not None else "") for first, end in held)
     return f"({' OR '.join(parts) or 'false'})"
 
 

@@ -179,10 +179,8 @@ def _of_keys(mirror: Mirror, keys: Sequence[Key] | None) -> str:
     """A condition that holds for the rows of all these keys, and for few others."""
     parts = []
     for i, column in enumerate(mirror.key_columns if keys is not None else ()):
-        name, is_number = (
-            duck.name(column.column),
-            column.delta in WHOLE or column.delta.startswith("DECIMAL"),
-        )
+        name = duck.name(column.column)
+        is_number = column.delta in WHOLE or column.delta.startswith("DECIMAL")
         # texts and dates in the order of their bytes, as in all engines
         cells = sorted({str(key[i]) for key in keys or ()}, key=Decimal if is_number else None)
         if column.delta in WHOLE:

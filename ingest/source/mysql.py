@@ -107,9 +107,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         text = _text(name_of(name), declared.lower(), types.base(logical))
         by_bytes = logical == "string" and str(collation).endswith("_bin")
         columns.append(SourceColumn(name, declared, logical, text, by_bytes, str(generated) == "1"))
-    return SourceTable(
-        table, named, tuple(columns), tuple(column for (column,) in keys), hides_columns=denied
-    )
+    return SourceTable(table, named, tuple(columns), tuple(name for (name,) in keys), hides_columns=denied)
 
 
 def _is_denied(connection: Any, named: str) -> bool:

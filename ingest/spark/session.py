@@ -284,12 +284,8 @@ def _local_environment(java: Java) -> dict[str, str | None]:
 
 
 def _python(java: Java) -> dict[str, str | None]:
-    interpreter = sys.executable
-    return {
-        "JAVA_HOME": str(launcher(java)),
-        "PYSPARK_PYTHON": interpreter,
-        "PYSPARK_DRIVER_PYTHON": interpreter,
-    }
+    python = sys.executable
+    return {"JAVA_HOME": str(launcher(java)), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
 
 
 @contextmanager

@@ -766,11 +766,9 @@ def _of_bits(rule: Callable[[str, str, str], Conversion]) -> Callable[[str, str,
     """The rule of a number, for BIT(1), which Debezium sends as true and false."""
 
     def of_bits(old: str, new: str, declared: str) -> Conversion:
-        of_number = rule(old, new, declared)
-        respells = of_number.respells or of_number.convert is None
-        return replace(
-            of_number, convert=lambda text: of_number.of(_DIGITS_OF.get(text, text)), respells=respells
-        )
+        plain = rule(old, new, declared)
+        respells = plain.respells or plain.convert is None
+        return replace(plain, convert=lambda text: plain.of(_DIGITS_OF.get(text, text)), respells=respells)
 
     return of_bits
 

@@ -78,12 +78,9 @@ def float32_text(value: float) -> str:
     """
     if abs(value) <= MAX_FLOAT32:
         for digits in (6, 7, 8, 9):
-            digits_text = f"{value:.{digits}g}"
-            if (
-                abs(float(digits_text)) <= MAX_FLOAT32
-                and _single.unpack(_single.pack(float(digits_text)))[0] == value
-            ):
-                return repr(float(digits_text))
+            text = f"{value:.{digits}g}"
+            if abs(float(text)) <= MAX_FLOAT32 and _single.unpack(_single.pack(float(text)))[0] == value:
+                return repr(float(text))
     return float_text(value)
 
 

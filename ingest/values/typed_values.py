@@ -98,10 +98,8 @@ def _bits(single: float) -> int:
 def _neighbour(single: float, step: int) -> float:
     """The next single away from zero, or towards it; the last one has none."""
     bits = _bits(single)
-    neighbour = struct.unpack(
-        "<f", struct.pack("<i", bits + step if bits & 0x7FFFFFFF or step > 0 else bits)
-    )[0]
-    return single if math.isinf(neighbour) or math.isnan(neighbour) else float(neighbour)
+    moved = struct.unpack("<f", struct.pack("<i", bits + step if bits & 0x7FFFFFFF or step > 0 else bits))[0]
+    return single if math.isinf(moved) or math.isnan(moved) else float(moved)
 
 
 def _date(text: str, _delta: str) -> object:
