@@ -431,13 +431,15 @@ def decision(mirror: Mirror, batch: int, reason: str) -> Decision:
 
 
 def grown(
-    mirror: Mirror, table: TableId, rule: TableRule, keys: tuple[str, ...], seen: Mapping[str, str]
+    mirror: Mirror | None, table: TableId, rule: TableRule, keys: tuple[str, ...], seen: Mapping[str, str]
 ) -> Mirror:
     """The mirror with all columns that rows or DDL have shown, none is removed, and without those that rules make.
 
-    ``mirror`` is as last decided, a new one without columns. A type that ``rule`` declares takes precedence. ``keys`` are those of
+    ``mirror`` is as last decided, or None for a new one. A type that ``rule`` declares takes precedence. ``keys`` are those of
     the decision once known. ``seen`` are source columns with their logical types, in order.
     """
+    path = mirror_path(table)
+    mirror = mirror or Mirror(table, path)
     before = {column.name: column for column in mirror.sent}
     reshaped = not mirror.is_shaped_by(rule)
     if mirror.shard and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
@@ -452,7 +454,6 @@ def grown(
             column = before.get(name, Column(name, "", logical))
             columns.append(replace(column, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(column, declared.get(column.name), seen) for column in columns]
-    path = mirror_path(table)
     known = replace(mirror, table=table, path=path, keys=keys, columns=tuple(columns))
     return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores, keyed_by=rule.keys)
 

@@ -20,7 +20,7 @@ from ingest.gold.policy import Subject
 from ingest.gold.work import Job
 from ingest.lake.books import Line
 from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import Era
+from ingest.lake.mirrors import Era, Mirror
 from ingest.order import Order, order_key
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -216,7 +216,7 @@ def test_a_batch_of_several_keys_is_looked_up() -> None:
         expected = eras.eras(exact, policy.by_statement(said, subject), (), keyless=False)
         job = Job(ITEM, "mirrors/shop/item", TableRule("*"), {LANE: lines(spans, random)})
         lane = mirror_schema._Logged(LANE, job.lines[LANE], said, subject, 0)
-        found = mirror_schema._eras(job, None, lane, lambda exact=exact: exact)
+        found = mirror_schema._eras(job, Mirror(ITEM, job.path), lane, lambda exact=exact: exact)
         assert [(one.place, set(one.keys)) for one in expected] == [
             (one.place, set(one.keys)) for one in found
         ], (number, spans, said)
