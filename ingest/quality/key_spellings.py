@@ -36,36 +36,36 @@ _NUMBERS = frozenset({"decimal"})
 _TEXTS = frozenset({"unknown", "string", "time"})
 
 
-def key_spellings(one: OrderedLane) -> Iterator[Metric]:
+def key_spellings(ordered: OrderedLane) -> Iterator[Metric]:
     """The values of which the mirror has a row by another spelling than that of the newest change, or two rows."""
-    mirror = one.subject.mirror
-    if mirror is None or not one.subject.keyed or not one.subject.exists:
+    mirror = ordered.subject.mirror
+    if mirror is None or not ordered.subject.keyed or not ordered.subject.exists:
         return
     for types, must_be_proven in ((_NUMBERS, False), (_NUMBERS | _TEXTS, True)):
         doubtful = {column.name: column for column in mirror.key_columns if column.type in types}
         if not doubtful or (must_be_proven and doubtful.keys() <= _named(mirror.key_columns, _NUMBERS)):
             continue
-        if not _is_in_doubt(one, doubtful):
+        if not _is_in_doubt(ordered, doubtful):
             continue
-        if keys := _spelt_twice(one, doubtful, must_be_proven=must_be_proven):
-            yield _complaint(one, doubtful, keys)
+        if keys := _spelt_twice(ordered, doubtful, must_be_proven=must_be_proven):
+            yield _complaint(ordered, doubtful, keys)
             return
-    yield one.metric(KEY_SPELLINGS, 0, "")
+    yield ordered.metric(KEY_SPELLINGS, 0, "")
 
 
 def _named(columns: Sequence[Column], types: frozenset[str]) -> set[str]:
     return {column.name for column in columns if column.type in types}
 
 
-def _spelt_twice(one: OrderedLane, doubtful: Mapping[str, Column], *, must_be_proven: bool) -> list[Row]:
+def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_be_proven: bool) -> list[Row]:
     """The keys, each with all its spellings; ``must_be_proven`` by an update or a delete of a spelling that never came."""
-    names = [column.name for column in one.subject.decided.key_columns]
-    key, left_key = (f"[{one.cells(*images)}]" for images in (("after", "before"), ("before", "after")))
+    names = [column.name for column in ordered.subject.decided.key_columns]
+    key, left_key = (f"[{ordered.cells(*images)}]" for images in (("after", "before"), ("before", "after")))
     changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place,
         {key} AS k, {left_key} AS left_key
-        FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where} AND order_key > {duck.text(one.emptied())}"""
+        FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND order_key > {duck.text(ordered.emptied())}"""
     proof = """ AND max(first) FILTER (first_op IN ('update', 'delete')) > min(first) FILTER (first_op IN ('insert', 'read'))"""
-    return one.lake.ask(
+    return ordered.lake.ask(
         f"""WITH {live_rows(changes)},
         begun AS (SELECT k, min(place) AS first, arg_min(op, place) AS first_op FROM written GROUP BY k),
         spelt AS (SELECT [{_in_one_spelling(names, doubtful)}] AS value, k, last, last.op <> 'delete' AS lives, first, first_op
@@ -76,19 +76,19 @@ def _spelt_twice(one: OrderedLane, doubtful: Mapping[str, Column], *, must_be_pr
     )
 
 
-def _complaint(one: OrderedLane, doubtful: Mapping[str, Column], keys: Sequence[Row]) -> Metric:
-    names = [column.name for column in one.subject.decided.key_columns]
+def _complaint(ordered: OrderedLane, doubtful: Mapping[str, Column], keys: Sequence[Row]) -> Metric:
+    names = [column.name for column in ordered.subject.decided.key_columns]
     failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
     spellings: list[list[str]] = keys[0]["spellings"]
     said = " and ".join(", ".join(map(_quoted, cells)) for cells in spellings)
     types = {
         name: _type_of([cells[i] for cells in spellings]) for i, name in enumerate(names) if name in doubtful
     }
-    return one.metric(
+    return ordered.metric(
         KEY_SPELLINGS,
         len(keys),
-        f"{counted(len(keys), 'key')} of {one.lane.table} came in several spellings, such as {said}, and no message names the "
-        f"digits or the type of {', '.join(doubtful)}, so each spelling is a key of its own: {_way_out(one, types)}",
+        f"{counted(len(keys), 'key')} of {ordered.lane.table} came in several spellings, such as {said}, and no message names the "
+        f"digits or the type of {', '.join(doubtful)}, so each spelling is a key of its own: {_way_out(ordered, types)}",
         failing,
     )
 
@@ -98,8 +98,8 @@ def _quoted(text: str) -> str:
     return f"'{text}'" if text != text.strip() else text
 
 
-def _way_out(one: OrderedLane, types: Mapping[str, str]) -> str:
-    file, subject = one.lake.pipeline.file, one.subject.name
+def _way_out(ordered: OrderedLane, types: Mapping[str, str]) -> str:
+    file, subject = ordered.lake.pipeline.file, ordered.subject.name
     drop = command("drop", file, subject, "--reason", "keys in several spellings")
     if not all(types.values()):
         return (
@@ -123,7 +123,7 @@ def _type_of(spellings: Sequence[str]) -> str:
     return "datetime" if is_datetime and not any(text.endswith("Z") for text in spellings) else ""
 
 
-def _is_in_doubt(one: OrderedLane, doubtful: Mapping[str, Column]) -> bool:
+def _is_in_doubt(ordered: OrderedLane, doubtful: Mapping[str, Column]) -> bool:
     """True if a key in the mirror or in the new changes has not the spelling of `_usual`.
 
     Where each key is padded or has capital letters, as a source writes all of its CHARs and UUIDs, the history need not be read.
@@ -134,10 +134,10 @@ def _is_in_doubt(one: OrderedLane, doubtful: Mapping[str, Column]) -> bool:
         for name, column in doubtful.items()
         for images in (("after", "before"), ("before", "after"))
     ]
-    seen = one.lake.ask_mirror(one.subject.path, f"SELECT {_spellings(in_mirror)} FROM {{mirror}}")
-    seen += one.lake.ask(
+    seen = ordered.lake.ask_mirror(ordered.subject.path, f"SELECT {_spellings(in_mirror)} FROM {{mirror}}")
+    seen += ordered.lake.ask(
         f"""SELECT {_spellings(in_changes)} FROM {{changes.change}}
-        WHERE {one.where} AND batch > {one.since} AND op <> 'truncate'"""
+        WHERE {ordered.where} AND batch > {ordered.since} AND op <> 'truncate'"""
     )
     return any(row["odd"] for row in seen) and any(row["differs"] for row in seen)
 
