@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 
 from ingest.bronze import files
 from ingest.bronze.positions import read_so_far
-from ingest.catalog import registrations
 from ingest.config import Pipeline
 from ingest.errors import StoreError
 from ingest.gold import completed
-from ingest.lake import decoded_with, identity, mirrors, snapshots, stores, targets
+from ingest.inspect.finished import is_finished
+from ingest.lake import decoded_with, identity, snapshots, stores
 from ingest.lake.identity import Seen
-from ingest.lake.schemas import BRONZE, CHECKS, RUNS
-from ingest.lake.tables import LakeReader, Tables
+from ingest.lake.schemas import BRONZE
+from ingest.lake.tables import LakeReader
 from ingest.result import Result
 
 
@@ -60,18 +60,3 @@ def idle(
         return None  # a run that finds nothing wrong any more says so, and ends the alarms
     result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
     return result
-
-
-def is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
-    """True if each stage has processed everything from the stage before it."""
-    if "silver" in stages and lake.decoded() < last:
-        return False
-    if "gold" in stages:
-        marks = lake.last_marks(RUNS.name)
-        if marks.get("complete") != lake.decoded() or marks.get("lagging"):
-            return False
-        if mirrors.outdated(lake) or mirrors.not_created_yet(lake) or targets.unfinished(lake):
-            return False
-        if registrations.is_due(lake):
-            return False
-    return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()

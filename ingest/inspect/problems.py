@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -142,6 +142,24 @@ def acknowledge(lake: Lake, open_problems: Iterable[Problem], wanted: str, reaso
     return replace(problem, acknowledged=reason)
 
 
+def found_by_checks(lake: Tables, gone: Container[str]) -> Facts:
+    """What the checks know of a lake as far as it may be a problem; ``gone`` are the mirrors whose source tables are."""
+    from ingest.quality.report_data import gather_problems
+
+    facts = gather_problems(lake)
+    _let_grow_old(lake, facts, gone)
+    return facts
+
+
+def _let_grow_old(lake: Tables, facts: Facts, gone: Container[str]) -> None:
+    """Judge no ages of tables that send nothing any more: the excluded ones, and those that are gone."""
+    ageing = [table for table in facts.tables if table.is_to_be_fresh]
+    excluded = known_mirrors.excluded(lake) if ageing else {}
+    for table in ageing:
+        if table.path in excluded or table.name in gone:
+            table.may_grow_old()
+
+
 def gathered(lake: Tables, **given: Any) -> Facts:
     """What the report knows of a lake (`ingest.quality.report_data`), with the statements that wait as `ingest ddl` has them."""
     from ingest.gold import approval
@@ -149,12 +167,7 @@ def gathered(lake: Tables, **given: Any) -> Facts:
 
     facts = gather(lake, **given)
     logged = approval.listed(lake)
-    if any(table.is_to_be_fresh for table in facts.tables):
-        excluded = known_mirrors.excluded(lake)
-        gone = departed(lake, logged)
-        for table in facts.tables:
-            if table.path in excluded or table.name in gone:
-                table.may_grow_old()
+    _let_grow_old(lake, facts, departed(lake, logged))
     waiting = {
         (entry.mirror, entry.statement.batch, entry.statement.text[:STATEMENT])
         for entry in logged

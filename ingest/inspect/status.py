@@ -15,8 +15,8 @@ from ingest.gold import approval, completed
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
 from ingest.inspect import problems
+from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
-from ingest.inspect.idle import is_finished
 from ingest.inspect.problem_kinds import EXCLUDED, OK, worst
 from ingest.inspect.problems import Problem
 from ingest.lake import duck, faults, feeds, histories, rejects
@@ -194,6 +194,7 @@ class LakeLook:
     waits: int  # mirrors that are sound and wait for a run
     open_rejects: dict[str, int]  # by kind
     statements: int  # that wait for a decision
+    gone: dict[str, str]  # mirrors whose source tables are, with what became of them
     problems: list[Problem]
     done: int  # the batch that all mirrors have folded
     decoded: int
@@ -204,7 +205,8 @@ class LakeLook:
 
 def status(lake: Tables) -> dict[str, Any]:
     """The health of a lake: one line per mirror, the problems in words, the next command."""
-    return told(lake, look(lake), problems.gathered(lake, trend=1))
+    seen = look(lake)
+    return told(lake, seen, problems.found_by_checks(lake, seen.gone))
 
 
 def look(lake: Tables) -> LakeLook:
@@ -239,6 +241,7 @@ def look(lake: Tables) -> LakeLook:
         waits,
         waiting,
         len(pending),
+        gone,
         list(problems.of_state(lake, rows, waiting, len(pending), _started(lake, began))),
         min(folded.complete, decoded),
         decoded,

@@ -184,12 +184,16 @@ def _brings(effect: Effect, table: TableId, name: str, *, later: bool) -> bool:
 
 
 def _sent(lake: Tables, condition: str) -> dict[LaneId, _SentRows]:
-    """The books' lines that meet a condition, by lane, those with the same columns as one."""
+    """The books' lines that meet a condition, by lane, those with the same columns as one.
+
+    Lanes whose rows all have the same columns are left out: no row lacks a column of another one.
+    """
     found: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(_COUNTS)}, min(order_low) AS low,
         max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND {condition}
-        GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced"""
+        GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced
+        QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}'"""
     ):
         line = _line(row)
         rows = found.setdefault((line.source, line.table_id), _SentRows())

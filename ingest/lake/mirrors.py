@@ -29,6 +29,7 @@ from ingest.lake.tables import Tables
 
 UNORDERED = ("BOOLEAN", "BINARY")  # types of which Delta keeps no least and greatest values
 GOLD = "gold"  # the stage that writes mirrors
+_KNOWN = "decisions/mirrors"  # in `Tables.kept`: under the ledger that they are made from, where no table is
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +250,21 @@ def unknown(name: str, known: Iterable[str]) -> IngestError:
 
 
 def known(lake: Tables) -> dict[str, Mirror]:
-    """Every mirror by its path, as last decided, but those that were dropped since."""
-    newest = decisions.read(lake).newest(SCHEMA, DROP)
-    return {
-        path: Mirror.from_value(path, decision.value)
-        for path, decision in newest.items()
-        if decision.kind == SCHEMA
-    }
+    """Every mirror by its path, as last decided, but those that were dropped since; made once for each state of the ledger."""
+    ledger, place = decisions.read(lake), lake.path(_KNOWN)
+    if place not in lake.kept or lake.kept[place][0] is not ledger:
+        newest = ledger.newest(SCHEMA, DROP)
+        lake.kept[place] = (
+            ledger,
+            {
+                path: Mirror.from_value(path, decision.value)
+                for path, decision in newest.items()
+                if decision.kind == SCHEMA
+            },
+        )
+    by_path = lake.kept[place][1]
+    assert isinstance(by_path, dict)
+    return by_path.copy()
 
 
 def dropped(lake: Tables) -> frozenset[str]:

@@ -169,7 +169,7 @@ def has_landed(pipeline: Pipeline) -> bool:
 
 
 _REMEMBERED = ""  # in `Tables.kept`, whose other names are paths
-_MOST, _SMALL = 32, 64 << 10  # answers that are remembered, and characters of each
+_MOST, _SMALL, _MOST_ROWS = 32, 64 << 10, 200  # answers that are remembered, characters and rows of each
 
 
 class _Remembered:
@@ -197,6 +197,8 @@ class _Remembered:
 
 def _is_small(rows: Sequence[Row]) -> bool:
     """True if an answer is remembered; of a large one only the beginning is looked at."""
+    if len(rows) > _MOST_ROWS:
+        return False
     cells = (cell for row in rows for cell in row.values())
     sizes = accumulate(len(cell) if isinstance(cell, str | bytes) else 8 for cell in cells)
     return all(size <= _SMALL for size in sizes)

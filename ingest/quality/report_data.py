@@ -50,20 +50,14 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     needed; ``trend`` is the number of values of each check, and of batches of each mirror, to read.
     """
     pipeline = lake.pipeline
-    facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
+    facts = _begun(lake)
     rules = {path: rule[0] for view in targets.views(lake) for path, rule in mirrors.rules(view).items()}
     tables = {
         path: _table(rules.get(path) or pipeline.rule(mirror.table), mirror)
         for path, mirror in mirrors.known(lake).items()
     }
-    facts.sources = [SourceFact(one.name, one.format) for one in pipeline.sources]
-    # the newest batch that was checked or whose end a run has recorded; None before the first
-    found = lake.ask(
-        "SELECT max(batch) AS batch FROM (SELECT batch FROM {runs} UNION ALL SELECT batch FROM {checks}) AS b"
-    )
-    batch: int | None = found[0]["batch"]
-    facts.batch = batch
-    _add_books(lake, facts, tables)
+    _add_lanes(lake, facts, tables)
+    facts.books = _books(lake, facts)
     _add_runs(lake, facts, tables, only, trend)
     _add_checks(lake, facts, tables, only, trend)
     _add_ddl(lake, tables, facts.batch)
@@ -75,6 +69,36 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
         for check in source.checks:
             check.asked = partial(queries.of_source, check.check, source.name)
     facts.look()
+    return facts
+
+
+def gather_problems(lake: Tables) -> Facts:
+    """What `gather` finds as far as it may be a problem: of many mirrors, most pass most checks.
+
+    Mirrors have no columns, no statements, and of the checks those that do not pass and those whose verdict changes with time.
+    """
+    facts = _begun(lake)
+    tables = {
+        path: TableFact(mirror.name, path, mirror.table, keys=mirror.keys)
+        for path, mirror in mirrors.known(lake).items()
+    }
+    _add_lanes(lake, facts, tables)
+    _add_runs(lake, facts, tables, "", 1)
+    _add_checks(lake, facts, tables, "", 1, only_problems=True)
+    facts.tables = [tables[path] for path in sorted(tables)]
+    facts.look()
+    return facts
+
+
+def _begun(lake: Tables) -> Facts:
+    """A pipeline with its sources, and the newest batch that was checked or whose end a run has recorded."""
+    pipeline = lake.pipeline
+    facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
+    facts.sources = [SourceFact(source.name, source.format) for source in pipeline.sources]
+    [newest] = lake.ask(
+        "SELECT max(batch) AS batch FROM (SELECT batch FROM {runs} UNION ALL SELECT batch FROM {checks}) AS b"
+    )
+    facts.batch = newest["batch"]
     return facts
 
 
@@ -100,8 +124,8 @@ def _table(rule: TableRule, mirror: Mirror) -> TableFact:
     return TableFact(mirror.name, mirror.path, mirror.table, keys=mirror.keys, columns=columns)
 
 
-def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
-    """Add where messages went in the last batches, and each table's lanes with their newest commit."""
+def _add_lanes(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
+    """Add each table's lanes with their newest commit."""
     ended = _ended(facts.batch)
     lanes = lake.ask(
         f"""SELECT source, {_LANE_SQL}, max(event_high) AS newest FROM {{books}}
@@ -117,12 +141,16 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
             )
             table.lanes.append((row["source"], source))
             table.newest = max(filter(None, (table.newest, newest)), default=None)
+
+
+def _books(lake: Tables, facts: Facts) -> list[BookFact]:
+    """Where messages went in the last batches, the newest first."""
     names = ("messages", *ledgers.PARTS)
     newest_first = lake.ask(
-        f"""SELECT batch, source, {duck.sums(names)} FROM {{books}} WHERE {ended} GROUP BY batch, source
+        f"""SELECT batch, source, {duck.sums(names)} FROM {{books}} WHERE {_ended(facts.batch)} GROUP BY batch, source
         ORDER BY batch DESC, source LIMIT {TREND * max(1, len(facts.sources))}"""
     )
-    facts.books = [BookFact(*row.values()) for row in newest_first]
+    return [BookFact(*row.values()) for row in newest_first]
 
 
 # --- runs ---
@@ -162,17 +190,31 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
 # --- checks ---
 
 
-def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: str, trend: int) -> None:
+def _add_checks(
+    lake: Tables,
+    facts: Facts,
+    tables: dict[str, TableFact],
+    only: str,
+    trend: int,
+    *,
+    only_problems: bool = False,
+) -> None:
     """Add the newest verdicts of every subject, with their values over the last runs."""
     wanted = f"mirror = {duck.text(only)}" if only else "true"
+    # an age is judged again by whoever looks
+    kept = f"""(state <> '{PASS}' OR "check" = 'freshness')""" if only_problems else "true"
     rows = lake.ask(
-        f"""SELECT *, min(CASE WHEN passed IS NULL OR checked_at > passed THEN checked_at END) OVER one AS since FROM (
-            SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing,
-                max(CASE WHEN state = '{PASS}' THEN checked_at END) OVER one AS passed
-            FROM {{checks}} WHERE {_ended(facts.batch)} AND {wanted}
-            WINDOW one AS (PARTITION BY mirror, source, "check", "column")) AS c
-        WINDOW one AS (PARTITION BY mirror, source, "check", "column")
-        QUALIFY row_number() OVER (PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {trend}"""
+        f"""SELECT * FROM (
+            SELECT *, min(CASE WHEN passed IS NULL OR checked_at > passed THEN checked_at END) OVER one AS since FROM (
+                SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing,
+                    max(CASE WHEN state = '{PASS}' THEN checked_at END) OVER one AS passed,
+                    max(CASE WHEN "check" <> '{RECONCILED}' THEN checked_at END) OVER (PARTITION BY mirror, source) AS last,
+                    max(checked_at) OVER () AS newest
+                FROM {{checks}} WHERE {_ended(facts.batch)} AND {wanted}
+                WINDOW one AS (PARTITION BY mirror, source, "check", "column")) AS c
+            WINDOW one AS (PARTITION BY mirror, source, "check", "column")
+            QUALIFY row_number() OVER (PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {trend}
+        ) AS t WHERE {kept}"""
     )
     trends: dict[tuple[Any, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["checked_at"], reverse=True):
@@ -182,7 +224,7 @@ def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: 
     found: dict[tuple[str | None, str | None], list[list[Row]]] = {}
     for (mirror, source, *_), rows_of in trends.items():
         found.setdefault((mirror, source), []).append(rows_of)
-    newest = max((trend[0]["checked_at"] for trend in trends.values()), default=None)
+    newest = rows[0]["newest"] if rows else None
     for (mirror, source), group in found.items():
         checks, at = _newest(group)
         subject = by_name.get(mirror or "") or by_source.get(source or "")
@@ -197,9 +239,9 @@ def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
     source.
     """
     listed = list(group)
-    often = [trend for trend in listed if trend[0]["check"] != RECONCILED]
-    last = max(trend[0]["checked_at"] for trend in often or listed)
-    facts = [_check(trend) for trend in listed if trend[0]["checked_at"] == last or trend not in often]
+    last = listed[0][0]["last"] or max(trend[0]["checked_at"] for trend in listed)
+    shown = [trend for trend in listed if trend[0]["checked_at"] == last or trend[0]["check"] == RECONCILED]
+    facts = [_check(trend) for trend in shown]
     facts.sort(key=lambda fact: (fact.check, fact.column or ""))
     return facts, last.replace(tzinfo=dt.UTC)
 

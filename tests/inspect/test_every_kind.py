@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
-from ingest.inspect import problem_kinds, status
+from ingest.inspect import problem_kinds, problems, status
 from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
 from ingest.inspect.problems import Problem
-from ingest.quality.catalogue import CHECKS
+from ingest.quality.catalogue import CHECKS, PASS
 from tests.serve.conftest import depot
 from tests.written_lake import WrittenLake
 
@@ -62,6 +62,14 @@ def test_a_problem_is_as_the_catalogue_says(listed: list[Problem]) -> None:
         assert kind.severity == problem.severity, problem
         verb = shlex.split(problem.command)[1] if problem.command else ""
         assert verb in kind.verbs, problem
+
+
+def test_a_status_reads_of_the_checks_what_may_be_a_problem(lake: WrittenLake) -> None:
+    """`status` of many mirrors asks only for what is wrong: left out by that question, a fault would be in no list."""
+    of_all, asked = problems.gathered(lake.reader, trend=1), problems.found_by_checks(lake.reader, ())
+    assert problems.merged([], of_all) == problems.merged([], asked)
+    passed = [check for table in asked.tables for check in table.checks if check.state == PASS]
+    assert {problem_kinds.AGE} >= {check.check for check in passed}
 
 
 @pytest.mark.spark
