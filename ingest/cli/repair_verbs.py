@@ -114,14 +114,24 @@ def fold_again(lake: Lake, names: list[str], dry_run: bool, tell: Tell = silent)
 
     differences = rebuilt(lake, names, dry_run=dry_run, tell=tell)
     if not dry_run:
-        _check_again(
-            lake, {difference.mirror for difference in differences if difference.state == "rebuilt"}, tell
-        )
+        folded = {difference.mirror for difference in differences if difference.state == "rebuilt"}
+        _check_again(lake, folded, tell)
+        _keep_in_catalog(lake, folded)
     rows = [
         _row(difference.mirror, difference.state, difference.batch, difference.message, difference.difference)
         for difference in differences
     ]
     return _without_samples(rows) if lake.pipeline.masks else rows
+
+
+def _keep_in_catalog(lake: Lake, names: set[str]) -> None:
+    """Register the columns that mirrors have now."""
+    from ingest.catalog import sync
+    from ingest.lake import mirrors
+
+    paths = {mirror.path for mirror in mirrors.known(lake).values() if mirror.name in names}
+    for text in sync.follow(lake, paths):
+        output.warning(text)
 
 
 def _check_again(lake: Lake, names: set[str], tell: Tell) -> None:

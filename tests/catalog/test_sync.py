@@ -11,13 +11,16 @@ from typer.testing import CliRunner
 from ingest.catalog import registrations
 from ingest.cli.app import app
 from ingest.cli.doctor import examine
+from ingest.cli.repair_verbs import fold_again
 from ingest.errors import command
 from ingest.inspect import status
 from ingest.inspect.idle import idle
 from ingest.lake import decisions
+from ingest.lake.lake import Lake
 from ingest.result import Result
 from ingest.run import Warm
 from tests.catalog.shop import Shop, UnityServer, unity_server
+from tests.unstarted import unstarted
 
 STAGES = ("bronze", "silver", "gold", "quality")
 
@@ -223,6 +226,20 @@ def test_a_dropped_mirror_leaves_the_catalog(tmp_path: Path, server: UnityServer
     done = CliRunner().invoke(app, ["drop", str(shop.file), "d.goods", "--reason", "private"])
     assert 0 == done.exit_code, done.output
     assert {"lake.d.people"} == server.tables.keys()
+
+
+def test_a_rebuild_registers_what_it_has_changed(tmp_path: Path, server: UnityServer) -> None:
+    """Queries by name read the old type, and failed, until the next message came."""
+    shop = Shop(tmp_path, server.given)
+    shop.send("people", types={"id": "bigint", "size": "int"})
+    shop.run()
+    shop.write("tables: [{match: d.people, columns: {size: int64}}]\n")
+    lake = Lake(unstarted(), shop.lake.pipeline)
+    [done] = fold_again(lake, ["d.people"], True)
+    assert {"id": "bigint", "size": "int"} == columns(server, "lake.d.people"), "it only looks"
+    [done] = fold_again(lake, ["d.people"], False)
+    assert "rebuilt" == done["state"]
+    assert {"id": "bigint", "size": "bigint"} == columns(server, "lake.d.people")
 
 
 def test_histories_are_registered_too(tmp_path: Path, server: UnityServer) -> None:
