@@ -64,6 +64,8 @@ def run(
     if pause is None and (idle := _idle_all(pipelines, stages, busy)) is not None:
         _show(idle, output_as, repeated=False)
         _complain(idle, {})
+        if code := max(result.exit_code for result in idle):
+            raise typer.Exit(code)
         return
     stop = StopRequest()
     _listen(stop)

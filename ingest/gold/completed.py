@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ingest.errors import command
 from ingest.lake import faults, mirrors
+from ingest.lake.delta import is_there
 from ingest.lake.histories import path_of
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import RUNS
@@ -86,7 +87,7 @@ def lost(lake: Tables) -> list[LostMirror]:
 def _why_lost(lake: Tables, mirror: Mirror) -> str:
     """Why a mirror's table cannot be opened; empty if it can."""
     try:
-        if lake.exists(mirror.path):
+        if is_there(lake.path(mirror.path)):
             return ""
     except Exception as error:
         return faults.of_mirror(error, lake, mirror.name, mirror.path)

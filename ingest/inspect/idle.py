@@ -56,7 +56,12 @@ def idle(
             if planned.ranges or planned.alarms:
                 return None
             result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
-    if completed.alarms(lake) or ("gold" in stages and completed.lost(lake)):
-        return None  # a run that finds nothing wrong any more says so, and ends the alarms
+    lost = completed.lost(lake) if "gold" in stages else []
+    # a run that finds another thing wrong than the one before it records that, and one that finds nothing ends the alarms;
+    # alerts are repeated by runs that start
+    if {*completed.alarms(lake)} != {mirror.said for mirror in lost} or (lost and pipeline.alerts):
+        return None
+    for mirror in lost:
+        result.fail(mirror.said, mirror.name)
     result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
     return result

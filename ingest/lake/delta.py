@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import orjson
@@ -156,26 +157,55 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
     log = f"{folder}/_delta_log"
     if version is None and (remembered := _newer(folder, log)) is not None:
         return remembered
+    needed = _needed(log, version)
+    if needed is None:
+        return NO_TABLE
+    last, newest = needed.last, needed.newest
+    identity = _identity(f"{log}/{newest}")
+    if version is not None:
+        return _read(folder, last, needed.parts, identity)
+    seen = _last.get(log)
+    if seen is None or (seen.version, seen.newest, seen.identity) != (last, newest, identity):
+        state = _continued(log, last) or _whole(log, needed.parts)
+        seen = _last[log] = _Seen(last, newest, identity, state, state.snapshot(folder, last))
+    return seen.snapshot
+
+
+def is_there(folder: str) -> bool:
+    """True if there is a table, by its log's list and newest commit alone: of many tables, reading all of it takes long.
+
+    Raises:
+        UnreadableError: the log lacks a commit, or its newest one is damaged.
+    """
+    log = f"{folder}/_delta_log"
+    needed = _needed(log, None)
+    if needed is not None and needed.newest.endswith(".json"):
+        deque(_actions(f"{log}/{needed.newest}"), maxlen=0)
+    return needed is not None
+
+
+class _Needed(NamedTuple):
+    """The files of a log that tell the state at a version: the last checkpoint, and the commits after it."""
+
+    last: int  # the version
+    newest: str
+    parts: tuple[str, ...]
+
+
+def _needed(log: str, version: int | None) -> _Needed | None:
+    """What has to be read of a log, up to a version or all of it; None if there is no table."""
     commits, checkpoints = _listed(log, version)
     if version is None and not commits and not checkpoints:
-        return NO_TABLE
+        return None
     first = max(checkpoints, default=-1)
     last = max(commits.keys() | checkpoints.keys(), default=-1)
-    needed = range(first + 1, last + 1)
-    if (version is not None and last != version) or any(number not in commits for number in needed):
+    numbers = range(first + 1, last + 1)
+    if (version is not None and last != version) or any(number not in commits for number in numbers):
         raise UnreadableError(
             f"the table's log {log} does not hold all commits up to version {last if version is None else version}"
         )
     newest = commits.get(last) or checkpoints[last][0]
-    parts = (*checkpoints.get(first, ()), *(commits[number] for number in needed))
-    identity = _identity(f"{log}/{newest}")
-    if version is not None:
-        return _read(folder, last, parts, identity)
-    seen = _last.get(log)
-    if seen is None or (seen.version, seen.newest, seen.identity) != (last, newest, identity):
-        state = _continued(log, last) or _whole(log, parts)
-        seen = _last[log] = _Seen(last, newest, identity, state, state.snapshot(folder, last))
-    return seen.snapshot
+    return _Needed(last, newest, (*checkpoints.get(first, ()), *(commits[number] for number in numbers)))
 
 
 def _newer(folder: str, log: str) -> Snapshot | None:

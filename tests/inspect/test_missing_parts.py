@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingest import run as runs
+from ingest.config.entries import AlertTarget
 from ingest.config.model import TableRule
 from ingest.gold import completed
 from ingest.inspect import status
+from ingest.inspect.idle import idle
+from ingest.lake import delta
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.tables import LakeReader
 from ingest.result import STAGES, Result
@@ -41,6 +47,42 @@ def test_a_run_with_nothing_new_looks_for_its_mirrors(shops: Shops) -> None:
     found = status.status(shops.lake)
     assert ["failed"] == [one["state"] for one in found["tables"]]
     assert ["shop_1.item"] == [one["mirror"] for one in found["causes"]]
+
+
+def test_a_mirror_that_stays_gone_needs_no_session(shops: Shops) -> None:
+    """Each tick started Spark to say what the one before it had said."""
+    shops.stages = STAGES
+    shops.run()
+    mirror = shops.folder / "lake" / "mirrors" / "shop_1" / "item"
+    away = mirror.rename(mirror.with_name("away"))
+    assert idle(shops.pipeline, STAGES) is None, "a run has to record it"
+    shops.warm = Warm()
+    shops.run()
+    assert shops.result is not None
+    result = idle(shops.pipeline, STAGES)
+    assert result is not None
+    assert (shops.result.failed, 1) == (result.failed, result.exit_code)
+    assert idle(replace(shops.pipeline, alerts=(AlertTarget("http://127.0.0.1:9"),)), STAGES) is None, (
+        "it is sent again"
+    )
+    away.rename(mirror)
+    assert idle(shops.pipeline, STAGES) is None, "a run has to end the alarm"
+
+
+def test_looking_for_mirrors_reads_one_file_of_each(shops: Shops, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 500 mirrors with a hundred commits each, a run with nothing to do read 50,000 files."""
+    for number in (2, 3):
+        shops.say(number, "INSERT", number, "b").run()
+    read, actions = list[str](), delta._actions
+
+    def counting(path: str) -> Iterator[dict[str, Any]]:
+        read.append(path)
+        return actions(path)
+
+    monkeypatch.setattr(delta, "_actions", counting)
+    monkeypatch.setattr(delta, "_last", {})
+    assert [] == completed.lost(shops.lake)
+    assert 1 == len([path for path in read if "mirrors/shop_1/item" in path])
 
 
 def test_an_alarm_ends_with_the_run_that_finds_its_cause_repaired(shops: Shops) -> None:
