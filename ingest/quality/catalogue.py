@@ -88,6 +88,7 @@ CHECKS = {
               advice="See the row's life with the command that is given, then fold the mirror again: `{rebuild}`.", lasting=True, ends_with=WHOLE_ROW),
         Check("images_before", "Each change finds the row that it describes", "Changes do not find the row that they describe", "keys whose rows were not as a change says that they were before it", "error", 0,
               advice="A message was lost or came in the wrong order, or a statement changed rows otherwise than was understood: look at the history of a failing key, then compare the mirror with the source.", lasting=True, ends_with=WHOLE_ROW),
+        Check("changes_compared", "Changes with an image before", "Changes with an image before", "changes whose image before was compared with the row of the change before", "warn", None),
         Check("changes_proven", "Changes proven by the next one", "Changes proven by the next one", "changes whose image before is the row that it describes", "warn", None),
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
               advice="If the table was loaded again, the command for an epoch in the message removes rows that the load lacks; else name the key's new column under keys: of this table, then fold the mirror again: `{rebuild}`.", lasting=True),

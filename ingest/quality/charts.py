@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from markupsafe import Markup, escape
 from ingest.quality.report_model import TREND, DdlFact, RunFact, TableFact
 from ingest.quality.trends import BatchTrend
 
+_PROVEN = "Share of changes proven by the next one"
 _WIDTH, _HEIGHT = 180, 44
 _STRIP, _DOT = 600, 5  # of a timeline, and the radius of what it shows
 
@@ -41,7 +43,7 @@ def charts(
         Chart("Changes", applied[-TREND:], number, bars=True),
         Chart("Lag when checked", _of_check(table, "freshness"), duration),
         Chart("Cells rejected", _of_check(table, "cell_rejects"), number, bars=True),
-        Chart("Changes proven by the next one", _of_check(table, "changes_proven"), number, bars=True),
+        Chart(_PROVEN, _shares(table), share),
     ]
     yield from (chart for chart in all_charts if len(chart.values) > 1)
 
@@ -67,12 +69,7 @@ def charts_of_lake(
         Chart("Lag when checked", [batch.lag for batch in batches if batch.lag is not None], duration),
         Chart("Messages rejected", [float(count.get("rejected", 0)) for count in counts], number, bars=True),
         Chart("Cells rejected", [batch.cells for batch in batches], number, bars=True),
-        Chart(
-            "Changes proven by the next one",
-            [batch.proven for batch in batches if batch.proven is not None],
-            number,
-            bars=True,
-        ),
+        Chart(_PROVEN, [batch.proven for batch in batches if batch.proven is not None], share),
     ]
     yield from (chart for chart in all_charts if len(chart.values) > 1)
 
@@ -80,6 +77,19 @@ def charts_of_lake(
 def _of_check(table: TableFact, name: str) -> Sequence[float]:
     check = table.check(name)
     return check.trend[-TREND:] if check else ()
+
+
+def _shares(table: TableFact) -> list[float]:
+    """The share of proven changes batch by batch; an older version did not count what it compared."""
+    proven, compared = _of_check(table, "changes_proven"), _of_check(table, "changes_compared")
+    batches = min(len(proven), len(compared))
+    pairs = zip(proven[len(proven) - batches :], compared[len(compared) - batches :], strict=True)
+    return [true / of for true, of in pairs if of]
+
+
+def share(value: float) -> str:
+    """A share in percent, rounded down: all but one of very many is not all."""
+    return f"{math.floor(value * 1000) / 10:g}%"
 
 
 def drawn(chart: Chart) -> Markup:

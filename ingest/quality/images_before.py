@@ -446,7 +446,7 @@ def _key_texts(mirror: Mirror, link: images_before.Link) -> tuple[str, ...]:
 
 
 def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric]:
-    """A metric of the changes that do not find the row that they say was there, and one of the proven changes."""
+    """The metrics of changes that do not find the row that they say was there, of all that were compared, and of the proven ones."""
     if not proof.compared:
         return
     lost = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)} & {
@@ -463,6 +463,7 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
         severity="error" if proof.strong else "warn",
     )  # fmt: skip
     later = f"; {proof.unjudged:,} keys were not judged" if proof.unjudged else ""
+    yield Metric("changes_compared", proof.compared, subject.name)
     yield Metric(
         "changes_proven", proof.proven, subject.name,
         detail=f"{proof.proven:,} of {proof.compared:,} changes with an image before found the row that it describes{later}",

@@ -20,7 +20,7 @@ class BatchTrend:
         rows: in all mirrors after it; a mirror that it did not touch has as many as before.
         lag: seconds, of the slowest mirror that it touched, when that was checked.
         cells: rejected cells.
-        proven: changes that the next change of their row has proven.
+        proven: the share of its changes with an image before that found the row which it describes, from 0 to 1.
     """
 
     batch: int
@@ -34,12 +34,12 @@ def of_batches(lake: Tables) -> list[BatchTrend]:
     """The last batches, the oldest first."""
     rows = lake.ask(
         f"""WITH newest AS (SELECT batch, mirror, "check" AS name, observed FROM {{checks}}
-            WHERE mirror IS NOT NULL AND batch IS NOT NULL AND "check" IN ('rows', 'freshness', 'cell_rejects', 'changes_proven')
+            WHERE mirror IS NOT NULL AND batch IS NOT NULL AND "check" IN ('rows', 'freshness', 'cell_rejects', 'changes_compared', 'changes_proven')
             QUALIFY row_number() OVER (PARTITION BY batch, mirror, "check", "column" ORDER BY checked_at DESC) = 1),
         grown AS (SELECT *, CASE WHEN name = 'rows' THEN observed - coalesce(lag(observed) OVER
             (PARTITION BY mirror, name ORDER BY batch), 0) END AS more FROM newest)
         SELECT batch, sum(sum(more)) OVER (ORDER BY batch) AS n, max(observed) FILTER (name = 'freshness') AS lag,
-            coalesce(sum(observed) FILTER (name = 'cell_rejects'), 0) AS cells, sum(observed) FILTER (name = 'changes_proven') AS proven
+            coalesce(sum(observed) FILTER (name = 'cell_rejects'), 0) AS cells, sum(observed) FILTER (name = 'changes_proven') / nullif(sum(observed) FILTER (name = 'changes_compared'), 0) AS proven
         FROM grown GROUP BY batch ORDER BY batch DESC LIMIT {TREND}"""
     )
     return [

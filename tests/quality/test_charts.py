@@ -46,13 +46,14 @@ def test_a_lake_has_as_many_rows_as_all_its_mirrors(tmp_path: Path) -> None:
         (1, "depot.a", "rows", 10.0), (1, "depot.b", "rows", 5.0), (1, "depot.a", "freshness", 7.0),
         (2, "depot.a", "rows", 12.0), (2, "depot.a", "cell_rejects", 3.0), (2, "depot.a", "freshness", 9.0),
         (3, "depot.b", "rows", 4.0), (3, "depot.b", "changes_proven", 2.0),
+        (3, "depot.b", "changes_compared", 4.0), (2, "depot.a", "changes_proven", 5.0),
     ):  # fmt: skip
         rows.append(made.check(mirror, name, observed) | {"batch": batch})
     again = made.check("depot.a", "rows", 11.0) | {"batch": 2}
     again["checked_at"] += dt.timedelta(hours=1)  # the mirror was checked once more
     made.product("checks", [*rows, again])
     assert [
-        BatchTrend(1, 15.0, 7.0, 0.0, None), BatchTrend(2, 16.0, 9.0, 3.0, None), BatchTrend(3, 15.0, None, 0.0, 2.0)
+        BatchTrend(1, 15.0, 7.0, 0.0, None), BatchTrend(2, 16.0, 9.0, 3.0, None), BatchTrend(3, 15.0, None, 0.0, 0.5)
     ] == of_batches(made.reader)[:3]  # fmt: skip
 
 
@@ -73,6 +74,15 @@ def test_the_charts_of_a_lake_leave_out_what_was_not_measured() -> None:
         "Messages rejected": [0, 0],
         "Cells rejected": [0, 3, 0],
     } == shown
+
+
+def test_the_share_of_proven_changes_is_of_those_that_were_compared() -> None:
+    """A number of proven changes says nothing without the number that could be: 3 of 3 is proof, 3 of 300 an alarm."""
+    proven = CheckFact("changes_proven", "pass", 3.0, trend=(9.0, 3.0, 0.0, 1999.0))
+    compared = CheckFact("changes_compared", "pass", 4.0, trend=(4.0, 0.0, 2000.0))  # since the second batch
+    [chart] = charts(TableFact("depot.a", checks=[proven, compared]), number, duration)
+    assert ("Share of changes proven by the next one", [0.75, 0.9995]) == (chart.label, list(chart.values))
+    assert "from 75% to 99.9%, now 99.9%" in chart.said, "not all of them"
 
 
 def test_one_batch_is_no_trend() -> None:
