@@ -15,6 +15,7 @@ from ingest.errors import command
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed
+    from ingest.lake.tables import Tables
 
 app = typer.Typer()
 ledger = typer.Typer(cls=Listing, no_args_is_help=True)
@@ -40,7 +41,25 @@ def listing(
 
     with looked_at(file) as lake:
         statements = [entry for entry in listed(lake) if entry.pending or not pending][-limit:]
-    output.answer(output_as, [entry.described() for entry in statements], lambda: _show(file, statements))
+        is_outgrown = any(entry.pending and _outgrows(lake, entry) for entry in statements)
+
+    def show() -> None:
+        _show(file, statements)
+        if is_outgrown:
+            output.note(
+                f"once the wider type is written: {command('status', file)} names the batches to decode again"
+            )
+
+    output.answer(output_as, [entry.described() for entry in statements], show)
+
+
+def _outgrows(lake: Tables, entry: Listed) -> bool:
+    """True if a statement gives a column a wider type than the pipeline file declares."""
+    from ingest.lake.resolve import is_pinned
+
+    return any(
+        is_pinned(effect, lake.pipeline.rule(effect.table).declared) for effect in entry.statement.effects
+    )
 
 
 def _show(file: Path, entries: list[Listed]) -> None:
@@ -53,7 +72,8 @@ def _show(file: Path, entries: list[Listed]) -> None:
     output.table(columns, rows)
     if any(entry.state == PARTLY for entry in entries):
         output.note(
-            "partly: no message has what the source does to existing rows: load them again, or compare them"
+            "partly: the mirror lacks something that the source has done: where the list names no way out, no message has it, "
+            "so load the rows again, or compare them"
         )
     if waiting := [entry for entry in entries if entry.pending]:
         approve, dismiss = (

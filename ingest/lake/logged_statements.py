@@ -68,13 +68,15 @@ def touched(effect: Effect) -> tuple[TableId, ...]:
 
 
 def recorded(lake: Tables) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
-    """What statements did to mirrors when they were folded: state and text, by the mirror's path and the statement."""
+    """What statements did to mirrors when they were folded: state and text, by the mirror's path and the statement.
+
+    A rebuild finds the mirror as the statement has left it, and so has less to say: its text counts where the state changes.
+    """
     results: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
     for decision in decisions.read(lake).of(FOLDED):
-        results.setdefault(
-            (decision.subject, decision.value["statement"]),
-            (decision.value["state"], tuple(decision.value["does"])),
-        )
+        place, state = (decision.subject, decision.value["statement"]), decision.value["state"]
+        if place not in results or results[place][0] != state:
+            results[place] = state, tuple(decision.value["does"])
     return results
 
 

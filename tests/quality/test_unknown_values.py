@@ -8,6 +8,7 @@ import pytest
 
 from ingest.config.model import TableRule
 from ingest.gold.approval import approve_or_dismiss, listed
+from ingest.gold.rebuild import rebuild
 from tests.schemas import Schemas
 
 if TYPE_CHECKING:
@@ -142,6 +143,22 @@ def test_a_declared_type_that_a_statement_outgrows(tmp_path: Path, declared: str
         "SELECT observed FROM {checks} WHERE \"check\" = 'ddl_pending' ORDER BY batch DESC LIMIT 1"
     )
     assert float(state == "partly") == waits[0]["observed"]
+
+
+def test_a_declared_type_that_is_written_wider(tmp_path: Path) -> None:
+    """The statement waited for ever although the mirror had the wider type: its way out led nowhere."""
+    said = Schemas(tmp_path, "mysql", (TableRule("db.t", columns={"c": "decimal(20,2)"}),)).row(
+        "t", id=1, c="1.25"
+    )
+    said.run(*ALL)
+    said.ddl("ALTER TABLE t MODIFY c DECIMAL(24,4)", "t").run(*ALL)
+    assert [True] == [entry.pending for entry in listed(said.lake)]
+    rebuild(said.lake, ["db.t"], dry_run=False)
+    assert [True] == [entry.pending for entry in listed(said.lake)], "it is still declared so"
+    said.rules = (TableRule("db.t", columns={"c": "decimal(24,4)"}),)
+    rebuild(said.lake, ["db.t"], dry_run=False)
+    assert {("t", "applied")} == said.states()
+    assert [False] == [entry.pending for entry in listed(said.lake)]
 
 
 def test_a_conversion_that_changes_key_values(tmp_path: Path) -> None:
