@@ -128,11 +128,12 @@ def ddl_pending(chosen: Iterable[CheckedMirror], waiting: Mapping[str, list[str]
     """Statements that could not be read and have no decision."""
     for subject in chosen:
         texts = waiting.get(subject.path, [])
-        detail = (
-            f"{len(texts)} {'waits' if len(texts) == 1 else 'wait'}, the last: {_short(texts[-1], 120)}"
-            if texts
-            else ""
-        )
+        detail = ""
+        if texts:
+            waits = (
+                f"{counted(len(texts), 'statement')} {'waits' if len(texts) == 1 else 'wait'} for a decision"
+            )
+            detail = f"{waits}, the last: {_short(texts[-1], 120)}"
         yield Metric("ddl_pending", len(texts), subject.name, detail=detail)
 
 

@@ -143,7 +143,7 @@ def _spoil(tables: list[f.TableFact]) -> None:
     waits = tables[4].check("ddl_pending")
     assert waits is not None
     waits.state, waits.observed, waits.bad_since = "warn", 1.0, NOW
-    waits.detail = "1 wait, the last: 'ALTER TABLE scan DROP COLUMN old_code'"
+    waits.detail = "1 statement waits for a decision, the last: 'ALTER TABLE scan DROP COLUMN old_code'"
     held = tables[2]
     held.batches[0].state, held.batches[0].version = "held", None
     held.batches[
