@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ingest import formats
 from ingest.change import Message, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
@@ -56,8 +57,8 @@ class Feed:
 
 
 def in_lines(capture: Capture) -> bool:
-    """True for dialects whose messages are text, each whole without its Kafka key."""
-    return "avro" not in capture.dialect.format
+    """True for dialects whose messages are lines of a file, each whole without its Kafka key."""
+    return formats.load(capture.dialect.format).ABOUT.framing == "lines"
 
 
 def feeds(
