@@ -163,16 +163,20 @@ def _stages(
     messages = sum(source.get("messages", 0) for source in due) + size * len(sent) // max(1, sum(sent))
     loads = {"bronze": Load(size=size), "silver": Load(messages, size)}
     if folded:
-        loads["gold"] = Load(sum(table.changes for table in folded) if not due else messages)
+        changes = messages if due else sum(table.changes for table in folded)
+        loads["gold"] = loads["quality"] = Load(changes)
     by_spark = {name for name, load in loads.items() if in_tasks(pipeline.engine, name, load, started=False)}
     if any(source["kind"] == "kafka" for source in due):
         by_spark.add("bronze")  # whose client reads the topics
     if any(table.why_merge for table in folded):
         by_spark.add("gold")
-    wanted = {"bronze": bool(due), "silver": bool(due) or decodes, "gold": bool(folded)}
-    return {name: SPARK if name in by_spark else DRIVER for name, does in wanted.items() if does} | (
-        {"quality": DRIVER} if folded else {}
-    )
+    wanted = {
+        "bronze": bool(due),
+        "silver": bool(due) or decodes,
+        "gold": bool(folded),
+        "quality": bool(folded),
+    }
+    return {name: SPARK if name in by_spark else DRIVER for name, does in wanted.items() if does}
 
 
 def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader | None:

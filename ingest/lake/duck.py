@@ -28,8 +28,9 @@ _settings: dict[str, Any] = {
 
 def one_thread() -> None:
     """Use one thread for each query from now on: with more, small ones cost half as much again."""
-    _settings["threads"] = "1"
-    connection.cache_clear()
+    if _settings["threads"] != "1":
+        _settings["threads"] = "1"
+        connection.cache_clear()
 
 
 @cache

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -28,6 +28,7 @@ from ingest.lake.images import image_sql
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
+from ingest.spark.deferred import NoSession
 from ingest.spark.tasks import Runner
 
 if TYPE_CHECKING:
@@ -60,8 +61,14 @@ class Lake(Tables):
     _appending: dict[str, threading.RLock] = field(default_factory=dict)  # one thread appends to a table
 
     def __post_init__(self) -> None:
+        if isinstance(self.spark, NoSession):
+            return  # `stores.carried` brings with the task how its store is reached
         if stores.remember_store(self.pipeline, writes=True):
             duck.connection.cache_clear()  # without one, no files of stores can be opened
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """What a task is sent of it: it reads the same tables there, without a session."""
+        return _in_task, (self.pipeline, self.run, self.select, self.shadow, self.shadowed)
 
     @property
     def runner(self) -> Runner:
@@ -442,6 +449,14 @@ class Lake(Tables):
     def now(self) -> dt.datetime:
         """The current time in UTC."""
         return dt.datetime.now(dt.UTC)
+
+
+def _in_task(pipeline: Pipeline, run: str, select: str, shadow: str, shadowed: tuple[str, ...]) -> Lake:
+    """A lake in a task, whose process may have seen it before the driver's last commits, and has one core."""
+    stores.unsettle(pipeline.lake.rstrip("/"))
+    duck.one_thread()
+    session = cast("SparkSession", NoSession())
+    return Lake(session, pipeline, run, select, shadow=shadow, shadowed=shadowed)
 
 
 def _of_spark(query: Expr) -> str:

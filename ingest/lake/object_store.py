@@ -110,8 +110,9 @@ class ObjectStore:
 
     def unsettle(self, path: str) -> None:
         """Look again at the logs in a folder: a table, a log, or all of the lake. They may have been written to."""
-        for log in [log for log in self._settled if f"{log}/".startswith(f"{path}/")]:
-            self._settled.pop(log, None)
+        for looks in (self._settled, self._listed):
+            for folder in [folder for folder in looks if f"{folder}/".startswith(f"{path}/")]:
+                looks.pop(folder, None)
 
     def _listing(self, folder: str, *, fresh: bool = False) -> Mapping[str, os.stat_result]:
         """The files in a folder, at most a few seconds old."""

@@ -76,13 +76,15 @@ _HASHED = ("first", "second", "added", "must")
 class Asked:
     """What to compare: a number of keys of each mirror, and every key of some mirrors.
 
-    ``stated`` has the batch and the place of the newest statement of each source.
+    ``stated`` has the batch and the place of the newest statement of each source; ``rows`` how many rows a mirror had when
+    it was last checked, by its name (`rows_before`).
     """
 
     steps: StepsOf
     limit: Callable[[TableId], int]
     deep: Callable[[TableId], bool] = lambda _table: False
     stated: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -109,9 +111,8 @@ def compare(
     lake: Lake, chosen: Sequence[CheckedMirror], since: int, asked: Asked
 ) -> Iterator[tuple[CheckedMirror, Compared]]:
     """Compare each mirror with the changes of batches after ``since``; 0 compares all."""
-    rows = _rows_before(lake, since) if since > 0 else {}
     checks = [
-        _Check(lake, one, since, asked, rows.get(one.name, -1))
+        _Check(lake, one, since, asked, asked.rows.get(one.name, -1))
         for one in chosen
         if one.exists and not one.damage and one.mirror is not None and one.mirror.columns
         if asked.deep(one.table) or asked.limit(one.table)
@@ -128,8 +129,10 @@ def compare(
             yield check.subject, check.run()
 
 
-def _rows_before(lake: Lake, since: int) -> dict[str, int]:
+def rows_before(lake: Lake, since: int) -> dict[str, int]:
     """The rows of each mirror when it was last checked, up to a batch."""
+    if since <= 0:
+        return {}
     found = lake.ask(
         f"""SELECT mirror, CAST(max_by(observed, batch) AS BIGINT) AS n FROM {{checks}}
         WHERE "check" = 'rows' AND mirror IS NOT NULL AND batch <= {since} GROUP BY mirror"""

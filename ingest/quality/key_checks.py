@@ -7,14 +7,16 @@ just counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ingest.lake import faults
+from ingest.lake.cleared import Cleared
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import quoted
@@ -35,20 +37,36 @@ class Counted:
     failing: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+Began = Mapping[str, dict[int, Cleared]]
+"""By mirror's path: where its lanes began again, each by its place among the mirror's."""
+NOWHERE: Began = MappingProxyType({})
+
+
+def beginnings(
+    lake: Lake, chosen: Sequence[CheckedMirror], since: int, logged: Sequence[Statement]
+) -> dict[str, dict[int, Cleared]]:
+    """Where tables of some mirrors began again, by the DDL ledger."""
+    began: dict[str, dict[int, Cleared]] = {}
+    for subject in chosen:
+        side = Side(lake, subject, since, 0)
+        side.begins(logged)
+        if side.cleared:
+            began[subject.path] = side.cleared
+    return began
+
+
 def count(
-    lake: Lake, chosen: Sequence[CheckedMirror], since: int, logged: Sequence[Statement] = ()
+    lake: Lake, chosen: Sequence[CheckedMirror], since: int, began: Began = NOWHERE
 ) -> dict[str, Counted]:
     """Every mirror's key checks by its path; mirrors without a table or a known key are left out.
 
-    The changes of batches after ``since`` are compared; 0 compares everything. ``logged`` is the DDL ledger.
+    The changes of batches after ``since`` are compared; 0 compares everything.
     """
     passes = [
-        Side(lake, one, since, i)
-        for i, one in enumerate(chosen)
-        if one.exists and one.mirror and not one.damage
+        Side(lake, subject, since, i, dict(began.get(subject.path, {})))
+        for i, subject in enumerate(chosen)
+        if subject.exists and subject.mirror and not subject.damage
     ]
-    for one in passes:
-        one.begins(logged)
     counts: dict[str, Counted] = {}
     if not passes:
         return counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ingest.change import TableId
@@ -25,26 +25,41 @@ EMPTIED = "the table was emptied or created again since"
 
 
 def close(
-    lake: Lake, chosen: Sequence[CheckedMirror], compared: Mapping[str, Compared], steps: StepsOf
+    lake: Lake, chosen: Sequence[CheckedMirror], settled: Mapping[str, Collection[str]], steps: StepsOf
 ) -> None:
-    """Close the rejects of some mirrors whose values would no longer be in the mirror, or are in it now."""
-    writers = lake.snapshot(REJECTS.name).transactions
+    """Close the rejects of some mirrors whose values would no longer be in the mirror, or are in it now.
 
-    def has_rejects(one: CheckedMirror) -> bool:
-        head = f"{lake.pipeline.name}/{GOLD}/{one.path}/"
-        return one.exists and one.keyed and any(writer.startswith(head) for writer in writers)
-
-    asked = [one for one in chosen if has_rejects(one)]
+    ``settled`` are those that the comparison of each mirror's cells has settled, by its path.
+    """
+    asked = [subject for subject in chosen if has_rejects(lake, subject)]
     every = lake.ask(f"SELECT * {rejects.refused_sql(lake)}") if asked else []
     for subject in asked:
         refused = [row for row in every if TableId.of(row) == subject.table]
         for over, why in (
-            (_over(lake, subject, compared.get(subject.path, Compared())), WHY),
+            (_over(lake, subject, settled.get(subject.path, ())), WHY),
             (_of_another_key(subject, refused), REKEYED),
             (_cleared(lake, subject, refused, steps), EMPTIED),
         ):
             if over:
                 rejects.dismiss(lake, over, why)
+
+
+def has_rejects(lake: Lake, subject: CheckedMirror) -> bool:
+    """True if some change or cell of a mirror with a key was ever rejected."""
+    head = f"{lake.pipeline.name}/{GOLD}/{subject.path}/"
+    writers = lake.snapshot(REJECTS.name).transactions
+    return subject.exists and subject.keyed and any(writer.startswith(head) for writer in writers)
+
+
+def settled_by(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[str]:
+    """The names of the rejected cells that have values of their types since, or the NULL that the source has sent."""
+    if not compared.filled or not has_rejects(lake, subject):
+        return []
+    return [
+        rejects.name_of(row)
+        for key, row in cell_rejects(lake, subject.decided)
+        if (key, row["column"]) in compared.filled
+    ]
 
 
 def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -76,7 +91,7 @@ def _cleared(
     return [row for row in refused if tuple(row[one] for one in rejects.PLACE) in found]
 
 
-def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[str, Any]]:
+def _over(lake: Lake, subject: CheckedMirror, settled: Collection[str]) -> list[dict[str, Any]]:
     mirror = subject.decided
     found = cell_rejects(lake, mirror)
     closed = {one.subject for one in decisions.read(lake).of(DISMISS_REJECT)} if found else set()
@@ -96,7 +111,7 @@ def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[s
         if lives is None and row["column"] in judged:
             continue  # without its value the row does not meet the mirror's condition
         at = names.get(row["column"])  # None for a column that is gone
-        if lives is None or at is None or lives[at] is not None or cell in compared.filled:
+        if lives is None or at is None or lives[at] is not None or rejects.name_of(row) in settled:
             over.append(row)
             continue
         if cell in newest:

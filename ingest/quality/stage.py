@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from ingest.quality import (
     lasting,
     ledgers,
     left_out,
+    mirror_questions,
     null_values,
     obsolete_rejects,
     omitted_nulls,
@@ -42,9 +43,9 @@ from ingest.quality import (
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
 from ingest.quality.expect import expected
-from ingest.quality.subjects import CheckedMirror, StepsOf, survey
+from ingest.quality.mirror_questions import STAGE, Answer, Questions
+from ingest.quality.subjects import CheckedMirror, StepsOf, Survey, survey
 
-STAGE = "quality"
 _SAID = 20  # sentences of one kind
 CHECKED = "checked"  # the mark that a check leaves in the log of `checks`
 
@@ -78,32 +79,22 @@ def check(
     checked, touched = Checked(since if partly else last), frozenset(also)
     if only is not None:
         checked.batch = last_checked(lake)
-    look = partial(_look, lake, last=last, also=touched, decided=decided, only=only, steps=steps)
+    scope_from = partial(_scope, lake, last=last, also=touched, decided=decided, only=only)
     with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # work that can be done while Spark counts
         imported = pool.submit(judge.great_expectations)
         lagging = pool.submit(ledgers.lagging, lake) if since > 0 else None
-        tell(STAGE, "counting")
-        found = look(since)
+        tell(STAGE, "reading the books")
+        scope = scope_from(since)
         behind = lagging.result() if lagging else {}
-        earlier = min(
-            [since, *(behind.get(one.name, since) for one in found.subjects if one.path in touched)]
-        )
-        if earlier < since:  # a mirror has caught up on batches that had failed
-            found = look(earlier)
-        if steps is not None:
-            tell(STAGE, "comparing cells")
-            limit, every = partial(cells_checked, lake.pipeline), partial(matches, deep)
-            asked = cells.Asked(steps, limit, every if deep else lambda _table: False, found.stated)
-            compared = dict[str, cells.Compared]()
-            for subject, one in cells.compare(lake, found.subjects, found.since, asked):
-                compared[subject.path] = one
-                found.metrics.extend(cells.metrics(lake, subject, one))
-            obsolete_rejects.close(lake, found.subjects, compared, steps)
-        sound = [one for one in found.subjects if not one.damage]
-        found.metrics.extend(counts.rejects(lake, sound, found.since))
-        found.metrics.extend(
-            Metric("readable", float(bool(one.damage)), one.name, detail=one.damage) for one in found.subjects
-        )
+        caught_up = [
+            behind.get(subject.name, since) for subject in scope.surveyed.subjects if subject.path in touched
+        ]
+        if (earlier := min([since, *caught_up])) < since:  # a mirror has caught up on batches that had failed
+            scope = scope_from(earlier)
+        every = partial(matches, deep) if deep else lambda _table: False
+        asked = None if steps is None else cells.Asked(steps, partial(cells_checked, lake.pipeline), every)
+        tell(STAGE, "comparing keys and cells")
+        found = _measured(lake, scope, asked)
         imported.result()
     tell(STAGE, "judging")
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
@@ -153,6 +144,17 @@ def _bounded(sentences: list[str], file: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is to be checked: the batches from one on, what the books say of them, and the mirrors that they touched."""
+
+    since: int
+    last: int
+    books: ledgers.Ledgers
+    foreign_keys: list[cascades.ForeignKey]
+    surveyed: Survey
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """The measurements from one batch on, and what could not be measured."""
 
@@ -160,57 +162,80 @@ class _Found:
     subjects: list[CheckedMirror]
     metrics: list[Metric]
     broken: list[CheckResult]
-    # the newest batch with a statement of each source, and the highest place of one
-    stated: dict[str, tuple[int, str]]
 
 
-def _look(
+def _scope(
     lake: Lake,
     since: int,
     last: int,
     also: Collection[str],
     decided: Mapping[str, Mirror] | None,
     only: Collection[str] | None,
-    steps: StepsOf | None,
-) -> _Found:
-    """Measure the mirrors that batches after ``since`` touched, and the sources that fed them."""
+) -> _Scope:
+    """The mirrors that batches after ``since`` touched, and the sources that fed them."""
     books = ledgers.read(lake, since, last)
     keys = cascades.foreign_keys(books.statements)
     also = {*also, *cascades.mirrors_of(lake, keys, books.lanes)}
     surveyed = survey(lake, books.lanes, also, decided, only)
     cut_transactions.mark(lake, surveyed.subjects, since)
+    return _Scope(since, last, books, keys, surveyed)
+
+
+def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Found:
+    """Measure the mirrors and the sources; no cells are compared unless something is asked of them."""
+    since, last, books, surveyed = scope.since, scope.last, scope.books, scope.surveyed
+    subjects, steps = surveyed.subjects, asked.steps if asked else None
     sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
     logged = ddl_ledger.understood(lake, books.statements, sent)
-    metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
-    sound = [subject for subject in surveyed.subjects if not subject.damage]
+    if asked is not None:
+        asked = replace(asked, stated=_stated(books, logged), rows=cells.rows_before(lake, since))
+    began = key_checks.beginnings(lake, subjects, since, logged)
+    answers = mirror_questions.answered(lake, subjects, Questions(since, last, began, asked))
+    metrics = list(_of_mirrors(lake, subjects, since, logged, answers))
+    sound = [subject for subject in subjects if not subject.damage]
     metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
     metrics += unsigned.of_mirrors(lake, sound, logged)
-    metrics += cascades.of_mirrors(lake, sound, since, keys)
+    metrics += cascades.of_mirrors(lake, sound, since, scope.foreign_keys)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(lake, sound, since, events, steps)
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since)
     metrics += transactions.missing(lake, surveyed.booked, since, last)
     metrics += null_values.not_deleted(lake, surveyed.booked, since, last)
-    rows = left_out.source_rows(surveyed.subjects, metrics, since)
-    differing, broken = source_counts.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
+    rows = left_out.source_rows(subjects, metrics, since)
+    differing, broken = source_counts.compared(lake.pipeline, subjects, rows, surveyed.names)
+    metrics += differing
+    if steps is not None:
+        metrics += [metric for answer in answers.values() for metric in answer.cells]
+        settled = {answer.path: answer.settled for answer in answers.values()}
+        obsolete_rejects.close(lake, subjects, settled, steps)
+    metrics += counts.rejects(lake, sound, since)
+    metrics += [
+        Metric("readable", float(bool(subject.damage)), subject.name, detail=subject.damage)
+        for subject in subjects
+    ]
+    return _Found(since, subjects, metrics, broken)
+
+
+def _stated(books: ledgers.Ledgers, logged: Sequence[Statement]) -> dict[str, tuple[int, str]]:
+    """The newest batch with a statement of each source, and the highest place of one."""
     stated: dict[str, tuple[int, str]] = {}
     placed = [(row["source"], row["batch"], row["order_key"]) for row in books.statements]
-    placed += [(one.source, one.batch, one.order) for one in logged]
+    placed += [(statement.source, statement.batch, statement.order) for statement in logged]
     for source, batch, order in placed:
         newest, place = stated.get(source, (0, ""))
         stated[source] = max(newest, batch), max(place, order)
-    return _Found(since, surveyed.subjects, metrics + differing, broken, stated)
+    return stated
 
 
 def _of_mirrors(
-    lake: Lake, chosen: Sequence[CheckedMirror], since: int, logged: Sequence[Statement]
+    lake: Lake,
+    chosen: Sequence[CheckedMirror],
+    since: int,
+    logged: Sequence[Statement],
+    answers: Mapping[str, Answer],
 ) -> Iterator[Metric]:
-    passed = key_checks.count(lake, chosen, since, logged)
-    for subject in (one for one in chosen if one.path in passed):
-        found = passed[subject.path]
-        for name, n in found.numbers.items():
-            yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
+    yield from mirror_questions.of_keys(chosen, answers)
     sound = [one for one in chosen if not one.damage]
     yield from counts.of_mirrors(lake, sound)
     yield from counts.ddl_pending(chosen, ddl_ledger.pending(logged, lake.pipeline))

@@ -94,6 +94,18 @@ class Deferred:
                 context.setLocalProperty(key, cast("str", value))
 
 
+class NoSession(Deferred):
+    """The session of a lake in a task, where none can start: whoever asks for it fails, and ``asked`` says so afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__(self._refuse, "local[1]")
+        self.asked = False
+
+    def _refuse(self) -> SparkSession:
+        self.asked = True
+        raise RuntimeError("a task has no Spark session")
+
+
 def deferred(spark: SparkSession) -> Deferred:
     """The same session, whose jobs can be named."""
     if isinstance(spark, Deferred):

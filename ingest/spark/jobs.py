@@ -55,7 +55,7 @@ def recorded(row: Mapping[str, Any]) -> Ran | None:
 
 
 def said(stages: Mapping[str, Ran]) -> str:
-    """Where each stage was done, in a line: ``bronze: Spark, 1 job, 2 tasks on 2 executors; quality: the driver``."""
+    """Where each stage was done, in a line: ``bronze: Spark, 1 job, 2 tasks on 2 executors; gold: the driver``."""
     return "; ".join(f"{stage}: {ran}" for stage, ran in stages.items())
 
 

@@ -51,7 +51,8 @@ def left_open(
     commit(depot.lake / REJECTS.name, REJECTS.types, found, by=REJECTS.partition_by, writer=writer)
     kinds = {one.column: one.delta for one in mirror.columns}
     subject = CheckedMirror(BINS, mirror.path, mirror, 1, exists=True, types=kinds)
-    obsolete_rejects.close(lake, [subject], {mirror.path: Compared(filled=set(filled))}, lambda *_: ())
+    settled = obsolete_rejects.settled_by(lake, subject, Compared(filled=set(filled)))
+    obsolete_rejects.close(lake, [subject], {mirror.path: settled}, lambda *_: ())
     waiting = rejects.waiting(depot.reader)
     return sorted((row["batch"], row["offset"], row["key"].strip('{"id:}')) for row in waiting)
 
