@@ -38,6 +38,7 @@ class RowPlan(NamedTuple):
         firm: columns whose type holds no large object, so that NULL in them means NULL.
         sent: the columns that the message's own list names.
         bits: BIT columns, whose text is base64 or, as a bare number, the value itself.
+        marked: bytes are hexadecimal digits, and those of a BIT are known by the mark ``0x`` before them.
     """
 
     types: Mapping[str, str]
@@ -45,6 +46,7 @@ class RowPlan(NamedTuple):
     firm: frozenset[str] = frozenset()
     sent: tuple[str, ...] = ()
     bits: tuple[str, ...] = ()
+    marked: bool = False
 
 
 NO_PLAN = RowPlan({}, ())
@@ -103,6 +105,9 @@ def plan(
     }
     if binary is not None and binary != "base64":
         functions["binary"] = partial(base64_from, binary)
+    marked = binary in ("hex", "base16")
+    if marked:
+        functions["boolean"] = partial(truth_text, marked=True)
     converts = ((column, functions.get(types.base(logical))) for column, logical in known.items())
     firm = {column for column, kind in sent.items() if kind != "unknown" and column not in large}
     # a ``string`` that the pipeline file declares may be a large object
@@ -113,6 +118,7 @@ def plan(
         frozenset(firm),
         tuple(sent),
         tuple(column for column, logical in known.items() if types.base(logical) == "bit"),
+        marked,
     )
 
 
@@ -143,7 +149,7 @@ def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -
                 number = value.isdecimal()
                 if number and raw is not None and len(value) % 4 == 0:  # maybe base64 of digits alone
                     number = bytes(values.members(raw)[column])[:1] != b'"'
-                image[column] = value if number else values.bit_text(values.bytes_of(value, "base64"))
+                image[column] = value if number else _bits_text(value, plan.marked)
             except ValueError:
                 failed.append(column)
     return failed
@@ -166,12 +172,18 @@ def integer_text(value: str) -> str:
     return str(int(number))
 
 
-def truth_text(value: str) -> str:
-    """A boolean, also from a BIT(1) in base64."""
+def truth_text(value: str, *, marked: bool = False) -> str:
+    """A boolean, also from the bytes of a BIT(1)."""
     try:
         return values.boolean_text(value)
     except ValueError:
-        return values.boolean_text(values.bit_text(values.bytes_of(value, "base64")))
+        return values.boolean_text(_bits_text(value, marked))
+
+
+def _bits_text(value: str, marked: bool) -> str:
+    """The number of a BIT's bytes: base64, or hexadecimal digits after ``0x``, which base64 might begin with, too."""
+    encoding = "hex" if marked and value[:2] in ("0x", "0X") else "base64"
+    return values.bit_text(values.bytes_of(value, encoding))
 
 
 def date_text(value: str) -> str:

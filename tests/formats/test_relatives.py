@@ -292,3 +292,34 @@ def test_maxwell_leaves_nulls_out():
     row = {"database": "d", "table": "t", "type": "update", "ts": 1718000042, "data": {"id": 1, "b": 2}}
     found = one("maxwell", row | {"old": {"a": "x", "b": 1}})
     assert {"id": "1", "b": "2", "a": None} == found.after
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("bit(8)", {"0x05": "5", "0x00": "0"}), ("boolean", {"0x01": "true", "0x00": "false"})],
+)
+@pytest.mark.parametrize("name", ["dms", "qlik-replicate", "tencent-json"])
+def test_bits_in_hexadecimal_digits(name, kind, expected):
+    """``0x05`` is base64 of other bytes, too: a BIT of 5 became 13835577 without a word, and a 0 became true."""
+    for digits, value in expected.items():
+        hints = Hints(
+            Options(table=(("t", TableId("d", None, "t")),)), lambda _table: TableHints((), {"b": kind})
+        )
+        assert {"b": value} == one(name, HEXADECIMAL[name](digits), hints).after
+
+
+HEXADECIMAL = {
+    "dms": lambda digits: {
+        "data": {"b": digits},
+        "metadata": {"record-type": "data", "operation": "load", "schema-name": "d", "table-name": "t"},
+    },
+    "qlik-replicate": lambda digits: {
+        "data": {"b": digits},
+        "headers": {"operation": "INSERT", "changeSequence": "20240610061320250000000000000000042"},
+    },
+    "tencent-json": lambda digits: {
+        "messageType": "INSERT", "fileName": "bin.1", "position": 4, "id": 7, "schemaName": "d", "tableName": "t",
+        "columns": [{"name": "b", "originalType": "bit(8)"}], "oldColumns": None, "newColumns": [digits],
+    },
+}  # fmt: skip
+"""A row with one value, as a writer of hexadecimal bytes sends it."""
