@@ -61,7 +61,7 @@ OPS = {"R": Op.READ, "I": Op.INSERT, "U": Op.UPDATE, "D": Op.DELETE, "T": Op.TRU
 Converts = tuple[tuple[str, rows.Convert], ...]
 METADATA = frozenset("table op_type scn op_ts current_ts row_id username redo undo".split())
 ALWAYS = frozenset({"op_type", "scn"})
-MARKS = frozenset({"op_type", "table", "scn", "row_id"})
+MARKS = frozenset({"op_type", "table", "scn"})
 MILLIS = 1000
 
 
@@ -83,10 +83,12 @@ def recognise(sample: bytes) -> str | None:
     """The metadata's names, with or without Connect's schema around the row."""
     seen = values.peeked(sample)
     try:
-        is_marked = _payload(seen).keys() >= MARKS
+        envelope = _payload(seen)
+        is_loaded = values.member_text(envelope, "op_type") == "R"  # has no row_id
     except Undecodable:
         return None
-    return "op_type, table, scn and row_id" if is_marked else None
+    is_marked = envelope.keys() >= MARKS and ("row_id" in envelope or is_loaded)
+    return f"op_type, table, scn and {'the operation R' if is_loaded else 'row_id'}" if is_marked else None
 
 
 def _payload(envelope: Mapping[str, Raw]) -> Mapping[str, Raw]:

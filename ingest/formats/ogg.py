@@ -24,7 +24,7 @@ from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
 from ingest.decoding import rows
 from ingest.errors import Undecodable
-from ingest.formats import About
+from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
@@ -87,9 +87,13 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 
 def recognise(sample: bytes) -> str | None:
-    """``op_type`` and ``table``, without the marks of another connector that has both."""
+    """``op_type`` and ``table``, with a position or images; without these another vendor's connector may have sent it."""
     seen = values.peeked(sample).keys()
-    return "op_type and table" if seen >= ALWAYS and not seen >= OTHERS else None
+    if not seen >= ALWAYS or seen >= OTHERS:
+        return None
+    if seen & {"pos", BEFORE, AFTER} and not seen & OTHERS:
+        return "op_type and table"
+    return SharedEvidence("perhaps op_type and table, without a position")
 
 
 def _usual(envelope: Mapping[str, Raw], options: Options) -> Mapping[str, Raw]:

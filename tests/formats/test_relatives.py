@@ -323,3 +323,23 @@ HEXADECIMAL = {
     },
 }  # fmt: skip
 """A row with one value, as a writer of hexadecimal bytes sends it."""
+
+
+@pytest.mark.parametrize(
+    ("message", "is_goldengate", "is_confluent"),
+    [
+        ({"op_type": "R", "scn": "7", "ID": 1}, None, True),  # a row of the snapshot, which has no row_id
+        ({"op_type": "R", "scn": "7", "row_id": None, "op_ts": None, "ID": 1}, False, True),
+        ({"op_type": "I", "scn": "7", "row_id": "AAA", "ID": 1}, False, True),
+        ({"op_type": "I", "pos": "7", "ID": 1}, True, False),
+        ({"op_type": "I", "after": {"ID": 1}}, True, False),
+        ({"op_type": "I", "scn": "7", "ID": 1}, None, False),  # nobody's for certain
+        ({"op_type": "I", "ID": 1}, None, False),
+    ],
+)
+def test_two_vendors_of_one_shape(message, is_goldengate, is_confluent):
+    """Confluent's snapshot comes first, and `detect` called it GoldenGate's with certainty: then a position orders nothing."""
+    raw = json.dumps({"table": "ORCL.HR.EMP"} | message).encode()
+    evidence = formats.load("ogg").recognise(raw)
+    certain = None if isinstance(evidence, formats.SharedEvidence) else evidence is not None
+    assert (is_goldengate, is_confluent) == (certain, bool(formats.load("confluent-oracle").recognise(raw)))
