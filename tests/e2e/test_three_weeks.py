@@ -23,7 +23,7 @@ from tests.fleet import Clock, Plant, typed
 pytestmark = pytest.mark.slow
 
 DAYS = 21
-_LOG = logging.getLogger(__name__)  # the table of days: --log-cli-level=INFO shows it
+_LOG = logging.getLogger(__name__)  # the table of days: --log-file=FILE --log-file-level=INFO keeps it
 START = dt.datetime(2026, 3, 2, 9, tzinfo=dt.UTC)
 
 
