@@ -71,7 +71,7 @@ class Shops:
         shop: int,
         kind: str,
         key: int,
-        text: str = "",
+        text: str | None = "",
         at: int = 0,
         old: int | None = None,
         when: int = 0,

@@ -406,7 +406,8 @@ def _constraint(items: Sequence[Token], scope: Scope, table: TableId) -> Sequenc
     keys = columns.primary_key(items, scope.dialect)
     if keys is None:
         return references(items, scope, table)
-    return (Effect("add_primary_key", table, keys=keys, note=None if keys else "using-index"),)
+    note = None if keys else "using-index"
+    return (Effect("add_primary_key", table, keys=keys, note=note, solid=scope.dialect == "mysql"),)
 
 
 def references(items: Sequence[Token], scope: Scope, table: TableId) -> list[Effect]:

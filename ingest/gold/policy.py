@@ -42,8 +42,8 @@ class Subject:
     identify a row: then a column that the source no longer has must not distinguish rows. ``respells`` is False if rows of
     other tables, or older states, may have values under a column's former name in another letter case. ``recorded`` are the
     states of the statements that the mirror has folded, by their ids: what was done to its rows stays done, whatever the
-    policy says by now. ``declared`` are
-    the types that the pipeline file gives, which no statement changes.
+    policy says by now. ``declared`` are the types and ``keyed_by`` the key that the pipeline file gives, which no statement
+    changes.
     """
 
     table: TableId
@@ -56,6 +56,7 @@ class Subject:
     respells: bool = True
     recorded: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[str, str] = field(default_factory=dict)
+    keyed_by: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -67,7 +68,8 @@ class Subject:
         keyless, respells = is_full_row(rule, mirror), not (rule.history or rule.shard_column)
         types = known | dict(rule.declared)
         return cls(
-            table, rule.on_schema_change, types, free_until, rows, sent or {}, keyless, respells, declared=dict(rule.declared)
+            table, rule.on_schema_change, types, free_until, rows, sent or {}, keyless, respells, declared=dict(rule.declared),
+            keyed_by=rule.keys,
         )  # fmt: skip
 
     def column(self, name: str, but: object = None) -> str:

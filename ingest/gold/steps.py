@@ -160,6 +160,8 @@ class _Walk:
                 yield from self._leave(effect, order)
             case "drop_column":
                 yield from self._leave(effect, order)
+            case "add_primary_key" if effect.solid:
+                yield from self._without_nulls(effect, order)
         self._declare(effect)
 
     def _declare(self, effect: Effect) -> None:
@@ -201,6 +203,23 @@ class _Walk:
         )
         if not step.old or step.solid or step.serial or step.conversion() != KEEP:
             yield step
+
+    def _without_nulls(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+        """What MySQL stores for the NULLs in the columns of a new primary key, which become NOT NULL.
+
+        It matters where the pipeline file gives the mirror another key: by a key that follows the statement the rows are
+        folded again, and come with what is stored.
+        """
+        if not self.subject.keyed_by:
+            return
+        for name in effect.keys:
+            if name not in self.subject.keyed_by:
+                kind = self.types.get(name) or self.subject.known.get(name, "unknown")
+                solid = Effect("modify_column", effect.table, name, type=kind, declared=kind)
+                zero = columns.zero(solid)
+                yield SchemaStep(
+                    order, "retype_column", name, old=kind, type=kind, mysql=True, solid=True, zero=zero
+                )
 
     def _declared(self, effect: Effect) -> str:
         """The type that a column is changed to, with its character set if that changes or may change.

@@ -279,3 +279,30 @@ def test_a_column_that_left_a_table_without_a_key(text: str) -> None:
     assert HELD == judge(statement, ignoring).state
     assert LOGGED == judge(statement, replace(ignoring, keyless=False)).state
     assert LOGGED == judge(statement, replace(ignoring, free_until=statement.batch)).state
+
+
+@pytest.mark.parametrize(
+    ("clause", "zeros"),
+    [
+        ("ADD PRIMARY KEY (no, load)", {"load": "0"}),
+        ("ADD CONSTRAINT p PRIMARY KEY (NO, Site, load)", {"site": "", "load": "0"}),
+        ("DROP PRIMARY KEY, ADD PRIMARY KEY (no)", {}),
+        ("ADD UNIQUE KEY (no, load)", {}),
+    ],
+)
+def test_null_becomes_a_zero_in_the_columns_of_a_new_key_of_mysql(clause: str, zeros: dict[str, str]) -> None:
+    """The pipeline file gives the mirror another key, so its rows would keep NULL where the source has zeros by now."""
+    declared = replace(subject(), keyed_by=("no",))
+    made = [step for step, _ in steps([said(f"ALTER TABLE depot {clause}")], declared)]
+    assert zeros == {step.column: step.zero for step in made if step.solid}
+    assert [] == [step for step, _ in steps([said(f"ALTER TABLE depot {clause}")], subject()) if step.solid]
+
+
+def test_a_new_key_of_another_database_changes_no_value() -> None:
+    """PostgreSQL and Oracle refuse the statement where there are NULLs."""
+    for dialect in ("postgres", "oracle"):
+        read = ddl.effects("ALTER TABLE depot ADD PRIMARY KEY (no, load)", dialect, "yard", None, "depot")
+        statement = Statement("s", "src", DEPOT, 5, "005", "", read.kind, read.effects)
+        assert [] == [
+            step for step, _ in steps([statement], replace(subject(), keyed_by=("no",))) if step.solid
+        ]

@@ -15,6 +15,7 @@ from ingest.order import Order
 from ingest.run import Warm
 from tests.gold.depot import Depot
 from tests.scenarios.crashing import AFTER, Point, killed_at
+from tests.shops import Shops
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
@@ -356,3 +357,20 @@ def test_a_name_used_again_is_widened_by_the_values_of_its_batch(spark: SparkSes
     found = [(row["id"], row["w"], row["v"]) for row in depot.rows()]
     assert [(1, 5000, None), (2, None, 7), (3, None, 99999)] == found
     assert {"id", "v", "w"} == {*depot.lake().read("mirrors/yard/depot").columns}
+
+
+@pytest.mark.parametrize("cut", ["together", "after the rows", "alone"])
+def test_a_new_key_fills_the_nulls_of_its_columns(tmp_path: Path, cut: str) -> None:
+    """A server that is not strict stores an empty text for NULL, and no message of the row says so."""
+    mine = Shops(tmp_path, TableRule("shop_*.item", keys=("id",)))
+    mine.say(1, "INSERT", 1, None).say(1, "INSERT", 2, "b")
+    if cut != "together":
+        assert "done" == mine.run()[0]
+    mine.ddl("ALTER TABLE item ADD PRIMARY KEY (id, text)")
+    if cut == "alone":
+        assert "done" == mine.run()[0]
+    mine.say(1, "INSERT", 3, "c")
+    assert "done" == mine.run()[0]
+    assert {1: "", 2: "b", 3: "c"} == mine.rows(mine.subject(0).path)
+    [compared] = mine.compared(0).values()
+    assert [] == compared.wrong
