@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from ingest.config import TableRule, target
 from ingest.errors import IngestError, command
-from ingest.gold import mirror_table
+from ingest.gold import completed, mirror_table
 from ingest.gold.batch import Backlog
 from ingest.gold.completed import STAGE
 from ingest.gold.results import Folded
@@ -129,7 +129,8 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
             lake.run, lake.pipeline.name, result.batch, STAGE, result.mirror, "done", lake.now(), result.seconds,
             result.version, "{}", "rebuilt", *[None] * 6,
         )  # fmt: skip
-        lake.append_unguarded([row], RUNS)
+        # how far gold is stays known: without it each later run would take itself for one with work
+        lake.append_unguarded([row], RUNS, completed.progress(lake).marks)
     return result
 
 

@@ -14,6 +14,7 @@ from ingest import run as runs
 from ingest.config.entries import AlertTarget
 from ingest.config.model import TableRule
 from ingest.gold import completed
+from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.idle import idle
 from ingest.lake import delta
@@ -67,6 +68,17 @@ def test_a_mirror_that_stays_gone_needs_no_session(shops: Shops) -> None:
     )
     away.rename(mirror)
     assert idle(shops.pipeline, STAGES) is None, "a run has to end the alarm"
+
+
+def test_a_rebuild_leaves_the_next_run_nothing_to_do(shops: Shops) -> None:
+    """After it each run started a session to say "nothing new", and `status` named `ingest run` next, until a message came."""
+    shops.stages = STAGES
+    shops.run()
+    assert idle(shops.pipeline, STAGES) is not None
+    [rebuilt] = rebuild(shops.lake, ["shop_1.item"], dry_run=False)
+    assert "rebuilt" == rebuilt.state
+    assert idle(shops.pipeline, STAGES) is not None
+    assert "the lake waits for nothing" in status.status(LakeReader(shops.pipeline))["next"]
 
 
 def test_looking_for_mirrors_reads_one_file_of_each(shops: Shops, monkeypatch: pytest.MonkeyPatch) -> None:
