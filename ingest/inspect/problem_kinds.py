@@ -62,7 +62,7 @@ OF_THE_LAKE = {
         Kind("change_rejects", CHECKS["refused_changes"].fault, WARN, ("rejects",), "rejects"),
         Kind("ddl_pending", CHECKS["ddl_pending"].fault, WARN, ("ddl",), "schema changes"),
         Kind("outdated", "folded from changes that were decoded again", WARN, ("rebuild",)),
-        Kind("decoded_before", "decoded by an older version", WARN, ("backfill",), "source"),
+        Kind("decoded_before", "decoded otherwise than today", WARN, ("backfill",), "source"),
         Kind("masks", "silver has others", ERROR, ("rebuild",), "masks"),
         Kind("catalog", "it is not in step", WARN, ("catalog",), "catalog"),
         Kind("key_lost", "the key of sealed messages is lost", ERROR, ("maintain",), "bronze"),
