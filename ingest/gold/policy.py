@@ -327,11 +327,12 @@ def _spelt(effect: Effect, subject: Subject) -> Effect:
 
 
 def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
-    """Group effects: renames that exchange names form one group, every other effect is alone."""
+    """Group effects: renames that exchange names, in whatever letter case, form one group, every other effect is alone."""
     ring: list[Effect] = []
     for statement, effect in effects:
         ring.append(effect)
-        if effect.action != "rename_column" or effect.note != EXCHANGED or effect.to == ring[0].column:
+        closes = folded(str(effect.to)) == folded(ring[0].name)
+        if effect.action != "rename_column" or effect.note != EXCHANGED or closes:
             yield statement, tuple(ring)
             ring = []
 

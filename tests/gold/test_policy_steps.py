@@ -11,7 +11,7 @@ from ingest.change import Change, Image, Op
 from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold import retyped
 from ingest.gold.declared import declared_by
-from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, concerns, judge
+from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, concerns, judge, rings
 from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
@@ -306,3 +306,15 @@ def test_a_new_key_of_another_database_changes_no_value() -> None:
         assert [] == [
             step for step, _ in steps([statement], replace(subject(), keyed_by=("no",))) if step.solid
         ]
+
+
+@pytest.mark.parametrize("last", ["X", "x"])
+def test_names_exchanged_in_another_letter_case_are_one_group(last: str) -> None:
+    """Its end was not found: all later effects were lost in it, and the mirror got a column ``None``."""
+    ring = [
+        ddl.Effect("rename_column", DEPOT, old, to=new, note=ddl.EXCHANGED)
+        for old, new in (("x", "Y"), ("Y", last))
+    ]
+    statement = said("ALTER TABLE depot RENAME COLUMN x TO Y, RENAME COLUMN Y TO x")
+    effects = [*ring, ddl.Effect("add_column", DEPOT, "c", type="int32")]
+    assert [2, 1] == [len(group) for _, group in rings((statement, effect) for effect in effects)]
