@@ -41,16 +41,19 @@ def key_spellings(ordered: OrderedLane) -> Iterator[Metric]:
     mirror = ordered.subject.mirror
     if mirror is None or not ordered.subject.keyed or not ordered.subject.exists:
         return
+    was_in_doubt = False
     for types, must_be_proven in ((_NUMBERS, False), (_NUMBERS | _TEXTS, True)):
         doubtful = {column.name: column for column in mirror.key_columns if column.type in types}
         if not doubtful or (must_be_proven and doubtful.keys() <= _named(mirror.key_columns, _NUMBERS)):
             continue
         if not _is_in_doubt(ordered, doubtful):
             continue
+        was_in_doubt = True
         if keys := _spelt_twice(ordered, doubtful, must_be_proven=must_be_proven):
             yield _complaint(ordered, doubtful, keys)
             return
-    yield ordered.metric(KEY_SPELLINGS, 0, "")
+    if was_in_doubt:
+        yield ordered.metric(KEY_SPELLINGS, 0, "")
 
 
 def _named(columns: Sequence[Column], types: frozenset[str]) -> set[str]:
