@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "names exchanged one after the other",
         "ingest/gold/policy.py",
-        'if effect.action != "rename_column" or effect.note != EXCHANGED or effect.to == ring[0].column:',
+        'if effect.action != "rename_column" or effect.note != EXCHANGED or closes:',
         "if True:",
         tests=MODEL,
     ),
