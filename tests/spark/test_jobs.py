@@ -62,7 +62,8 @@ def test_a_run_says_where_each_stage_was_done(spark: SparkSession, tmp_path: Pat
     depot.grow()
     result = run(spark, depot.pipeline)
     by_spark = {stage: place.jobs for stage, place in result.ran.items() if place.where == "spark"}
-    assert (dict.fromkeys(("bronze", "silver", "gold"), 1) if engine == "spark" else {}) == by_spark
+    stages = ("bronze", "silver", "gold", "quality")
+    assert (dict.fromkeys(stages, 1) if engine == "spark" else {}) == by_spark
     assert {"bronze", "silver", "gold", "quality"} == set(result.ran)
     lake = Lake(spark, depot.pipeline)
     rows = lake.ask("SELECT stage, ran, jobs, tasks, executors FROM {runs} WHERE subject IS NULL")
