@@ -93,6 +93,11 @@ def has_member(image: str, column: str) -> str:
     return f"json_exists({image}, {_pointer(column)})"
 
 
+def pointers(columns: Iterable[str]) -> str:
+    """A list of where columns are in an image, for functions of JSON."""
+    return f"[{', '.join(map(_pointer, columns))}]::VARCHAR[]"
+
+
 def _pointer(column: str) -> str:
     return text("/" + column.replace("~", "~0").replace("/", "~1"))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from ingest.change import Image, Op
+from ingest.change import Change, Image, Op
 from ingest.config import conditions
 from ingest.fold import (
     DELETED,
@@ -248,11 +248,29 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
     """
     table = Table(mirror.keys, mirror.key_types)
     texts: dict[Key, tuple[str, ...]] = {}
+    whole: set[Key] = set()
     for step in steps(table, history.events):
-        if step.effect == "overlay" and step.row is not None:
+        if step.row is None:
+            whole.discard(step.key)
+        elif step.effect == "overlay":
             texts[step.key] = _texts(mirror.keys, step.row)
-    incomplete = {key for key in texts if key in table.rows and not table.rows[key].complete}
+            if isinstance(step.event, Placed) and _is_whole(step.event.change, mirror):
+                whole.add(step.key)
+    begun = texts.keys() & table.rows.keys() - whole
+    incomplete = {key for key in begun if not table.rows[key].complete}
     return incomplete, {key: texts[key] for key in incomplete}
+
+
+def _is_whole(change: Change, mirror: Mirror) -> bool:
+    """True if an update has every column of the mirror, and its image before some of those beside the key, but not all.
+
+    Such an image before holds what was changed, so the update has columns that it has not changed: it was sent whole. A source
+    that sends only key and changed columns may have columns that no message has shown yet.
+    """
+    after, before = change.new_cells, change.old_cells
+    others = [column.name for column in mirror.sent if column.name not in mirror.keys]
+    is_full = all(column.name in after for column in mirror.sent)
+    return is_full and 0 < sum(name in before for name in others) < len(others)
 
 
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:

@@ -218,7 +218,10 @@ class KeyDatabase:
             # above a floor older changes are read, too
             moves = lane.key_changes_ever if lane.floor else lane.key_changes
             above = side.above(i, lane), side.subject.applied
-            rows.append(_literals(side.index, lane.source, *lane.table, *above, moves, lane.floor))
+            names = [column.name for column in side.subject.decided.sent]
+            others = [name for name in names if name not in side.subject.decided.keys]
+            literals = _literals(side.index, lane.source, *lane.table, *above, moves, lane.floor)
+            rows.append(f"({literals}, {duck.pointers(names)}, {duck.pointers(others)})")
         listed = ", ".join(rows)
         texts, keys, moved = [], [], "l.moves > 0 AND op IN ('insert', 'update')"
         for n, (name, logical) in enumerate(lanes[0][0].signature):
@@ -228,9 +231,10 @@ class KeyDatabase:
             keys.append(f"{self._typed(f't{n}', logical)} AS k{n}")
             keys.append(f"CASE WHEN moved THEN {self._typed(f'u{n}', logical)} ELSE k{n} END AS p{n}")
         kept = ", ".join(map(duck.name, _COLUMNS[4:]))
-        return f"""SELECT m, {kept}, {", ".join(keys)} FROM (SELECT l.m, {kept}, {", ".join(texts)},
-            {moved} AS moved
-            FROM {{changes.change}} AS c JOIN (VALUES {listed}) AS l(m, s, d, u, t, above, applied, moves, floor)
+        return f"""SELECT m, {kept}, all_columns, other_columns, {", ".join(keys)}
+            FROM (SELECT l.m, {kept}, l.all_columns, l.other_columns, {", ".join(texts)}, {moved} AS moved
+            FROM {{changes.change}} AS c
+            JOIN (VALUES {listed}) AS l(m, s, d, u, t, above, applied, moves, floor, all_columns, other_columns)
             ON c.source = l.s AND c."database" IS NOT DISTINCT FROM l.d AND c."schema" IS NOT DISTINCT FROM l.u
             AND c."table" IS NOT DISTINCT FROM l.t AND batch <= l.applied
             WHERE op <> 'truncate' AND order_key > l.above
@@ -296,8 +300,8 @@ def _alike(sides: Iterable[Side]) -> dict[tuple[tuple[str, str], ...], list[Side
 
 
 def _literals(*values: str | int | None) -> str:
-    """A row of VALUES, in which every NULL is one of texts."""
-    return f"({', '.join('NULL::VARCHAR' if value is None else duck.value(value) for value in values)})"
+    """The beginning of a row of VALUES, in which every NULL is one of texts."""
+    return ", ".join("NULL::VARCHAR" if value is None else duck.value(value) for value in values)
 
 
 def _cell(first: str, second: str, column: str) -> str:
@@ -380,12 +384,23 @@ comes BOOLEAN, "transaction" VARCHAR, said UBIGINT, sent UBIGINT)"""
 def _events(cells: str, side: Side) -> str:
     """Each change under the hash of its key and of the key that its row had before."""
     return f"""SELECT m, {_hash("k", side)} AS h, {_hash("p", side)} AS was, order_key, op = 'delete' AS gone,
-        op <> 'update' OR NOT coalesce(partial, false) AS whole,
+        {_whole(side)} AS whole,
         hash(coalesce({place_sql("order_key")}, order_key)) AS place,
         hash(batch, topic, "partition", "offset") AS message, hash(op, hash(before), hash(after)) AS content,
         op = 'insert' AS comes, CASE WHEN "transaction" NOT IN {NO_TRANSACTION} THEN "transaction" END AS "transaction",
         hash(before) AS said, hash(after) AS sent
         FROM ({cells}) WHERE {_fits(side)}"""
+
+
+def _whole(side: Side) -> str:
+    """The condition that a change has set all columns of its row; an update's images are judged as in `ingest.quality.cell_diff`."""
+    sent = "op <> 'update' OR NOT coalesce(partial, false)"
+    if not side.asks("incomplete_rows"):
+        return sent
+    size = "coalesce(strlen(before), 0) + coalesce(strlen(after), 0)"
+    return f"""CASE WHEN {sent} THEN true WHEN before IS NULL OR {size} > {LARGE_IMAGES} THEN false
+        ELSE len(list_filter(all_columns, lambda pointer: NOT json_exists(after, pointer))) = 0
+        AND len(list_filter(other_columns, lambda pointer: json_exists(before, pointer))) BETWEEN 1 AND len(other_columns) - 1 END"""
 
 
 # Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,

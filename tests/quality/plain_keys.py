@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import Op
+from ingest.change import Change, Op
 from ingest.fold import Key, KeyCellError, key_of_change
 from ingest.lake import duck
 from ingest.lake.cleared import Cleared
@@ -40,10 +40,10 @@ class KeyState:
     whole: bool = False  # some change set all columns
     places: dict[str, list[tuple[object, object, bool]]] = field(default_factory=dict)
 
-    def take(self, row: Mapping[str, Any], half: int, *, gone: bool) -> None:
+    def take(self, row: Mapping[str, Any], half: int, *, gone: bool, shows_all: bool = False) -> None:
         """Add one change; with `half` 0 the row leaves this key for another."""
         self.last = max(self.last, (row["order_key"], half, gone))
-        self.whole |= row["op"] != Op.UPDATE or not row["partial"]
+        self.whole |= row["op"] != Op.UPDATE or not row["partial"] or shows_all
         place = row["order_key"] if is_weak(row["order_key"]) else same_place(row["order_key"])
         message = tuple(row[name] for name in ("batch", "topic", "partition", "offset"))
         content = tuple(row[name] for name in ("op", "before", "after"))
@@ -109,9 +109,18 @@ def _states(lake: Lake, one: Side) -> dict[Key, KeyState]:
             except KeyCellError:  # rejected by the fold: it has no row
                 continue
             state = found.setdefault(concerned.key, KeyState())
-            state.take(row, 1, gone=change.op is Op.DELETE)
+            state.take(row, 1, gone=change.op is Op.DELETE, shows_all=_shows_all(one, change))
             if concerned.left is not None:
                 left = found.setdefault(concerned.left, KeyState())
                 state.whole |= left.whole  # what the change lacks is that of the row that it moves
-                left.take(row, 0, gone=True)
+                left.take(row, 0, gone=True, shows_all=_shows_all(one, change))
     return found
+
+
+def _shows_all(one: Side, change: Change) -> bool:
+    """True if the image after has all columns of the mirror, and that before only those that were changed."""
+    assert one.subject.mirror is not None
+    columns = {column.name for column in one.subject.mirror.columns if column.made is None}
+    after, before = set(change.after or ()), set(change.before or ())
+    others = columns - set(one.subject.mirror.keys)
+    return columns <= after and bool(others & before) and bool(others - before)
