@@ -4,11 +4,12 @@ Spark.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from ingest.errors import command
+from ingest.errors import StoreError, command
 from ingest.lake import faults, mirrors
-from ingest.lake.delta import is_there
+from ingest.lake.delta import UnreadableError, is_there
 from ingest.lake.histories import path_of
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import RUNS
@@ -87,12 +88,19 @@ def lost(lake: Tables) -> list[LostMirror]:
 def _why_lost(lake: Tables, mirror: Mirror) -> str:
     """Why a mirror's table cannot be opened; empty if it can."""
     try:
-        if is_there(lake.path(mirror.path)):
+        if _is_there(lake, mirror):
             return ""
     except Exception as error:
         return faults.of_mirror(error, lake, mirror.name, mirror.path)
     typed = command("retry", lake.pipeline.file)
     return f"its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
+
+
+def _is_there(lake: Tables, mirror: Mirror) -> bool:
+    """True if a mirror's table can be opened; where only Spark can, it is asked."""
+    with suppress(StoreError, UnreadableError):
+        return is_there(lake.path(mirror.path))
+    return lake.exists(mirror.path)
 
 
 def alarms(lake: Tables) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -69,6 +69,10 @@ class Lake(Tables):
     def __reduce__(self) -> tuple[object, ...]:
         """What a task is sent of it: it reads the same tables there, without a session."""
         return _in_task, (self.pipeline, self.run, self.select, self.shadow, self.shadowed)
+
+    def __copy__(self) -> Lake:
+        """The same lake in this process: session, caches and locks are shared."""
+        return replace(self)
 
     @property
     def runner(self) -> Runner:

@@ -358,6 +358,10 @@ def carried(task: _Task, lake: str) -> _Task:
     root, options = store.root, dict(store.options)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from ingest.lake import duck
+
+        if not are_used():  # a worker is used again: what it has opened for a lake on disk reads no store
+            duck.connection.cache_clear()
         know(root, options)
         return task(batches)
 

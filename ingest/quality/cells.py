@@ -86,6 +86,10 @@ class Asked:
     stated: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
 
+    def compares(self, table: TableId) -> bool:
+        """True if cells of a table's mirror are asked about."""
+        return self.deep(table) or self.limit(table) > 0
+
 
 @dataclass(slots=True)
 class Compared:
@@ -115,7 +119,7 @@ def compare(
         _Check(lake, one, since, asked, asked.rows.get(one.name, -1))
         for one in chosen
         if one.exists and not one.damage and one.mirror is not None and one.mirror.columns
-        if asked.deep(one.table) or asked.limit(one.table)
+        if asked.compares(one.table)
     ]
     lanes = [one for check in checks for one in check.plan()]
     try:

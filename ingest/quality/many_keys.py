@@ -218,7 +218,8 @@ class KeyDatabase:
             # above a floor older changes are read, too
             moves = lane.key_changes_ever if lane.floor else lane.key_changes
             above = side.above(i, lane), side.subject.applied
-            names = [column.name for column in side.subject.decided.sent]
+            sent = side.subject.decided.sent if side.asks("incomplete_rows") else ()
+            names = [column.name for column in sent]
             others = [name for name in names if name not in side.subject.decided.keys]
             literals = _literals(side.index, lane.source, *lane.table, *above, moves, lane.floor)
             rows.append(f"({literals}, {duck.pointers(names)}, {duck.pointers(others)})")
@@ -398,7 +399,7 @@ def _whole(side: Side) -> str:
     if not side.asks("incomplete_rows"):
         return sent
     size = "coalesce(strlen(before), 0) + coalesce(strlen(after), 0)"
-    return f"""CASE WHEN {sent} THEN true WHEN before IS NULL OR {size} > {LARGE_IMAGES} THEN false
+    return f"""CASE WHEN {sent} THEN true WHEN before IS NULL OR after IS NULL OR {size} > {LARGE_IMAGES} THEN false
         ELSE len(list_filter(all_columns, lambda pointer: NOT json_exists(after, pointer))) = 0
         AND len(list_filter(other_columns, lambda pointer: json_exists(before, pointer))) BETWEEN 1 AND len(other_columns) - 1 END"""
 

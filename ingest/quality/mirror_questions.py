@@ -8,7 +8,7 @@ driver's process, which has a session.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -60,6 +60,7 @@ class Answer:
         cells: what was measured of its cells.
         settled: the names of its rejected cells that have values since.
         damage: why it cannot be read; empty if it can.
+        key_damage: the same of its keys alone, which is all that most checks of it need.
     """
 
     path: str
@@ -67,6 +68,7 @@ class Answer:
     cells: list[Metric] = field(default_factory=list)
     settled: list[str] = field(default_factory=list)
     damage: str = ""
+    key_damage: str = ""
 
 
 def answered(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questions) -> dict[str, Answer]:
@@ -78,6 +80,15 @@ def answered(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questions
     for subject in askable:
         subject.damage = answers[subject.path].damage
     return {subject.path: answers[subject.path] for subject in askable}
+
+
+def sound(subjects: Iterable[CheckedMirror], answers: Mapping[str, Answer]) -> list[CheckedMirror]:
+    """The mirrors whose keys could be read, if they have any: a file that is damaged elsewhere must not end their other checks."""
+    return [
+        subject
+        for subject in subjects
+        if not (answers[subject.path].key_damage if subject.path in answers else subject.damage)
+    ]
 
 
 def of_keys(subjects: Sequence[CheckedMirror], answers: Mapping[str, Answer]) -> Iterator[Metric]:
@@ -133,7 +144,10 @@ def _needs_session(lake: Lake) -> bool:
 def _answers(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questions) -> Iterator[Answer]:
     """Ask about some mirrors in this process."""
     keys = key_checks.count(lake, subjects, questions.since, questions.began)
-    answers = {subject.path: Answer(subject.path, keys.get(subject.path)) for subject in subjects}
+    answers = {
+        subject.path: Answer(subject.path, keys.get(subject.path), key_damage=subject.damage)
+        for subject in subjects
+    }
     if questions.cells is not None:
         for subject, compared in cells.compare(lake, subjects, questions.since, questions.cells):
             answers[subject.path].cells = list(cells.metrics(lake, subject, compared))
@@ -150,6 +164,7 @@ def _for_tasks(subjects: Sequence[CheckedMirror], asked: Asked) -> Asked:
             asked.steps(subject.decided, lane.source, lane.table, subject.applied)
         )
         for subject in subjects
+        if asked.compares(subject.table)
         for lane in subject.lanes
     }
     limits = {subject.table: asked.limit(subject.table) for subject in subjects}
@@ -163,7 +178,7 @@ def _recorded(
     table: TableId,
     _last: int,
 ) -> Sequence[tuple[SchemaStep, int]]:
-    return steps[mirror.path, source, table]
+    return steps.get((mirror.path, source, table), ())
 
 
 def _changes(subject: CheckedMirror) -> int:

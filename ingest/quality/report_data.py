@@ -213,7 +213,8 @@ def _add_checks(
                 FROM {{checks}} WHERE {_ended(facts.batch)} AND {wanted}
                 WINDOW one AS (PARTITION BY mirror, source, "check", "column")) AS c
             WINDOW one AS (PARTITION BY mirror, source, "check", "column")
-            QUALIFY row_number() OVER (PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {trend}
+            QUALIFY row_number() OVER (PARTITION BY mirror, source, "check", "column"
+                ORDER BY checked_at DESC, state = '{PASS}') <= {trend}
         ) AS t WHERE {kept}"""
     )
     trends: dict[tuple[Any, ...], list[Row]] = {}

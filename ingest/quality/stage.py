@@ -192,7 +192,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Found:
     began = key_checks.beginnings(lake, subjects, since, logged)
     answers = mirror_questions.answered(lake, subjects, Questions(since, last, began, asked))
     metrics = list(_of_mirrors(lake, subjects, since, logged, answers))
-    sound = [subject for subject in subjects if not subject.damage]
+    sound = mirror_questions.sound(subjects, answers)
     metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
     metrics += unsigned.of_mirrors(lake, sound, logged)
     metrics += cascades.of_mirrors(lake, sound, since, scope.foreign_keys)
@@ -207,8 +207,9 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Found:
     metrics += differing
     if steps is not None:
         metrics += [metric for answer in answers.values() for metric in answer.cells]
-        settled = {answer.path: answer.settled for answer in answers.values()}
-        obsolete_rejects.close(lake, subjects, settled, steps)
+        settled = {answer.path: set(answer.settled) for answer in answers.values()}
+        undamaged = [subject for subject in subjects if not subject.damage]
+        obsolete_rejects.close(lake, undamaged, settled, steps)
     metrics += counts.rejects(lake, sound, since)
     metrics += [
         Metric("readable", float(bool(subject.damage)), subject.name, detail=subject.damage)
@@ -236,7 +237,7 @@ def _of_mirrors(
     answers: Mapping[str, Answer],
 ) -> Iterator[Metric]:
     yield from mirror_questions.of_keys(chosen, answers)
-    sound = [one for one in chosen if not one.damage]
+    sound = mirror_questions.sound(chosen, answers)
     yield from counts.of_mirrors(lake, sound)
     yield from counts.ddl_pending(chosen, ddl_ledger.pending(logged, lake.pipeline))
     yield from left_out.of_mirrors(lake, chosen, since)

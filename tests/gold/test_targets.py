@@ -56,6 +56,16 @@ def test_each_mirror_follows_its_own_rules(tmp_path: Path) -> None:
     assert [(1, "c", "US")] == rows(mine, "mirrors/shop_1/item")
 
 
+def test_further_mirrors_are_seen_by_the_run_s_own_session(tmp_path: Path) -> None:
+    """A view that had none would fail every fold of a further mirror, or not hear that the run is to end."""
+    mine = shops(tmp_path, EU)
+    mine.say(1, "INSERT", 1, "a", region="EU").run()
+    lake = replace(mine.lake, stop=lambda: True)
+    _, further = targets.views(lake)
+    assert (lake.spark, lake.stop) == (further.spark, further.stop)
+    assert further.kept is lake.kept
+
+
 def test_a_mirror_is_added_later_without_new_messages(tmp_path: Path) -> None:
     """Otherwise it would be empty until the next message, or have only the rows that come after it."""
     mine = shops(tmp_path)

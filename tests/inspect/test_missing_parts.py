@@ -13,11 +13,13 @@ import pytest
 from ingest import run as runs
 from ingest.config.entries import AlertTarget
 from ingest.config.model import TableRule
+from ingest.errors import StoreError
 from ingest.gold import completed
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.idle import idle
 from ingest.lake import delta
+from ingest.lake.delta import UnreadableError
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.tables import LakeReader
 from ingest.result import STAGES, Result
@@ -48,6 +50,23 @@ def test_a_run_with_nothing_new_looks_for_its_mirrors(shops: Shops) -> None:
     found = status.status(shops.lake)
     assert ["failed"] == [one["state"] for one in found["tables"]]
     assert ["shop_1.item"] == [one["mirror"] for one in found["causes"]]
+
+
+@pytest.mark.parametrize(
+    "refusal", [StoreError("only Spark reads it"), UnreadableError("only Spark reads it")]
+)
+def test_a_mirror_that_only_spark_can_read_is_not_lost(
+    shops: Shops, monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
+    """Each quiet tick on a store that only Hadoop reaches would fail, and raise an alarm for each mirror."""
+
+    def refused(_path: str) -> bool:
+        raise refusal
+
+    monkeypatch.setattr(completed, "is_there", refused)
+    assert [] == completed.lost(shops.lake)
+    monkeypatch.setattr(Lake, "exists", lambda *_: False)
+    assert ["shop_1.item"] == [mirror.name for mirror in completed.lost(shops.lake)]
 
 
 def test_a_mirror_that_stays_gone_needs_no_session(shops: Shops) -> None:

@@ -216,6 +216,19 @@ def complained(folder: Path, check: str, severity: str = "warn", key: str = '{"i
     return made
 
 
+@pytest.mark.parametrize("passed_first", [True, False])
+def test_a_complaint_about_one_of_two_lanes_is_not_hidden_by_the_other(
+    tmp_path: Path, *, passed_first: bool
+) -> None:
+    """Several tables feed one mirror, and a check judges each at the same time: the mirror is right if all are."""
+    made = complained(tmp_path, "key_spellings", "fail")
+    passed = made.check("depot.bins", "key_spellings", 0.0, "pass", "") | {"failing": "[]"}
+    failed = made.check("depot.bins", "key_spellings", 2.0, "fail", "2 rows") | {"failing": "[]"}
+    made.product("checks", [passed, failed] if passed_first else [failed, passed])
+    found = status.status(made.reader)
+    assert ["key_spellings"] == [one["kind"] for one in found["causes"]]
+
+
 @pytest.mark.parametrize(
     ("check", "severity", "state"),
     [

@@ -84,8 +84,9 @@ class Shop:
         limit: int = 200,
         ever: int = 0,
         schema: pa.Schema = ROW,
+        before: int | None = None,
     ) -> Compared:
-        """What is found, with the mirror's rows as given."""
+        """What is found, with the mirror's rows as given; it had ``before`` of them when it was last checked."""
         source = Source("s", "files", "dts-canal", path="x")
         pipeline = Pipeline(
             "p", self.folder / "p.yaml", str(self.folder / "lake"), (source,), (self.rule,), engine="auto"
@@ -117,7 +118,8 @@ class Shop:
         kinds = {one.column: one.delta for one in mirror.columns}
         subject = CheckedMirror(TABLE, mirror.path, mirror, 9, exists=True, types=kinds, lanes=[lane])
         stated = {"s": max((batch, str(step.order)) for step, batch in self.steps)} if self.steps else {}
-        asked = Asked(lambda *_: self.steps, lambda _: limit, lambda _: deep, stated)
+        counted = {} if before is None else {str(TABLE): before}
+        asked = Asked(lambda *_: self.steps, lambda _: limit, lambda _: deep, stated, counted)
         [(_, found)] = compare(lake, [subject], since, asked)
         return found
 

@@ -14,11 +14,14 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from ingest.change import TableId
 from ingest.gold.steps import steps_of
 from ingest.lake import delta, mirrors
 from ingest.lake.lake import Lake
-from ingest.quality import key_checks, stage
+from ingest.quality import key_checks, mirror_questions, stage
 from ingest.quality.catalogue import CheckResult
+from ingest.quality.mirror_questions import Answer
+from ingest.quality.subjects import CheckedMirror
 from ingest.spark.deferred import NoSession
 from tests.model import lakes
 from tests.model.checks import CAPTURES
@@ -116,6 +119,23 @@ def test_a_damaged_mirror_is_the_same_fault_in_a_task(filled: tuple[Pipeline, Pa
     assert expected == found
     damaged = [one.metric for one in found if one.metric.check == "readable" and one.state == "fail"]
     assert [mirror.name] == [metric.mirror for metric in damaged]
+
+
+def test_checks_that_need_no_cells_go_on_where_cells_are_damaged() -> None:
+    """Their batch would never be checked again, and what they had found would never be said."""
+    mirrors = [
+        CheckedMirror(TableId(None, None, path), path, damage=damage)
+        for path, damage in (("a", ""), ("b", "torn"), ("c", "torn"))
+    ]
+    answers = {
+        "a": Answer("a"),
+        "b": Answer("b", damage="torn"),
+        "c": Answer("c", damage="torn", key_damage="torn"),
+    }
+    assert ["a", "b"] == [subject.path for subject in mirror_questions.sound(mirrors, answers)]
+    assert ["a"] == [subject.path for subject in mirror_questions.sound(mirrors, {})], (
+        "not asked: gone before"
+    )
 
 
 def test_what_no_task_can_read_is_left_to_the_driver(
