@@ -191,6 +191,7 @@ def _usual(cell: str, logical: str) -> str:
         (_is_whole(cell, rf"{_MOMENT}\.[0-9]+Z?"), without_zeros),
     ]
     if logical == "unknown":
+        texts.insert(0, (_is_whole(cell, "[1-9][0-9]*"), cell))  # most keys, and a fifth of the time
         texts += [(_is_whole(cell, _NUMBER), shortest_number(cell))]
         texts += [
             (f"lower({cell}) = {duck.text(word)}", duck.text(digit)) for word, digit in _BOOLEANS.items()
