@@ -162,7 +162,7 @@ def structure(change: Any, source: Image) -> str | None:
     try:
         table = change.get("table") or {}
         columns = table.get("columns") or ()
-        found = {
+        described = {
             "type": str(change.get("type")),
             "keys": [str(name) for name in table.get("primaryKeyColumnNames") or ()],
             "columns": {str(each["name"]): _logical(each, source) for each in columns},
@@ -171,12 +171,12 @@ def structure(change: Any, source: Image) -> str | None:
         )
     except (AttributeError, KeyError, TypeError):
         return None
-    return msgspec.json.encode(found).decode()
+    return msgspec.json.encode(described).decode()
 
 
-def _logical(found: Mapping[str, Any], source: Image) -> str:
-    name = str(found.get("typeExpression") or found.get("typeName") or "")
-    length, scale = found.get("length"), found.get("scale")
+def _logical(column: Mapping[str, Any], source: Image) -> str:
+    name = str(column.get("typeExpression") or column.get("typeName") or "")
+    length, scale = column.get("length"), column.get("scale")
     if length is not None and "(" not in name:
         head, _, rest = name.partition(" ")
         arguments = f"({length},{scale})" if scale is not None else f"({length})"
@@ -242,4 +242,4 @@ def _schema_change(found: Mapping[str, Any]) -> list[Change]:
         statements = [msgspec.structs.replace(statement, note=UNPLACED) for statement in statements]
         tables = []
     cleared = [msgspec.structs.replace(common, op=Op.TRUNCATE, table=table, ddl=None) for table in tables]
-    return [msgspec.structs.replace(one, row=row) for row, one in enumerate([*cleared, *statements])]
+    return [msgspec.structs.replace(change, row=row) for row, change in enumerate([*cleared, *statements])]

@@ -141,10 +141,10 @@ def _read(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:
 def _of_documents(parse: Parse, message: Message, hints: Hints, parts: list[bytes]) -> list[Change]:
     """The changes of a message's documents, numbered through; one document that cannot be read refuses all."""
     key = message.key and documents.unframed(message.key)
-    found = [one for part in parts for one in parse(message._replace(value=part, key=key), hints)]
+    changes = [change for part in parts for change in parse(message._replace(value=part, key=key), hints)]
     if len(parts) == 1:
-        return found
-    return [replace(one, row=row) for row, one in enumerate(found)]
+        return changes
+    return [replace(change, row=row) for row, change in enumerate(changes)]
 
 
 @cache

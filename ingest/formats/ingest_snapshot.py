@@ -191,10 +191,10 @@ def _table(envelope: Mapping[str, Raw]) -> TableId:
 
 @remembered(1024)
 def _types(raw: bytes) -> Mapping[str, str]:
-    found = values.image(raw)
-    if not found or not all(found.values()):
+    image = values.image(raw)
+    if not image or not all(image.values()):
         raise Undecodable("no-image", "types names no column, or one without a type")
-    return {column: logical for column, logical in found.items() if logical}
+    return {column: logical for column, logical in image.items() if logical}
 
 
 def _images(raw: bytes, columns: tuple[str, ...]) -> list[Image]:
@@ -216,17 +216,17 @@ def _bytes(envelope: Mapping[str, Raw], name: str) -> bytes:
 
 
 def _text(envelope: Mapping[str, Raw], name: str) -> str:
-    found = values.text(_bytes(envelope, name))
-    if found is None:
+    text = values.text(_bytes(envelope, name))
+    if text is None:
         raise Undecodable("missing-member", f"{name} is null")
-    return found
+    return text
 
 
 def _texts(envelope: Mapping[str, Raw], name: str) -> tuple[str, ...]:
-    found = tuple(values.text(raw) for raw in values.items(_bytes(envelope, name)))
-    if not all(found):
+    texts = tuple(values.text(raw) for raw in values.items(_bytes(envelope, name)))
+    if not all(texts):
         raise Undecodable("missing-member", f"{name} holds an empty text")
-    return tuple(one for one in found if one)
+    return tuple(text for text in texts if text)
 
 
 def _number(text: str) -> int:

@@ -92,17 +92,17 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """A type in lower case, with an object in ``data``; or a table event."""
-    found = values.peeked(sample)
+    envelope = values.peeked(sample)
     try:
-        kind = values.member_text(found, "type")
+        kind = values.member_text(envelope, "type")
     except Undecodable:
         return None
-    if kind not in OPS or not found.keys() >= {"database", "type"}:
+    if kind not in OPS or not envelope.keys() >= {"database", "type"}:
         return None
     if OPS[kind] is Op.DDL:
         return "a type such as table-create, and database"
-    row = bytes(found.get("data", b""))[:1] == b"{"
-    return "a type in lower case, data is an object" if row and "table" in found else None
+    row = bytes(envelope.get("data", b""))[:1] == b"{"
+    return "a type in lower case, data is an object" if row and "table" in envelope else None
 
 
 def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
@@ -178,10 +178,10 @@ def _keys(envelope: Mapping[str, Raw], key: bytes | None) -> tuple[str, ...]:
     if not key or key[:1] != b"{":
         return ()
     try:
-        found = values.members(key)
+        members = values.members(key)
     except Undecodable:
         return ()
-    return tuple(name.removeprefix(KEY_PREFIX) for name in found if name.startswith(KEY_PREFIX))
+    return tuple(name.removeprefix(KEY_PREFIX) for name in members if name.startswith(KEY_PREFIX))
 
 
 def _ddl(place: Change, envelope: Mapping[str, Raw], kind: str) -> Change:
@@ -201,15 +201,17 @@ def _ddl(place: Change, envelope: Mapping[str, Raw], kind: str) -> Change:
 @remembered(256)
 def _structure(definition: bytes, action: str) -> str | None:
     """The table's structure as `Change.structure` wants it, or None if it is damaged."""
-    found = values.strict(definition)
+    table = values.strict(definition)
     try:
         columns = {
-            str(one["name"]): types.mysql(f"{one['type']}{' unsigned' if one.get('signed') is False else ''}")
-            for one in found["columns"]
+            str(column["name"]): types.mysql(
+                f"{column['type']}{' unsigned' if column.get('signed') is False else ''}"
+            )
+            for column in table["columns"]
         }
-        keys = [str(name) for name in found.get("primary-key") or ()]
+        keys = [str(name) for name in table.get("primary-key") or ()]
         sets = charsets(
-            found.get("charset"), {str(one["name"]): one.get("charset") for one in found["columns"]}
+            table.get("charset"), {str(column["name"]): column.get("charset") for column in table["columns"]}
         )
     except (KeyError, TypeError, AttributeError):
         return None

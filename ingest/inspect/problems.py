@@ -264,11 +264,14 @@ def missing_from(made: report.Page, wrong: Iterable[Problem]) -> list[report.Com
 
     listed = {f"{problem.subject}: {problem.title}"[:LONGEST] for problem in made.problems}
     complaints = []
-    for one in wrong:
-        if one.subject not in listed and not one.subject.startswith(LAST_RUN):
-            light = "bad" if one.severity == ERROR else "warn"
-            subject, _, title = one.subject.rpartition(": ")
-            advice, text = f"next: `{one.command}`" if one.command else "", without(one.text, one.command)
+    for problem in wrong:
+        if problem.subject not in listed and not problem.subject.startswith(LAST_RUN):
+            light = "bad" if problem.severity == ERROR else "warn"
+            subject, _, title = problem.subject.rpartition(": ")
+            advice, text = (
+                f"next: `{problem.command}`" if problem.command else "",
+                without(problem.text, problem.command),
+            )
             complaints.append(report.Complaint(light, subject, "tables", title, text, advice))
     return complaints
 
@@ -316,21 +319,21 @@ def of_state(
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
-            found = _of_kind(state, row["message"], resolving_command(lake, row), name)
-            yield replace(found, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
+            problem = _of_kind(state, row["message"], resolving_command(lake, row), name)
+            yield replace(problem, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
         if wrong := misdated(row["newest commit"]):
             yield replace(_of_kind("misdated", wrong, mirror=name), alone="")
     for kind, count in rejects.items():
-        found = _of_kind(f"{kind}_rejects", _rejected(kind, count), command("rejects", file))
-        yield replace(found, since=since.get(kind))
+        problem = _of_kind(f"{kind}_rejects", _rejected(kind, count), command("rejects", file))
+        yield replace(problem, since=since.get(kind))
     for mirror in known_mirrors.outdated(lake):
         text, typed = known_mirrors.outdated_text(lake, mirror), command("rebuild", file, mirror.name)
         yield _of_kind("outdated", text, typed, mirror.name)
     if statements:
         waits = f"{counted(statements, 'statement')} {'waits' if statements == 1 else 'wait'} for a decision"
         typed = command("ddl", file)
-        found = _of_kind("ddl_pending", f"{waits}: {typed}", typed)
-        yield replace(found, since=since.get("ddl"))
+        problem = _of_kind("ddl_pending", f"{waits}: {typed}", typed)
+        yield replace(problem, since=since.get("ddl"))
     if text := registrations.fault(lake):
         yield _of_kind("catalog", text, command("catalog", "sync", file))
     if days := sealing.lost(lake):
@@ -348,8 +351,8 @@ def of_state(
         yield _of_kind("masks", mixed, command("rebuild", file, "--layer", "silver"))
     for outdated in decoded_with.outdated(lake, newest):
         text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
-        found = _of_kind("decoded_before", text, typed)
-        yield replace(found, subject=f"source {outdated.source}: {KINDS['decoded_before'].title}")
+        problem = _of_kind("decoded_before", text, typed)
+        yield replace(problem, subject=f"source {outdated.source}: {KINDS['decoded_before'].title}")
 
 
 def _of_kind(name: str, text: str, typed: str = "", mirror: str = "") -> Problem:

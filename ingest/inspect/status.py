@@ -259,8 +259,8 @@ def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))
     listed = problems.with_acknowledged(lake, merged)
     states: dict[str, list[str]] = {}
-    for one in listed:
-        states.setdefault(one.mirror, []).append(one.state)
+    for problem in listed:
+        states.setdefault(problem.mirror, []).append(problem.state)
     rows = [row | {"state": worst([row["state"], *states.get(row["table"], [])])} for row in seen.rows]
     bad = [row for row in rows if row["state"] != OK]
     waits = min(seen.waits, len(rows) - len(bad))
@@ -268,7 +268,7 @@ def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {len(rows)} mirrors are up to date with batch {seen.done}"
         + (f"; decoded is batch {seen.decoded}" if seen.decoded > seen.done else "")
     )
-    needing = [one for one in listed if not one.acknowledged]
+    needing = [problem for problem in listed if not problem.acknowledged]
     if needing:
         headline += (
             f"; {counted(len(needing), 'problem')} {'needs' if len(needing) == 1 else 'need'} somebody"
@@ -279,7 +279,7 @@ def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         **_until(seen.complete),
         "tables": rows,
         "problems": [problem.sentence for problem in needing],
-        "causes": [one.described() for one in listed],
+        "causes": [problem.described() for problem in listed],
         "open_rejects": seen.open_rejects,
         "pending_statements": seen.statements,
         "last_run": last,
@@ -289,7 +289,7 @@ def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
 
 def problems_of(lake: Tables) -> list[Problem]:
     """All open problems, errors first; the age of the newest change is as of now."""
-    return [problems.of_described(one) for one in status(lake)["causes"]]
+    return [problems.of_described(cause) for cause in status(lake)["causes"]]
 
 
 def _started(lake: Tables, batches: Mapping[str, int]) -> dict[str, str | None]:
@@ -340,7 +340,7 @@ def aged(described: dict[str, Any]) -> dict[str, Any]:
         None if moment is None else dt.datetime.fromisoformat(moment).replace(tzinfo=None)
         for moment in moments
     ]
-    rows = [row | _lag(one) for row, one in zip(described["tables"], newest, strict=True)]
+    rows = [row | _lag(moment) for row, moment in zip(described["tables"], newest, strict=True)]
     return described | {"tables": rows}
 
 
@@ -403,7 +403,7 @@ def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
             continue
         for name in map(str, known_mirrors.names(lake.pipeline, source)):
             kept = lanes.setdefault(name, {"newest": None, "rejected": 0})
-            times = [one for one in (kept["newest"], row["newest"]) if one is not None]
+            times = [time for time in (kept["newest"], row["newest"]) if time is not None]
             kept["newest"] = max(times, default=None)
             kept["rejected"] += row["rejected"]
     return lanes

@@ -77,7 +77,7 @@ def announced(
         said: the decisions on statements.
         last: the last batch whose rows count; None for all.
     """
-    found = []
+    unannounced = []
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for lane, rows in _sent(lake, f"batch <= {last}" if last is not None else "true").items():
         for name, column in rows.sometimes():
@@ -85,10 +85,10 @@ def announced(
                 continue
             if column.says is None and _is_null_there(column, leaves_out_nulls(lane[0])):
                 continue
-            found.append(_statement(lane, name, column, said))
-    if not found:
+            unannounced.append(_statement(lane, name, column, said))
+    if not unannounced:
         return list(statements)
-    return sorted([*statements, *found], key=lambda one: (one.order or "", one.batch))
+    return sorted([*statements, *unannounced], key=lambda statement: (statement.order or "", statement.batch))
 
 
 def required(lake: Tables, lane: LaneId) -> list[str]:
@@ -154,8 +154,10 @@ def _is_told(lane: LaneId, name: str, column: _SentColumn, statements: Iterable[
     """True if a statement on the table may explain that its first rows lack a column."""
     source, table = lane
     return any(
-        one.source == source and table in one.tables and _explains(one, table, name, column.lacking)
-        for one in statements
+        statement.source == source
+        and table in statement.tables
+        and _explains(statement, table, name, column.lacking)
+        for statement in statements
     )
 
 
@@ -188,7 +190,7 @@ def _sent(lake: Tables, condition: str) -> dict[LaneId, _SentRows]:
 
     Lanes whose rows all have the same columns are left out: no row lacks a column of another one.
     """
-    found: dict[LaneId, _SentRows] = {}
+    by_lane: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(_COUNTS)}, min(order_low) AS low,
         max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND {condition}
@@ -196,10 +198,10 @@ def _sent(lake: Tables, condition: str) -> dict[LaneId, _SentRows]:
         QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}'"""
     ):
         line = _line(row)
-        rows = found.setdefault((line.source, line.table_id), _SentRows())
+        rows = by_lane.setdefault((line.source, line.table_id), _SentRows())
         rows.lines.append(line)
         rows.keys.update(name for keys in line.keys for name in keys)
-    return found
+    return by_lane
 
 
 def _line(row: Row) -> Line:

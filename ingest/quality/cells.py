@@ -116,12 +116,12 @@ def compare(
 ) -> Iterator[tuple[CheckedMirror, Compared]]:
     """Compare each mirror with the changes of batches after ``since``; 0 compares all."""
     checks = [
-        _Check(lake, one, since, asked, asked.rows.get(one.name, -1))
-        for one in chosen
-        if one.exists and not one.damage and one.mirror is not None and one.mirror.columns
-        if asked.compares(one.table)
+        _Check(lake, subject, since, asked, asked.rows.get(subject.name, -1))
+        for subject in chosen
+        if subject.exists and not subject.damage and subject.mirror is not None and subject.mirror.columns
+        if asked.compares(subject.table)
     ]
-    lanes = [one for check in checks for one in check.plan()]
+    lanes = [reading for check in checks for reading in check.plan()]
     try:
         _feed(lake, lanes, since, by_delta)
     except Exception:  # a store or a table that delta-rs does not support
@@ -137,34 +137,34 @@ def rows_before(lake: Lake, since: int) -> dict[str, int]:
     """The rows of each mirror when it was last checked, up to a batch."""
     if since <= 0:
         return {}
-    found = lake.ask(
+    rows = lake.ask(
         f"""SELECT mirror, CAST(max_by(observed, batch) AS BIGINT) AS n FROM {{checks}}
         WHERE "check" = 'rows' AND mirror IS NOT NULL AND batch <= {since} GROUP BY mirror"""
     )
-    return {row["mirror"]: row["n"] for row in found}
+    return {row["mirror"]: row["n"] for row in rows}
 
 
 # --- in words -------------------------------------------------------------------------------------
 
 
-def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Metric]:
+def metrics(lake: Lake, subject: CheckedMirror, compared: Compared) -> Iterator[Metric]:
     """A metric of what was compared, and one for each column that differs."""
     by_column: dict[str, list[Wrong]] = {}
-    for one in found.wrong:
-        by_column.setdefault(one.column, []).append(one)
-    for column, some in sorted(by_column.items()):
+    for wrong in compared.wrong:
+        by_column.setdefault(wrong.column, []).append(wrong)
+    for column, wrong_cells in sorted(by_column.items()):
         yield Metric(
-            "wrong_cells", len(some), subject.name, column=column or None, detail=_detail(lake, subject, found, some),
+            "wrong_cells", len(wrong_cells), subject.name, column=column or None, detail=_detail(lake, subject, compared, wrong_cells),
             failing=tuple(
-                key_json(subject.decided.keys, found.texts[one.key]) for one in some[:FAILING_KEYS] if one.key
+                key_json(subject.decided.keys, compared.texts[wrong.key]) for wrong in wrong_cells[:FAILING_KEYS] if wrong.key
             ),
         )  # fmt: skip
-    if not found.wrong:
+    if not compared.wrong:
         yield Metric("wrong_cells", 0, subject.name)
     if subject.keyed:
-        yield _inserted_twice(lake, subject, found)
-    if found.reread:
-        keys = sorted(key_json(subject.decided.keys, found.texts[key]) for key in found.reread)
+        yield _inserted_twice(lake, subject, compared)
+    if compared.reread:
+        keys = sorted(key_json(subject.decided.keys, compared.texts[key]) for key in compared.reread)
         detail = (
             f"{counted(len(keys), 'key')}, such as {keys[0]}, {'was' if len(keys) == 1 else 'were'} read again with other "
             f"values, and no change came in between. {reloads.advice(lake, subject)}Else the source's key has more columns or "
@@ -173,30 +173,30 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
         yield Metric(
             "rows_read_again", len(keys), subject.name, detail=detail, failing=tuple(keys[:FAILING_KEYS])
         )
-    if found.begun:
-        keys = sorted(key_json(subject.decided.keys, found.texts[key]) for key in found.begun)
+    if compared.begun:
+        keys = sorted(key_json(subject.decided.keys, compared.texts[key]) for key in compared.begun)
         yield Metric("incomplete_rows", len(keys), subject.name, failing=tuple(keys[:FAILING_KEYS]))
-    of = f" of {found.touched:,}" if found.touched > found.keys else ""
-    detail = f"{found.keys:,}{of} {'touched keys' if subject.keyed else 'rows'} were compared cell by cell"
-    if found.partly:
-        detail += f", {found.partly:,} of them in the columns that were sent"
-    if found.filtered:
-        detail += f", {found.filtered:,} of them are rows that `where:` leaves out"
-    detail += "".join(f"; {why}" for why in dict.fromkeys(found.left_out))
-    yield from images_before.metrics(lake, subject, found.proof)
+    of = f" of {compared.touched:,}" if compared.touched > compared.keys else ""
+    detail = f"{compared.keys:,}{of} {'touched keys' if subject.keyed else 'rows'} were compared cell by cell"
+    if compared.partly:
+        detail += f", {compared.partly:,} of them in the columns that were sent"
+    if compared.filtered:
+        detail += f", {compared.filtered:,} of them are rows that `where:` leaves out"
+    detail += "".join(f"; {why}" for why in dict.fromkeys(compared.left_out))
+    yield from images_before.metrics(lake, subject, compared.proof)
     if subject.decided.history:
         detail += "; the table of past states was not compared"
-    yield Metric("cells_checked", found.keys, subject.name, detail=detail)
+    yield Metric("cells_checked", compared.keys, subject.name, detail=detail)
 
 
-def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metric:
+def _inserted_twice(lake: Lake, subject: CheckedMirror, compared: Compared) -> Metric:
     """Whether the source's key is a different one; not if messages are known to be lost, because deletes may be among
     them.
     """
-    lost = {one.subject for one in decisions.read(lake).of(ACCEPT_GAP)} & {
+    lost = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)} & {
         lane.source for lane in subject.lanes
     }
-    keys = [] if lost else [key_json(subject.decided.keys, found.texts[key]) for key in found.twice]
+    keys = [] if lost else [key_json(subject.decided.keys, compared.texts[key]) for key in compared.twice]
     detail = (
         f"not judged: messages of source {min(lost)} are lost, and deletes may be among them" if lost else ""
     )
@@ -212,10 +212,10 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
     return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)
 
 
-def _detail(lake: Lake, subject: CheckedMirror, found: Compared, differences: Sequence[Wrong]) -> str:
+def _detail(lake: Lake, subject: CheckedMirror, compared: Compared, differences: Sequence[Wrong]) -> str:
     shown = []
     for wrong in differences[:3]:
-        texts = found.texts[wrong.key]
+        texts = compared.texts[wrong.key]
         key = ", ".join(f"{name} = {text}" for name, text in zip(subject.decided.keys, texts, strict=True))
         words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
@@ -277,7 +277,7 @@ class KeyHashes:
 
     def _hashes(self, cells: Sequence[pa.BinaryArray]) -> Hashes:
         """The hash of each key; 0 where a cell is missing, or is not a value of its type."""
-        read = [_canonical(column, one.type) for one, column in zip(self._columns, cells, strict=True)]
+        read = [_canonical(texts, column.type) for column, texts in zip(self._columns, cells, strict=True)]
         texts = read[0] if len(read) == 1 else pc.binary_join_element_wise(*read, pa.scalar(b"\x1f"))
         return np.array(
             [0 if text is None else zlib.crc32(text, self.seed) for text in listed(texts)], np.uint32
@@ -303,11 +303,11 @@ def _canonical(texts: pa.BinaryArray, logical: str) -> pa.BinaryArray:
         return texts
     read = int if whole else partial(typed, logical)
     known: dict[bytes | None, bytes | None] = {None: None}
-    found = listed(texts)
-    for text in set(found) - {None}:
+    cells = listed(texts)
+    for text in set(cells) - {None}:
         with contextlib.suppress(KeyCellError, ValueError):
             known[text] = _bytes(str(read((text or b"").decode("utf-8", "surrogatepass"))))
-    return pa.array([known.get(text) for text in found], pa.binary())
+    return pa.array([known.get(text) for text in cells], pa.binary())
 
 
 _WHOLE = r"\A(?:0|-?[1-9][0-9]*)\z"  # integers in the form that Python writes
@@ -439,19 +439,22 @@ class _Reading:
 def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None:
     """Read the changes of all lanes; those that need only new changes share one scan."""
     new = []
-    for one in lanes:
-        if one.whole or one.low:
-            if _fed(lake, one, read):
+    for reading in lanes:
+        if reading.whole or reading.low:
+            if _fed(lake, reading, read):
                 continue
-            one.sample.forget()  # too many for every batch: the new changes determine most keys
-            one.low, one.above = "", max(one.above, one.lane.folded_high or "")
-        new.append(one)
+            reading.sample.forget()  # too many for every batch: the new changes determine most keys
+            reading.low, reading.above = "", max(reading.above, reading.lane.folded_high or "")
+        new.append(reading)
     if not new:
         return
-    by_name = {"\x1f".join(text or "\0" for text in (one.lane.source, *one.lane.table)): one for one in new}
-    columns = (*duck.LANE, *columns_for((one.stamps for one in new), CHANGE))
+    by_name = {
+        "\x1f".join(text or "\0" for text in (reading.lane.source, *reading.lane.table)): reading
+        for reading in new
+    }
+    columns = (*duck.LANE, *columns_for((reading.stamps for reading in new), CHANGE))
     for rows in read(
-        lake, CHANGES.name, columns, changes_since(since, (one.lane.table.table for one in new))
+        lake, CHANGES.name, columns, changes_since(since, (reading.lane.table.table for reading in new))
     ):
         texts = [pc.fill_null(rows.column(name), "\0") for name in duck.LANE]
         coded = pc.binary_join_element_wise(*texts, "\x1f").dictionary_encode()
@@ -460,12 +463,12 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
                 by_name[name].take(rows.filter(pc.equal(coded.indices, i)))
 
 
-def _fed(lake: Lake, one: _Reading, read: Read) -> bool:
+def _fed(lake: Lake, reading: _Reading, read: Read) -> bool:
     """Read one lane's changes; False if there are too many."""
     n = 0
-    for rows in read(lake, CHANGES.name, columns_for([one.stamps], CHANGE), one.where):
-        n += one.take(rows)
-        if not one.whole and n > REACH + one.lane.changes:
+    for rows in read(lake, CHANGES.name, columns_for([reading.stamps], CHANGE), reading.where):
+        n += reading.take(rows)
+        if not reading.whole and n > REACH + reading.lane.changes:
             return False
     return True
 
@@ -483,7 +486,7 @@ class _Check:
     asked: Asked
     before: int = -1  # its rows when it was checked before, if known
     lanes: list[_Reading] = field(default_factory=list)
-    found: Compared = field(default_factory=Compared)
+    compared: Compared = field(default_factory=Compared)
 
     @property
     def mirror(self) -> Mirror:
@@ -493,7 +496,7 @@ class _Check:
     def types(self) -> list[str]:
         """The actual Delta type of each column; empty for one that does not exist."""
         there = self.subject.types
-        return [there.get(one.column, "") for one in self.mirror.columns]
+        return [there.get(column.column, "") for column in self.mirror.columns]
 
     @property
     def deep(self) -> bool:
@@ -518,12 +521,12 @@ class _Check:
         ]
         changes = sum(lane.changes_ever for lane in self.subject.lanes)
         if self.merged and not self.deep and changes > REACH:
-            self.found.left_out.append(
+            self.compared.left_out.append(
                 f"rows of several tables without a shard_column are compared by {self._deeply()}"
             )
             self.lanes = []
         elif not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
-            self.found.left_out.append(f"without a key, its rows are compared by {self._deeply()}")
+            self.compared.left_out.append(f"without a key, its rows are compared by {self._deeply()}")
             self.lanes = []
         return self.lanes
 
@@ -534,9 +537,11 @@ class _Check:
         steps = self._steps_that_count(lane, all_changes)
         began = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
         if began:
-            self.found.left_out.append("rows are compared by the changes since its primary key has changed")
+            self.compared.left_out.append(
+                "rows are compared by the changes since its primary key has changed"
+            )
         if mirror.soft and not all_changes:
-            self.found.left_out.append(f"deleted rows that are kept are compared by {self._deeply()}")
+            self.compared.left_out.append(f"deleted rows that are kept are compared by {self._deeply()}")
         shard = shard_of(pipeline, mirror, (lane.source, lane.table))
         return _Reading(
             lane,
@@ -608,56 +613,67 @@ class _Check:
     def run(self) -> Compared:
         """Compare the chosen keys' rows with the fold of their changes."""
         if not self.subject.keyed:
-            return self._of_rows() if self.lanes else self.found
+            return self._of_rows() if self.lanes else self.compared
         if any(
             self.subject.types.get(key_column.column) != key_column.delta
             for key_column in self.mirror.key_columns
         ):
-            return self.found  # another check reports it
+            return self.compared  # another check reports it
         wanted, closed, beyond = Expected(), self.deep, list[Wrong]()
-        for one in self.lanes:
-            changes, hashes, touched = one.sample.chosen()
-            self.found.touched += touched
-            if one.above and one.above == one.lane.folded_high:
-                self.found.left_out.append(
+        for reading in self.lanes:
+            changes, hashes, touched = reading.sample.chosen()
+            self.compared.touched += touched
+            if reading.above and reading.above == reading.lane.folded_high:
+                self.compared.left_out.append(
                     f"of keys whose changes came late, only newer ones: {self._deeply()} compares all"
                 )
-            mine = expected(
-                one.history(changes, linked=hashes is None), self.mirror, among(one.sample.hashes, hashes)
+            folded = expected(
+                reading.history(changes, linked=hashes is None),
+                self.mirror,
+                among(reading.sample.hashes, hashes),
             )
-            wanted.add(mine)
-            self.found.proof.add(self._proof(one))
-            beyond += self._without_a_column(one, mine)
-            closed &= one.whole and not one.above
-        if self.found.touched and not wanted.known:
-            self.found.left_out.append("no change has all columns of its key")
+            wanted.add(folded)
+            self.compared.proof.add(self._proof(reading))
+            beyond += self._without_a_column(reading, folded)
+            closed &= reading.whole and not reading.above
+        if self.compared.touched and not wanted.known:
+            self.compared.left_out.append("no change has all columns of its key")
         rows = mirror_rows(self.lake, self.mirror, self.types, None if closed else wanted.known)
-        self.found.keys, self.found.partly = len(wanted.known), len(wanted.partly)
-        self.found.filtered = len(wanted.filtered)
-        self.found.wrong = self._without_rejected(
+        self.compared.keys, self.compared.partly = len(wanted.known), len(wanted.partly)
+        self.compared.filtered = len(wanted.filtered)
+        self.compared.wrong = self._without_rejected(
             list(differences(wanted, rows, self.mirror, self.types, closed))
-        ) + [one for one in beyond if one.key in wanted.rows]
-        self.found.texts, self.found.reread = wanted.texts, wanted.reread
-        self.found.twice = set(wanted.twice) - self._repeated(wanted)
+        ) + [wrong for wrong in beyond if wrong.key in wanted.rows]
+        self.compared.texts, self.compared.reread = wanted.texts, wanted.reread
+        self.compared.twice = set(wanted.twice) - self._repeated(wanted)
         gained = self._gained()
         if gained > 0:
             self._find_begun()
         elif gained < 0:
             self._find_inserted_twice()
-        self.found.filled = {
+        self.compared.filled = {
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
         }
-        return self.found
+        return self.compared
 
-    def _proof(self, one: _Reading) -> Proof:
+    def _proof(self, reading: _Reading) -> Proof:
         """What the images before of one lane's new changes prove."""
-        changes = one.sample.table()
+        changes = reading.sample.table()
         if changes is None:
             return Proof()
 
-        steps = partial(images_before.steps_of, self.asked.steps, self.mirror, one.lane, self.subject.applied)
+        steps = partial(
+            images_before.steps_of, self.asked.steps, self.mirror, reading.lane, self.subject.applied
+        )
         lane = images_before.ProvenLane(
-            changes, one.sample.emptied, one.lane, one.applied, one.shard, steps, one.images, one.cut.met
+            changes,
+            reading.sample.emptied,
+            reading.lane,
+            reading.applied,
+            reading.shard,
+            steps,
+            reading.images,
+            reading.cut.met,
         )
         return images_before.prove(self.lake, self.mirror, lane, self.since)
 
@@ -668,46 +684,48 @@ class _Check:
             if not lane.above:
                 history = lane.history(self._of_keys(lane, updated), linked=False)
                 begun, texts = began_incomplete(history, self.mirror)
-                self.found.texts |= texts
-                self.found.begun |= begun
+                self.compared.texts |= texts
+                self.compared.begun |= begun
 
     def _find_inserted_twice(self) -> None:
         """Find keys that new batches insert or read again, where only new changes have been read so far."""
         again = f"""SELECT n.own_key FROM rows AS n JOIN rows AS o ON o.own_key = n.own_key
             WHERE n.batch > {self.since} AND n.op IN ('insert', 'read') AND o.batch <= {self.since}"""
-        for one in self.lanes:
-            if not one.whole and not one.above:
-                met = self._of_keys(one, again)
+        for reading in self.lanes:
+            if not reading.whole and not reading.above:
+                met = self._of_keys(reading, again)
                 read = sum(row["op"] == "read" and row["batch"] > self.since for row in met)
-                others = read < min(one.lane.reads, ALWAYS)
-                inserts, texts = inserted_twice(one.history(met, linked=False), self.mirror, others=others)
-                self.found.texts |= texts
-                self.found.twice |= inserts.twice.keys()
-                self.found.reread |= inserts.reread
+                others = read < min(reading.lane.reads, ALWAYS)
+                inserts, texts = inserted_twice(
+                    reading.history(met, linked=False), self.mirror, others=others
+                )
+                self.compared.texts |= texts
+                self.compared.twice |= inserts.twice.keys()
+                self.compared.reread |= inserts.reread
 
-    def _without_a_column(self, one: _Reading, found: Expected) -> Iterator[Wrong]:
+    def _without_a_column(self, reading: _Reading, folded: Expected) -> Iterator[Wrong]:
         """Values of rows under names that are no column of the mirror, though its rule does not leave them out."""
-        rule = rule_for(self.lake.pipeline, one.lane.table, self.subject.path)
-        for (key, name), value in () if rule.ignores else found.beyond.items():
+        rule = rule_for(self.lake.pipeline, reading.lane.table, self.subject.path)
+        for (key, name), value in () if rule.ignores else folded.beyond.items():
             # a deleted row's columns go with those of its table
-            if not rule.leaves_out(name) and found.rows.get(key, {}).get(DELETED) is not True:
+            if not rule.leaves_out(name) and folded.rows.get(key, {}).get(DELETED) is not True:
                 text = f"is no column of the mirror, the changes give {value!r}"
                 yield Wrong(key, name, text)
 
     def _of_rows(self) -> Compared:
         """A mirror without a key: compare all its rows as a multiset."""
         wanted: Counter[keyless_diff.Content] = Counter()
-        for one in self.lanes:
-            rule = rule_for(self.lake.pipeline, one.lane.table, self.subject.path)
+        for reading in self.lanes:
+            rule = rule_for(self.lake.pipeline, reading.lane.table, self.subject.path)
             appends = rule.no_key == "append"
-            changes, *_ = one.sample.chosen()
-            wanted += keyless_diff.folded(one.history(changes, linked=True), self.mirror, appends=appends)
-        self.found.keys = sum(wanted.values())
+            changes, *_ = reading.sample.chosen()
+            wanted += keyless_diff.folded(reading.history(changes, linked=True), self.mirror, appends=appends)
+        self.compared.keys = sum(wanted.values())
         rows = mirror_rows(self.lake, self.mirror, self.types, None)
         texts = keyless_diff.differences(wanted, rows, self.types)
-        self.found.wrong = [Wrong((), "", text) for text in texts]
-        self.found.texts = {(): ()}
-        return self.found
+        self.compared.wrong = [Wrong((), "", text) for text in texts]
+        self.compared.texts = {(): ()}
+        return self.compared
 
     def _gained(self) -> int:
         """How many rows the mirror has more than its new changes have inserted; 0 if that is not known.
@@ -721,43 +739,47 @@ class _Check:
         given = sum(lane.inserts + lane.reads - lane.deletes for lane in lanes)
         return 0 if rows is None else rows - self.before - given
 
-    def _of_keys(self, one: _Reading, keys: str) -> list[dict[str, Any]]:
+    def _of_keys(self, reading: _Reading, keys: str) -> list[dict[str, Any]]:
         """All changes of the first keys that a query finds in the lane's ``rows``."""
-        return changes_of_keys(self.lake, self.mirror, one.lane, one.shard, one.applied, keys)
+        return changes_of_keys(self.lake, self.mirror, reading.lane, reading.shard, reading.applied, keys)
 
     def _repeated(self, wanted: Expected) -> set[Key]:
         """The keys inserted twice in new batches whose last content was inserted in an earlier one already."""
-        found: set[Key] = set()
+        repeated: set[Key] = set()
         names = dict(zip(self.mirror.keys, map(str, range(len(self.mirror.keys))), strict=True))
-        for one in self.lanes if wanted.twice else ():
-            if one.whole:
+        for reading in self.lanes if wanted.twice else ():
+            if reading.whole:
                 continue
-            own = [name for name in names if one.shard is None or name != one.shard[0]]
-            cells = ", ".join(duck.member("after", name) for name in own)
+            sent = [name for name in names if reading.shard is None or name != reading.shard[0]]
+            cells = ", ".join(duck.member("after", name) for name in sent)
             listed = ", ".join(
-                f"({', '.join(duck.value(wanted.texts[key][int(names[name])]) for name in own)})"
+                f"({', '.join(duck.value(wanted.texts[key][int(names[name])]) for name in sent)})"
                 for key in wanted.twice
             )
             rows = self.lake.ask(
-                f"SELECT after FROM {{changes.change}} WHERE {duck.of_lane(one.lane.source, one.lane.table)} "
+                f"SELECT after FROM {{changes.change}} WHERE {duck.of_lane(reading.lane.source, reading.lane.table)} "
                 f"AND op IN ('insert', 'read') AND batch <= {self.since} AND ({cells}) IN ({listed})"
             )
-            shard = dict([one.shard]) if one.shard else {}
+            shard = dict([reading.shard]) if reading.shard else {}
             contents = {json.dumps(json.loads(row["after"]) | shard, sort_keys=True) for row in rows}
-            found |= {key for key, content in wanted.twice.items() if content in contents}
-        return found
+            repeated |= {key for key, content in wanted.twice.items() if content in contents}
+        return repeated
 
     def _without_rejected(self, wrong: list[Wrong]) -> list[Wrong]:
         """Leave out cells that did not fit: `rejects` has them, and their own check counts them."""
-        if not any(one.blank for one in wrong):
+        if not any(difference.blank for difference in wrong):
             return wrong
         known = {(key, row["column"]) for key, row in cell_rejects(self.lake, self.mirror)}
-        return [one for one in wrong if not (one.blank and (one.key, one.column) in known)]
+        return [
+            difference
+            for difference in wrong
+            if not (difference.blank and (difference.key, difference.column) in known)
+        ]
 
 
 def among(hashes: KeyHashes, chosen: Hashes | None) -> Callable[[Key], bool]:
     """A mask of the keys that are among the chosen ones."""
     if chosen is None:
         return lambda _key: True
-    found = set(chosen.tolist())
-    return lambda key: hashes.of_key(key) in found
+    kept = set(chosen.tolist())
+    return lambda key: hashes.of_key(key) in kept

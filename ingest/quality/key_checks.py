@@ -75,34 +75,34 @@ def count(
         try:
             keys.take(passes)
         except Exception as error:
-            for one in passes:
-                if one.lanes:
-                    _note(lake, one.subject, error)
-        for some in _together(lake, [one for one in passes if not one.subject.damage]):
+            for side in passes:
+                if side.lanes:
+                    _note(lake, side.subject, error)
+        for group in _together(lake, [side for side in passes if not side.subject.damage]):
             numbers: dict[int, many_keys.Numbers] = {}
             with suppress(Exception):  # of one of them, whose own query will meet it again
-                numbers = keys.numbers(some)
-            for one in some:
-                with damage_noted(lake, one.subject):
-                    mine = numbers or keys.numbers([one])
-                    counted = counts[one.subject.path] = Counted(mine[one.index])
+                numbers = keys.numbers(group)
+            for side in group:
+                with damage_noted(lake, side.subject):
+                    answered = numbers or keys.numbers([side])
+                    counted = counts[side.subject.path] = Counted(answered[side.index])
                     wrong = [name for name, n in counted.numbers.items() if n and complains(name)]
-                    counted.failing |= {name: keys.failing(one, name) for name in wrong[: max(0, left)]}
+                    counted.failing |= {name: keys.failing(side, name) for name in wrong[: max(0, left)]}
                     left -= len(wrong)
     return counts
 
 
 def _together(lake: Lake, sides: Sequence[Side]) -> Iterator[list[Side]]:
     """The mirrors in groups of one query: small ones together, where it reads their files."""
-    some: list[Side] = []
+    group: list[Side] = []
     for side in sides:
-        size = sum(each.subject.size for each in [*some, side])
-        if some and (len(some) == TOGETHER or size > SMALL or not lake.is_local):
-            yield some
-            some = []
-        some.append(side)
-    if some:
-        yield some
+        size = sum(each.subject.size for each in [*group, side])
+        if group and (len(group) == TOGETHER or size > SMALL or not lake.is_local):
+            yield group
+            group = []
+        group.append(side)
+    if group:
+        yield group
 
 
 @contextmanager
@@ -120,11 +120,11 @@ def _note(lake: Lake, subject: CheckedMirror, error: Exception) -> None:
 
 def changed_keys(lake: Lake, subject: CheckedMirror, since: int) -> pa.Table | None:
     """The keys of the changes after a batch, in the columns of the mirror; None if its changes do not contain them."""
-    one = Side.of_new(lake, subject, since)
-    if since <= 0 or not one.lanes:
+    side = Side.of_new(lake, subject, since)
+    if since <= 0 or not side.lanes:
         return None
     with many_keys.opened(lake) as keys:
-        return keys.changed(one)
+        return keys.changed(side)
 
 
 def changed_rows(lake: Lake, subject: CheckedMirror, since: int) -> DataFrame | None:

@@ -45,8 +45,8 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
     )
     if any(source.kind == "kafka" for source in lake.pipeline.sources):
         ledgers.accepted += [
-            (one.subject, {**one.value, "batch": one.batch, "reason": one.reason})
-            for one in decisions.read(lake).of(ACCEPT_GAP)
+            (decision.subject, {**decision.value, "batch": decision.batch, "reason": decision.reason})
+            for decision in decisions.read(lake).of(ACCEPT_GAP)
         ]
     return ledgers
 
@@ -67,7 +67,7 @@ def _lanes(since: int) -> str:
     """The books by lane: the batches to check, and those before."""
     summed = [(f"CASE WHEN fresh THEN {name} END", name) for name in _NEW]
     summed += [(name, f"{name}_ever") for name in _EVER]
-    sums = ", ".join(f"CAST(coalesce(sum({one}), 0) AS BIGINT) AS {name}" for one, name in summed)
+    sums = ", ".join(f"CAST(coalesce(sum({column}), 0) AS BIGINT) AS {name}" for column, name in summed)
     parts = " + ".join(f"coalesce({name}, 0)" for name in PARTS)
     return (
         f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND (active OR marked)) AS new, "

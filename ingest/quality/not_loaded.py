@@ -22,52 +22,57 @@ from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 
-def rows_not_loaded(one: OrderedLane) -> Iterator[Metric]:
+def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a load that came to its end in a new batch, and that it did not contain."""
-    if not one.subject.keyed or one.subject.mirror is None:
+    if not ordered.subject.keyed or ordered.subject.mirror is None:
         return
-    if one.lane.load_marked:
-        yield from _not_in_marked_load(one)
-    elif one.lane.reads:
-        yield from _not_in_snapshot(one)
+    if ordered.lane.load_marked:
+        yield from _not_in_marked_load(ordered)
+    elif ordered.lane.reads:
+        yield from _not_in_snapshot(ordered)
 
 
-def _complaint(one: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Metric:
-    names = [column.name for column in one.subject.decided.key_columns]
+def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Metric:
+    names = [column.name for column in ordered.subject.decided.key_columns]
     failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
     detail = (
-        f"{one.lane.table} was loaded again, and {len(keys)} of its rows, such as {failing[0]}, were not in the load: no delete of "
+        f"{ordered.lane.table} was loaded again, and {len(keys)} of its rows, such as {failing[0]}, were not in the load: no delete of "
         f"them has come, so they are still in the mirror. {ways_out}"
     )
-    return one.metric("rows_not_loaded", len(keys), detail, failing)
+    return ordered.metric("rows_not_loaded", len(keys), detail, failing)
 
 
-def _changes(one: OrderedLane, *columns: str) -> str:
+def _changes(ordered: OrderedLane, *columns: str) -> str:
     """The changes of the lane for `live_rows`."""
     selected = ["op", "order_key AS place", *columns]
-    selected += [f"[{one.cells('after', 'before')}] AS k", f"[{one.cells('before', 'after')}] AS left_key"]
-    return f"SELECT {', '.join(selected)} FROM {{changes.change}} WHERE op <> 'truncate' AND {one.where}"
+    selected += [
+        f"[{ordered.cells('after', 'before')}] AS k",
+        f"[{ordered.cells('before', 'after')}] AS left_key",
+    ]
+    return f"SELECT {', '.join(selected)} FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}"
 
 
 # --- loads whose last row says that it is the last --------------------------------------------------------
 
 
-def _not_in_snapshot(one: OrderedLane) -> Iterator[Metric]:
-    place = _begin_of_snapshot(one)
+def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
+    place = _begin_of_snapshot(ordered)
     if place is None:
         return
-    rows = one.lake.ask(
-        f"""WITH {live_rows(_changes(one))} SELECT k FROM live WHERE place < {duck.text(place)}
-            AND place > {duck.text(one.emptied(before=place))} ORDER BY k"""
+    rows = ordered.lake.ask(
+        f"""WITH {live_rows(_changes(ordered))} SELECT k FROM live WHERE place < {duck.text(place)}
+            AND place > {duck.text(ordered.emptied(before=place))} ORDER BY k"""
     )
     if rows:
-        yield _complaint(one, [row["k"] for row in rows], f"{_epoch_of_snapshot(one, place)} removes them")
+        yield _complaint(
+            ordered, [row["k"] for row in rows], f"{_epoch_of_snapshot(ordered, place)} removes them"
+        )
 
 
 _ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
 
 
-def _begin_of_snapshot(one: OrderedLane) -> str | None:
+def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
     """Where the newest load that has come to its end in a new batch begins; None if there is none, or nothing is older.
 
     All rows of a snapshot have one position. Where arrival orders a load without one, it begins after the last change before
@@ -75,34 +80,34 @@ def _begin_of_snapshot(one: OrderedLane) -> str | None:
     several partitions each have an end of their own, and are left alone. In a dialect with positions a load without one
     comes before all changes, so nothing is older.
     """
-    ended = one.lake.ask(
+    ended = ordered.lake.ask(
         f"""SELECT max({place_sql("order_key")}) AS place, max(order_key) FILTER ({weak_sql("order_key")} AND NOT {loaded_sql("order_key")}) AS last
-            FROM {{changes.change}} WHERE op = 'read' AND {one.where} AND batch > {one.since} AND {_ENDS} AND NOT {read_sql()}"""
+            FROM {{changes.change}} WHERE op = 'read' AND {ordered.where} AND batch > {ordered.since} AND {_ENDS} AND NOT {read_sql()}"""
     )
     place, last = ended[0]["place"], ended[0]["last"]
     if place is not None:
-        first = min(filter(None, (one.lane.folded_high, one.lane.order_low)), default="")
+        first = min(filter(None, (ordered.lane.folded_high, ordered.lane.order_low)), default="")
         return place if same_place(first) < place else None
     if last is None:
         return None
-    [load] = one.lake.ask(
+    [load] = ordered.lake.ask(
         f"""WITH rows AS (SELECT op, order_key, "partition", op <> 'read' OR {_ENDS} AS breaks FROM {{changes.change}}
-            WHERE {one.where} AND order_key <= {duck.text(last)}),
+            WHERE {ordered.where} AND order_key <= {duck.text(last)}),
         earlier AS (SELECT coalesce(max(order_key), '') AS last FROM rows WHERE breaks AND order_key < {duck.text(last)})
         SELECT min(order_key) AS first, count(DISTINCT "partition") AS partitions FROM rows, earlier WHERE order_key > earlier.last"""
     )
     return load["first"] if load["partitions"] <= 1 else None
 
 
-def _epoch_of_snapshot(one: OrderedLane, place: str) -> str:
+def _epoch_of_snapshot(ordered: OrderedLane, place: str) -> str:
     """The command for an epoch that begins with the load."""
-    begun = one.lake.ask(
+    begun = ordered.lake.ask(
         f"""SELECT batch, topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
-            WHERE op = 'read' AND {one.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
+            WHERE op = 'read' AND {ordered.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
     )
     first = [row for row in begun if row["batch"] == begun[0]["batch"]]
-    places = from_places(first[:1] if one.source.kind == "files" else first)
-    return one.epoch(places=places, complete=True)
+    places = from_places(first[:1] if ordered.source.kind == "files" else first)
+    return ordered.epoch(places=places, complete=True)
 
 
 # --- loads between two marks ------------------------------------------------------------------------------
@@ -127,39 +132,39 @@ class _PlacedMark:
         return (in_files or one_stream) and earlier.arrival < self.arrival
 
 
-def _not_in_marked_load(one: OrderedLane) -> Iterator[Metric]:
-    marks = _marks(one)
-    ends = [mark for mark in marks if mark.mark.ends and mark.batch > one.since]
+def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
+    marks = _marks(ordered)
+    ends = [mark for mark in marks if mark.mark.ends and mark.batch > ordered.since]
     if not ends:
         return
     end = max(ends, key=lambda mark: mark.arrival)
-    in_files = one.source.kind == "files"
+    in_files = ordered.source.kind == "files"
     begins = [mark for mark in marks if not mark.mark.ends and end.follows(mark, in_files=in_files)]
-    if not begins or _is_restricted(one, end.batch):
+    if not begins or _is_restricted(ordered, end.batch):
         return
     begin = max(begins, key=lambda mark: mark.arrival)
     streams = [{"topic": begin.topic, "part": begin.partition, "first": begin.mark.offset}]
     if not in_files:
-        streams += _other_streams(one, begin)
-    rows = one.lake.ask(
-        f"""WITH {live_rows(_changes(one, f"{_is_older(begin, streams, in_files=in_files)} AS is_older"), "is_older")}
-        SELECT k FROM live WHERE is_older AND place > {duck.text(one.emptied())}
+        streams += _other_streams(ordered, begin)
+    rows = ordered.lake.ask(
+        f"""WITH {live_rows(_changes(ordered, f"{_is_older(begin, streams, in_files=in_files)} AS is_older"), "is_older")}
+        SELECT k FROM live WHERE is_older AND place > {duck.text(ordered.emptied())}
         AND k NOT IN (SELECT k FROM rows WHERE op = 'read' AND NOT is_older) ORDER BY k"""
     )
     if rows:
-        epoch = one.epoch(places=from_places(streams), complete=True)
-        accept = command("quality", one.lake.pipeline.file, "--accept", one.subject.name)
+        epoch = ordered.epoch(places=from_places(streams), complete=True)
+        accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
         ways_out = (
             f"If the whole table was loaded, {epoch} removes them. If only a part of it was (`--where` of maxwell-bootstrap), "
             f"they are right: `{accept}` says so"
         )
-        yield _complaint(one, [row["k"] for row in rows], ways_out)
+        yield _complaint(ordered, [row["k"] for row in rows], ways_out)
 
 
-def _marks(one: OrderedLane) -> list[_PlacedMark]:
-    lines = one.lake.ask(
+def _marks(ordered: OrderedLane) -> list[_PlacedMark]:
+    lines = ordered.lake.ask(
         f"""SELECT batch, topic, coalesce("partition", 0) AS part, load_marks FROM {{books}}
-        WHERE {one.where} AND {IS_LOAD_MARKED}"""
+        WHERE {ordered.where} AND {IS_LOAD_MARKED}"""
     )
     return [
         _PlacedMark(line["batch"], line["topic"], line["part"], mark)
@@ -168,24 +173,24 @@ def _marks(one: OrderedLane) -> list[_PlacedMark]:
     ]
 
 
-def _is_restricted(one: OrderedLane, batch: int) -> bool:
+def _is_restricted(ordered: OrderedLane, batch: int) -> bool:
     """True if Maxwell's own table of bootstraps, whose rows are sent with all others, names a condition for the load."""
-    table = one.lane.table
-    requests = one.lake.ask(
+    table = ordered.lane.table
+    requests = ordered.lake.ask(
         f"""SELECT coalesce({duck.member("after", "where_clause")}, '') AS condition FROM {{changes.change}}
-        WHERE source = {duck.text(one.source.name)} AND "table" = 'bootstrap' AND batch <= {batch}
+        WHERE source = {duck.text(ordered.source.name)} AND "table" = 'bootstrap' AND batch <= {batch}
         AND {duck.member("after", "database_name")} = {duck.value(table.database)}
         AND {duck.member("after", "table_name")} = {duck.value(table.table)} ORDER BY order_key DESC LIMIT 1"""
     )
     return any(request["condition"] for request in requests)
 
 
-def _other_streams(one: OrderedLane, begin: _PlacedMark) -> list[dict[str, object]]:
+def _other_streams(ordered: OrderedLane, begin: _PlacedMark) -> list[dict[str, object]]:
     """Where the load begins in the partitions that have its rows, but not its marks: by the clock that both were sent at."""
     since = "" if begin.mark.time is None else f" AND epoch_us(event_time) >= {begin.mark.time}"
-    return one.lake.ask(
+    return ordered.lake.ask(
         f"""SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
-        WHERE {one.where} AND batch = {begin.batch} AND op = 'read'{since}
+        WHERE {ordered.where} AND batch = {begin.batch} AND op = 'read'{since}
         AND NOT (topic = {duck.text(begin.topic)} AND coalesce("partition", 0) = {begin.partition})
         GROUP BY ALL ORDER BY topic, part"""
     )

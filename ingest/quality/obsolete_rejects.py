@@ -68,7 +68,7 @@ def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -
     Another key in the pipeline file holds for all changes, which were folded again.
     """
     mirror = subject.decided
-    if any(len(some) > 1 for *_, some in mirror.eras):
+    if any(len(eras) > 1 for *_, eras in mirror.eras):
         return []  # changes of an earlier key are not judged by the present one
     return [row for row in refused if row["key"] and json.loads(row["key"]).keys() != set(mirror.keys)]
 
@@ -77,26 +77,26 @@ def _cleared(
     lake: Lake, subject: CheckedMirror, refused: Sequence[dict[str, Any]], steps: StepsOf
 ) -> list[dict[str, Any]]:
     """Changes whose row would be gone, because the table was emptied or created again after them."""
-    mirror, found = subject.decided, set[tuple[Any, ...]]()
+    mirror, gone = subject.decided, set[tuple[Any, ...]]()
     for lane in subject.lanes if refused else ():
-        mine = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
+        of_lane = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
         taken = steps(mirror, lane.source, lane.table, subject.applied)
         cleared = last_cleared(lake, (lane.source, lane.table), taken, subject.applied)
         if cleared is None:
             continue
         names = ", ".join(map(duck.name, rejects.PLACE))
-        older = f"""SELECT DISTINCT {names} {mine} AND op <> 'truncate' AND order_key < {duck.text(cleared.place)}
+        older = f"""SELECT DISTINCT {names} {of_lane} AND op <> 'truncate' AND order_key < {duck.text(cleared.place)}
             AND ({names}) IN (SELECT {names} {rejects.refused_sql(lake)} AND {duck.of_table(subject.table)})"""
-        found |= {tuple(row.values()) for row in lake.ask(older)}
-    return [row for row in refused if tuple(row[one] for one in rejects.PLACE) in found]
+        gone |= {tuple(row.values()) for row in lake.ask(older)}
+    return [row for row in refused if tuple(row[name] for name in rejects.PLACE) in gone]
 
 
 def _over(lake: Lake, subject: CheckedMirror, settled: Collection[str]) -> list[dict[str, Any]]:
     mirror = subject.decided
-    found = cell_rejects(lake, mirror)
-    closed = {one.subject for one in decisions.read(lake).of(DISMISS_REJECT)} if found else set()
-    waiting = [(key, row) for key, row in found if rejects.name_of(row) not in closed]
-    kinds = [subject.types.get(one.column, "") for one in mirror.columns]
+    rejected = cell_rejects(lake, mirror)
+    closed = {decision.subject for decision in decisions.read(lake).of(DISMISS_REJECT)} if rejected else set()
+    waiting = [(key, row) for key, row in rejected if rejects.name_of(row) not in closed]
+    kinds = [subject.types.get(column.column, "") for column in mirror.columns]
     names = {column.name: i for i, column in enumerate(mirror.columns)}
     there = {
         key_of_row(row, mirror, kinds): row
@@ -105,7 +105,7 @@ def _over(lake: Lake, subject: CheckedMirror, settled: Collection[str]) -> list[
     judged = conditions.columns(mirror.where) if mirror.where else ()
     newest: dict[tuple[object, str], dict[str, Any]] = {}
     over = []
-    for key, row in sorted(waiting, key=lambda one: (one[1]["batch"], one[1]["offset"] or 0)):
+    for key, row in sorted(waiting, key=lambda reject: (reject[1]["batch"], reject[1]["offset"] or 0)):
         cell = (key, row["column"])
         lives = there.get(key)
         if lives is None and row["column"] in judged:

@@ -116,11 +116,17 @@ def _moment(utc: dt.datetime | None) -> dt.datetime | None:
 
 def _table(rule: TableRule, mirror: Mirror) -> TableFact:
     columns = []
-    for one in mirror.columns:
-        origin = "seen in messages, type not declared" if one.type == "unknown" else "declared by the source"
-        if one.name in rule.columns or one.made is not None:
+    for column in mirror.columns:
+        origin = (
+            "seen in messages, type not declared" if column.type == "unknown" else "declared by the source"
+        )
+        if column.name in rule.columns or column.made is not None:
             origin = "declared in the pipeline file"
-        columns.append(ColumnFact(one.name, one.column, one.type, one.delta, origin, one.name in mirror.keys))
+        columns.append(
+            ColumnFact(
+                column.name, column.column, column.type, column.delta, origin, column.name in mirror.keys
+            )
+        )
     return TableFact(mirror.name, mirror.path, mirror.table, keys=mirror.keys, columns=columns)
 
 
@@ -135,7 +141,7 @@ def _add_lanes(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
     for row in lanes:
         source = TableId.of(row)
         newest = _moment(row["newest"])
-        for mirror in (one for one in mirrors.names(lake.pipeline, source) if str(one) not in gone):
+        for mirror in (name for name in mirrors.names(lake.pipeline, source) if str(name) not in gone):
             table = tables.setdefault(
                 mirror_path(mirror), TableFact(str(mirror), mirror_path(mirror), mirror)
             )
@@ -160,7 +166,7 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
     """Add the last runs, and what each did to which mirror."""
     ended = _ended(facts.batch)
     wanted = f"(r.stage = 'alarm' OR r.subject IS NULL OR r.subject = {duck.text(only)})" if only else "true"
-    found = lake.ask(
+    rows = lake.ask(
         f"""SELECT * FROM (SELECT r.*, row_number() OVER (PARTITION BY r.stage, r.subject ORDER BY r.started_at DESC) AS place
         FROM {{runs}} AS r JOIN (SELECT run, max(started_at) AS began FROM {{runs}} WHERE {ended}
         GROUP BY run ORDER BY began DESC LIMIT {TREND}) AS l ON r.run = l.run
@@ -168,7 +174,7 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
     )
     by_name = {table.name: table for table in tables.values()}
     runs: dict[str, RunFact] = {}
-    for row in sorted(found, key=lambda row: row["started_at"], reverse=True):
+    for row in sorted(rows, key=lambda row: row["started_at"], reverse=True):
         at = row["started_at"].replace(tzinfo=dt.UTC)
         run = runs.setdefault(row["run"], RunFact(row["run"], at, row["batch"]))
         counts = json.loads(row["counts"] or "{}")
@@ -222,11 +228,11 @@ def _add_checks(
         trends.setdefault((row["mirror"], row["source"], row["check"], row["column"]), []).append(row)
     by_name = {table.name: table for table in tables.values()}
     by_source = {source.name: source for source in facts.sources}
-    found: dict[tuple[str | None, str | None], list[list[Row]]] = {}
+    by_subject: dict[tuple[str | None, str | None], list[list[Row]]] = {}
     for (mirror, source, *_), rows_of in trends.items():
-        found.setdefault((mirror, source), []).append(rows_of)
+        by_subject.setdefault((mirror, source), []).append(rows_of)
     newest = rows[0]["newest"] if rows else None
-    for (mirror, source), group in found.items():
+    for (mirror, source), group in by_subject.items():
         checks, at = _newest(group)
         subject = by_name.get(mirror or "") or by_source.get(source or "")
         if subject is None and mirror and at == _moment(newest):
@@ -250,7 +256,7 @@ def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
 def _check(trend: list[Row]) -> CheckFact:
     last = trend[0]
     since = None if last["state"] == PASS else _moment(last["since"])
-    values = tuple(one["observed"] or 0.0 for one in reversed(trend))
+    values = tuple(row["observed"] or 0.0 for row in reversed(trend))
     limit = None if last["threshold"] is None else float(last["threshold"])
     failing = tuple(json.loads(last["failing"] or "[]"))
     severity, column, detail = last["severity"] or "error", last["column"], last["detail"] or ""
@@ -297,7 +303,7 @@ def _complete(table: TableFact, pipeline: Pipeline) -> None:
     table.batches = table.batches[:TREND]
     changed = max((batch.at for batch in table.batches if batch.state == "done"), default=None)
     table.stale = bool(changed and table.checked_at and table.checked_at < changed)
-    names = {one.name: one.column for one in table.columns}
+    names = {column.name: column.column for column in table.columns}
     keys = [(key, names.get(key, key)) for key in table.keys]
     source = table.lanes[0][1] if table.lanes else table.id
     examples = [key for check in table.checks for key in check.failing]
@@ -308,5 +314,7 @@ def _complete(table: TableFact, pipeline: Pipeline) -> None:
                 column.misfits = int(check.observed)
     table.explain = queries.history(source, table.keys, examples[0] if examples else "")
     sources = {name for name, _ in table.lanes}
-    known = [formats.load(one.format).ABOUT.losses for one in pipeline.sources if one.name in sources]
+    known = [
+        formats.load(source.format).ABOUT.losses for source in pipeline.sources if source.name in sources
+    ]
     table.losses = tuple(dict.fromkeys(loss for losses in known for loss in losses))

@@ -94,18 +94,24 @@ def check(
         every = partial(matches, deep) if deep else lambda _table: False
         asked = None if steps is None else cells.Asked(steps, partial(cells_checked, lake.pipeline), every)
         tell(STAGE, "comparing keys and cells")
-        found = _measured(lake, scope, asked)
+        measured = _measured(lake, scope, asked)
         imported.result()
     tell(STAGE, "judging")
-    checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
-    if others := (found.since > 0 or only is not None) and lasting.may_be_open(lake):
-        sources = {metric.source for metric in found.metrics if metric.source is not None}
+    checked.verdicts = (
+        judge.judged(_limited(lake.pipeline, measured.subjects, measured.metrics)) + measured.broken
+    )
+    if others := (measured.since > 0 or only is not None) and lasting.may_be_open(lake):
+        sources = {metric.source for metric in measured.metrics if metric.source is not None}
         known, others = lasting.found_before(
-            lake, found.subjects, sources, checked.verdicts, found.since, steps
+            lake, measured.subjects, sources, checked.verdicts, measured.since, steps
         )
-        checked.verdicts = known if found.since > 0 else checked.verdicts  # else everything was judged again
+        checked.verdicts = (
+            known if measured.since > 0 else checked.verdicts
+        )  # else everything was judged again
     checked.open = others or lasting.are_left(checked.verdicts)
-    checked.verdicts += expected(lake, [one for one in found.subjects if not one.damage], found.since, tell)
+    checked.verdicts += expected(
+        lake, [subject for subject in measured.subjects if not subject.damage], measured.since, tell
+    )
     keep(lake, checked)
     return checked
 
@@ -129,12 +135,12 @@ def complaints(
     """
     failures: list[str] = []
     warnings: list[str] = []
-    for one in checked.of(ERROR, FAIL, WARN):
-        serious = one.metric.severity == "error" and not one.lasting
-        spoken = (one.metric.check, one.metric.mirror or one.metric.source) in reported
-        if spoken and (not serious or one.metric.check == "up_to_date"):
+    for verdict in checked.of(ERROR, FAIL, WARN):
+        serious = verdict.metric.severity == "error" and not verdict.lasting
+        spoken = (verdict.metric.check, verdict.metric.mirror or verdict.metric.source) in reported
+        if spoken and (not serious or verdict.metric.check == "up_to_date"):
             continue
-        (failures if serious else warnings).append(one.sentence())
+        (failures if serious else warnings).append(verdict.sentence())
     return _bounded(failures, file), _bounded(warnings, file)
 
 
@@ -155,7 +161,7 @@ class _Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Measured:
     """The measurements from one batch on, and what could not be measured."""
 
     since: int
@@ -181,7 +187,7 @@ def _scope(
     return _Scope(since, last, books, keys, surveyed)
 
 
-def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Found:
+def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Measured:
     """Measure the mirrors and the sources; no cells are compared unless something is asked of them."""
     since, last, books, surveyed = scope.since, scope.last, scope.books, scope.surveyed
     subjects, steps = surveyed.subjects, asked.steps if asked else None
@@ -215,7 +221,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Found:
         Metric("readable", float(bool(subject.damage)), subject.name, detail=subject.damage)
         for subject in subjects
     ]
-    return _Found(since, subjects, metrics, broken)
+    return _Measured(since, subjects, metrics, broken)
 
 
 def _stated(books: ledgers.Ledgers, logged: Sequence[Statement]) -> dict[str, tuple[int, str]]:
@@ -262,10 +268,10 @@ def limits_of(pipeline: Pipeline, table: TableId) -> dict[str, float]:
     rule = rule_of(pipeline, table)
     if rule is None:
         return {}
-    found = dict(rule.thresholds)
+    limits = dict(rule.thresholds)
     if rule.freshness is not None:
-        found.setdefault("freshness", rule.freshness)
-    return found
+        limits.setdefault("freshness", rule.freshness)
+    return limits
 
 
 def cells_checked(pipeline: Pipeline, table: TableId) -> int:
@@ -288,9 +294,9 @@ def keep(lake: Lake, checked: Checked) -> None:
 
 
 def _row(lake: Lake, batch: int | None, verdict: CheckResult, now: object) -> tuple[object, ...]:
-    one = verdict.metric
+    metric = verdict.metric
     return (
-        lake.run, batch, one.mirror, one.check, one.column, one.severity, verdict.state, float(one.observed),
-        None if one.limit is None else repr(one.limit), one.detail[:MAX_DETAIL], now,
-        json.dumps(list(one.failing), ensure_ascii=False) if one.failing else None, one.source,
+        lake.run, batch, metric.mirror, metric.check, metric.column, metric.severity, verdict.state, float(metric.observed),
+        None if metric.limit is None else repr(metric.limit), metric.detail[:MAX_DETAIL], now,
+        json.dumps(list(metric.failing), ensure_ascii=False) if metric.failing else None, metric.source,
     )  # fmt: skip

@@ -163,7 +163,7 @@ def survey(
     """
     known = mirrors.known(lake) if decided is None else decided
     seen = targets.views(lake)
-    made, found, touched = Survey(), dict[str, CheckedMirror](), set(also)
+    made, subjects, touched = Survey(), dict[str, CheckedMirror](), set(also)
     for row in lines:
         booked = made.booked.setdefault(row["source"], Booked())
         for name in _BOOKED:
@@ -178,18 +178,18 @@ def survey(
                 continue
             table = target(rule, source)
             path = mirror_path(table)
-            found.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(
+            subjects.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(
                 _lane(row, source)
             )
             if row["new"]:
                 touched.add(path)
     made.subjects = [
-        found[path]
-        for path in sorted(found)
+        subjects[path]
+        for path in sorted(subjects)
         if path in touched and (only is None or path in only)
-        if not lake.select or matches(lake.select, found[path].table)
+        if not lake.select or matches(lake.select, subjects[path].table)
     ]
-    made.names = frozenset(one.name for one in found.values())
+    made.names = frozenset(subject.name for subject in subjects.values())
     for subject in made.subjects:
         try:
             state = lake.snapshot(subject.path)
@@ -204,7 +204,7 @@ def survey(
 
 
 def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
-    given = {one.name: row[one.name] for one in fields(CheckedLane) if one.name != "table"}
+    given = {member.name: row[member.name] for member in fields(CheckedLane) if member.name != "table"}
     newest = None if row["newest"] is None else row["newest"].replace(tzinfo=dt.UTC)
     return CheckedLane(**given | {"table": source, "newest": newest})
 

@@ -170,14 +170,14 @@ _PLACE = ("batch", "source", "topic", "partition", "offset", "database", "schema
 
 def _ddl_rows(page: pa.Table) -> pa.Table:
     logged = [_statements.decode(text) for text in page.column("payload").to_pylist()]
-    parsed = [one.parsed or _Parsed() for one in logged]
+    parsed = [event.parsed or _Parsed() for event in logged]
     return _beside(
         page.select([*_PLACE, "row", "order_key", "sequence", "event_time", "note"]),
         {
-            "statement": [one.statement for one in logged],
-            "class": [one.kind for one in parsed],
-            "reason": [one.reason for one in parsed],
-            "effects": [bytes(one.effects).decode() or None for one in parsed],
+            "statement": [event.statement for event in logged],
+            "class": [statement.kind for statement in parsed],
+            "reason": [statement.reason for statement in parsed],
+            "effects": [bytes(statement.effects).decode() or None for statement in parsed],
         },
     )
 
@@ -189,10 +189,10 @@ def _reject_rows(page: pa.Table) -> pa.Table:
         {
             "stage": [STAGE] * len(refused),
             "kind": ["message"] * len(refused),
-            "reason": [one.get("reason") for one in refused],
+            "reason": [reject.get("reason") for reject in refused],
             # older versions left lone surrogates
-            "detail": [clean(one.get("detail") or "") for one in refused],
-            "decoder": [one.get("decoder") for one in refused],
+            "detail": [clean(reject.get("detail") or "") for reject in refused],
+            "decoder": [reject.get("decoder") for reject in refused],
         },
     )
 
@@ -251,23 +251,23 @@ def clearings(epochs: Epochs, batches: Sequence[int]) -> pa.Table:
     The source does not send it. The fold and the checks treat it like any truncate: rows that the epoch does not contain
     are deleted.
     """
-    found = [
+    truncates = [
         row
         for resnapshot in epochs.resnapshots
         if resnapshot.complete and resnapshot.start.first in batches
         for row in _truncate(resnapshot, epochs.number(resnapshot.source, resnapshot.start))
     ]
-    return table_of(found, _CLEARING, change_rows.SCHEMA)
+    return table_of(truncates, _CLEARING, change_rows.SCHEMA)
 
 
-def _truncate(one: Resnapshot, epoch: int) -> Iterator[tuple[object, ...]]:
+def _truncate(snapshot: Resnapshot, epoch: int) -> Iterator[tuple[object, ...]]:
     """The truncate, and its book line."""
-    batch, place = one.start.first, beginning(epoch)
-    note = f"epoch {epoch} of {one.source} begins here, and with it a complete snapshot of the table"
-    yield ("change", batch, one.source, 0, str(Op.TRUNCATE), *one.table, place, False, note, None)
-    line = Line(batch, one.source, None, None, *one.table, changes=1, truncates=1, noted=1)
+    batch, place = snapshot.start.first, beginning(epoch)
+    note = f"epoch {epoch} of {snapshot.source} begins here, and with it a complete snapshot of the table"
+    yield ("change", batch, snapshot.source, 0, str(Op.TRUNCATE), *snapshot.table, place, False, note, None)
+    line = Line(batch, snapshot.source, None, None, *snapshot.table, changes=1, truncates=1, noted=1)
     line.order_low = line.order_high = place
-    yield ("book", batch, one.source, 0, None, None, None, None, None, None, None, line.to_json())
+    yield ("book", batch, snapshot.source, 0, None, None, None, None, None, None, None, line.to_json())
 
 
 # --- bronze's own counts --------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def lift_to_files(how: Lifting, layout: Layout) -> Callable[[Batches], Batches]:
         with Files(layout) as files:
             for page in lift(how)(batches):
                 files.add(page)
-            done = [one.to_json() for one in files.finish()]
+            done = [file.to_json() for file in files.finish()]
         yield pa.RecordBatch.from_arrays([pa.array(done, pa.binary())], ["file"])
 
     return run
@@ -160,7 +160,7 @@ class SourceDecoder:
 
     def __init__(self, lifting: Lifting, name: str) -> None:
         sources = enumerate(lifting.pipeline.sources)
-        self.rank, source = next((rank, one) for rank, one in sources if one.name == name)
+        self.rank, source = next((rank, source) for rank, source in sources if source.name == name)
         self.name = name
         module = formats.load(source.format)
         upserts = source.options.inserts == "upsert"
@@ -246,8 +246,8 @@ class SourceDecoder:
             yield from self._lift_each(bronze)
             return
         excluded = [number for number, shape in enumerate(changes.shapes) if self._is_excluded(shape.table)]
-        for number, one in enumerate(changes.shapes):
-            line = self._line_of(bronze, batches, 0, one.table)
+        for number, shape in enumerate(changes.shapes):
+            line = self._line_of(bronze, batches, 0, shape.table)
             if number in excluded:
                 tally.count_excluded_columns(line, changes, number)
             else:
@@ -267,7 +267,7 @@ class SourceDecoder:
         """The rows of messages that are read one by one."""
         batches = self._batches(bronze)
         taken, refused = self.decoded(bronze)
-        if self.anchors is not None and any(one[0].second_only for one in taken.values() if one):
+        if self.anchors is not None and any(changes[0].second_only for changes in taken.values() if changes):
             taken = {at: self._anchored(bronze, at, changes) for at, changes in taken.items()}
         try:
             written = self._written(bronze, batches, taken)
@@ -281,8 +281,8 @@ class SourceDecoder:
             line = self._line_of(bronze, batches, each.at, NO_TABLE)
             line.messages += 1
             line.rejected += 1
-        for at, one in self.replaced.items():  # rows that messages no longer hold
-            self._line_of(bronze, batches, at, one.table).erased += one.erased
+        for at, replaced in self.replaced.items():  # rows that messages no longer hold
+            self._line_of(bronze, batches, at, replaced.table).erased += replaced.erased
         if written.rows:
             yield written.page
         if refused:
@@ -338,12 +338,12 @@ class SourceDecoder:
         for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
             try:
                 pairs = _pairs(headers) if headers else ()
-                found: Iterable[Change]
+                parsed: Iterable[Change]
                 if pairs and self.barriers.is_replacement(pairs, value):
-                    found = self._unerased(at, value)
+                    parsed = self._unerased(at, value)
                 else:
-                    found = parse(new(Message, (value, key, topic, pairs)), hints)
-                changes = found if type(found) is list else list(found)
+                    parsed = parse(new(Message, (value, key, topic, pairs)), hints)
+                changes = parsed if type(parsed) is list else list(parsed)
                 if any(not change.table.table and change.op in ROW_OPS for change in changes):
                     refused.append(Refused(at, "no-table", _NO_TABLE))
                     continue
@@ -412,8 +412,8 @@ class SourceDecoder:
 
     def _unerased(self, at: int, value: bytes) -> list[Change]:
         """What an erasure has left of a message: its other changes, or a mark of its table."""
-        self.replaced[at] = found = left_of(value)
-        return found.kept or [Change(op=Op.CONTROL, table=found.table)]
+        self.replaced[at] = replaced = left_of(value)
+        return replaced.kept or [Change(op=Op.CONTROL, table=replaced.table)]
 
     def parsed(self, message: Message) -> list[Change]:
         """A message's changes as its parser has them, before anything is masked."""
@@ -476,19 +476,19 @@ class SourceDecoder:
 
     def _is_stopped(self, change: Change, order: str) -> bool:
         """True for a change of an erased row."""
-        found = self.stopped.get(change.table)
-        return bool(found) and change.op in ROW_OPS and self.barriers.stops(found or (), change, order)
+        barriers = self.stopped.get(change.table)
+        return bool(barriers) and change.op in ROW_OPS and self.barriers.stops(barriers or (), change, order)
 
     def stopped_rows(self, bronze: pa.RecordBatch) -> dict[int, set[int]]:
         """The messages with changes that a barrier stops, each with the numbers of its rows."""
         taken, _ = self.decoded(bronze)
-        found = [(at, change) for at, changes in taken.items() for change in changes]
+        placed = [(at, change) for at, changes in taken.items() for change in changes]
         arrivals = self._arrivals(bronze, _named(taken))
         orders = order_keys(
-            [change for _, change in found], [at for at, _ in found], arrivals, self.epoch, self.order_by
+            [change for _, change in placed], [at for at, _ in placed], arrivals, self.epoch, self.order_by
         )
         stopped: dict[int, set[int]] = {}
-        for (at, change), order in zip(found, orders, strict=True):
+        for (at, change), order in zip(placed, orders, strict=True):
             if self._is_stopped(change, order):
                 stopped.setdefault(at, set()).add(change.row)
         return stopped
@@ -510,10 +510,10 @@ class SourceDecoder:
         """The arrival of each message as written in its order keys: its own, unless it names another one."""
         names = ("batch", "partition", "offset", "topic")
         batches, partitions, offsets, topics = (listed(bronze.column(name)) for name in names)
-        found = arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
+        keys = arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
         for at, arrival in named.items():
-            found[at] = arrival_key(arrival)
-        return found
+            keys[at] = arrival_key(arrival)
+        return keys
 
     # --- books ---
 
@@ -637,7 +637,7 @@ def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], 
                 f"the record has {bytes(header['value']).decode()} bytes, more than its source's max_record_bytes, and was "
                 "not kept: write a larger max_record_bytes there, then deliver the record again in a new file",
             )
-    return tuple((one["key"], one["value"]) for one in headers)
+    return tuple((header["key"], header["value"]) for header in headers)
 
 
 def _stumbled(at: int, error: Exception) -> Refused:

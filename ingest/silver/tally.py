@@ -28,8 +28,8 @@ def with_statements(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Se
     """The statements only: those about an excluded table may affect another one."""
     if _DDL not in _ops(messages.values()):
         return {}
-    found = {at: [change for change in changes if change.op is _DDL] for at, changes in messages.items()}
-    return {at: changes for at, changes in found.items() if changes}
+    statements = {at: [change for change in changes if change.op is _DDL] for at, changes in messages.items()}
+    return {at: changes for at, changes in statements.items() if changes}
 
 
 def count_excluded(line: Line, messages: Sequence[Sequence[Change]]) -> None:
@@ -130,17 +130,17 @@ def _turned_back(line: Line, times: Sequence[int | None], orders: Sequence[str])
     highest = line.order_high or ""
     if not any(map(gt, chain((highest,), orders), orders)):  # as in most batches
         return 0
-    found, newest = 0, line.event_high
+    turned_back, newest = 0, line.event_high
     for at, order in zip(times, orders, strict=True):
         if at is not None and newest is not None and at > newest and order < highest:
-            found += 1
+            turned_back += 1
         highest = max(highest, order)
         newest = at if newest is None else max(newest, at or newest)
-    return found
+    return turned_back
 
 
-def _count_times(line: Line, found: Sequence[int | None]) -> None:
-    times = [one for one in found if one is not None]
+def _count_times(line: Line, event_times: Sequence[int | None]) -> None:
+    times = [time for time in event_times if time is not None]
     if times:
         line.event_low = min(times) if line.event_low is None else min(line.event_low, *times)
         line.event_high = max(times) if line.event_high is None else max(line.event_high, *times)
