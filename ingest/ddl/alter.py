@@ -186,7 +186,8 @@ def added(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return ()
     explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
     guarded = cursor.accept("IF", "NOT", "EXISTS")
-    if not explicit and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
+    listed = scope.dialect == "sqlserver"  # whose one ADD has columns and constraints in any order
+    if not explicit and not listed and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
         return _constraint(cursor.rest(), scope, table)
     alone = explicit and not cursor.is_symbol("(")  # brackets may hold keys, after ADD COLUMN too
     found: list[Effect] = []
