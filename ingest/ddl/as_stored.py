@@ -120,14 +120,14 @@ def _without_casts(items: Sequence[Token]) -> tuple[Sequence[Token], list[str]]:
     if not places or not places[0]:
         return items, []
     ends = [*places[1:], len(items)]
-    casts = [_written(items[start + 1 : end]) for start, end in zip(places, ends, strict=True)]
+    casts = [written(items[start + 1 : end]) for start, end in zip(places, ends, strict=True)]
     return _unwrapped(items[: places[0]]), casts
 
 
-def _written(items: Sequence[Token]) -> str:
+def written(items: Sequence[Token]) -> str:
     """A type's tokens as it is declared: ``character varying(3)``."""
     text = ""
     for token in items:
-        word = token.kind == "word" and text[-1:].isalnum()
+        word = token.kind in ("word", "name") and text[-1:].isalnum()
         text += (" " if word else "") + token.text
     return text

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ingest import types
-from ingest.ddl import as_stored
+from ingest.ddl import as_stored, stored_sqlserver
 from ingest.ddl.effect_model import ColumnDefinition, Dialect, Effect
 from ingest.ddl.stored_mysql import padded
 from ingest.ddl.tokens import Cursor, Token, Unread, split
@@ -116,12 +116,14 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     declared = logical = None
     if type_tokens:
         declared = " ".join(source[type_tokens[0].start : type_tokens[-1].end].split())
+        if dialect == "sqlserver":  # scripts of its tools put every type into brackets
+            declared = stored_sqlserver.system_type(as_stored.written(type_tokens))
         try:
             logical = logical_type(declared, dialect, attributes.charset)
         except ValueError:  # thousands of digits are not a precision
             raise Unread(f"the type {declared[:40]!r} cannot be read") from None
         attributes.serial = attributes.serial or type_tokens[0].word in _SERIALS
-        attributes.serial |= dialect == "sqlserver" and type_tokens[0].text.lower() in _VERSIONS
+        attributes.serial |= dialect == "sqlserver" and declared.lower() in _VERSIONS
     if attributes.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(attributes, logical, declared, dialect)
@@ -177,6 +179,8 @@ def _type_tokens(cursor: Cursor, dialect: Dialect) -> list[Token]:
         word = cursor.word()
         if word in _ATTRIBUTES or (word in _TWO_WAYS and cursor.word(1) not in _TWO_WAYS[word]):
             break
+        if word == "CHARACTER" and cursor.word(1) == "SET":  # an attribute; else a type
+            break
         if found and word in _says_nothing(dialect) and word not in _TYPE_WORDS:
             break
         if cursor.is_symbol("="):
@@ -194,15 +198,14 @@ def _type_tokens(cursor: Cursor, dialect: Dialect) -> list[Token]:
 
 _TYPE_WORDS = frozenset(
     "UNSIGNED SIGNED ZEROFILL BINARY ASCII UNICODE BYTE PRECISION VARYING CHAR CHARACTER VARCHAR VARCHARACTER VARCHAR2 "
-    "VARBINARY LARGE OBJECT LONG RAW WITH WITHOUT LOCAL TIME ZONE DAY TO SECOND YEAR MONTH HOUR MINUTE ARRAY BIT".split()
+    "TEXT VARBINARY LARGE OBJECT LONG RAW WITH WITHOUT LOCAL TIME ZONE DAY TO SECOND YEAR MONTH HOUR MINUTE ARRAY BIT".split()
 )
 """Words that a type may have after its first."""
 _TWO_WAYS = {
-    "CHARACTER": frozenset({"", "VARYING", "LARGE"}),
     "WITH": frozenset({"TIME", "LOCAL"}),
     "WITHOUT": frozenset({"TIME", "LOCAL"}),
 }
-"""Words of types that mean something else unless one of these follows: ``CHARACTER SET``, ``WITH SYSTEM VERSIONING``."""
+"""Words of types that mean something else unless one of these follows: ``WITH SYSTEM VERSIONING``."""
 
 
 def _skip(cursor: Cursor, dialect: Dialect) -> None:

@@ -21,6 +21,26 @@ _DIGITS = 7  # of a second, where a type names none
 _EXACT = frozenset({"integer", "decimal"})
 
 
+_SYNONYMS = {
+    "binary varying": "varbinary", "char varying": "varchar", "character": "char", "character varying": "varchar",
+    "dec": "decimal", "double precision": "float", "integer": "int", "national character": "nchar", "national char": "nchar",
+    "national character varying": "nvarchar", "national char varying": "nvarchar", "national text": "ntext",
+}  # fmt: skip
+"""Transact-SQL reference, Data type synonyms: the server keeps no record of them."""
+_OF_SINGLE = range(1, 25)  # the bits of a FLOAT that is stored as a REAL
+
+
+def system_type(declared: str) -> str:
+    """A type, its name free of quotes, as the server keeps it: a synonym is its system type, and no type has the schema ``sys``."""
+    name, bracket, rest = declared.partition("(")
+    if name.lower().startswith("sys."):
+        name = name[len("sys.") :]
+    length = _LENGTH.search(declared)
+    if name.lower() == "float" and length and int(length[1]) in _OF_SINGLE:
+        return "real"
+    return _SYNONYMS.get(name.lower(), name) + bracket + rest
+
+
 def stored(literal: Token, logical: str, declared: str) -> str:
     """The canonical text of the stored value.
 
