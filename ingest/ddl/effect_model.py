@@ -54,7 +54,7 @@ class ColumnDefinition:
 
     Args:
         type: logical type, or None where the statement leaves the type alone.
-        declared: the type as the source wrote it.
+        declared: the type as the source wrote it; SQL Server's by the name of the system type.
         default: canonical text of a literal default; None for NULL and for what is not a literal.
         has_default: True if existing rows get a value: ``default``, or unless ``note``
             says ``expression``, ``generated`` or ``identity``, NULL. ``note`` is ``implicit`` where

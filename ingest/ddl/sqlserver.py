@@ -34,6 +34,48 @@ _NO_TABLE = frozenset({"INDEX", "STATISTICS", "USERDATATYPE"})
 """What sp_rename may rename besides tables and columns."""
 
 
+_VERBS = frozenset({"ALTER", "CREATE", "DROP", "TRUNCATE"})
+_CHANGED = frozenset({"TABLE", "SCHEMA", "DATABASE"})
+_HAVE_BODIES = frozenset({"PROC", "PROCEDURE", "FUNCTION", "TRIGGER", "VIEW"})
+"""Objects whose statement ends with the text: what follows is theirs and is not executed yet."""
+_OF_PERMISSIONS = frozenset({"TO", "FROM", "ON", "AS"})
+"""What follows a verb that begins nothing: ``GRANT CREATE TABLE TO``, ``REVOKE EXECUTE ON``, ``WITH EXECUTE AS``."""
+
+
+def refuse_several(items: Sequence[Token], scope: Scope) -> None:
+    """Raise `Unread` for several statements without semicolons, of which the readers here would read the first alone.
+
+    The verbs, TABLE, SCHEMA, DATABASE and EXEC are reserved words, so that none of them is a name.
+    """
+    head = Cursor(items)
+    makes = head.accept("CREATE", "OR", "ALTER") or head.accept("CREATE") or head.accept("ALTER")
+    if makes and head.word() in _HAVE_BODIES:
+        return
+    places = [place for place in range(len(items)) if _begins(items[place : place + 3])]
+    if not any(places):  # none, or the first word alone
+        return
+    why = Unread("several statements without semicolons between them")
+    if {items[place + 1].word for place in places} == {"TABLE"}:  # any other may change every table
+        why.tables = tuple(table for place in places for table in _tables(Cursor(items[place + 2 :]), scope))
+    raise why
+
+
+def _begins(items: Sequence[Token]) -> bool:
+    """True of the first tokens of a statement that may change tables."""
+    cursor = Cursor(items)
+    if cursor.accept("EXEC") or cursor.accept("EXECUTE"):
+        return not (cursor.done or cursor.word() in _OF_PERMISSIONS or cursor.is_symbol(","))
+    begins = cursor.word() in _VERBS and cursor.word(1) in _CHANGED
+    return begins and not (cursor.word(2) in _OF_PERMISSIONS or cursor.is_symbol(",", 2))
+
+
+def _tables(cursor: Cursor, scope: Scope) -> Iterator[TableId]:
+    cursor.accept("IF", "EXISTS")
+    yield scope.table(cursor)
+    while cursor.symbol(","):
+        yield scope.table(cursor)
+
+
 def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
     """The effects of everything after ``ALTER TABLE``."""
     return altered(scope.table(cursor), cursor, scope)
@@ -82,6 +124,8 @@ def _dropped(cursor: Cursor, scope: Scope, table: TableId) -> Iterator[Effect]:
             kind = item.next().word
         item.accept("IF", "EXISTS")
         name = scope.column(item)
+        if not item.done and item.word() != "WITH":  # options of a clustered index
+            raise Unread(f"{item.peek().text[:40]!r} follows the name of what is dropped")
         if kind == "COLUMN":
             yield Effect("drop_column", table, name)
         elif _PRIMARY.match(name):

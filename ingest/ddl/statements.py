@@ -87,6 +87,8 @@ _Found = tuple[Sequence[Effect], str]
 def _statement(cursor: Cursor, scope: Scope) -> _Found:
     if scope.dialect == "mysql":
         _skip_settings(cursor)
+    elif scope.dialect == "sqlserver":
+        sqlserver.refuse_several(cursor.items, scope)
     first = cursor.word()
     if scope.message.table is not None and _is_fragment(cursor):
         read_clauses = sqlserver.altered if scope.dialect == "sqlserver" else altered
