@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.change import TableId
@@ -32,6 +32,7 @@ _MAINTAINS = re.compile(
 """Procedures of the system that change no rows and no columns."""
 _NO_TABLE = frozenset({"INDEX", "STATISTICS", "USERDATATYPE"})
 """What sp_rename may rename besides tables and columns."""
+_ARGUMENTS = ("objname", "newname", "objtype")  # of sp_rename, in their order
 
 
 _VERBS = frozenset({"ALTER", "CREATE", "DROP", "TRUNCATE"})
@@ -55,7 +56,8 @@ def refuse_several(items: Sequence[Token], scope: Scope) -> None:
     if not any(places):  # none, or the first word alone
         return
     why = Unread("several statements without semicolons between them")
-    if {items[place + 1].word for place in places} == {"TABLE"}:  # any other may change every table
+    changed = {items[place + 1].word for place in places}
+    if changed == {"TABLE"} and not items[0].word.startswith("SP_"):  # any other may change every table
         why.tables = tuple(table for place in places for table in _tables(Cursor(items[place + 2 :]), scope))
     raise why
 
@@ -145,6 +147,8 @@ def transfer(cursor: Cursor, scope: Scope) -> Sequence[Effect]:
     schema = scope.column(cursor)
     if not cursor.accept("TRANSFER"):
         raise Unread("ALTER SCHEMA without TRANSFER")
+    if cursor.accept("XML", "SCHEMA", "COLLECTION"):
+        return ()
     if cursor.is_symbol("::", 1):
         kind = cursor.next().word
         cursor.symbol("::")
@@ -167,29 +171,43 @@ def procedure(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
         return (), f"{name} changes no table's rows or columns"
     if name.lower() != "sp_rename":
         raise Unread(f"the procedure {name[:40]!r} is not known here")
-    return _renamed([_argument(part) for part in split(cursor.rest())], scope)
+    return _renamed(_arguments(cursor.rest()), scope)
 
 
-def _argument(items: Sequence[Token]) -> str:
-    """An argument's text, with or without its name: ``@newname = N'w'``."""
-    if items[-1].kind in ("symbol", "number"):
-        raise Unread("an argument of sp_rename is no name")
-    return items[-1].text
+def _arguments(items: Sequence[Token]) -> dict[str, str]:
+    """The texts of sp_rename's arguments by their names, which the call leaves out or writes: ``@newname = N'w'``."""
+    found: dict[str, str] = {}
+    for place, part in enumerate(split(items)):
+        cursor = Cursor(part)
+        name = _ARGUMENTS[place] if place < len(_ARGUMENTS) else ""
+        if cursor.symbol("@"):
+            name = cursor.next().text.lower()
+            if not cursor.symbol("="):
+                raise Unread("the value of a variable is not known")
+        value = cursor.next()
+        is_text = value.kind in ("string", "name", "word") and cursor.done
+        if name not in _ARGUMENTS or name in found or not is_text:
+            raise Unread("the arguments of sp_rename cannot be read")
+        found[name] = value.text
+    return found
 
 
-def _renamed(arguments: Sequence[str], scope: Scope) -> tuple[Sequence[Effect], str]:
-    if len(arguments) not in (2, 3):
-        raise Unread("sp_rename has two or three arguments")
-    kind = arguments[2].upper() if len(arguments) > 2 else "OBJECT"
+def _renamed(arguments: Mapping[str, str], scope: Scope) -> tuple[Sequence[Effect], str]:
+    if not {"objname", "newname"} <= arguments.keys():
+        raise Unread("sp_rename needs an old and a new name")
+    kind, new = arguments.get("objtype", "OBJECT").upper(), arguments["newname"]
     if kind in _NO_TABLE:
         return (), f"renames an object of the kind {kind}"
     if kind not in ("COLUMN", "OBJECT"):
         raise Unread(f"sp_rename of the kind {kind[:40]!r} is not known here")
-    parts = scope.parts(Cursor(tokens(arguments[0], scope.dialect)))
+    old = Cursor(tokens(arguments["objname"], scope.dialect))
+    parts = scope.parts(old)
+    if not old.done:
+        raise Unread(f"{old.peek().text[:40]!r} follows the old name")
     if kind == "OBJECT":
         table = scope.identity(parts)
-        return (Effect("rename_table", table, to=table._replace(table=arguments[1])),), "renames a table"
+        return (Effect("rename_table", table, to=table._replace(table=new)),), "renames a table"
     if len(parts) == 1:
         raise Unread("sp_rename of a column does not name its table")
     table = scope.identity(parts[:-1])
-    return (Effect("rename_column", table, parts[-1], to=arguments[1]),), "renames a column"
+    return (Effect("rename_column", table, parts[-1], to=new),), "renames a column"
