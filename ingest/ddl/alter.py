@@ -137,8 +137,9 @@ def _one_by_one(renames: list[Effect]) -> list[Effect]:
 
 
 def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
-    if any(token.word in _PARTITIONS for token in items[1:3]):  # always alone; its commas separate partitions
-        return [items]
+    is_column = [token.word for token in items[1:2]] == ["COLUMN"]  # whose name may be one of these words
+    if not is_column and any(token.word in _PARTITIONS for token in items[1:3]):
+        return [items]  # always alone; its commas separate partitions
     parts = split(items)
     starts = _STARTS.get(scope.dialect)
     return parts if starts is None else [clause for part in parts for clause in _in_a_row(part, starts)]
@@ -186,28 +187,35 @@ def added(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return ()
     explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
     guarded = cursor.accept("IF", "NOT", "EXISTS")
-    listed = scope.dialect == "sqlserver"  # whose one ADD has columns and constraints in any order
-    if not explicit and not listed and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
+    if not explicit and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
         return _constraint(cursor.rest(), scope, table)
     alone = explicit and not cursor.is_symbol("(")  # brackets may hold keys, after ADD COLUMN too
-    found: list[Effect] = []
+    effects: list[Effect] = []
     for part in _definitions(cursor):
-        if columns.is_constraint(part, scope.dialect) and not alone:
-            found += _constraint(part, scope, table)
-        else:
-            made = columns.definition(part, scope.dialect, scope.source)
-            if made.column.type is None:
-                raise Unread(f"the added column {made.column.name[:40]!r} has no type")
-            column = columns.implicit(made.column) if scope.dialect == "mysql" else made.column
-            if _may_be_this_moment(column, scope):
-                column = replace(column, has_default=True, note="expression")
-            effects = [
-                *_with_key(of_column("add_column", table, column), made),
-                *references(part, scope, table),
-            ]
-            own = None if scope.dialect == "mysql" else scope.dialect
-            found += [replace(effect, guarded=guarded, dialect=own) for effect in effects]
-    return found
+        read = _added_column if alone else added_element
+        effects += read(part, scope, table, guarded=guarded)
+    return effects
+
+
+def added_element(
+    items: Sequence[Token], scope: Scope, table: TableId, *, guarded: bool = False
+) -> Sequence[Effect]:
+    """The effects of one element of a list after ADD: a column, or a constraint."""
+    if columns.is_constraint(items, scope.dialect):
+        return _constraint(items, scope, table)
+    return _added_column(items, scope, table, guarded=guarded)
+
+
+def _added_column(items: Sequence[Token], scope: Scope, table: TableId, *, guarded: bool) -> Sequence[Effect]:
+    made = columns.definition(items, scope.dialect, scope.source)
+    if made.column.type is None:
+        raise Unread(f"the added column {made.column.name[:40]!r} has no type")
+    column = columns.implicit(made.column) if scope.dialect == "mysql" else made.column
+    if _may_be_this_moment(column, scope):
+        column = replace(column, has_default=True, note="expression")
+    effects = [*_with_key(of_column("add_column", table, column), made), *references(items, scope, table)]
+    own = None if scope.dialect == "mysql" else scope.dialect
+    return [replace(effect, guarded=guarded, dialect=own) for effect in effects]
 
 
 _ADDED = {("COLUMN", "GROUP"), ("SYSTEM", "VERSIONING"), ("OVERFLOW", "")}
@@ -224,8 +232,8 @@ def _may_be_this_moment(column: ColumnDefinition, scope: Scope) -> bool:
 
 
 def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
-    """The definitions of a bracketed list or of SQL Server's, which has no brackets, or the only one."""
-    return split(cursor.group() if cursor.is_symbol("(") else cursor.rest())
+    """The definitions of a bracketed list, or the only one."""
+    return split(cursor.group()) if cursor.is_symbol("(") else [cursor.rest()]
 
 
 _FOREIGN = ("FOREIGN", "CONSTRAINT")  # what DROP says of a foreign key

@@ -99,7 +99,7 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.accept("ALTER", "COLUMN"):
         return _altered_column(cursor, scope, table)
     if cursor.accept("ADD"):
-        return alter.added(cursor, scope, table)
+        return _added(cursor, scope, table)
     if cursor.accept("DROP"):
         return list(_dropped(cursor, scope, table))
     if cursor.word() == "SWITCH":
@@ -107,6 +107,15 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.word() in _OPTIONS:
         return ()
     raise Unread(f"the clause that begins with {cursor.peek().text[:40]!r} is not known here")
+
+
+def _added(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    """The columns and constraints of a list without brackets."""
+    cursor.accept("COLUMN")
+    if cursor.done:
+        raise Unread("ADD without a column or a constraint")
+    elements = split(cursor.rest())
+    return [effect for items in elements for effect in alter.added_element(items, scope, table)]
 
 
 def _altered_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
