@@ -86,5 +86,8 @@ def _of_text(text: str, name: str, declared: str) -> str:
         day = text if "-" in text else f"{text[:4]}-{text[4:6]}-{text[6:]}"
         return rounded_clock(values.zoneless_text(day if len(day) > 10 else f"{day} 00:00:00"), digits)
     if name == "time" and _TIME.fullmatch(text):
-        return rounded_clock(text, digits)
+        clock = rounded_clock(text, digits)
+        if clock.startswith("24"):
+            raise ValueError("no time of a day, what the rounding makes of it")
+        return clock
     raise ValueError("the session's language, or the type, is not known")

@@ -71,6 +71,8 @@ OTHERS = [
     ("postgres", "timestamptz DEFAULT '2024-01-01 00:00:00+00'", "2024-01-01T00:00:00Z"),
     ("postgres", "date DEFAULT '2024-01-01'::date", "2024-01-01"),
     ("postgres", "jsonb DEFAULT '{}'::jsonb", "{}"),
+    ("sqlserver", "time(0) NOT NULL DEFAULT '23:59:59.4'", "23:59:59"),
+    ("sqlserver", "datetime2(0) NOT NULL DEFAULT '2024-12-31 23:59:59.9'", "2025-01-01 00:00:00"),
 ]
 
 
@@ -103,6 +105,8 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
         ("oracle", "DATE DEFAULT TO_DATE('2024', 'YYYY')"),
         ("postgres", "timestamptz DEFAULT now()"),
         ("postgres", "uuid DEFAULT gen_random_uuid()"),
+        ("sqlserver", "time(0) NOT NULL DEFAULT '23:59:59.9'"),  # midnight is no time at the day's end
+        ("sqlserver", "[time](3) NOT NULL DEFAULT '23:59:59.9999'"),
     ],
 )
 def test_what_only_the_source_knows(dialect: str, column: str) -> None:
