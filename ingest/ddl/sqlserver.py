@@ -115,7 +115,25 @@ def _added(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.done:
         raise Unread("ADD without a column or a constraint")
     elements = split(cursor.rest())
-    return [effect for items in elements for effect in alter.added_element(items, scope, table)]
+    defaults = dict(filter(None, (_default_of(items, scope) for items in elements)))
+    effects: list[Effect] = []
+    for items in elements:
+        default = defaults.get(scope.column(Cursor(items)).casefold(), ())
+        effects += alter.added_element([*items, *default], scope, table)
+    return effects
+
+
+def _default_of(items: Sequence[Token], scope: Scope) -> tuple[str, Sequence[Token]] | None:
+    """A column and its default from a constraint ``DEFAULT ... FOR column [WITH VALUES]``, as the column itself would have it."""
+    cursor = Cursor(items)
+    if cursor.accept("CONSTRAINT"):
+        scope.column(cursor)
+    places = [place for place, token in enumerate(items) if token.word == "FOR"]
+    if cursor.word() != "DEFAULT" or not places:
+        return None
+    ends = places[-1]  # a value may have the word, too: NEXT VALUE FOR a sequence
+    column = Cursor(items[ends + 1 :])
+    return scope.column(column).casefold(), [*items[cursor.at : ends], *column.rest()]
 
 
 def _altered_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
