@@ -33,7 +33,7 @@ _KEYS = frozenset("PRIMARY INDEX KEY UNIQUE FOREIGN CONSTRAINT CHECK FULLTEXT SP
 _PARTITIONS = frozenset({"PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS"})
 _STARTS = {
     "oracle": frozenset({"ADD", "MODIFY", "DROP", "RENAME"}),
-    "db2": frozenset({"ADD", "ALTER", "DROP", "RENAME", "ACTIVATE", "ATTACH", "DETACH"}),
+    "db2": frozenset({"ADD", "ALTER", "DROP", "RENAME", "ACTIVATE", "DEACTIVATE", "ATTACH", "DETACH"}),
 }
 """What begins a clause in databases that write them one after the other."""
 
@@ -151,16 +151,17 @@ def _in_a_row(items: Sequence[Token], starts: Collection[str]) -> list[Sequence[
     for i, token in enumerate(items):
         if token.kind == "symbol":
             depth += (token.text == "(") - (token.text == ")")
-        elif depth == 0 and i > start + 1 and token.word in starts and not _is_of_column(items[start:i]):
+        elif depth == 0 and i > start + 1 and token.word in starts and not _continues(items[start:i]):
             found.append(items[start:i])
             start = i
     return [*found, items[start:]]
 
 
-def _is_of_column(before: Sequence[Token]) -> bool:
-    """True of ``ALTER COLUMN c``, which Db2's ``DROP NOT NULL`` and ``DROP DEFAULT`` continue."""
+def _continues(before: Sequence[Token]) -> bool:
+    """True of ``ALTER COLUMN c``, which Db2's ``DROP NOT NULL`` and ``DROP DEFAULT`` continue, and of ``RESTRICT ON``."""
     column = 2 if before[1].word == "COLUMN" else 1
-    return before[0].word == "ALTER" and len(before) == column + 1
+    of_column = before[0].word == "ALTER" and len(before) == column + 1
+    return of_column or [token.word for token in before[1:]] == ["RESTRICT", "ON"]
 
 
 def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -218,7 +219,10 @@ def _added_column(items: Sequence[Token], scope: Scope, table: TableId, *, guard
     return [replace(effect, guarded=guarded, dialect=own) for effect in effects]
 
 
-_ADDED = {("COLUMN", "GROUP"), ("SYSTEM", "VERSIONING"), ("OVERFLOW", "")}
+_ADDED = {
+    ("COLUMN", "GROUP"), ("SYSTEM", "VERSIONING"), ("OVERFLOW", ""),
+    ("VERSIONING", "USE"), ("DISTRIBUTE", "BY"), ("RESTRICT", "ON"), ("SECURITY", "POLICY"),
+}  # fmt: skip
 
 
 def _may_be_this_moment(column: ColumnDefinition, scope: Scope) -> bool:
@@ -237,6 +241,10 @@ def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
 
 
 _FOREIGN = ("FOREIGN", "CONSTRAINT")  # what DROP says of a foreign key
+_DROPPED_IN_DB2 = {
+    ("VERSIONING", ""), ("DISTRIBUTION", ""), ("RESTRICT", "ON"), ("SECURITY", "POLICY"), ("MATERIALIZED", "QUERY"),
+}  # fmt: skip
+"""Properties of a table, none of them a column."""
 
 
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -246,8 +254,10 @@ def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return ()
     if (cursor.word(), cursor.word(1)) == ("SYSTEM", "VERSIONING"):
         return ()
+    if scope.dialect == "db2" and (cursor.word(), cursor.word(1)) in _DROPPED_IN_DB2:
+        return ()
     explicit = cursor.accept("COLUMN")
-    if not explicit and (cursor.word() in _KEYS or (cursor.word() == "PERIOD" and cursor.word(1) == "FOR")):
+    if not explicit and (cursor.word() in _KEYS or columns.is_period(cursor)):
         # the primary key that DROP takes away, by its words or by the name that the source gives it by itself
         if cursor.accept("PRIMARY", "KEY"):
             return (Effect("drop_primary_key", table),)
@@ -474,18 +484,22 @@ def _emptied(word: str, cursor: Cursor, scope: Scope, table: TableId) -> Sequenc
     items = cursor.rest()
     note = f"{word} {_text(items)}"[:400]
     found = [Effect("truncate_partition", table, note=note)]
-    if word in ("ATTACH", "DETACH"):
+    if word in ("ATTACH", "DETACH") and scope.dialect == "postgres":
         child = scope.table(Cursor(items[1:]), like=table)
         relation = "inherit" if word == "ATTACH" else "disinherit"
         return [*found, Effect(relation, child, to=table, note="partition-of")]
-    if word not in ("EXCHANGE", "CONVERT"):
+    before = _OTHER_TABLE.get(word)
+    places = [place for place, token in enumerate(items[:-1]) if token.word == before]
+    if not places:
         return found
-    for at, token in enumerate(items[:-1]):  # the other table gets the rows, or gives them
-        if token.word == "TABLE":
-            named = Cursor(items[at + 1 :])
-            other = scope.table(named, like=table if scope.dialect != "mysql" else None)
-            return [*found, Effect("truncate_partition", other, note=note)]
-    return found
+    named = Cursor(items[places[-1] + 1 :])  # Db2's STARTING FROM comes before the FROM of the table
+    named.accept("TABLE")
+    other = scope.table(named, like=table if scope.dialect != "mysql" else None)
+    return [*found, Effect("truncate_partition", other, note=note)]
+
+
+_OTHER_TABLE = {"EXCHANGE": "TABLE", "CONVERT": "TABLE", "ATTACH": "FROM", "DETACH": "INTO"}
+"""The word before the table that gets the rows of a partition, or gives them."""
 
 
 def _convert(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -509,6 +523,8 @@ def _activate(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     """Db2's ``ACTIVATE NOT LOGGED INITIALLY``: no change of the transaction is in the log, and maybe the table is emptied."""
     if scope.dialect != "db2":
         raise Unread("ACTIVATE is not known here")
+    if cursor.word() in ("VALUE", "ROW", "COLUMN"):  # compression, and who may see the rows
+        return ()
     return _emptied("ACTIVATE", cursor, scope, table)
 
 
@@ -525,6 +541,7 @@ def _tablespace(word: str) -> _Clause:
 
 _CLAUSES: dict[str, _Clause] = {
     "ACTIVATE": _activate,
+    "DEACTIVATE": _activate,
     "ADD": added,
     "DROP": _drop,
     "MODIFY": _modify,

@@ -68,11 +68,16 @@ def is_constraint(items: Sequence[Token], dialect: Dialect) -> bool:
     """True if an element of a column list is a key, index or check and no column."""
     cursor = Cursor(items)
     word = cursor.word()
-    if word == "PERIOD":
-        return cursor.word(1) == "FOR"
+    if is_period(cursor):
+        return True
     if word not in _CONSTRAINTS[dialect]:
         return False
     return word not in _SOFT or cursor.word(1) in ("INDEX", "KEY", "FOR", "USING") or cursor.is_symbol("(", 1)
+
+
+def is_period(cursor: Cursor) -> bool:
+    """True of ``PERIOD FOR SYSTEM_TIME``, in which Db2 may leave FOR out."""
+    return cursor.word() == "PERIOD" and cursor.word(1) in ("FOR", "SYSTEM_TIME", "BUSINESS_TIME")
 
 
 def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...] | None:
