@@ -272,9 +272,12 @@ def logical_type(declared: str, dialect: Dialect, charset: str | None = None) ->
     lowered = declared.lower()
     if dialect == "postgres":
         return types.postgres(declared)
-    if dialect in ("sqlserver", "db2"):
-        found = types.sqlserver(declared) if dialect == "sqlserver" else types.db2(declared)
-        return found if found != "decimal" else "decimal(18,0)" if dialect == "sqlserver" else "decimal(5,0)"
+    if dialect == "sqlserver":
+        found = types.sqlserver(declared)
+        return "decimal(18,0)" if found == "decimal" else found
+    if dialect == "db2":
+        found = types.db2(declared)
+        return "decimal(5,0)" if found == "decimal" and not lowered.startswith("decfloat") else found
     if dialect == "oracle":
         bare = lowered.partition("(")[0].rstrip()
         if bare in ("decimal", "numeric", "dec") and "(" not in lowered:

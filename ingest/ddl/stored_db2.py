@@ -8,12 +8,13 @@ from ingest import types, values
 from ingest.ddl.stored_mysql import fitted
 from ingest.ddl.tokens import Token
 
-_LENGTH = re.compile(r"\((\d{1,9})\)")
+_LENGTH = re.compile(r"\((\d{1,9})(?: (?:octets|codeunits\d\d))?\)", re.IGNORECASE)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d[ T-]\d\d[:.]\d\d[:.]\d\d(?:\.\d{1,6})?")
 _CHAR = frozenset({"char", "character"})
 _VARCHAR = frozenset({"varchar", "character varying", "char varying"})
 _EXACT = frozenset({"integer", "decimal"})
+_DECFLOAT_DIGITS = 16  # of the shorter of its two lengths
 
 
 def stored(literal: Token, logical: str, declared: str) -> str:
@@ -28,11 +29,15 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     if literal.kind == "number" and types.family(family) in _EXACT:
         if fitted(text, logical) != text:
             raise ValueError("Db2 cuts what MySQL rounds")
+        if name == "decfloat" and sum(map(str.isdigit, text)) > _DECFLOAT_DIGITS:
+            raise ValueError("a mode of the database rounds it")
         return text
     if literal.kind == "number" and family == "float64":
         return text
     if literal.kind not in ("string", "moment"):
         raise ValueError("the type, or the literal, is not known")
+    if "(" in declared and length is None:
+        raise ValueError("the length is not known")
     if name in _CHAR | _VARCHAR and text.isascii():
         return text.ljust(int(length[1]) if length else 1) if name in _CHAR else text
     if name == "date" and _DAY.fullmatch(text):

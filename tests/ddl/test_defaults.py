@@ -72,6 +72,12 @@ OTHERS = [
     ("postgres", "date DEFAULT '2024-01-01'::date", "2024-01-01"),
     ("postgres", "jsonb DEFAULT '{}'::jsonb", "{}"),
     ("sqlserver", "time(0) NOT NULL DEFAULT '23:59:59.4'", "23:59:59"),
+    ("db2", "CHAR(5 CODEUNITS32) NOT NULL DEFAULT 'x'", "x    "),
+    ("db2", "CHARACTER(3 octets) NOT NULL DEFAULT 'x'", "x  "),
+    ("db2", "VARCHAR(9 OCTETS) NOT NULL DEFAULT 'x'", "x"),
+    ("db2", "DECFLOAT NOT NULL DEFAULT 1.5", "1.5"),
+    ("db2", "DECFLOAT(16) NOT NULL WITH DEFAULT", "0"),
+    ("db2", "DECIMAL NOT NULL DEFAULT 5", "5"),
     ("sqlserver", "datetime2(0) NOT NULL DEFAULT '2024-12-31 23:59:59.9'", "2025-01-01 00:00:00"),
 ]
 
@@ -106,6 +112,8 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
         ("postgres", "timestamptz DEFAULT now()"),
         ("postgres", "uuid DEFAULT gen_random_uuid()"),
         ("sqlserver", "time(0) NOT NULL DEFAULT '23:59:59.9'"),  # midnight is no time at the day's end
+        ("db2", "CHAR(1 K) NOT NULL DEFAULT 'x'"),  # so many of a unit that is not known here
+        ("db2", "DECFLOAT(16) NOT NULL DEFAULT 1234567890.1234567"),
         ("sqlserver", "[time](3) NOT NULL DEFAULT '23:59:59.9999'"),
     ],
 )
