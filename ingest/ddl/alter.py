@@ -355,7 +355,7 @@ _OF_COLUMNS = {
     *((verb, word) for verb in ("SET", "DROP") for word in ("STATISTICS", "STORAGE", "COMPRESSION", "IDENTITY", "DEFAULT")),
     ("ADD", "GENERATED"), ("DROP", "EXPRESSION"), ("SET", "GENERATED"), ("SET", "CACHE"), ("SET", "INCREMENT"),
     ("SET", "MAXVALUE"), ("SET", "MINVALUE"), ("SET", "START"), ("SET", "CYCLE"), ("SET", "NO"), ("SET", "SEQUENCE"),
-    ("SET", "VISIBLE"), ("SET", "INVISIBLE"), ("SET", "RESTART"),
+    ("SET", "VISIBLE"), ("SET", "INVISIBLE"), ("SET", "RESTART"), ("COMPRESS", "SYSTEM"), ("COMPRESS", "OFF"),
 }  # fmt: skip
 """Storage, statistics, identity and visibility of a column."""
 

@@ -22,7 +22,7 @@ _ATTRIBUTES = frozenset(
     "NOT NULL DEFAULT COMMENT PRIMARY UNIQUE KEY AUTO_INCREMENT AUTOINCREMENT CHARSET COLLATE GENERATED AS ON "
     "FIRST AFTER BEFORE CHECK REFERENCES CONSTRAINT VISIBLE INVISIBLE ENABLE DISABLE SRID STORAGE COLUMN_FORMAT "
     "ENCRYPT DECRYPT USING VIRTUAL STORED PERSISTENT SORT COMPRESSED SKIP_INDEX DEFERRABLE INITIALLY RELY NORELY "
-    "VALIDATE NOVALIDATE CASCADE RESTRICT IDENTITY ENCODE LOB".split()
+    "VALIDATE NOVALIDATE CASCADE RESTRICT IDENTITY ENCODE LOB COMPRESS".split()
 )
 _CONSTRAINTS: dict[Dialect, frozenset[str]] = {
     "mysql": frozenset(
@@ -349,6 +349,8 @@ def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
     """An attribute with a value after it."""
     if dialect == "sqlserver" and cursor.accept("IDENTITY"):
         found.serial = True
+    elif dialect == "db2" and cursor.accept("COMPRESS", "SYSTEM", "DEFAULT"):
+        pass  # how such values are stored
     elif dialect == "db2" and _is_default_of_type(cursor):
         found.of_type = True
     elif cursor.accept("DEFAULT", "ON", "NULL") or cursor.accept("DEFAULT"):
