@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise, starmap
 
 from ingest.change import TableId
 from ingest.ddl import columns, pg_types, sqlserver
@@ -23,7 +24,7 @@ _WITHOUT_EFFECT = frozenset(
     "RESTART HELP CHECKPOINT DISCARD DEALLOCATE BACKUP".split()
 )
 _OBJECTS = frozenset(
-    "INDEX VIEW PROCEDURE FUNCTION TRIGGER EVENT USER ROLE SEQUENCE SYNONYM TYPE PACKAGE TABLESPACE TABLEGROUP "
+    "INDEX VIEW PROC PROCEDURE FUNCTION TRIGGER EVENT USER ROLE SEQUENCE SYNONYM TYPE PACKAGE TABLESPACE TABLEGROUP "
     "OUTLINE TENANT RESOURCE SERVER LOGFILE EXTENSION DOMAIN AGGREGATE CAST COLLATION CONVERSION OPERATOR POLICY "
     "PUBLICATION SUBSCRIPTION RULE STATISTICS LANGUAGE TEXT ACCESS DIRECTORY LIBRARY PROFILE CONTEXT "
     "DIMENSION CLUSTER JAVA LINK EDITION OWNED SYSTEM SESSION INSTANCE RESTORE TRANSFORM".split()
@@ -41,7 +42,8 @@ _COLUMNS_MADE_OF = frozenset(
 )
 """Objects of PostgreSQL whose DROP ... CASCADE drops the columns that are made of them."""
 _DATABASES = frozenset({"DATABASE", "SCHEMA"})
-_BODIES = frozenset({"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "TYPE"})
+_BODIES = frozenset({"PROC", "PROCEDURE", "FUNCTION", "AGGREGATE", "TRIGGER", "EVENT", "PACKAGE"})
+_KINDS = _OBJECTS | _DATABASES | {"TABLE"}
 
 
 def effects(
@@ -75,10 +77,29 @@ def _statements(scope: Scope) -> tuple[list[Effect], list[str]]:
         made, reason = _statement(cursor, scope)
         found += made
         reasons.append(reason)
-        head = [token.word for token in items[:24]]
-        if head[0] in ("CREATE", "ALTER") and _BODIES.intersection(head) and "TABLE" not in head[:4]:
-            break  # what follows the next semicolon is code of a procedure
+        if _holds_code(items, scope.dialect):
+            break  # what follows the next semicolon is code, which is not executed yet
     return found, reasons
+
+
+def _holds_code(items: Sequence[Token], dialect: Dialect) -> bool:
+    """True of a statement that makes an object with a body, in which semicolons separate statements."""
+    words = [token.word for token in items]
+    if words[0] not in ("CREATE", "ALTER") or words[1:2] == ["PARTITION"]:
+        return False
+    kind = next((word for word in words[1:] if word in _KINDS), "")
+    if kind == "TYPE":
+        return dialect == "oracle"
+    if dialect == "postgres" and any(starmap(_is_code_elsewhere, pairwise(items))):
+        return False
+    return kind in _BODIES
+
+
+def _is_code_elsewhere(token: Token, following: Token) -> bool:
+    """True of PostgreSQL's ``AS $$text$$`` and ``EXECUTE FUNCTION``: the code is in a text, or in a function of its own."""
+    if token.word == "AS":
+        return following.kind == "string"
+    return token.word == "EXECUTE" and following.word in ("FUNCTION", "PROCEDURE")
 
 
 _Found = tuple[Sequence[Effect], str]
