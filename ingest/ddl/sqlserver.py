@@ -58,7 +58,7 @@ def refuse_several(items: Sequence[Token], scope: Scope) -> None:
     why = Unread("several statements without semicolons between them")
     changed = {items[place + 1].word for place in places}
     if changed == {"TABLE"} and not items[0].word.startswith("SP_"):  # any other may change every table
-        why.tables = tuple(table for place in places for table in _tables(Cursor(items[place + 2 :]), scope))
+        why.tables = tuple(table for place in places for table in _tables(items, place + 2, scope))
     raise why
 
 
@@ -71,7 +71,9 @@ def _begins(items: Sequence[Token]) -> bool:
     return begins and not (cursor.word(2) in _OF_PERMISSIONS or cursor.is_symbol(",", 2))
 
 
-def _tables(cursor: Cursor, scope: Scope) -> Iterator[TableId]:
+def _tables(items: Sequence[Token], start: int, scope: Scope) -> Iterator[TableId]:
+    cursor = Cursor(items)
+    cursor.at = start
     cursor.accept("IF", "EXISTS")
     yield scope.table(cursor)
     while cursor.symbol(","):

@@ -33,6 +33,7 @@ HUGE = {
     "oracle clauses": "ALTER TABLE t " + " ".join(f"ADD (c{i} INT)" for i in range(N // 15)),
     "semicolons": ";" * N,
     "statements": "DROP TABLE a;" * (N // 13),
+    "statements in a row": "DROP TABLE a " * (N // 4),
     "words": "ALTER TABLE t ADD a INT " + "x " * N,
     "one word": "A" * N,
     "digits": "ALTER TABLE t ADD a INT DEFAULT " + "9" * N,
