@@ -216,10 +216,12 @@ class _Walk:
             if name not in self.subject.keyed_by:
                 kind = self.types.get(name) or self.subject.known.get(name, "unknown")
                 solid = Effect("modify_column", effect.table, name, type=kind, declared=kind)
-                zero = columns.zero(solid)
+                # BINARY(n) is filled up, VARBINARY is empty, and the type does not say which it is
+                zero = None if types.base(kind) == "binary" else columns.zero(solid)
+                # other values stay as they are, whatever their type
                 yield SchemaStep(
-                    order, "retype_column", name, old=kind, type=kind, mysql=True, solid=True, zero=zero
-                )
+                    order, "retype_column", name, old="unknown", type="unknown", declared="NOT NULL", solid=True, zero=zero
+                )  # fmt: skip
 
     def _declared(self, effect: Effect) -> str:
         """The type that a column is changed to, with its character set if that changes or may change.

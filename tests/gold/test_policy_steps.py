@@ -298,6 +298,28 @@ def test_null_becomes_a_zero_in_the_columns_of_a_new_key_of_mysql(clause: str, z
     assert [] == [step for step, _ in steps([said(f"ALTER TABLE depot {clause}")], subject()) if step.solid]
 
 
+@pytest.mark.parametrize(
+    ("known", "text", "zero"),
+    [
+        ("binary", "Af8=", None),  # a zero byte of BINARY, or none of VARBINARY
+        ("binary(6)", "Af8=", None),
+        ("enum", "large", ""),
+        ("set", "large,red", ""),
+        ("float32", "4.185", "0"),
+        ("datetime", "2024-01-02 03:04:05.6", "0000-00-00 00:00:00"),
+        ("timestamp", "2024-01-02T03:04:05.6Z", None),
+        ("unknown", "x", None),
+    ],
+)
+def test_a_new_key_of_mysql_changes_nothing_but_null(known: str, text: str, zero: str | None) -> None:
+    """Each value of an ENUM was reported as not known, and NULL in bytes became a byte that the source does not have."""
+    depot = Subject(DEPOT, "lenient", {"no": "int32", "size": known}, keyed_by=("no",))
+    [(step, _)] = steps([said("ALTER TABLE depot ADD PRIMARY KEY (no, size)")], depot)
+    assert [0, 0] == [retyped.effect(step, text, sent) for sent in ("", known)]
+    open_or_zero = retyped.OPEN if zero is None else retyped.ALTERED | retyped.RESPELT
+    assert (zero, open_or_zero) == (step.converted(None), retyped.effect(step, None, known))
+
+
 def test_a_new_key_of_another_database_changes_no_value() -> None:
     """PostgreSQL and Oracle refuse the statement where there are NULLs."""
     for dialect in ("postgres", "oracle"):

@@ -374,3 +374,27 @@ def test_a_new_key_fills_the_nulls_of_its_columns(tmp_path: Path, cut: str) -> N
     assert {1: "", 2: "b", 3: "c"} == mine.rows(mine.subject(0).path)
     [compared] = mine.compared(0).values()
     assert [] == compared.wrong
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_new_key_leaves_labels_and_says_which_bytes_nothing_says(
+    tmp_path: Path, cut: bool, policy: Any
+) -> None:
+    """All labels were reported, although no statement changes them, and NULL in VARBINARY became a zero byte."""
+    rule = TableRule("yard.*", keys=("id",), on_schema_change=policy)
+    depot = Depot(unstarted(), tmp_path, Warm(), rule)
+    row = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    kinds = {"id": "int", "size": "enum('s','l')", "hash": "varbinary(6)"}
+    for cells in ({"id": "1", "size": "l", "hash": "Af8="}, {"id": "2", "size": None, "hash": None}):
+        depot.say(**row, data=[cells], mysqlType=kinds)
+    if cut:
+        assert ("done", "") == depot.run()
+    depot.ddl("ALTER TABLE depot ADD PRIMARY KEY (id, size, hash)")
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    mirror = lake.ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id")
+    assert [("l", True), ("", False)] == [(one["size"], one["hash"] is not None) for one in mirror]
+    [reject] = lake.ask('SELECT "column", detail FROM {rejects}')
+    assert "hash" == reject["column"]
+    assert "existing rows to NOT NULL" in reject["detail"]
