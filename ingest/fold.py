@@ -56,7 +56,7 @@ class SchemaStep(NamedTuple):
     old: str = ""
     type: str = ""
     declared: str = ""
-    mysql: bool = True
+    dialect: str = "mysql"
     guarded: bool = False
     since: Order | None = None
     solid: bool = False
@@ -101,7 +101,7 @@ class SchemaStep(NamedTuple):
             if types.base(new) not in (types.base(old), "datetime"):
                 return UNKNOWN
             old = new = sent
-        return conversion(old, new, self.declared, mysql=self.mysql)
+        return conversion(old, new, self.declared, dialect=self.dialect)
 
     def converted(self, text: str | None, sent: str = "") -> str | None:
         """A value of a retyped column after the statement."""

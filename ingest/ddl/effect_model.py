@@ -135,6 +135,11 @@ class Effect:
         return self.column or ""
 
     @property
+    def rules(self) -> str:
+        """The dialect whose rules convert values; empty if nothing says which it is."""
+        return self.dialect or ("mysql" if self.table.schema is None else "")
+
+    @property
     def written(self) -> str:
         """The column's type as the statement writes it; empty without one."""
         return self.declared or ""

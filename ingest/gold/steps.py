@@ -102,10 +102,6 @@ def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> I
 _TEXTS = ("string", "enum", "set")
 
 
-def _is_mysql(effect: Effect) -> bool:
-    return effect.dialect is None and effect.table.schema is None
-
-
 @dataclass(slots=True)
 class _Walk:
     """The source's columns according to its statements, and columns that are gone there but still in the mirror."""
@@ -166,7 +162,7 @@ class _Walk:
 
     def _declare(self, effect: Effect) -> None:
         if effect.action == "create_table":
-            mysql = _is_mysql(effect)
+            mysql = effect.rules == "mysql"
             self.types.update(
                 {
                     column.name: named(column.type or "", column.written, mysql=mysql)
@@ -182,7 +178,7 @@ class _Walk:
             if charset := self.charsets.pop(effect.name, ""):
                 self.charsets[str(effect.to)] = charset
         elif effect.column and effect.type:
-            self.types[effect.column] = named(effect.type, effect.written, mysql=_is_mysql(effect))
+            self.types[effect.column] = named(effect.type, effect.written, mysql=effect.rules == "mysql")
             self.charsets[effect.column] = effect.charset or self.charset
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
@@ -195,7 +191,7 @@ class _Walk:
             old=self.types.get(name, ""),
             type=effect.type or "",
             declared=self._declared(effect),
-            mysql=_is_mysql(effect),
+            dialect=effect.rules,
             solid=effect.solid,
             zero=columns.zero(effect) if effect.solid else None,
             computed=effect.note in (COMPUTED, "generated"),
@@ -229,7 +225,7 @@ class _Walk:
         A MODIFY without a character set gives a text column that of its table.
         """
         declared, new = effect.written, effect.charset or self.charset
-        texts = types.base(effect.type or "") in _TEXTS and _is_mysql(effect)
+        texts = types.base(effect.type or "") in _TEXTS and effect.rules == "mysql"
         changes = texts and new != self.charsets.get(effect.name)
         return in_charset(declared, new) if changes else declared
 

@@ -282,13 +282,8 @@ class Reach:
         old = relation.columns.get(effect.name.casefold())
         if old is None or old.type is None:
             return True
-        is_mysql = effect.dialect is None and effect.table.schema is None
-        rule = conversion(
-            named(old.type, old.written, mysql=is_mysql),
-            effect.type,
-            effect.written,
-            mysql=is_mysql,
-        )
+        named_so = named(old.type, old.written, mysql=effect.rules == "mysql")
+        rule = conversion(named_so, effect.type, effect.written, dialect=effect.rules)
         exact = {types.family(old.type), types.family(effect.type)} <= {"integer", "decimal"}
         same = rule == KEEP or (exact and types.widens(types.delta(old.type), types.delta(effect.type)))
         return not same or (effect.solid and old.nullable is not False)

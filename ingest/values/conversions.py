@@ -83,7 +83,7 @@ KEEP = Conversion()
 UNKNOWN = Conversion(certain=False)
 
 
-def conversion(old: str, new: str, declared: str = "", *, mysql: bool = True) -> Conversion:
+def conversion(old: str, new: str, declared: str = "", *, dialect: str = "mysql") -> Conversion:
     """The rule for values of a logical type ``old`` (``unknown`` if nothing says it) in a column that is now ``new``.
 
     Args:
@@ -91,14 +91,14 @@ def conversion(old: str, new: str, declared: str = "", *, mysql: bool = True) ->
         new: logical type after.
         declared: the new type as the source wrote it, with fraction digits, lengths, labels and CHAR, and its character set if that changes
             (`in_charset`).
-        mysql: whether the database is of MySQL's kind.
+        dialect: the database's kind, as `ingest.ddl` names it; empty if nothing says it.
     """
     words = " ".join(declared.split())
     old, filled = types.unfilled(old)
     if _group(new) == "unknown":
         return KEEP if old == new else UNKNOWN
-    if not mysql:
-        return _of_others(old, new, words.lower())
+    if dialect != "mysql":
+        return _of_others(old, new, words.lower(), dialect)
     words, _, charset = f" {words}".partition(_CHARSET)
     words = words.strip()
     return _in_charset(_of_mysql(old, new, words, filled), old, new, words, charset)
@@ -156,7 +156,7 @@ def _zero_filled(rule: Conversion, width: int) -> Conversion:
     return replace(rule, convert=lambda text: rule.of(text).zfill(width), respells=True)
 
 
-def _of_others(old: str, new: str, declared: str) -> Conversion:
+def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
     """Of other databases only what all do, and PostgreSQL's own texts; none converts what does not fit."""
     before, after = _group(old), _group(new)
     if (before, after) not in _SHARED and before != after:
@@ -164,7 +164,7 @@ def _of_others(old: str, new: str, declared: str) -> Conversion:
     if after == "enum" or (after == "text" and _CHAR.match(declared)):
         return UNKNOWN  # CHAR is filled up with spaces
     if before in ("text", "json", "unknown") and after in ("text", "json"):
-        printed = _printed_otherwise(_type_within(old), declared)
+        printed = _printed_otherwise(_type_within(old), declared, strips=dialect in _STRIPPING)
         return printed if after == "json" or not printed.certain else _cut_too(printed, old, new, declared)
     rule = _RULES.get((before, after))
     if after == "text":  # PostgreSQL's USING v::varchar(3) cuts; without it the statement fails
@@ -197,10 +197,13 @@ def _length_within(old: str) -> str:
     return f"({size[1]})" if size and old.endswith(")") else ""
 
 
-def _printed_otherwise(old: str, new: str) -> Conversion:
-    """A text of one type as another prints it; the old type is empty where no statement has declared it."""
+def _printed_otherwise(old: str, new: str, *, strips: bool) -> Conversion:
+    """A text of one type as another prints it; the old type is empty where no statement has declared it.
+
+    ``strips`` if the database, as PostgreSQL, takes the blanks away that fill up CHAR.
+    """
     before, after = _bare(old), _bare(new)
-    if before == after or after in _KEEP_BLANKS:
+    if before == after or after in _KEEP_BLANKS or (not strips and after in _PLAIN):
         return KEEP
     if after in _READ_AGAIN:
         return Conversion(_READ_AGAIN[after])
@@ -222,9 +225,20 @@ def _bare(declared: str) -> str:
 
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]*:[0-9a-f.]*")
 _READ_AGAIN = {"jsonb": postgres_texts.jsonb, "uuid": postgres_texts.uuid, "macaddr": postgres_texts.macaddr}
-_PLAIN = frozenset(("", "text", "varchar", "character varying", "char varying", "citext", "json", "xml"))
-_KEEP_BLANKS = frozenset(("varchar2", "nvarchar2", "clob", "nclob", "long", "nvarchar", "ntext"))
-"""Types of Oracle and SQL Server, which keep the blanks of what was CHAR."""
+_PLAIN = frozenset(
+    (
+        "", "text", "varchar", "character varying", "char varying", "national character varying",
+        "national char varying", "nchar varying", "citext", "json", "xml",
+    )
+)  # fmt: skip
+_KEEP_BLANKS = frozenset(
+    (
+        "varchar2", "nvarchar2", "clob", "nclob", "long", "nvarchar", "ntext", "long varchar", "vargraphic",
+        "long vargraphic", "dbclob",
+    )
+)  # fmt: skip
+"""Types of Oracle, SQL Server and Db2, which keep the blanks of what was CHAR."""
+_STRIPPING = ("postgres", "")  # the empty one may be PostgreSQL
 
 
 def _of_unknown(new: str, declared: str) -> Conversion:
@@ -239,7 +253,7 @@ def _of_unknown(new: str, declared: str) -> Conversion:
 
 
 _DIGITS = re.compile(r"-?[0-9]{1,40}")
-_CHAR = re.compile(r"(national )?(bpchar|char|nchar|character)\b(?! varying)")
+_CHAR = re.compile(r"(national )?(bpchar|char|nchar|character)\b(?! var(?:ying|char)\b)")
 
 
 _GROUPS = {
@@ -538,7 +552,7 @@ _SIZES = (("tiny", 0xFF), ("", 0xFFFF), ("medium", 0xFFFFFF))  # in bytes
 _MOST = {f"{size}{kind}": most for size, most in _SIZES for kind in ("text", "blob")}
 _LENGTH = re.compile(
     r"(?:national )?(?P<name>tinytext|mediumtext|text|tinyblob|mediumblob|blob|varchar2?|nvarchar|varcharacter"
-    r"|character varying|char varying|char|nchar|character|varbinary|binary)\b(?:\s*\(\s*(?P<size>\d{1,9})\s*\))?"
+    r"|character varying|n?char varying|nchar varchar|char|nchar|character|varbinary|binary)\b(?:\s*\(\s*(?P<size>\d{1,9})\s*\))?"
 )
 
 

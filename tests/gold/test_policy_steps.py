@@ -211,6 +211,34 @@ def test_what_an_expression_computes_is_not_known(using: str, certain: bool) -> 
     assert certain == step.conversion("decimal(10,4)").certain
 
 
+@pytest.mark.parametrize(
+    ("dialect", "clause", "kept"),
+    [
+        ("sqlserver", "ALTER COLUMN site {}", "ab   "),
+        ("db2", "ALTER COLUMN site SET DATA TYPE {}", "ab   "),
+        ("oracle", "MODIFY (site {})", "ab   "),
+        ("postgres", "ALTER COLUMN site TYPE {}", "ab"),
+    ],
+)
+@pytest.mark.parametrize(
+    "made", ["CREATE TABLE depot (no INT PRIMARY KEY, site {})", "ALTER TABLE depot ADD site {}"]
+)
+def test_a_char_keeps_its_blanks_where_the_database_does(
+    dialect: str, clause: str, kept: str, made: str
+) -> None:
+    """The statements say which database it is; ``site = 'ab   '`` found no row of the mirror any more."""
+    texts = [made.format("CHAR(5)"), f"ALTER TABLE depot {clause.format('VARCHAR(10)')}"]
+    read = [ddl.effects(text, dialect, "yard", None, "depot") for text in texts]
+    statements = [
+        Statement(f"s{batch}", "src", DEPOT, batch, f"{batch:03}", "", one.kind, one.effects)
+        for batch, one in enumerate(read, 5)
+    ]
+    site = "ab   "
+    for step, _ in steps(statements, subject()):
+        site = str(step.converted(site, "string")) if step.action == "retype_column" else site
+    assert kept == site
+
+
 def test_a_column_that_becomes_generated_has_values_that_no_message_contains() -> None:
     """MODIFY computes them for every row."""
     [step] = retyped_by(

@@ -277,28 +277,61 @@ def test_texts_of_one_type_as_another_prints_them(old: str, new: str, text: str,
     """PostgreSQL's retypings between texts were taken for nothing: old rows kept what the source does not have."""
     logical = types.postgres(old) if old != "varchar2(20)" else "string"
     after = "string" if new.startswith("varchar2") else types.postgres(new)
-    rule = conversion(named(logical, old, mysql=False), after, new, mysql=False)
+    rule = conversion(named(logical, old, mysql=False), after, new, dialect="postgres")
     assert (True, False, expected) == (rule.certain, rule.doubted(text), rule.of(text))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "old", "new"),
+    [
+        ("sqlserver", "CHAR(5)", "VARCHAR(10)"),
+        ("sqlserver", "CHAR(5)", "VARCHAR(MAX)"),
+        ("sqlserver", "CHAR(5)", "TEXT"),
+        ("sqlserver", "NCHAR(5)", "NVARCHAR(10)"),
+        ("sqlserver", "NCHAR(5)", "varchar(5)"),
+        ("db2", "CHAR(5)", "VARCHAR(10)"),
+        ("db2", "CHARACTER(5)", "CHARACTER VARYING(10)"),
+        ("db2", "NCHAR(5)", "NVARCHAR(10)"),
+        ("db2", "CHAR(5)", "CLOB(1K)"),
+        ("db2", "GRAPHIC(5)", "VARGRAPHIC(10)"),
+        ("oracle", "CHAR(5)", "VARCHAR(10)"),
+        ("oracle", "CHAR(5)", "CHARACTER VARYING(10)"),
+        ("oracle", "NCHAR(5)", "NCHAR VARYING(10)"),
+        ("oracle", "", "VARCHAR(10)"),  # no statement has declared the old one
+        ("sqlserver", "", "TEXT"),
+        ("db2", "", "CHAR VARYING(10)"),
+    ],
+)
+def test_blanks_of_char_are_stripped_by_postgresql_alone(dialect: str, old: str, new: str) -> None:
+    """Mirrors lost blanks that the source keeps; where none had declared CHAR, values were reported that were right."""
+    rule = conversion(named("string", old, mysql=False), "string", new, dialect=dialect)
+    assert ("ab   ", True, False) == (rule.of("ab   "), rule.certain, rule.doubted("ab   "))
+
+
+@pytest.mark.parametrize("words", ["NCHAR VARYING(10)", "NCHAR VARCHAR(10)", "NATIONAL CHAR VARYING(10)"])
+def test_a_text_of_varying_length_is_not_cut_as_char(words: str) -> None:
+    """``NCHAR VARYING`` was read as NCHAR without a length, so that one character was left of each value."""
+    assert "ab  " == conversion("string", "string", words).of("ab  ")
 
 
 def test_a_text_whose_type_nothing_has_declared() -> None:
     """It may have been CHAR, whose blanks go: then it is not sure; a text without blanks at its end is the same."""
-    rule = conversion("string", "string", "text", mysql=False)
+    rule = conversion("string", "string", "text", dialect="postgres")
     assert (True, True, False) == (rule.doubted("a "), rule.doubted("10.0.0.1"), rule.doubted("a b"))
-    assert not conversion("string", "string", "tsvector", mysql=False).certain
+    assert not conversion("string", "string", "tsvector", dialect="postgres").certain
 
 
 def test_other_databases_convert_only_what_all_do() -> None:
     """PostgreSQL truncates a date where MySQL rounds, and prints numbers with other digits."""
-    assert UNKNOWN == conversion("datetime", "date", "date", mysql=False)
-    rule = conversion("decimal(10,4)", "decimal(10,2)", mysql=False)
+    assert UNKNOWN == conversion("datetime", "date", "date", dialect="postgres")
+    rule = conversion("decimal(10,4)", "decimal(10,2)", dialect="postgres")
     assert rule.convert is not None
     assert rule.certain
-    assert not conversion("string", "string", "char(9)", mysql=False).certain  # filled up with blanks
-    assert KEEP == conversion("string(3)", "string", "varchar(3)", mysql=False)
+    assert not conversion("string", "string", "char(9)", dialect="postgres").certain  # filled up with blanks
+    assert KEEP == conversion("string(3)", "string", "varchar(3)", dialect="postgres")
     # refused if a value is longer
-    assert KEEP == conversion("string", "string", "VARCHAR2(3 CHAR)", mysql=False)
-    rule = conversion("timestamp", "timestamp", "timestamptz(3)", mysql=False)
+    assert KEEP == conversion("string", "string", "VARCHAR2(3 CHAR)", dialect="oracle")
+    rule = conversion("timestamp", "timestamp", "timestamptz(3)", dialect="postgres")
     assert "2024-01-02T03:04:05.124Z" == rule.of("2024-01-02T03:04:05.1235Z")
     assert not rule.doubted("2024-01-02T03:04:05.1235Z")
 
@@ -308,7 +341,7 @@ def test_other_databases_convert_only_what_all_do() -> None:
 )
 def test_an_explicit_cast_of_postgresql_cuts(old: str, text: str) -> None:
     """``USING v::varchar(3)``: "an over-length value will be truncated to n characters without raising an error"."""
-    rule = conversion(old, "string", "varchar(3)", mysql=False)
+    rule = conversion(old, "string", "varchar(3)", dialect="postgres")
     assert (text[:3], False) == (rule.of(text), rule.doubted(text))
 
 
