@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ingest.ddl import EXCHANGED, Effect
-from ingest.gold.policy import DISMISSED, Subject, applied, columns_made, drops_column, judge, rings
+from ingest.gold.policy import DISMISSED, Subject, applied, columns_made, drops_column, judge, recased, rings
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.names import folded
 from ingest.lake.resolve import Presence
@@ -62,9 +62,9 @@ class _Columns:
         taken = self._exchange(effects) if exchanged else self._declare(effects[0])
         if new and taken:
             self.declared.taken_over.append((statement.order, taken))
-        if not exchanged:
-            self._lose(effects[0], statement.order, new=new, begins=begins)
-        elif new and self.subject.policy == "evolve":
+        for effect in recased(effects) if exchanged else effects:
+            self._lose(effect, statement.order, new=new, begins=begins)
+        if exchanged and new and self.subject.policy == "evolve":
             self.declared.renewed |= taken.keys()
 
     def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
@@ -142,10 +142,10 @@ class _Columns:
     def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
         """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
         declared, names = self.declared, {rename.name: str(rename.to) for rename in ring}
-        declared.columns |= {new: self._type_of(old) for old, new in names.items()}
-        declared.comments |= {
-            new: declared.comments[old] for old, new in names.items() if old in declared.comments
-        }
+        self.vacant = (self.vacant | names.keys()) - {*names.values()}
+        shown = [(new, self._type_of(old), declared.comments.get(old)) for old, new in names.items()]
+        for column in shown:
+            self._show(*column)
         declared.keys = tuple(names.get(key, key) for key in declared.keys)
         return {new: old for old, new in names.items()}
 

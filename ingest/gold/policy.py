@@ -319,6 +319,8 @@ def columns_made(effect: Effect) -> set[str]:
 
 def _spelt(effect: Effect, subject: Subject) -> Effect:
     """The effect with existing columns in the rows' spelling: MySQL ignores their letter case."""
+    if effect.note == EXCHANGED:
+        return effect  # as it was resolved: the names that rows have by now are those of other columns
     if effect.action in ("drop_column", "rename_column", "modify_column", "comment_column"):
         return replace(effect, column=subject.column(effect.name, effect.to))
     if effect.action == "add_primary_key":
@@ -335,6 +337,13 @@ def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Stateme
         if effect.action != "rename_column" or effect.note != EXCHANGED or closes:
             yield statement, tuple(ring)
             ring = []
+
+
+def recased(ring: Iterable[Effect]) -> list[Effect]:
+    """The names that an exchange gives in another letter case only, each as a rename of its own to that."""
+    given = {folded(str(rename.to)): str(rename.to) for rename in ring}
+    renames = (replace(rename, to=given.get(folded(rename.name), rename.name)) for rename in ring)
+    return [rename for rename in renames if rename.name != rename.to]
 
 
 OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})

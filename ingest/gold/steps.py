@@ -14,7 +14,7 @@ from ingest.ddl import COMPUTED, REACHED, Effect, columns
 from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
-from ingest.gold.policy import Subject, applied, drops_column, rings
+from ingest.gold.policy import Subject, applied, drops_column, recased, rings
 from ingest.lake import lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
@@ -262,6 +262,8 @@ class _Walk:
         self.charsets |= {name: charset for name, charset in sets.items() if charset}
         self.stale -= {str(effect.to) for effect in ring}
         self.made |= {str(effect.to) for effect in ring}
+        for rename in recased(ring):
+            yield from self._leave(rename, order)
 
     def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
         if name in self.stale:

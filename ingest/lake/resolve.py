@@ -359,7 +359,7 @@ class _Made:
         """One statement's effects, with renames replaced by what they do."""
         if statement.kind == "unknown":
             self.unread |= {statement.table, *(effect.table for effect in statement.effects)}
-        for effect in statement.effects:
+        for effect in self._exchanging(statement):
             if effect.action == "rename_table" and isinstance(effect.to, TableId):
                 yield from self._renamed(effect, effect.table, effect.to, statement)
                 continue
@@ -376,13 +376,33 @@ class _Made:
                 self._structure(spelt)
                 yield spelt
 
-    def _spelt(self, effect: Effect, structure: _Structure, statement: Statement) -> Effect:
+    def _exchanging(self, statement: Statement) -> list[Effect]:
+        """The effects; renames that exchange names are spelt all together, by the names from before the statement."""
+        given = {str(effect.to) for effect in statement.effects if effect.note == EXCHANGED}
+        return [
+            self._spelt(effect, self.structures.get(effect.table, _Structure()), statement, given)
+            if effect.note == EXCHANGED
+            else effect
+            for effect in statement.effects
+        ]
+
+    def _spelt(
+        self, effect: Effect, structure: _Structure, statement: Statement, given: Collection[str] = ()
+    ) -> Effect:
         """The effect with existing columns in the spelling of statements or of rows, also of columns that a mirror has lost:
         MySQL ignores their letter case.
         """
         if effect.action not in ("add_primary_key", *_OF_A_COLUMN):
             return effect  # and the lake is not asked what rows have had
-        sent = self.sent(statement.source, effect.table).keys()
+        rows = self.sent(statement.source, effect.table)
+        sent = rows.keys()
+        if effect.note == EXCHANGED:  # rows after the statement show each name under another column
+            earlier = {name for name, column in rows.items() if column.low < statement.order}
+            made = (
+                effect.name.casefold() in structure.names
+            )  # else names that it gives may be of later rows in its batch
+            known = structure.spelling(effect.name, earlier if made else earlier.difference(given))
+            return replace(effect, column=known if known in earlier else structure.spelling(known, earlier))
         if effect.action == "add_primary_key":
             return replace(effect, keys=tuple(structure.spelling(key, sent) for key in effect.keys))
         known = structure.spelling(effect.name, sent - {effect.to})
@@ -392,7 +412,9 @@ class _Made:
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
         """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
         structure = self.structures.get(effect.table, _Structure())
-        effect, name = self._spelt(effect, structure, statement), effect.name
+        if effect.note != EXCHANGED:
+            effect = self._spelt(effect, structure, statement)
+        name = effect.name
         folded, is_mysql = name.casefold(), effect.dialect in (None, "mysql")
         made = structure.names.get(folded)
         if effect.action == "modify_column" and effect.type is not None and is_mysql and made != name:

@@ -226,6 +226,44 @@ def test_names_that_are_exchanged_and_back_in_another_letter_case(
     assert [(7, 8, 3), (9, 10, 4)] == [(row["N"], row["m"], row["k"]) for row in found]
 
 
+EXCHANGES = [
+    ("RENAME COLUMN X TO Y, RENAME COLUMN Y TO X", {"Y": 1, "X": 2, "z": 3}),
+    ("RENAME COLUMN x TO Y, RENAME COLUMN y TO X", {"Y": 1, "X": 2, "z": 3}),
+    ("CHANGE x Y INT, CHANGE Y X INT", {"Y": 1, "X": 2, "z": 3}),
+    ("RENAME COLUMN y TO x, RENAME COLUMN X TO Y", {"Y": 1, "x": 2, "z": 3}),
+    ("RENAME COLUMN X TO y, RENAME COLUMN Y TO x", {"y": 1, "x": 2, "z": 3}),
+    ("CHANGE X Y INT, CHANGE Y Z INT, CHANGE Z X INT", {"Y": 1, "Z": 2, "X": 3}),
+    ("RENAME COLUMN x TO y, RENAME COLUMN Y TO Z, RENAME COLUMN z TO x", {"y": 1, "Z": 2, "x": 3}),
+]
+
+
+@pytest.mark.one_of(8)
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("created", [True, False])
+@pytest.mark.parametrize(("clauses", "expected"), EXCHANGES)
+def test_names_that_are_exchanged_in_another_letter_case(
+    tmp_path: Path, clauses: str, expected: dict[str, int], created: bool, cut: bool, policy: Any
+) -> None:
+    """A column took its own values, or none, and both spellings stayed in the mirror, one of them under a made-up name."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", on_schema_change=policy))
+    if created:
+        depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, x INT, y INT, z INT)")
+    depot.row(id="1", x="1", y="2", z="3")
+    depot.ddl(f"ALTER TABLE depot {clauses}")
+    if cut:
+        assert ("done", "") == depot.run()
+    now = {name: str(value + 3) for name, value in expected.items()}
+    depot.row(id="2", **now)
+    assert ("done", "") == depot.run(checked=True)
+    assert ("done", "") == depot.row(id="3", **now).run(checked=True)
+    found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id")
+    rows = [{name: value for name, value in row.items() if not name.startswith("_")} for row in found]
+    later = {name: int(text) for name, text in now.items()}
+    assert [{"id": 1, **expected}, {"id": 2, **later}, {"id": 3, **later}] == rows
+    assert [] == depot.lake().ask("SELECT * FROM {checks} WHERE state = 'fail'")
+
+
 def test_deleted_rows_of_a_table_that_is_created_again_lose_its_columns(tmp_path: Path) -> None:
     """Every run failed with the cells of columns that the mirror rightly no longer has."""
     kinds = {DELETED: "boolean", DELETED_AT: "timestamp"}

@@ -418,3 +418,40 @@ def test_rows_are_asked_only_where_they_may_show_another_spelling() -> None:
     assert ["create_table", "add_column", "truncate", "drop_table"] == [
         one.effects[0].action for one in found
     ]
+
+
+@pytest.mark.parametrize("created", [True, False])
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "RENAME COLUMN X TO Y, RENAME COLUMN Y TO X",
+        "RENAME COLUMN x TO Y, RENAME COLUMN y TO X",
+        "CHANGE X Y INT, CHANGE y X INT",
+    ],
+)
+def test_exchanged_names_are_those_from_before_the_statement(clauses: str, created: bool) -> None:
+    """The second rename was given the first one's new name, and later the first, too, once rows had both spellings."""
+    texts = ["CREATE TABLE depot (id INT PRIMARY KEY, x INT, y INT)"] * created
+    statements = said(*texts, f"ALTER TABLE depot {clauses}")
+    before, after = "0", statements[-1].order + "~"
+    rows = {name: SentColumn(before, before, "int32") for name in "xy"}
+    # of one batch no row's place is known but the lowest
+    for low in (after, before):
+        seen = rows | {name: SentColumn(low, after, "int32") for name in "XY"}
+        made = resolved(statements, [("src", table("depot"))], lambda _source, _table, seen=seen: seen)  # type: ignore[misc]
+        renames = [effect for effect in made[-1].effects if effect.action == "rename_column"]
+        assert {("x", "Y"), ("y", "X")} == {(rename.column, rename.to) for rename in renames}
+
+
+def test_names_that_a_copy_exchanged_are_those_of_the_table() -> None:
+    """The copy's rows were in no message: only the table's show how its columns are spelt."""
+    statements = said(
+        "CREATE TABLE _depot_gho LIKE depot",
+        "ALTER TABLE _depot_gho RENAME COLUMN X TO Y, RENAME COLUMN Y TO X",
+        "RENAME TABLE depot TO _depot_del, _depot_gho TO depot",
+    )
+    rows = {name: SentColumn("0", "0", "int32") for name in "xy"}
+    depot = table("depot")
+    made = resolved(statements, [("src", depot)], lambda _source, of: rows if of == depot else {})
+    renames = [effect for effect in made[-1].effects if effect.action == "rename_column"]
+    assert {("x", "Y"), ("y", "X")} == {(rename.column, rename.to) for rename in renames}
