@@ -262,7 +262,7 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
 
 
 def _is_whole(change: Change, mirror: Mirror) -> bool:
-    """True if an update has every column of the mirror, and its image before some of those beside the key, but not all.
+    """True if an update has every column of the mirror, and its image before some of its columns outside the key, but not all.
 
     Such an image before holds what was changed, so the update has columns that it has not changed: it was sent whole. A source
     that sends only key and changed columns may have columns that no message has shown yet.

@@ -178,7 +178,7 @@ def _in_one_spelling(names: Sequence[str], doubtful: Mapping[str, Column]) -> st
 def _usual(cell: str, logical: str) -> str:
     """A cell in SQL in one spelling for all texts that a column of its type may have for one value.
 
-    CHAR is padded with spaces, a UUID may have capital letters, a time zeros behind its seconds; only of a column without a
+    CHAR is padded with spaces, a UUID may have capital letters, a time zeros at the end of its fraction of a second; only of a column without a
     type a text may be a number or a boolean.
     """
     if logical in _NUMBERS:

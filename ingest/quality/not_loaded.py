@@ -127,7 +127,7 @@ class _PlacedMark:
         return self.batch, self.partition, self.mark.offset
 
     def follows(self, earlier: _PlacedMark, *, in_files: bool) -> bool:
-        """True if it arrived after another one: files are read one after the other, partitions beside each other."""
+        """True if it arrived after another one: files are read one after the other, partitions at the same time."""
         one_stream = (self.topic, self.partition) == (earlier.topic, earlier.partition)
         return (in_files or one_stream) and earlier.arrival < self.arrival
 

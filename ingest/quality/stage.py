@@ -85,9 +85,11 @@ def check(
         lagging = pool.submit(ledgers.lagging, lake) if since > 0 else None
         tell(STAGE, "reading the books")
         scope = scope_from(since)
-        behind = lagging.result() if lagging else {}
+        lagging_since = lagging.result() if lagging else {}
         caught_up = [
-            behind.get(subject.name, since) for subject in scope.surveyed.subjects if subject.path in touched
+            lagging_since.get(subject.name, since)
+            for subject in scope.surveyed.subjects
+            if subject.path in touched
         ]
         if (earlier := min([since, *caught_up])) < since:  # a mirror has caught up on batches that had failed
             scope = scope_from(earlier)
