@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -476,6 +477,8 @@ def _of_spark(query: Expr) -> str:
     def member(node: Expr) -> Expr:
         if isinstance(node, exp.Anonymous) and node.name.lower() == "json_contains":
             return contains(*node.expressions)
+        if isinstance(node, exp.RegexpReplace):  # which names groups in another way
+            node.args["replacement"].set("this", re.sub(r"\\(\d)", r"$\1", node.args["replacement"].name))
         is_cell = isinstance(node, exp.JSONExtractScalar)
         is_asked = isinstance(node, exp.Anonymous) and node.name.lower() == "json_exists"
         if not is_cell and not is_asked:

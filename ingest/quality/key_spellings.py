@@ -201,7 +201,8 @@ def _usual(cell: str, logical: str) -> str:
 
 
 def _is_whole(cell: str, pattern: str) -> str:
-    return f"regexp_full_match({cell}, {duck.text(pattern)})"
+    # Spark has no function for whole texts
+    return f"regexp_matches({cell}, {duck.text(f'^({pattern})$')})"
 
 
 def shortest_number(cell: str) -> str:
