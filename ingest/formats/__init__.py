@@ -64,7 +64,8 @@ class About:
         counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
         before: how images before are written.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
-        marks_loads: True where marks come before and after the rows of a full load (`LOAD_BEGUN`, `LOAD_ENDED`).
+        load_ends: what says that a full load has come to its end: ``marks`` before and after its rows (`LOAD_BEGUN`, `LOAD_ENDED`),
+            its ``last row`` (`LOAD_ENDS`), unless it runs beside the changes (`READ_MEANWHILE`), or nothing.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 
@@ -89,7 +90,7 @@ class About:
     bytes_as: str = ""
     leaves_out_nulls: str = ""
     counts_rows: bool = False
-    marks_loads: bool = False
+    load_ends: str = ""
     shared_reads: bool = False
     before: ImagesBefore = WHOLE
 

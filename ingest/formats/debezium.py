@@ -32,6 +32,7 @@ from ingest.change import (
     LOAD_ENDS,
     NO_TABLE,
     NULL_VALUE,
+    READ_MEANWHILE,
     Change,
     Hints,
     Image,
@@ -55,6 +56,7 @@ ABOUT = About(
     split_moves=True,
     counts_rows=True,
     shared_reads=True,
+    load_ends="last row",
     title="Debezium JSON, with or without schema, wrapped or flattened",
     document="Debezium documentation, connectors and event flattening",
     operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat", "begin", "commit"),
@@ -193,14 +195,18 @@ def wrapped_row(
         event_time=debezium_events.event_time(source),
         transaction=transaction or source.get("gtid") or source.get("txId"),
         note=noted(
-            note, "the key changed" if op is INSERT and old_key else None, absent, _end_of_load(op, source)
+            note, "the key changed" if op is INSERT and old_key else None, absent, _note_of_load(op, source)
         ),
     )
 
 
-def _end_of_load(op: Op, source: Image) -> str | None:
-    """The mark of the last row of a table in a snapshot: what the table has besides is not in the source."""
-    return LOAD_ENDS if op is READ and source.get("snapshot") in ("last", "last_in_data_collection") else None
+def _note_of_load(op: Op, source: Image) -> str | None:
+    """What a row of a snapshot says of it: what the table has besides is not in the source, or rows may follow."""
+    return _LOADS.get(source.get("snapshot") or "") if op is READ else None
+
+
+_INCREMENTAL = "incremental"
+_LOADS = {"last": LOAD_ENDS, "last_in_data_collection": LOAD_ENDS, _INCREMENTAL: READ_MEANWHILE}
 
 
 def _operation(op: Op, missing: Sequence[str], before: Image | None) -> Op:
@@ -233,7 +239,7 @@ def _phase(op: Op, source: Image, places: tuple[int, ...], *, ordered: bool = Tr
     A row of an incremental snapshot was compared with the stream around it, so its place is right.
     Where a connector sends no position at all (``ordered`` is false), arrival decides for every row.
     """
-    if op is not READ or not ordered or source.get("snapshot") == "incremental":
+    if op is not READ or not ordered or source.get("snapshot") == _INCREMENTAL:
         return 1
     return 0 if "lsn" in source or (not places and debezium_events.names_position(source)) else 1
 

@@ -52,7 +52,7 @@ ABOUT = About(
     },
     bytes_as="base64",
     leaves_out_nulls="in inserts",
-    marks_loads=True,
+    load_ends="marks",
     before=ImagesBefore(changed_only=True),
 )
 

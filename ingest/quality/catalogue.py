@@ -96,6 +96,8 @@ CHECKS = {
               advice="If the table was loaded again, the command for an epoch in the message removes rows that the load lacks; else its key may have more columns or digits than the messages show.", lasting=True),
         Check("rows_not_loaded", "A load had every row", "A load lacked rows of the mirror", "rows that a later load of the table did not contain", "error", 0,
               advice="If the load was of the whole table, the command for an epoch in the message removes them; else compare the table with the source.", lasting=True),
+        Check("rows_not_loaded_again", "A second load had every row", "A second load lacked rows of the mirror", "rows that a second load of the table did not contain, of which no message says whether it was whole", "warn", 0,
+              advice="If the load was of the whole table, the command for an epoch in the message removes them; else accept them.", lasting=True, ends_with=ANY_CHANGE),
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),

@@ -70,6 +70,7 @@ def _lanes(since: int) -> str:
     sums = ", ".join(f"CAST(coalesce(sum({column}), 0) AS BIGINT) AS {name}" for column, name in summed)
     parts = " + ".join(f"coalesce({name}, 0)" for name in PARTS)
     return (
+        f"SELECT *, {_RESTS} AS load_rests, max(of_batch) OVER of_source AS last_sent FROM ("
         f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND (active OR marked)) AS new, "
         f"max(fresh AND marked) AS load_marked, {sums}, "
         "coalesce(max(CASE WHEN changed THEN batch END), 0) AS last, "
@@ -77,8 +78,15 @@ def _lanes(since: int) -> str:
         "max(CASE WHEN fresh AND changed THEN order_high END) AS order_high, "
         "max(CASE WHEN NOT fresh THEN order_high END) AS folded_high, max(event_high) AS newest, "
         """count(DISTINCT topic || '/' || CAST("partition" AS VARCHAR)) AS places, """
-        "count(DISTINCT CASE WHEN fresh AND changed THEN topic END) AS new_places "
+        "count(DISTINCT CASE WHEN fresh AND changed THEN topic END) AS new_places, "
+        "coalesce(max(CASE WHEN reads > 0 THEN batch END), 0) AS last_read, min(CASE WHEN reads > 0 THEN batch END) AS first_read, "
+        "max(CASE WHEN messages > 0 THEN batch END) AS of_batch, max(CASE WHEN NOT fresh AND messages > 0 THEN batch END) AS before "
         f"FROM (SELECT *, batch > {since} AS fresh, changes > 0 AS changed, changes > 0 OR ddl > 0 AS active, "
         f"{IS_LOAD_MARKED} AS marked, "
-        f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {duck.LANE_SQL}"
+        f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {duck.LANE_SQL}) AS lanes WINDOW of_source AS (PARTITION BY source)"
     )
+
+
+_RESTS = (  # first_read is NULL without a load
+    "coalesce(first_read < last_read AND last_read = max(before) OVER of_source AND max(of_batch) OVER of_source > last_read, false)"
+)

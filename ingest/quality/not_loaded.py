@@ -7,8 +7,9 @@ and after its rows (Maxwell's bootstraps), which the books keep.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ingest.change import LOAD_ENDS
 from ingest.errors import command
@@ -42,7 +43,7 @@ def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: st
     return ordered.metric("rows_not_loaded", len(keys), detail, failing)
 
 
-def _changes(ordered: OrderedLane, *columns: str) -> str:
+def changes_of(ordered: OrderedLane, *columns: str) -> str:
     """The changes of the lane for `live_rows`."""
     selected = ["op", "order_key AS place", *columns]
     selected += [
@@ -50,6 +51,37 @@ def _changes(ordered: OrderedLane, *columns: str) -> str:
         f"[{ordered.cells('before', 'after')}] AS left_key",
     ]
     return f"SELECT {', '.join(selected)} FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBegin:
+    """Where a load begins: its first message, and the clock of the mark before its rows in microseconds, if there is one."""
+
+    batch: int
+    topic: str
+    partition: int
+    offset: int
+    time: int | None = None
+
+
+def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files: bool) -> str:
+    """The condition in SQL that a change arrived before a load, which begins with the ``first`` message of some streams.
+
+    Of a partition without any of its rows in its first batch, only the rows of an earlier load are certainly older.
+    """
+    if in_files:
+        in_batch = f"""ELSE (coalesce("partition", 0), "offset") < ({begin.partition}, {begin.offset})"""
+    else:
+        in_batch = " ".join(
+            f"""WHEN topic = {duck.text(str(stream["topic"]))} AND coalesce("partition", 0) = {stream["part"]}
+            THEN "offset" < {stream["first"]}"""
+            for stream in streams
+        )
+        if begin.time is not None:
+            in_batch += f" ELSE op = 'read' AND coalesce(epoch_us(event_time) < {begin.time}, false)"
+        else:
+            in_batch += " ELSE false"
+    return f"CASE WHEN batch <> {begin.batch} THEN batch < {begin.batch} {in_batch} END"
 
 
 # --- loads whose last row says that it is the last --------------------------------------------------------
@@ -60,7 +92,7 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     if place is None:
         return
     rows = ordered.lake.ask(
-        f"""WITH {live_rows(_changes(ordered))} SELECT k FROM live WHERE place < {duck.text(place)}
+        f"""WITH {live_rows(changes_of(ordered))} SELECT k FROM live WHERE place < {duck.text(place)}
             AND place > {duck.text(ordered.emptied(before=place))} ORDER BY k"""
     )
     if rows:
@@ -123,6 +155,10 @@ class _PlacedMark:
     mark: LoadMark
 
     @property
+    def place(self) -> LoadBegin:
+        return LoadBegin(self.batch, self.topic, self.partition, self.mark.offset, self.mark.time)
+
+    @property
     def arrival(self) -> tuple[int, int, int]:
         return self.batch, self.partition, self.mark.offset
 
@@ -147,7 +183,7 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
     if not in_files:
         streams += _other_streams(ordered, begin)
     rows = ordered.lake.ask(
-        f"""WITH {live_rows(_changes(ordered, f"{_is_older(begin, streams, in_files=in_files)} AS is_older"), "is_older")}
+        f"""WITH {live_rows(changes_of(ordered, f"{is_older(begin.place, streams, in_files=in_files)} AS is_older"), "is_older")}
         SELECT k FROM live WHERE is_older AND place > {duck.text(ordered.emptied())}
         AND k NOT IN (SELECT k FROM rows WHERE op = 'read' AND NOT is_older) ORDER BY k"""
     )
@@ -194,23 +230,3 @@ def _other_streams(ordered: OrderedLane, begin: _PlacedMark) -> list[dict[str, o
         AND NOT (topic = {duck.text(begin.topic)} AND coalesce("partition", 0) = {begin.partition})
         GROUP BY ALL ORDER BY topic, part"""
     )
-
-
-def _is_older(begin: _PlacedMark, streams: Sequence[dict[str, object]], *, in_files: bool) -> str:
-    """The condition in SQL that a change arrived before a load.
-
-    Of a partition without any of its rows in the batch of its first mark, only the rows of an earlier load are certainly older.
-    """
-    if in_files:
-        in_batch = f"""ELSE (coalesce("partition", 0), "offset") < ({begin.partition}, {begin.mark.offset})"""
-    else:
-        in_batch = " ".join(
-            f"""WHEN topic = {duck.text(str(stream["topic"]))} AND coalesce("partition", 0) = {stream["part"]}
-            THEN "offset" < {stream["first"]}"""
-            for stream in streams
-        )
-        if begin.mark.time is not None:
-            in_batch += f" ELSE op = 'read' AND coalesce(epoch_us(event_time) < {begin.mark.time}, false)"
-        else:
-            in_batch += " ELSE false"
-    return f"CASE WHEN batch <> {begin.batch} THEN batch < {begin.batch} {in_batch} END"

@@ -21,6 +21,7 @@ from ingest.quality.restarted_positions import restarted, turned_files
 from ingest.quality.shared_positions import turned_rows
 from ingest.quality.statement_order import unsure_statements
 from ingest.quality.subjects import CheckedMirror, StepsOf
+from ingest.quality.unmarked_loads import rows_not_loaded_again
 from ingest.quality.unplaced import unplaced_changes
 
 
@@ -49,6 +50,7 @@ def of_mirrors(
                     unsure_statements,
                     unplaced_changes,
                     rows_not_loaded,
+                    rows_not_loaded_again,
                     key_spellings,
                     restarted,
                     repeated,

@@ -45,6 +45,11 @@ class CheckedLane:
     inserts: int = 0
     turned_back: int = 0  # new changes that are newer than all before them, at lower positions
     load_marked: bool = False  # a new batch has marks of a full load
+    last_read: int = 0  # the last batch with rows of a full load
+    last_sent: int = 0  # the last batch of its source
+    load_rests: bool = (
+        False  # its last rows of a load came before; its source has now sent a first batch without any
+    )
     new_places: int = 0  # the topics or files that new changes were read from
 
     @property
@@ -181,7 +186,7 @@ def survey(
             subjects.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(
                 _lane(row, source)
             )
-            if row["new"]:
+            if row["new"] or row["load_rests"]:
                 touched.add(path)
     made.subjects = [
         subjects[path]

@@ -179,7 +179,7 @@ class SourceDecoder:
         # by topic and partition, the delete that came last, if no other row came after it
         self.last_deletes: dict[tuple[str, int], Change] | None = {} if module.ABOUT.split_moves else None
         self.restarts = Restarts() if module.ABOUT.counts_rows else None
-        self.marks_loads = module.ABOUT.marks_loads
+        self.marks_loads = module.ABOUT.load_ends == "marks"
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row

@@ -1,0 +1,171 @@
+"""Rows that a second full load of their table did not contain, where no message says that a load has come to its end.
+
+Three things are not known, and are decided so that a right mirror has no complaint:
+
+- *Where a load begins.* Rows that were loaded without a change of their table or a quiet batch between them are one stretch.
+  A stretch belongs to the load before it, unless it has rows of that load again: a load that goes on has other rows, and
+  a message that came twice has the clock that it had.
+- *Whether it has come to its end.* It has if the source has sent a batch since without any row of it, or changes of the table
+  came after it in the same stream, unless the dialect's loads run beside the changes.
+- *Whether it was of the whole table.* It was not if it left out more rows than it had again: of a part, or of a load that
+  was taken up where it had stopped, nothing is missing.
+
+So the check warns. What it names ends by itself if the rows come after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ingest import formats
+from ingest.change import READ_MEANWHILE
+from ingest.errors import command, counted
+from ingest.lake import duck
+from ingest.lake.snapshots import read_sql
+from ingest.lake.tables import Row
+from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.live_rows import live_rows
+from ingest.quality.not_loaded import LoadBegin, changes_of, is_older
+from ingest.quality.ordered_lane import OrderedLane, from_places
+
+FEW_LEFT_OUT = 100  # rows; a table that is as small is loaded as a whole
+_ARRIVAL = 'batch, part, "offset", "row"'
+
+
+def rows_not_loaded_again(ordered: OrderedLane) -> Iterator[Metric]:
+    """Rows older than a second load that has come to its end, and that it did not contain."""
+    known = formats.load(ordered.source.format).ABOUT
+    if not ordered.subject.keyed or ordered.subject.mirror is None or known.load_ends == "marks":
+        return
+    if not ordered.lane.reads and not ordered.lane.load_rests:
+        return
+    loads = _Loads(ordered, beside=known.load_ends == "last row")
+    if not loads.has_ended():
+        return
+    begun = loads.begin_of_second()
+    if begun:
+        yield from _left_out(ordered, loads, begun)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """The loads of a lane; those that run ``beside`` the changes are noted."""
+
+    ordered: OrderedLane
+    beside: bool
+
+    @property
+    def loaded(self) -> str:
+        """SQL: true for a row of a load without an end of its own."""
+        noted = f" AND coalesce(note, '') LIKE '%{READ_MEANWHILE}%'" if self.beside else ""
+        return f"(op = 'read' AND NOT {read_sql()}{noted})"
+
+    @property
+    def in_files(self) -> bool:
+        return self.ordered.source.kind == "files"
+
+    @property
+    def is_one_stream(self) -> bool:
+        """True if arrival orders all changes of the lane: files are read one after the other."""
+        return self.in_files or self.ordered.lane.places <= 1
+
+    def has_ended(self) -> bool:
+        """True if the newest load has come to its end with the new batches, and not before."""
+        if self.ordered.lane.load_rests:  # then a change has ended it before, or nothing
+            return not self._is_left_behind(f"batch = {self.ordered.lane.last_read}")
+        return self.ordered.lane.last_read < self.ordered.lane.last_sent or self._is_left_behind(
+            f"batch > {self.ordered.since}"
+        )
+
+    def _is_left_behind(self, batches: str) -> bool:
+        """True if the last row of some batches is a change that comes after a load."""
+        if self.beside or not self.is_one_stream:
+            return False
+        last = self.ordered.lake.ask(
+            f"""SELECT {self.loaded} AS loaded FROM {{changes.change}} WHERE {batches} AND {self.ordered.where}
+            ORDER BY batch DESC, coalesce("partition", 0) DESC, "offset" DESC, "row" DESC LIMIT 1"""
+        )
+        return bool(last) and not last[0]["loaded"]
+
+    def _stretches(self) -> str:
+        """Common table expressions: ``stretches`` has each row of a load with its stretch, and the stretch that had its key before."""
+        changed = (
+            "count(*) FILTER (NOT loaded) OVER arrived" if self.is_one_stream and not self.beside else "0"
+        )
+        cut = "number - lag(number) OVER arrived > 1 OR changed <> lag(changed) OVER arrived"
+        if self.in_files:
+            cut += " OR topic <> lag(topic) OVER arrived"
+        key = self.ordered.cells("after", "before")
+        return f"""sent AS (SELECT batch, row_number() OVER (ORDER BY batch) AS number FROM
+            (SELECT DISTINCT batch FROM {{books}} WHERE source = {duck.text(self.ordered.source.name)} AND messages > 0)),
+        placed AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", "row", event_time, after, [{key}] AS k,
+            {self.loaded} AS loaded FROM {{changes.change}} WHERE op <> 'truncate' AND {self.ordered.where}),
+        counted AS (SELECT *, {changed} AS changed FROM placed WINDOW arrived AS (ORDER BY {_ARRIVAL})),
+        cut AS (SELECT *, {cut} AS cut FROM counted JOIN sent USING (batch) WHERE loaded WINDOW arrived AS (ORDER BY {_ARRIVAL})),
+        numbered AS (SELECT *, count(*) FILTER (cut) OVER (ORDER BY {_ARRIVAL}) AS stretch FROM cut),
+        stretches AS (SELECT *, lag(stretch) OVER (PARTITION BY k ORDER BY {_ARRIVAL}) AS earlier, event_time IS NOT NULL
+            AND row_number() OVER (PARTITION BY k, after, event_time ORDER BY {_ARRIVAL}) > 1 AS is_repeated FROM numbered)"""
+
+    def begin_of_second(self) -> list[Row]:
+        """Where the newest load begins in each stream of its first batch, and its first clock; empty if it is the first load."""
+        stretches = self.ordered.lake.ask(
+            f"""WITH {self._stretches()} SELECT stretch, max(earlier) FILTER (earlier < stretch AND NOT is_repeated) AS earlier,
+            count(*) AS n, count(*) FILTER (earlier < stretch AND NOT is_repeated) AS again,
+            coalesce(bool_or(event_time IS NOT NULL), false) AS is_clocked FROM stretches GROUP BY stretch ORDER BY stretch"""
+        )
+        begin = 0
+        for stretch in stretches:
+            is_certain = stretch["is_clocked"] or 2 * stretch["again"] >= stretch["n"]
+            if stretch["earlier"] is not None and stretch["earlier"] >= begin and is_certain:
+                begin = stretch["stretch"]
+        if not begin:
+            return []
+        return self.ordered.lake.ask(
+            f"""WITH {self._stretches()}, load AS (FROM stretches WHERE stretch >= {begin})
+            SELECT batch, topic, part, min("offset") AS first, (SELECT epoch_us(min(event_time)) FROM load) AS time,
+            (SELECT epoch_us(max(event_time)) FROM stretches WHERE stretch < {begin}) AS time_before
+            FROM load WHERE batch = (SELECT min(batch) FROM load) GROUP BY batch, topic, part ORDER BY part, topic"""
+        )
+
+
+def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iterator[Metric]:
+    first = begun[0]
+    begin = LoadBegin(first["batch"], first["topic"], first["part"], first["first"])
+    older = is_older(begin, begun, in_files=loads.in_files)
+    time, before = first["time"], first["time_before"]
+    # a clock that all loads share is not that of the reading
+    is_newer = (
+        f"coalesce(epoch_us(event_time) >= {time}, false)" if time and time > (before or 0) else "false"
+    )
+    rows = ordered.lake.ask(
+        f"""WITH {live_rows(changes_of(ordered, f"{older} AS is_older", f"{is_newer} AS is_newer"), "is_older", "is_newer")},
+        kept AS (SELECT k FROM live WHERE is_older AND NOT is_newer AND place > {duck.text(ordered.emptied())}
+            AND k NOT IN (SELECT k FROM rows WHERE NOT is_older)),
+        again AS (SELECT k FROM rows WHERE op = 'read' AND NOT is_older INTERSECT SELECT k FROM rows WHERE is_older)
+        SELECT k, count(*) OVER () AS n, (SELECT count(*) FROM again) AS again FROM kept ORDER BY k LIMIT {FAILING_KEYS}"""
+    )
+    if not rows or rows[0]["n"] > max(rows[0]["again"], FEW_LEFT_OUT) or _is_restricted(ordered):
+        return
+    names = [column.name for column in ordered.subject.decided.key_columns]
+    failing = tuple(key_json(names, row["k"]) for row in rows)
+    epoch = ordered.epoch(places=from_places(begun[:1] if loads.in_files else begun), complete=True)
+    accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
+    detail = (
+        f"{ordered.lane.table} was loaded again, and {counted(rows[0]['n'], 'row')} of the mirror, such as {failing[0]}, came neither with "
+        "the load nor since it began, and no delete of them has come. No message says whether the load was of the whole table. If it was, "
+        f"{epoch} removes these rows; if it was of a part, they are right: `{accept}` says so"
+    )
+    yield ordered.metric("rows_not_loaded_again", rows[0]["n"], detail, failing)
+
+
+def _is_restricted(ordered: OrderedLane) -> bool:
+    """True if Debezium's table of signals, whose rows are sent with all others, names a condition for the newest load."""
+    table = ordered.lane.table
+    names = [str(table), str(table._replace(database=None))]
+    asked = ordered.lake.ask(
+        f"""SELECT after FROM {{changes.change}} WHERE source = {duck.text(ordered.source.name)} AND op = 'insert'
+        AND contains(after, '"execute-snapshot"') AND ({" OR ".join(f"contains(after, {duck.text(name)})" for name in names)})
+        ORDER BY batch DESC, order_key DESC LIMIT 1"""
+    )
+    return any("additional-condition" in signal["after"] for signal in asked)
