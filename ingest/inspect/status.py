@@ -106,14 +106,14 @@ def feeds_of(lake: Tables) -> list[dict[str, Any]]:
 def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
     rows = None
     try:
-        snapshot = lake.snapshot(mirror.path)
-        if snapshot.exists:
-            rows = snapshot.rows if snapshot.files else lake.count(mirror.path)
+        extent = lake.extent(mirror.path, known_mirrors.writer(lake, mirror))
+        if extent.exists:
+            rows = lake.count(mirror.path) if extent.rows is None else extent.rows
     except Exception as error:  # one damaged table must not hide the state of the others
         said = faults.of_mirror(error, lake, mirror.name, mirror.path)
         is_sound = faults.fault(error) is not None and not faults.damaged(error)  # it only cannot be read now
-        snapshot, run = NO_TABLE, {"state": "failed" if is_sound else "damaged", "message": said}
-    have = known_mirrors.folded_until(lake, mirror, snapshot)
+        extent, run = NO_TABLE.extent, {"state": "failed" if is_sound else "damaged", "message": said}
+    have = known_mirrors.folded_until(lake, mirror, extent)
     if mirror.path.startswith(MIRRORS):  # an old history table may be left unchanged
         run = _without_rest(run, have, lake.pipeline.file)
     entry = {
@@ -124,10 +124,10 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
             for column in mirror.columns
         ],
         "rows": rows,
-        "bytes": snapshot.size if snapshot.exists else None,
-        "marked_files": sum(bool(file.vector) for file in snapshot.files) if snapshot.files else None,
+        "bytes": extent.size,
+        "marked_files": extent.marked,
         "batch": None if have < 0 else have,
-        "version": snapshot.version if snapshot.exists else None,
+        "version": extent.version if extent.exists else None,
     }
     return _line(mirror.name, run, entry)
 

@@ -200,7 +200,9 @@ def write(path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer
         False if another commit was faster: nothing is committed then.
     """
     stores.at(path).begin(path)
-    if not _put(path, state.version + 1, _changing(path, state, rows, metadata, writer, batch)):
+    info, *actions = _changing(path, state, rows, metadata, writer, batch)
+    info["commitInfo"][delta.HOLDS] = delta.held_after(state if state.exists else delta.NO_TABLE, actions)
+    if not _put(path, state.version + 1, [info, *actions]):
         return False
     _checkpoint(path, state.version + 1, _MIRROR_CHECKPOINT)
     return True

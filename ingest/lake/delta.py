@@ -144,8 +144,34 @@ class Snapshot:
         counts = [file.rows for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
+    @property
+    def extent(self) -> Extent:
+        """What it has to show."""
+        counted = self.rows if self.files else None
+        marked = sum(bool(file.vector) for file in self.files) if self.files else None
+        return Extent(self.version, self.transactions, counted, self.size, marked)
+
+
+class Extent(NamedTuple):
+    """What a table has to show: all that a list of tables needs to know of each.
+
+    ``rows`` and ``marked``, the files with a deletion vector, are None if the log does not say them in few words.
+    """
+
+    version: int  # -1: no table
+    transactions: Mapping[str, int]  # of the writer that is asked for at least
+    rows: int | None = None
+    size: int | None = None  # bytes of its data files
+    marked: int | None = None
+
+    @property
+    def exists(self) -> bool:
+        """True if the table has been created."""
+        return self.version >= 0
+
 
 NO_TABLE = Snapshot(-1, {})
+HOLDS = "holds"  # in the ``commitInfo`` of a commit: rows, bytes and marked files of the table after it
 
 
 def snapshot(folder: str, version: int | None = None) -> Snapshot:
@@ -169,6 +195,37 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
         state = _continued(log, last) or _whole(log, needed.parts)
         seen = _last[log] = _Seen(last, newest, identity, state, state.snapshot(folder, last))
     return seen.snapshot
+
+
+def extent(folder: str, writer: str) -> Extent:
+    """What a table has to show; where its writer's newest commit is its last, and says what the table holds, nothing else
+    of the log is read: a checkpoint takes longer than all the rest, and many tables have one.
+
+    Raises:
+        UnreadableError: the log lacks a commit, or what is read of it is damaged or not supported here.
+    """
+    log = f"{folder}/_delta_log"
+    if log in _last:
+        return snapshot(folder).extent
+    needed = _needed(log, None)
+    if needed is None:
+        return NO_TABLE.extent
+    if needed.newest.endswith(".json"):
+        last = _State()
+        said = last.take(_actions(f"{log}/{needed.newest}"))
+        if (holds := said.get(HOLDS)) and writer in last.transactions:
+            return Extent(needed.last, last.transactions, holds["rows"], holds["bytes"], holds["marked"])
+    return snapshot(folder).extent
+
+
+def held_after(state: Snapshot, actions: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
+    """What a table holds after a commit of these actions, for its ``commitInfo``; `extent` reads it."""
+    after = _State({file.content: file for file in state.files})
+    after.take(actions)
+    files = tuple(after.files.values())
+    now = replace(state, files=files, size=sum(file.size for file in files))
+    marked = sum(bool(file.vector) for file in files)
+    return {"rows": now.rows, "bytes": now.size, "marked": marked}
 
 
 def is_there(folder: str) -> bool:
@@ -372,7 +429,9 @@ class _State:
         """A copy that can be changed."""
         return replace(self, files=self.files.copy(), transactions=self.transactions.copy())
 
-    def take(self, actions: Iterator[dict[str, Any]]) -> None:
+    def take(self, actions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Apply actions, and give the ``commitInfo`` among them."""
+        info: Mapping[str, Any] = {}
         for action in actions:
             if entry := action.get("add"):
                 vector = _filled(entry.get("deletionVector") or {})
@@ -391,6 +450,9 @@ class _State:
                 self.meta = entry
             elif entry := action.get("protocol"):
                 self.protocol = entry
+            elif entry := action.get("commitInfo"):
+                info = entry
+        return info
 
     def snapshot(self, folder: str, version: int) -> Snapshot:
         unknown = set(self.protocol.get("readerFeatures") or ()) - _READABLE

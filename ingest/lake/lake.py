@@ -24,7 +24,7 @@ from ingest.errors import IngestError
 from ingest.lake import commits, duck, log, records, stores
 from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, fitted, written
-from ingest.lake.delta import NO_TABLE, Snapshot, UnreadableError, metadata_of
+from ingest.lake.delta import NO_TABLE, Extent, Snapshot, UnreadableError, metadata_of
 from ingest.lake.images import image_sql
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
@@ -96,6 +96,13 @@ class Lake(Tables):
             with suppress(UnreadableError):
                 return super(Lake, self).snapshot(name)
         return log.snapshot(self.spark, self.path(name))
+
+    def extent(self, name: str, writer: str) -> Extent:
+        """As `Tables.extent`; of a log that cannot be read without Spark, by Spark."""
+        if self.is_local:
+            with suppress(UnreadableError):
+                return super(Lake, self).extent(name, writer)
+        return self.snapshot(name).extent
 
     def actions(self, name: str, version: int) -> list[dict[str, Any]]:
         """As `Tables.actions`; in a store that only Hadoop reaches, by Spark."""

@@ -22,7 +22,7 @@ from ingest.config.model import MadeColumn
 from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import DECODED, DROP, REBUILT, SCHEMA, Decision
-from ingest.lake.delta import Snapshot
+from ingest.lake.delta import Extent, Snapshot
 from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import CHANGES, RUNS
 from ingest.lake.tables import Tables
@@ -349,9 +349,14 @@ def _is_ruled_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, i
     return alike and not mirror.is_made_by(lake.pipeline, rules[0])
 
 
-def folded_until(lake: Tables, mirror: Mirror, state: Snapshot) -> int:
+def writer(lake: Tables, mirror: Mirror) -> str:
+    """The name under which gold's progress is in the log of a mirror's table."""
+    return lake.writer(GOLD, mirror.path, mirror.generation)
+
+
+def folded_until(lake: Tables, mirror: Mirror, state: Snapshot | Extent) -> int:
     """The last batch that a mirror has folded, by its table's log; -1 before the first."""
-    return state.transactions.get(lake.writer(GOLD, mirror.path, mirror.generation), -1)
+    return state.transactions.get(writer(lake, mirror), -1)
 
 
 def reached(lake: Tables, mirror: Mirror) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.config import Pipeline
 from ingest.lake import delta, duck, stores
-from ingest.lake.delta import DataFile, Snapshot
+from ingest.lake.delta import DataFile, Extent, Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, FORMAT, FORMAT_PROPERTY, TableSchema
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class Tables:
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress."""
         return delta.snapshot(self.path(name))
+
+    def extent(self, name: str, writer: str) -> Extent:
+        """What a table has to show, and a writer's progress."""
+        return delta.extent(self.path(name), writer)
 
     def properties(self, schema: TableSchema) -> dict[str, str]:
         """The properties of a product table that is created: time travel lasts as the pipeline file promises."""
