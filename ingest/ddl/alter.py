@@ -241,40 +241,48 @@ def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
 
 
 _FOREIGN = ("FOREIGN", "CONSTRAINT")  # what DROP says of a foreign key
-_DROPPED_IN_DB2 = {
+_PROPERTIES = frozenset({("SYSTEM", "VERSIONING"), ("COLUMNS", "CONTINUE")})
+_PROPERTIES_IN_DB2 = {
     ("VERSIONING", ""), ("DISTRIBUTION", ""), ("RESTRICT", "ON"), ("SECURITY", "POLICY"), ("MATERIALIZED", "QUERY"),
 }  # fmt: skip
-"""Properties of a table, none of them a column."""
+"""What DROP takes away that is neither a column nor a key."""
+
+
+def _drops_property(cursor: Cursor, scope: Scope) -> bool:
+    words = (cursor.word(), cursor.word(1))
+    is_of_db2 = scope.dialect == "db2" and words in _PROPERTIES_IN_DB2
+    return words[0] in ("UNUSED", "IDENTITY") or words in _PROPERTIES or is_of_db2
 
 
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.word() in _PARTITIONS:
         return _emptied("DROP", cursor, scope, table)
-    if cursor.accept("COLUMNS", "CONTINUE") or cursor.word() in ("UNUSED", "IDENTITY"):
+    if _drops_property(cursor, scope):
         return ()
-    if (cursor.word(), cursor.word(1)) == ("SYSTEM", "VERSIONING"):
-        return ()
-    if scope.dialect == "db2" and (cursor.word(), cursor.word(1)) in _DROPPED_IN_DB2:
-        return ()
-    explicit = cursor.accept("COLUMN")
-    if not explicit and (cursor.word() in _KEYS or columns.is_period(cursor)):
-        # the primary key that DROP takes away, by its words or by the name that the source gives it by itself
-        if cursor.accept("PRIMARY", "KEY"):
-            return (Effect("drop_primary_key", table),)
-        of_mysql = scope.dialect == "mysql"
-        foreign = (Effect("drop_foreign_key", table),) if of_mysql and cursor.word() in _FOREIGN else ()
-        if not (cursor.accept("CONSTRAINT") or cursor.accept("INDEX") or cursor.accept("KEY")):
-            return foreign
-        cursor.accept("IF", "EXISTS")
-        named = columns.name(cursor, scope.dialect)
-        own = named.upper() == "PRIMARY" if of_mysql else named == f"{table.table}_pkey"
-        return (Effect("drop_primary_key", table),) if own else foreign
-    if not explicit and scope.dialect == "oracle" and not cursor.is_symbol("("):
+    if cursor.accept("COLUMN"):
+        return _dropped_columns(cursor, scope, table)
+    if cursor.word() in _KEYS or columns.is_period(cursor):
+        return _dropped_key(cursor, scope, table)
+    if scope.dialect == "oracle" and not cursor.is_symbol("("):
         raise Unread(f"DROP {cursor.peek().text[:40]!r} is not known here")
-    return _dropped(cursor, scope, table)
+    return _dropped_columns(cursor, scope, table)
 
 
-def _dropped(cursor: Cursor, scope: Scope, table: TableId) -> list[Effect]:
+def _dropped_key(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    """The primary key that DROP takes away, by its words or by the name that the source gives it by itself."""
+    if cursor.accept("PRIMARY", "KEY"):
+        return (Effect("drop_primary_key", table),)
+    of_mysql = scope.dialect == "mysql"
+    foreign = (Effect("drop_foreign_key", table),) if of_mysql and cursor.word() in _FOREIGN else ()
+    if not (cursor.accept("CONSTRAINT") or cursor.accept("INDEX") or cursor.accept("KEY")):
+        return foreign
+    cursor.accept("IF", "EXISTS")
+    named = columns.name(cursor, scope.dialect)
+    is_primary = named.upper() == "PRIMARY" if of_mysql else named == f"{table.table}_pkey"
+    return (Effect("drop_primary_key", table),) if is_primary else foreign
+
+
+def _dropped_columns(cursor: Cursor, scope: Scope, table: TableId) -> list[Effect]:
     cursor.accept("IF", "EXISTS")
     if cursor.is_symbol("("):
         return [Effect("drop_column", table, scope.column(Cursor(part))) for part in split(cursor.group())]
@@ -384,7 +392,7 @@ def _renamed_table(cursor: Cursor, scope: Scope, table: TableId) -> Effect:
 def _set(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.accept("UNUSED"):
         cursor.accept("COLUMN")
-        return _dropped(cursor, scope, table)
+        return _dropped_columns(cursor, scope, table)
     if cursor.accept("SCHEMA"):
         return (Effect("rename_table", table, to=TableId(table.database, scope.column(cursor), table.table)),)
     if cursor.word() in _SETTINGS or cursor.is_symbol("("):

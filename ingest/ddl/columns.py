@@ -8,8 +8,9 @@ neither makes the statement unread.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ingest import types
 from ingest.ddl import as_stored, stored_sqlserver
@@ -116,7 +117,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     while not cursor.done:
         if cursor.is_symbol("("):
             cursor.group()
-        elif not _named(cursor, attributes, dialect) and not _flag(cursor, attributes):
+        elif not _read_attribute(cursor, attributes, dialect):
             _skip(cursor, dialect)
     declared = logical = None
     if type_tokens:
@@ -178,27 +179,30 @@ def _implied_charset(declared: str) -> str | None:
     return "latin1" if "ascii" in words else "ucs2" if "unicode" in words else None
 
 
-def _type_tokens(cursor: Cursor, dialect: Dialect) -> list[Token]:
-    found: list[Token] = []
-    while not cursor.done:
-        word = cursor.word()
-        if word in _ATTRIBUTES or (word in _TWO_WAYS and cursor.word(1) not in _TWO_WAYS[word]):
-            break
-        if word == "CHARACTER" and cursor.word(1) == "SET":  # an attribute; else a type
-            break
-        if found and word in _says_nothing(dialect) and word not in _TYPE_WORDS:
+def _type_tokens(cursor: Cursor, dialect: Dialect) -> Sequence[Token]:
+    """The type's words, and its brackets with what is in them."""
+    start = cursor.at
+    while not cursor.done and not _begins_attribute(cursor):
+        word, is_first = cursor.word(), cursor.at == start
+        if not is_first and word not in _TYPE_WORDS and word in _says_nothing(dialect):
             break
         if cursor.is_symbol("="):
             raise Unread("an equals sign is where a type should be")
         if cursor.is_symbol("("):
-            start = cursor.at
             cursor.group()
-            found += cursor.items[start : cursor.at]
             continue
-        if word and found and found[-1].text != "." and word not in _TYPE_WORDS:
+        if word and not is_first and cursor.items[cursor.at - 1].text != "." and word not in _TYPE_WORDS:
             raise Unread(f"{cursor.peek().text[:40]!r} is not known in a column's type or after it")
-        found.append(cursor.next())
-    return found
+        cursor.next()
+    return cursor.items[start : cursor.at]
+
+
+def _begins_attribute(cursor: Cursor) -> bool:
+    """True if the next word is an attribute's, whose second word may tell it from a type's."""
+    word, second = cursor.word(), cursor.word(1)
+    if word in _TWO_WAYS:
+        return second not in _TWO_WAYS[word]
+    return word in _ATTRIBUTES or (word, second) == ("CHARACTER", "SET")
 
 
 _TYPE_WORDS = frozenset(
@@ -269,27 +273,45 @@ _MYSQL_SYNONYMS = {
 
 def logical_type(declared: str, dialect: Dialect, charset: str | None = None) -> str:
     """The logical type that a statement's type makes, with what the dialect implies."""
-    lowered = declared.lower()
-    if dialect == "postgres":
-        return types.postgres(declared)
-    if dialect == "sqlserver":
-        found = types.sqlserver(declared)
-        return "decimal(18,0)" if found == "decimal" else found
-    if dialect == "db2":
-        found = types.db2(declared)
-        return "decimal(5,0)" if found == "decimal" and not lowered.startswith("decfloat") else found
-    if dialect == "oracle":
-        bare = lowered.partition("(")[0].rstrip()
-        if bare in ("decimal", "numeric", "dec") and "(" not in lowered:
-            return "decimal(38,0)"
-        return types.oracle(_ORACLE_SYNONYMS.get(bare, declared))
-    lowered = lowered.removeprefix("national ")
+    logical = _LOGICAL_TYPES[dialect](declared)
+    is_bytes = dialect == "mysql" and charset == "binary" and logical == "string"
+    return "binary" if is_bytes else logical
+
+
+def _of_mysql(declared: str) -> str:
+    lowered = declared.lower().removeprefix("national ")
     words = re.sub(r"\(.*", "", lowered).split()
     synonym = _MYSQL_SYNONYMS.get(" ".join(words[:2])) or _MYSQL_SYNONYMS.get(words[0] if words else "")
     logical = types.mysql(synonym + " " + lowered.partition(" ")[2] if synonym else lowered)
-    if logical == "decimal":
-        return "decimal(10,0)"
-    return "binary" if charset == "binary" and logical == "string" else logical
+    return "decimal(10,0)" if logical == "decimal" else logical
+
+
+def _of_oracle(declared: str) -> str:
+    name, has_digits, _ = declared.lower().partition("(")
+    bare = name.rstrip()
+    if bare in ("decimal", "numeric", "dec") and not has_digits:
+        return "decimal(38,0)"
+    return types.oracle(_ORACLE_SYNONYMS.get(bare, declared))
+
+
+def _of_sqlserver(declared: str) -> str:
+    logical = types.sqlserver(declared)
+    return "decimal(18,0)" if logical == "decimal" else logical
+
+
+def _of_db2(declared: str) -> str:
+    logical = types.db2(declared)
+    has_scale = declared.lower().startswith("decfloat")
+    return "decimal(5,0)" if logical == "decimal" and not has_scale else logical
+
+
+_LOGICAL_TYPES: dict[Dialect, Callable[[str], str]] = {
+    "mysql": _of_mysql,
+    "postgres": types.postgres,
+    "oracle": _of_oracle,
+    "sqlserver": _of_sqlserver,
+    "db2": _of_db2,
+}
 
 
 _ORACLE_SYNONYMS = {
@@ -318,75 +340,115 @@ class _Attributes:
     of_type: bool = False  # Db2: the DEFAULT is the type's own value
 
 
-def _flag(cursor: Cursor, found: _Attributes) -> bool:
-    """An attribute without a value."""
-    if cursor.accept("NOT", "NULL"):
-        found.nullable = False
-    elif cursor.accept("NULL"):
-        found.nullable = True
-    elif cursor.accept("PRIMARY", "KEY"):
-        found.primary, found.nullable = True, False
-    elif cursor.accept("WITH", "VALUES"):
-        found.fills = True
-    elif cursor.accept("AUTO_INCREMENT") or cursor.accept("AS", "IDENTITY"):
-        found.serial = True
-    elif cursor.accept("AS"):
-        found.generated = True
-        if cursor.is_symbol("("):
-            found.made_of = names_in(cursor.group())
-    elif cursor.accept("USING"):
-        found.using = cursor.rest()
-    elif cursor.accept("UNIQUE"):
-        cursor.accept("KEY")
-    elif cursor.accept("KEY"):  # MySQL: a bare KEY in a column definition is the primary key
-        found.primary, found.nullable = True, False
-    else:
-        return False
-    return True
+_AttributeReader = Callable[[Cursor, _Attributes, Dialect], object]
+"""Reads what follows an attribute's words."""
 
 
-def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
-    """An attribute with a value after it."""
-    if dialect == "sqlserver" and cursor.accept("IDENTITY"):
-        found.serial = True
-    elif dialect == "db2" and cursor.accept("COMPRESS", "SYSTEM", "DEFAULT"):
-        pass  # how such values are stored
-    elif dialect == "db2" and _is_default_of_type(cursor):
-        found.of_type = True
-    elif cursor.accept("DEFAULT", "ON", "NULL") or cursor.accept("DEFAULT"):
-        start = cursor.at
+def _sets(**values: object) -> _AttributeReader:
+    """An attribute whose words say everything."""
+
+    def read(_cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+        for field_name, value in values.items():
+            setattr(attributes, field_name, value)
+
+    return read
+
+
+def _read_default(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -> None:
+    if dialect == "db2" and (cursor.done or cursor.word() in _ATTRIBUTES):
+        attributes.of_type = True
+        return
+    cursor.accept("ON", "NULL")
+    start = cursor.at
+    cursor.group() if cursor.is_symbol("(") else cursor.next()
+    while not cursor.done and cursor.word() not in _ATTRIBUTES and cursor.word(1) != "VALUES":
         cursor.group() if cursor.is_symbol("(") else cursor.next()
-        while not cursor.done and cursor.word() not in _ATTRIBUTES and cursor.word(1) != "VALUES":
-            cursor.group() if cursor.is_symbol("(") else cursor.next()
-        found.default = cursor.items[start : cursor.at]
-    elif cursor.accept("COMMENT"):
-        found.comment = cursor.next().text
-    elif cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
-        found.charset = cursor.next().text.lower()
-    elif cursor.accept("COLLATE"):
-        collation = cursor.next().text
-        found.charset = found.charset or charset_of_collation(collation)
-    elif cursor.accept("GENERATED", "BY", "DEFAULT"):  # else DEFAULT would be taken for a value
-        found.serial = True
-        cursor.accept("ON", "NULL")
-    elif dialect == "mysql" and cursor.accept("FIRST"):
-        found.position = "first"
-    elif dialect == "mysql" and cursor.accept("AFTER"):
-        found.position = "after " + name(cursor, dialect)
-    elif cursor.accept("ON", "UPDATE") or cursor.accept("ON", "DELETE"):
-        cursor.accept("SET") or cursor.accept("NO")
-        cursor.next()
-    else:
-        return False
-    return True
+    attributes.default = cursor.items[start : cursor.at]
 
 
-def _is_default_of_type(cursor: Cursor) -> bool:
-    """Move past ``WITH``; True, and past ``DEFAULT``, if no value follows it."""
-    cursor.accept("WITH")
-    end = cursor.peek(1)
-    bare = cursor.word() == "DEFAULT" and (end.kind == "end" or end.word in _ATTRIBUTES)
-    return bare and cursor.accept("DEFAULT")
+def _read_generated(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+    attributes.generated = True
+    if cursor.is_symbol("("):
+        attributes.made_of = names_in(cursor.group())
+
+
+def _read_by_default(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+    attributes.serial = True
+    cursor.accept("ON", "NULL")
+
+
+def _read_comment(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+    attributes.comment = cursor.next().text
+
+
+def _read_charset(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+    attributes.charset = cursor.next().text.lower()
+
+
+def _read_collation(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+    collation = cursor.next().text
+    attributes.charset = attributes.charset or charset_of_collation(collation)
+
+
+def _read_position(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -> None:
+    attributes.position = "after " + name(cursor, dialect)
+
+
+def _read_expression(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+    attributes.using = cursor.rest()
+
+
+def _skip_key_word(cursor: Cursor, _attributes: _Attributes, _dialect: Dialect) -> None:
+    cursor.accept("KEY")
+
+
+def _skip_referential_action(cursor: Cursor, _attributes: _Attributes, _dialect: Dialect) -> None:
+    cursor.accept("SET") or cursor.accept("NO")
+    cursor.next()
+
+
+_ATTRIBUTE_READERS: dict[str, _AttributeReader] = {
+    "DEFAULT": _read_default,
+    "COMMENT": _read_comment,
+    "CHARACTER SET": _read_charset,
+    "CHARSET": _read_charset,
+    "COLLATE": _read_collation,
+    "GENERATED BY DEFAULT": _read_by_default,  # else DEFAULT would be taken for a value
+    "ON UPDATE": _skip_referential_action,
+    "ON DELETE": _skip_referential_action,
+    "NOT NULL": _sets(nullable=False),
+    "NULL": _sets(nullable=True),
+    "PRIMARY KEY": _sets(primary=True, nullable=False),
+    "WITH VALUES": _sets(fills=True),
+    "AUTO_INCREMENT": _sets(serial=True),
+    "AS IDENTITY": _sets(serial=True),
+    "AS": _read_generated,
+    "USING": _read_expression,
+    "UNIQUE": _skip_key_word,
+    "KEY": _sets(primary=True, nullable=False),  # MySQL: a bare KEY in a column definition is the primary key
+}
+"""What each attribute says, by its words; of two that begin alike, the longer one comes first."""
+_ATTRIBUTE_READERS_OF: dict[Dialect, dict[str, _AttributeReader]] = {
+    "mysql": {"FIRST": _sets(position="first"), "AFTER": _read_position},
+    "sqlserver": {"IDENTITY": _sets(serial=True)},
+    "db2": {"COMPRESS SYSTEM DEFAULT": _sets(), "WITH": _sets()},  # how values are stored; ``WITH DEFAULT``
+}
+"""Those that only one database has; they come before the others."""
+
+
+@cache
+def _attribute_readers(dialect: Dialect) -> list[tuple[list[str], _AttributeReader]]:
+    readers = _ATTRIBUTE_READERS_OF.get(dialect, {}) | _ATTRIBUTE_READERS
+    return [(words.split(), read) for words, read in readers.items()]
+
+
+def _read_attribute(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -> bool:
+    """Read an attribute that says something of the column's rows; False, and no move, if another thing comes next."""
+    for words, read in _attribute_readers(dialect):
+        if cursor.accept(*words):
+            read(cursor, attributes, dialect)
+            return True
+    return False
 
 
 # --- defaults -----------------------------------------------------------------------------------

@@ -214,29 +214,33 @@ def _object(cursor: Cursor) -> tuple[str, set[str]]:
 
 
 def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) -> Effect:
-    if cursor.accept("LIKE"):
-        return Effect("create_table", table, note=note or "like", to=scope.table(cursor))
+    """The new table: like another one, of a query, or of the columns in brackets; a ``note`` of the statement's head comes first."""
+    created = Effect("create_table", table, note=note)
     if cursor.accept("PARTITION", "OF"):
-        return Effect("create_table", table, note=note or "partition-of", to=scope.table(cursor))
+        return replace(created, note=note or "partition-of", to=scope.table(cursor))
     if cursor.accept("OF"):
         raise Unread("the columns of an object table are in its type")
-    if not cursor.is_symbol("("):
-        return Effect("create_table", table, note=note or "as-select")
-    inside = cursor.group()
-    first = Cursor(inside)
-    if first.accept("LIKE") and scope.dialect == "mysql":
-        return Effect("create_table", table, note=note or "like", to=scope.table(first))
-    if first.word() in ("SELECT", "WITH"):
-        return Effect("create_table", table, note=note or "as-select")
+    has_brackets = cursor.is_symbol("(")
+    inside = cursor.group() if has_brackets else ()
+    first = Cursor(inside) if has_brackets else cursor
+    if (scope.dialect == "mysql" or not has_brackets) and first.accept("LIKE"):
+        return replace(created, note=note or "like", to=scope.table(first))
+    if not has_brackets or first.word() in ("SELECT", "WITH"):
+        return replace(created, note=note or "as-select")
     made, keys = _elements(inside, scope)
     options = cursor.rest()
-    copies = scope.dialect == "postgres" and any(part[0].word == "LIKE" for part in split(inside))
-    if copies or any(token.word in ("SELECT", "INHERITS") for token in options):
-        note = note or "as-select"  # its further columns are known to the source only
+    if _has_unnamed_columns(inside, options, scope):
+        note = note or "as-select"
     elif any(column.type is None for column in made):
         raise Unread("a column of the new table has no type")
     charset = columns.charset_of_table(options) if scope.dialect == "mysql" else None
-    return Effect("create_table", table, columns=tuple(made), keys=keys, note=note, charset=charset)
+    return replace(created, columns=tuple(made), keys=keys, note=note, charset=charset)
+
+
+def _has_unnamed_columns(inside: Sequence[Token], options: Sequence[Token], scope: Scope) -> bool:
+    """True if the new table has further columns, which are known to the source only."""
+    copies = scope.dialect == "postgres" and any(part[0].word == "LIKE" for part in split(inside))
+    return copies or any(token.word in ("SELECT", "INHERITS") for token in options)
 
 
 def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[ColumnDefinition], tuple[str, ...]]:
@@ -264,19 +268,26 @@ def _alter(cursor: Cursor, scope: Scope) -> _Found:
         if scope.dialect == "sqlserver":
             return sqlserver.alter_table(cursor, scope)
         return alter_table(cursor, scope, ignore="IGNORE" in words)
-    found: Sequence[Effect] = ()
-    if scope.dialect == "postgres" and kind in ("TYPE", "DOMAIN"):
-        found = pg_types.alter(kind, cursor, scope)
-    elif scope.dialect == "postgres" and kind in _DATABASES:
-        found = pg_types.rename_schema(cursor, scope, kind)
-    elif scope.dialect == "sqlserver" and kind == "SCHEMA":
-        found = sqlserver.transfer(cursor, scope)
-    elif kind == "TYPE" and not any(token.word in ("COMPILE", "EDITIONABLE") for token in cursor.items):
-        raise Unread("the columns of an object type are in tables that the statement does not name")
-    elif kind in _DATABASES and any(token.word == "UPGRADE" for token in cursor.items):
-        raise Unread("every table of the database gets another name")
+    found = _alter_object(kind, cursor, scope)
     what = "changes a type, a domain or a schema" if found else "changes no table's rows or columns"
     return found, f"ALTER {kind} {what}"
+
+
+def _alter_object(kind: str, cursor: Cursor, scope: Scope) -> Sequence[Effect]:
+    """What changes with an object that is no table."""
+    match scope.dialect, kind:
+        case "postgres", "TYPE" | "DOMAIN":
+            return pg_types.alter(kind, cursor, scope)
+        case "postgres", ("DATABASE" | "SCHEMA"):
+            return pg_types.rename_schema(cursor, scope, kind)
+        case "sqlserver", "SCHEMA":
+            return sqlserver.transfer(cursor, scope)
+    words = {token.word for token in cursor.items}
+    if kind == "TYPE" and not words & {"COMPILE", "EDITIONABLE"}:
+        raise Unread("the columns of an object type are in tables that the statement does not name")
+    if kind in _DATABASES and "UPGRADE" in words:
+        raise Unread("every table of the database gets another name")
+    return ()
 
 
 def _drop(cursor: Cursor, scope: Scope) -> _Found:
