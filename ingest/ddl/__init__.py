@@ -30,4 +30,4 @@ from ingest.ddl.effect_model import (
 )
 from ingest.ddl.scope import dialect_of
 from ingest.ddl.statements import effects
-from ingest.ddl.structure import UNPLACED, charsets, of_change
+from ingest.ddl.structure import UNPLACED, TableStructure, of_change

@@ -7,10 +7,10 @@ so an ALTER's renames, drops and defaults still come from the statement.  Withou
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+
+import msgspec
 
 from ingest.change import Change, TableId
 from ingest.ddl.effect_model import UNREAD, ColumnDefinition, Ddl, Effect, kind_of
@@ -21,16 +21,39 @@ SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapsho
 UNPLACED = "the message has no position"  # note of a TRUNCATE whose rows are unknown
 
 
-def charsets(table: object, columns: Mapping[str, object]) -> dict[str, Any]:
-    """What a structure says of MySQL's character sets: of the table's new columns, and of each column.
+class TableStructure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"kind": "type"}):
+    """A table as a DDL message describes it; its text is what `Change.structure` holds.
 
-    A structure whose message names none has no such members.
+    Args:
+        kind: CREATE, ALTER, DROP, RENAME or the source's word for another change.
+        keys: the columns of the primary key.
+        columns: the logical type of each column.
+        charset: MySQL's character set of the table's new columns.
+        charsets: those of columns, by name.
     """
-    named = {
-        name: charset.lower() for name, charset in columns.items() if charset and isinstance(charset, str)
-    }
-    of_table = {"charset": table.lower()} if table and isinstance(table, str) else {}
-    return of_table | ({"charsets": named} if named else {})
+
+    kind: str
+    keys: tuple[str, ...]
+    columns: dict[str, str]
+    charset: str | None = None
+    charsets: dict[str, str] = {}
+
+    def with_charsets(self, table: object, columns: Mapping[str, object]) -> TableStructure:
+        """With the character sets that a message names, whatever it has in their place."""
+        named = {
+            name: charset.lower() for name, charset in columns.items() if charset and isinstance(charset, str)
+        }
+        of_table = table.lower() if table and isinstance(table, str) else None
+        return msgspec.structs.replace(self, charset=of_table, charsets=named)
+
+    def text(self) -> str:
+        """As compact JSON."""
+        return msgspec.json.encode(self).decode()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it has no columns, and its table need not have been one."""
+        return not self.columns and not self.keys and self.kind not in ("DROP", "RENAME")
 
 
 def of_change(change: Change) -> Ddl:
@@ -42,44 +65,54 @@ def of_change(change: Change) -> Ddl:
 
 
 def _of_event(change: Change) -> Ddl:
-    database, schema, table = change.table
-    parsed = effects(change.ddl or "", change.dialect, database, schema, table)
     if change.note == UNPLACED:
         return Ddl((), "unknown", f"{UNPLACED}, so that the rows which it removed are not known")
-    structure = None if change.structure is None else json.loads(change.structure)
-    says = structure is not None and (
-        structure["columns"] or structure["keys"] or structure["type"] in ("DROP", "RENAME")
-    )
-    if not says and not (change.ddl or "").strip():
+    parsed = effects(change.ddl or "", change.dialect, *change.table)
+    structure = None
+    if change.structure is not None:
+        structure = msgspec.json.decode(change.structure, type=TableStructure)
+    if (structure is None or structure.is_empty) and not (change.ddl or "").strip():
         return Ddl((), "unknown", "neither a statement nor a structure")
     if structure is None:
         return parsed
-    if structure["type"] != "ALTER" and any(effect.action == "rename_table" for effect in parsed.effects):
+    if structure.kind == "ALTER" and parsed.kind != "unknown" and change.ddl:
+        return _typed(parsed, change.table, structure)
+    if structure.kind != "ALTER" and any(effect.action == "rename_table" for effect in parsed.effects):
         return parsed  # the structures may show the table as one that was created and one that was dropped
-    types, key = structure["columns"], tuple(structure["keys"])
-    if structure["type"] == "ALTER" and parsed.kind != "unknown" and change.ddl:
-        return _typed(parsed, change.table, structure, key)
-    if structure["type"] == "CREATE":
-        sets = structure.get("charsets", {})
-        columns = tuple(
-            ColumnDefinition(name, type=logical, charset=sets.get(name)) for name, logical in types.items()
-        )
-        effect = Effect(
-            "create_table", change.table, columns=columns, keys=key, charset=structure.get("charset")
-        )
-        effect = _with_statement(effect, parsed)
-        foreign = (constraint for constraint in parsed.effects if constraint.action == "add_foreign_key")
-        return _of((effect, *foreign), "the message's own structure")
-    if structure["type"] == "DROP":
-        return _of((Effect("drop_table", change.table),), "the message's own structure")
-    if structure["type"] == "RENAME":  # of the two names it has one, and does not say which
-        effect = Effect("truncate_partition", change.table, note="the table has another name")
-        return _of((effect,), "the message's own structure")
-    added = tuple(
-        Effect("add_column", change.table, name, type=logical, note=UNREAD) for name, logical in types.items()
+    return _OF_KIND.get(structure.kind, _of_unread)(change.table, structure, parsed)
+
+
+def _of_created(table: TableId, structure: TableStructure, statement: Ddl) -> Ddl:
+    columns = tuple(
+        ColumnDefinition(name, type=logical, charset=structure.charsets.get(name))
+        for name, logical in structure.columns.items()
     )
-    keys = (Effect("add_primary_key", change.table, keys=key),) if key else ()
+    created = Effect("create_table", table, columns=columns, keys=structure.keys, charset=structure.charset)
+    foreign = (effect for effect in statement.effects if effect.action == "add_foreign_key")
+    return _of((_with_statement(created, statement), *foreign), "the message's own structure")
+
+
+def _of_dropped(table: TableId, _structure: TableStructure, _statement: Ddl) -> Ddl:
+    return _of((Effect("drop_table", table),), "the message's own structure")
+
+
+def _of_renamed(table: TableId, _structure: TableStructure, _statement: Ddl) -> Ddl:
+    """Of the two names a structure has one, and does not say which."""
+    effect = Effect("truncate_partition", table, note="the table has another name")
+    return _of((effect,), "the message's own structure")
+
+
+def _of_unread(table: TableId, structure: TableStructure, _statement: Ddl) -> Ddl:
+    added = tuple(
+        Effect("add_column", table, name, type=logical, note=UNREAD)
+        for name, logical in structure.columns.items()
+    )
+    keys = (Effect("add_primary_key", table, keys=structure.keys),) if structure.keys else ()
     return _of((*added, *keys), "the message's own structure; its statement was not understood")
+
+
+_OF_KIND = {"CREATE": _of_created, "DROP": _of_dropped, "RENAME": _of_renamed}
+"""What a structure says by itself, by its kind."""
 
 
 def _of(made: tuple[Effect, ...], reason: str) -> Ddl:
@@ -114,19 +147,18 @@ def _with_statement(effect: Effect, statement: Ddl) -> Effect:
     return replace(effect, columns=columns, charset=effect.charset or said.charset)
 
 
-def _typed(statement: Ddl, table: TableId, structure: Mapping[str, Any], keys: tuple[str, ...]) -> Ddl:
+def _typed(statement: Ddl, table: TableId, structure: TableStructure) -> Ddl:
     """The statement's effects with the structure's types, character sets and key."""
-    columns, sets = structure["columns"], structure.get("charsets", {})
 
     def typed(effect: Effect) -> Effect:
         if effect.action == "add_primary_key":
-            return replace(effect, keys=keys or effect.keys)
+            return replace(effect, keys=structure.keys or effect.keys)
         if effect.column and effect.type is not None:
-            logical = columns.get(effect.column, effect.type)
+            logical = structure.columns.get(effect.column, effect.type)
             return replace(
                 effect,
                 type=logical,
-                charset=effect.charset or sets.get(effect.column),
+                charset=effect.charset or structure.charsets.get(effect.column),
                 default=_default(effect, logical),
             )
         return effect

@@ -17,7 +17,7 @@ import msgspec
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
-from ingest.ddl import UNPLACED, charsets
+from ingest.ddl import UNPLACED, TableStructure
 from ingest.decoding import json_values
 from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
@@ -162,16 +162,17 @@ def structure(change: Any, source: Image) -> str | None:
     try:
         table = change.get("table") or {}
         columns = table.get("columns") or ()
-        described = {
-            "type": str(change.get("type")),
-            "keys": [str(name) for name in table.get("primaryKeyColumnNames") or ()],
-            "columns": {str(each["name"]): _logical(each, source) for each in columns},
-        } | charsets(
-            table.get("defaultCharsetName"), {str(each["name"]): each.get("charsetName") for each in columns}
+        described = TableStructure(
+            str(change.get("type")),
+            tuple(str(name) for name in table.get("primaryKeyColumnNames") or ()),
+            {str(column["name"]): _logical(column, source) for column in columns},
+        ).with_charsets(
+            table.get("defaultCharsetName"),
+            {str(column["name"]): column.get("charsetName") for column in columns},
         )
     except (AttributeError, KeyError, TypeError):
         return None
-    return msgspec.json.encode(described).decode()
+    return described.text()
 
 
 def _logical(column: Mapping[str, Any], source: Image) -> str:

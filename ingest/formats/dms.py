@@ -25,11 +25,11 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 from msgspec import Raw
-from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import Change, Hints, Image, Message, Op, TableId
+from ingest.ddl import TableStructure
 from ingest.decoding import rows
 from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
@@ -185,7 +185,7 @@ def _structure(control: bytes, kind: str, encoding: str) -> str | None:
             str(name): logical(column, encoding)
             for name, column in (definition or {}).get("columns", {}).items()
         }
-        keys = [str(name) for name in (definition or {}).get("primary-key") or ()]
+        keys = tuple(str(name) for name in (definition or {}).get("primary-key") or ())
     except (TypeError, AttributeError):
         return None
-    return encode({"type": action, "keys": keys, "columns": columns}).decode()
+    return TableStructure(action, keys, columns).text()

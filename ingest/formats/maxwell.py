@@ -17,12 +17,11 @@ import json
 from collections.abc import Iterable, Mapping
 
 from msgspec import Raw
-from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import LOAD_BEGUN, LOAD_ENDED, Change, Hints, Image, Message, Op, TableId
-from ingest.ddl import charsets
+from ingest.ddl import TableStructure
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -209,10 +208,9 @@ def _structure(definition: bytes, action: str) -> str | None:
             )
             for column in table["columns"]
         }
-        keys = [str(name) for name in table.get("primary-key") or ()]
-        sets = charsets(
-            table.get("charset"), {str(column["name"]): column.get("charset") for column in table["columns"]}
-        )
+        keys = tuple(str(name) for name in table.get("primary-key") or ())
+        charsets = {str(column["name"]): column.get("charset") for column in table["columns"]}
+        structure = TableStructure(action, keys, columns).with_charsets(table.get("charset"), charsets)
     except (KeyError, TypeError, AttributeError):
         return None
-    return encode({"type": action, "keys": keys, "columns": columns} | sets).decode()
+    return structure.text()

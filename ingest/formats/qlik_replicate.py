@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from msgspec import Raw
-from msgspec.json import encode
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.ddl import TableStructure
 from ingest.decoding import rows
 from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
@@ -224,4 +224,4 @@ def _structure(described: bytes, encoding: str) -> str | None:
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
     keys = sorted((name for name, place in places.items() if place > 0), key=places.__getitem__)
-    return encode({"type": "CREATE", "keys": keys, "columns": types}).decode()
+    return TableStructure("CREATE", tuple(keys), types).text()
