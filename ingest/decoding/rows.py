@@ -366,6 +366,14 @@ def drop_unchanged(
     return gone
 
 
+def drop_hidden(
+    op: Op, before: Image | None, after: Image | None, hides: Callable[[str], bool], absent: str | None = ""
+) -> str | None:
+    """Take an update's unchanged large columns out of both images, as `drop_unchanged` does; the remark that says so, if any."""
+    gone = drop_unchanged(before, after, hides, absent) if op is Op.UPDATE else []
+    return f"unchanged large columns, sent as NULL, are absent: {len(gone)}" if gone else None
+
+
 def present(known: Mapping[str, str], row: Image) -> Mapping[str, str]:
     if known.keys() <= row.keys():
         return known

@@ -41,7 +41,7 @@ from ingest.decoding.flat_messages import (
     frame_of,
     nowhere,
 )
-from ingest.decoding.rows import drop_unchanged, emptied, noted
+from ingest.decoding.rows import drop_hidden, emptied, noted
 from ingest.errors import Undecodable
 from ingest.fold import may_change_key
 from ingest.formats import About, SharedEvidence
@@ -106,13 +106,21 @@ def recognise(sample: bytes) -> str | None:
     if not seen.id:
         sink = not seen.is_ddl and not seen.sql_type
         return SharedEvidence("perhaps a sink's Canal message, without isDdl and id") if sink else None
-    if seen.upper_case and not seen.gtid:
-        return None
-    if seen.sql_type_empty and seen.transaction and seen.type in ROW_TYPES and not seen.lengths:
-        return None  # Tencent's service, whose types have no length
-    if seen.epochs or seen.int_lists or seen.type in ("DDL", "INIT", "INIT_DDL"):
+    if _is_of_service(seen):
         return None
     return SharedEvidence("perhaps Canal message with a batch id: no other dialect's marks")
+
+
+def _is_of_service(seen: flat_messages.Glimpse) -> bool:
+    """True for a message with a batch id and a mark that only the clouds' services set."""
+    no_lengths = seen.sql_type_empty and seen.transaction and seen.type in ROW_TYPES and not seen.lengths
+    return bool(
+        (seen.upper_case and not seen.gtid)
+        or no_lengths  # Tencent's
+        or seen.epochs
+        or seen.int_lists
+        or seen.type in ("DDL", "INIT", "INIT_DDL")
+    )
 
 
 # --- one message --------------------------------------------------------------------------------
@@ -266,19 +274,30 @@ def _frame(
 
 def _pairs(envelope: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
     """Each row's images before and after, distinguished by content where writers differ."""
-    data, old = envelope.data, envelope.old
-    if type(data) is list and len(data) == 1 and data[0] is not None and not dialect.bare_rows:  # mostly
-        if op is UPDATE and not swap and type(old) is list and len(old) == 1:
-            return [(old[0], data[0])]
-        if op is not UPDATE and flat_messages.absent(old):
-            return [(data[0], None) if op is DELETE else (None, data[0])]
-    data, old = _rows(data, dialect, plan), _rows(old, dialect, plan)
+    if not swap and not dialect.bare_rows and (pair := _only_pair(envelope, op)):
+        return [pair]
+    data, old = _rows(envelope.data, dialect, plan), _rows(envelope.old, dialect, plan)
     if op is DELETE:
         first, second = (old, data) if dialect.deleted_in_old else (data, old)
         return [(image, None) for image in _whole(first or second)]
     if op is not UPDATE:
         return [(None, image) for image in _whole(data or (old if swap else []))]
-    after = _whole(data)
+    return _pairs_of_update(_whole(data), old, swap)
+
+
+def _only_pair(envelope: Found, op: Op) -> Pair | None:
+    """The images of a message of one row as nearly all are, found at once; None for any other message."""
+    data, old = envelope.data, envelope.old
+    if type(data) is not list or len(data) != 1 or data[0] is None:
+        return None
+    if op is UPDATE:
+        return (old[0], data[0]) if type(old) is list and len(old) == 1 else None
+    if not flat_messages.absent(old):
+        return None
+    return (data[0], None) if op is DELETE else (None, data[0])
+
+
+def _pairs_of_update(after: list[Image], old: Rows, swap: bool) -> list[Pair]:
     if not old:
         return [(None, image) for image in after]
     if len(old) != len(after):
@@ -304,20 +323,15 @@ def _whole(rows: Rows) -> list[Image]:
 
 def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
     (plan, keys, keys_listed), (before, after) = frame, pair
-    remarks: list[str] = []
-    if plan.converters:
-        for row_image in pair:
-            if row_image and (remark := converters.convert(row_image, plan.converters)):
-                remarks.append(remark)
-    hidden = False
-    if dialect.large and op is UPDATE:  # `old` lists the changed columns: one that it lacks is NULL there too
+    remarks: list[str | None] = [*_converted(pair, plan)] if plan.converters else []
+    hidden = None
+    if dialect.large:  # `old` lists the changed columns: one that it lacks is NULL there too
 
         def hides(name: str) -> bool:
             return (name in plan.large or name not in plan.types) and name not in keys
 
-        if gone := drop_unchanged(before or {}, after, hides, absent=None):
-            hidden = True
-            remarks.append(f"unchanged large columns, sent as NULL, are absent: {len(gone)}")
+        hidden = drop_hidden(op, before or {}, after, hides, absent=None)
+        remarks.append(hidden)
     image = (before if after is None else after) or {}
     columns = image.keys()
     whole = plan.columns <= columns
@@ -333,11 +347,17 @@ def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialec
         before=before,
         after=after,
         types=plan.types,
-        partial=hidden or not whole,
+        partial=hidden is not None or not whole,
         phase=0 if op is READ and not head.sequence and dialect.position is not nowhere else 1,
         row=row,
         note=note,
     )
+
+
+def _converted(pair: Pair, plan: CanalPlan) -> list[str]:
+    """Convert a row's values to canonical texts in place; remarks about those that are not of their type."""
+    remarks = [converters.convert(image, plan.converters) for image in pair if image]
+    return [remark for remark in remarks if remark]
 
 
 def _odd(before: Image | None, image: Image, keys: tuple[str, ...]) -> list[str]:
@@ -374,17 +394,28 @@ _Row = tuple[Any, ...]
 """One change, as `ChangeColumns.of_rows` takes it."""
 
 
-class _Known(NamedTuple):
-    """A table's frame, with the members that it was made of."""
+_Described = tuple[bytes, bytes, str | None, str | None]
+"""What a message says of its table: types, key names, the database's kind (`_kind`), and a note about the envelope."""
+
+
+class _UsualTable(NamedTuple):
+    """A table's frame, with what it was made of."""
 
     frame: Frame
-    members: tuple[bytes, bytes]
-    kind: str | None  # as `_kind` says
-    note: str | None  # of the envelope
+    described: _Described
     table: TableId
     is_usual: bool
     shape: int
     hiding: frozenset[str]  # columns whose NULL may mean an unchanged value
+
+    def fits(self, op: Op, before: Image | None, after: Image | None, image: Image) -> bool:
+        """True for a row with all columns of its table and no other, no NULL that may hide a value, and no clock in a DATE."""
+        columns, dates = self.frame.plan.columns, self.frame.plan.dates
+        if image.keys() != columns or (before and not columns.issuperset(before)):
+            return False
+        if dates and (_has_clock(before, dates) or _has_clock(after, dates)):
+            return False
+        return not (self.hiding and op is UPDATE and any(image[column] is None for column in self.hiding))
 
 
 class _Usual:
@@ -393,7 +424,7 @@ class _Usual:
     def __init__(self, hints: Hints, dialect: CanalDialect) -> None:
         self.hints, self.dialect = hints, dialect
         self.shapes: list[RowShape] = []
-        self.known: dict[tuple[str | None, str | None, str], _Known] = {}
+        self.tables: dict[tuple[str | None, str | None, str], _UsualTable] = {}
 
     def rows(self, number: int, value: bytes) -> list[_Row]:
         """The changes of one message; none if it is not as usual."""
@@ -404,46 +435,39 @@ class _Usual:
             return []
         if op is READ and not place.sequence and dialect.position is not nowhere:
             return []
-        name = envelope.database or None, envelope.schema or None, envelope.table
-        members, kind = _members_of(envelope), _kind(envelope, self.hints, dialect)
-        known = self.known.get(name)
-        if known is None:
-            known = self.known[name] = self._learnt(_named(*name), members, kind, note)
-        (plan, keys, _), sent, of_kind, remark, table, is_usual, shape, hiding = known
-        if sent != members or of_kind != kind or remark != note or not is_usual:
+        usual = self._table_of(envelope, note)
+        if usual is None:
             return []
+        plan, keys = usual.frame.plan, usual.frame.keys
         gtid = envelope.gtid or None if dialect.gtid_is_transaction else None
         shared = place.sequence, place.text, _event_time(envelope.es), gtid
         rows = []
         pairs = _pairs(envelope, op, self.hints.options.swap_old_data, dialect, plan)
         for row, (before, after) in enumerate(pairs):
             image = (before if after is None else after) or {}
-            if image.keys() != plan.columns or (before and not plan.columns.issuperset(before)):
+            if not usual.fits(op, before, after, image):
                 return []
-            if plan.dates and (_has_clock(before, plan.dates) or _has_clock(after, plan.dates)):
+            if plan.converters and _converted((before, after), plan):
                 return []
-            if hiding and op is UPDATE and any(image[column] is None for column in hiding):
-                return []
-            if plan.converters:
-                for row_image in (before, after):
-                    if row_image and converters.convert(row_image, plan.converters):
-                        return []
             moved = before is not None and after is not None and may_change_key(before, after, keys)
             images = None if before is None else _json(before), None if after is None else _json(after)
-            rows.append((number, shape, op, *images, moved, row, *shared))
-        if rows and shape == len(self.shapes):
-            self.shapes.append(RowShape(table, keys, tuple(image), plan.types, noted(note, plan.note)))
+            rows.append((number, usual.shape, op, *images, moved, row, *shared))
+        if rows and usual.shape == len(self.shapes):
+            self.shapes.append(RowShape(usual.table, keys, tuple(image), plan.types, noted(note, plan.note)))
         return rows
 
-    def _learnt(
-        self,
-        name: tuple[TableId, str | None],
-        members: tuple[bytes, bytes],
-        kind: str | None,
-        note: str | None,
-    ) -> _Known:
-        table, odd = name
-        frame = _frame(table, members, self.hints, self.dialect, kind)
+    def _table_of(self, envelope: Found, note: str | None) -> _UsualTable | None:
+        """The table of a message whose members are those of the table's first message; None if they are not, or are odd."""
+        name = envelope.database or None, envelope.schema or None, envelope.table or ""
+        described = *_members_of(envelope), _kind(envelope, self.hints, self.dialect), note
+        if name not in self.tables:
+            self.tables[name] = self._described(_named(*name), described)
+        usual = self.tables[name]
+        return usual if usual.is_usual and usual.described == described else None
+
+    def _described(self, name: tuple[TableId, str | None], described: _Described) -> _UsualTable:
+        (table, odd), (mysql_type, pk_names, kind, _note) = name, described
+        frame = _frame(table, (mysql_type, pk_names), self.hints, self.dialect, kind)
         is_usual = bool(frame.keys) and frame.keys_listed and not odd
         hiding = frame.plan.large.difference(frame.keys) if self.dialect.large else frozenset()
-        return _Known(frame, members, kind, note, table, is_usual, len(self.shapes), hiding)
+        return _UsualTable(frame, described, table, is_usual, len(self.shapes), hiding)

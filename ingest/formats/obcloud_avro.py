@@ -26,7 +26,7 @@ from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.ddl import dialect_of
 from ingest.decoding import avro
 from ingest.decoding.declared_values import unwrap
-from ingest.decoding.rows import drop_unchanged, statement
+from ingest.decoding.rows import drop_hidden, statement
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
@@ -125,22 +125,20 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
         raise Undecodable("no-image", f"the {op} has no image of its row")
     for image in (before, after):
         unwrap(image, declared.columns)
-    gone = 0
-    if op is Op.UPDATE and before and after and None in after.values():
-        cells = [
-            *zip(names, record["beforeImages"], strict=True),
-            *zip(names, record["afterImages"], strict=True),
-        ]
-        large = {*names} - {*keys} - {name for name, cell in cells if cell["type_info"] in SMALL}
-        gone = len(drop_unchanged(before, after, large.__contains__))
+
+    def hides(name: str) -> bool:
+        cells = [record[images][names.index(name)] for images in ("beforeImages", "afterImages")]
+        return name not in keys and all(cell["type_info"] not in SMALL for cell in cells)
+
+    hidden = drop_hidden(op, before, after, hides)
     return replace(
         common,
         keys=keys,
         before=before,
         after=None if op is Op.DELETE else after,
         types={**known, **declared.columns} if declared.columns else known,
-        partial=gone > 0,
-        note=f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None,
+        partial=hidden is not None,
+        note=hidden,
     )
 
 

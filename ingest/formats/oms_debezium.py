@@ -21,7 +21,7 @@ from ingest.decoding import connect, json_values
 from ingest.decoding.connect import ConnectPlan, Field, Meaning
 from ingest.decoding.declared_values import Reading
 from ingest.decoding.json_values import Values, text, texts
-from ingest.decoding.rows import drop_unchanged, named_table, noted
+from ingest.decoding.rows import drop_hidden, named_table, noted
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
@@ -93,7 +93,7 @@ def event(schema: bytes, members: Values, message: Message, hints: Hints, note: 
     def hides(name: str) -> bool:
         return name not in keys and types.base(plan.types.get(name, "unknown")) in types.LOB
 
-    gone = len(drop_unchanged(before, after, hides)) if op is Op.UPDATE else 0
+    hidden = drop_hidden(op, before, after, hides)
     sequence, unread = _sequence(source)
     return Change(
         op=op,
@@ -103,14 +103,12 @@ def event(schema: bytes, members: Values, message: Message, hints: Hints, note: 
         after=after,
         types=plan.types,
         schema=plan.schema,
-        partial=bool(gone),
+        partial=hidden is not None,
         phase=1 if sequence or source.get("pos") else 0,  # without both it is a row of the full load
         sequence=sequence,
         position=source.get("pos"),
         event_time=_micros(source.get("ts_ms")),
-        note=noted(
-            note, unread, f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None
-        ),
+        note=noted(note, unread, hidden),
     )
 
 
