@@ -188,17 +188,16 @@ class Chain:
         if self.images.key_deletes and change.op is Op.DELETE and not self._tells:
             return
         for column, said in self.images.of(change).items():
-            if column not in row.values and not (row.complete and said is not None):
-                continue  # not known
             had = row.values.get(column)
-            if had is None and (key, column) in self._open:
+            sent, held = change.types.get(column), row.types.get(column)
+            kind = sent or held or self.logical.get(column) or "unknown"
+            is_known = column in row.values or (row.complete and said is not None)
+            if not is_known or (had is None and (key, column) in self._open):
                 continue
-            kind = change.types.get(column) or row.types.get(column) or self.logical.get(column) or "unknown"
-            if _moves_in_time(change.types.get(column), row.types.get(column)):
+            if _moves_in_time(sent, held):
                 continue  # what an instant is without a zone depends on the session that converted the column
-            if said is None and self._may_hide(change, column, kind):
-                continue
-            if not same_value(kind, said, had):
+            is_hidden = said is None and self._may_hide(change, column, kind)
+            if not is_hidden and not same_value(kind, said, had):
                 yield Mismatch(column, said, had)
 
     def _may_hide(self, change: Change, column: str, kind: str) -> bool:

@@ -45,7 +45,7 @@ from ingest.quality.catalogue import FAILED_CHECK
 from ingest.result import STAGES, Failure, Result
 from ingest.silver.decode import decode
 from ingest.spark import jobs
-from ingest.spark.deferred import cores, deferred
+from ingest.spark.deferred import Deferred, cores, deferred
 from ingest.spark.pace import FEW, pace, paced
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
@@ -123,11 +123,8 @@ def run(
             if stop():
                 result.stopped = result.stopped or stage
                 break
-            started, result.began[stage] = time.monotonic(), lake.now()
-            group = f"{lake.run}/{stage}"
             try:
-                with session.named(f"ingest {pipeline.name} {stage}", group):
-                    had_work = _STAGES[stage](lake, warm, result, tell)
+                _run_stage(stage, session, lake, warm, result, tell)
             except Exception as error:
                 said = f"{stage} stopped: {faults.said(error)}"
                 emitter.end([said], result.messages, [])
@@ -137,9 +134,6 @@ def run(
                 if isinstance(error, IngestError) or faults.fault(error) is None:
                     raise
                 raise StoppedError(f"{said}.") from error
-            result.stages[stage] = time.monotonic() - started
-            if (place := jobs.ran(lake.spark, group)) is not None and (had_work or place.jobs):
-                result.ran[stage] = place
             if result.batch is not None:
                 emitter.start()
         warm.seen = identity.look(lake)
@@ -154,6 +148,17 @@ def run(
     if result.stopped:
         result.warnings.append(f"stopped before the end of {result.stopped}: the next run does the rest.")
     return result
+
+
+def _run_stage(stage: str, session: Deferred, lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+    """Run one stage under its name in Spark's books, and note its times and where it ran."""
+    started, result.began[stage] = time.monotonic(), lake.now()
+    group = f"{lake.run}/{stage}"
+    with session.named(f"ingest {lake.pipeline.name} {stage}", group):
+        had_work = _STAGES[stage](lake, warm, result, tell)
+    result.stages[stage] = time.monotonic() - started
+    if (place := jobs.ran(lake.spark, group)) is not None and (had_work or place.jobs):
+        result.ran[stage] = place
 
 
 @contextmanager
@@ -288,10 +293,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     first, warm.begun = not warm.begun, True
     now = warm.progress = warm.progress or progress(lake)
     if first or last > now.complete:
-        for mirror in mirrors.outdated(lake):
-            result.fail(mirrors.outdated_text(lake, mirror), mirror.name)
-        for contested in targets.contested(lake):
-            result.fail(contested.text)
+        _report_outdated(lake, result)
     if first:
         now = Progress(now.complete, now.lagging | mirrors.not_created_yet(lake) | targets.unfinished(lake))
     if last <= now.complete and not now.lagging:
@@ -302,15 +304,27 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         _report(folded, result, lake.pipeline.file)
     result.stopped = "gold" if lake.stop() else ""
     result.incomplete = bool(lake.select or result.stopped)
-    unfinished = frozenset(mirror.path for mirror in result.mirrors if mirror.state in UNFINISHED)
-    if result.incomplete:  # what was not tried is unchanged
-        tried = {mirror.path for mirror in result.mirrors if mirror.state != "skipped"}
-        warm.progress = Progress(now.complete, (now.lagging - tried) | unfinished)
-    else:
-        warm.progress = Progress(last, unfinished)
+    warm.progress = _progress_after(result, now, last)
     if result.touched or warm.progress == Progress(last):
         result.batch = last
     return result.touched > 0
+
+
+def _report_outdated(lake: Lake, result: Result) -> None:
+    """Add the mirrors that wait for a rebuild since changes were decoded again, and the folders that two mirrors claim."""
+    for mirror in mirrors.outdated(lake):
+        result.fail(mirrors.outdated_text(lake, mirror), mirror.name)
+    for contested in targets.contested(lake):
+        result.fail(contested.text)
+
+
+def _progress_after(result: Result, before: Progress, last: int) -> Progress:
+    """Up to which batch all mirrors are folded now, but for those that lag."""
+    unfinished = frozenset(mirror.path for mirror in result.mirrors if mirror.state in UNFINISHED)
+    if not result.incomplete:
+        return Progress(last, unfinished)
+    tried = {mirror.path for mirror in result.mirrors if mirror.state != "skipped"}
+    return Progress(before.complete, (before.lagging - tried) | unfinished)  # what was not tried is unchanged
 
 
 def _report(mirror: Folded, result: Result, file: Path) -> None:

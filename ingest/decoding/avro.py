@@ -247,8 +247,10 @@ def _prepared(schema: Any, depth: int) -> Any:
         if not schema:
             raise _bad_schema("a union is empty")
         return [_prepared(branch, depth + 1) for branch in schema]
-    if not isinstance(schema, dict):
-        return str(schema)
+    return _prepared_object(schema, depth) if isinstance(schema, dict) else str(schema)
+
+
+def _prepared_object(schema: dict[str, Any], depth: int) -> Any:
     prepared = {name: value for name, value in schema.items() if name not in _LEFT_OUT}
     if "logicalType" in prepared:
         prepared["logical"] = prepared.pop("logicalType")
@@ -265,11 +267,15 @@ def _prepared(schema: Any, depth: int) -> Any:
     if kind in ("record", "error"):
         prepared["fields"] = _fields(prepared, depth)
     if kind == "fixed":
-        size = str(prepared.get("size"))
-        if not (size.isascii() and size.isdigit() and len(size) < 10):
-            raise _bad_schema(f"the fixed {str(prepared.get('name'))[:80]!r} has no size")
-        prepared["size"] = int(size)
+        prepared["size"] = _size_of_fixed(prepared)
     return prepared
+
+
+def _size_of_fixed(schema: dict[str, Any]) -> int:
+    size = str(schema.get("size"))
+    if re.fullmatch(r"[0-9]{1,9}", size) is None:
+        raise _bad_schema(f"the fixed {str(schema.get('name'))[:80]!r} has no size")
+    return int(size)
 
 
 def _fields(schema: dict[str, Any], depth: int) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from ingest.bronze import files
 from ingest.bronze.positions import read_so_far
-from ingest.config import Pipeline
+from ingest.config import Pipeline, Source
 from ingest.errors import StoreError
 from ingest.gold import completed
 from ingest.inspect.finished import is_finished
@@ -27,17 +27,16 @@ def idle(
     An `IngestError` if the lake is another pipeline's, or was restored in parts.
     """
     sources = [source for source in pipeline.sources if source.enabled]
-    if not stores.is_readable(pipeline.lake) or any(source.kind != "files" for source in sources):
-        return None
-    if any(snapshots.source_of(pipeline, source) is not None for source in sources):
+    if not stores.is_readable(pipeline.lake) or not all(_is_of_files(pipeline, source) for source in sources):
         return None
     lake = LakeReader(pipeline)
     try:
-        if not lake.exists(BRONZE.name):
-            if "bronze" in stages and any(files.plan(source, 0, {}, 1).ranges for source in sources):
-                busy()
-            return None
+        is_new = not lake.exists(BRONZE.name)
     except StoreError:  # Spark may have settings for the store that the environment lacks
+        return None
+    if is_new:
+        if "bronze" in stages and any(files.plan(source, 0, {}, 1).ranges for source in sources):
+            busy()
         return None
     identity.check(lake, Seen())
     last = lake.progress("bronze", BRONZE.name)
@@ -46,16 +45,8 @@ def idle(
             busy()
         return None
     result = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
-    if "bronze" in stages:
-        known = read_so_far(lake).files
-        identity.refuse_missing_sources(lake, known)
-        for source in sources:
-            planned = files.plan(source, 0, known.get(source.name, {}), 1)
-            if planned.ranges:
-                busy()
-            if planned.ranges or planned.alarms:
-                return None
-            result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
+    if "bronze" in stages and _has_messages(lake, sources, result, busy):
+        return None
     lost = completed.lost(lake) if "gold" in stages else []
     # a run that finds another thing wrong than the one before it records that, and one that finds nothing ends the alarms;
     # alerts are repeated by runs that start
@@ -65,3 +56,24 @@ def idle(
         result.fail(mirror.said, mirror.name)
     result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
     return result
+
+
+def _is_of_files(pipeline: Pipeline, source: Source) -> bool:
+    """True for a source whose news are seen without Spark: a folder, and no snapshot of a database is on its way."""
+    return source.kind == "files" and snapshots.source_of(pipeline, source) is None
+
+
+def _has_messages(
+    lake: LakeReader, sources: Iterable[Source], result: Result, busy: Callable[[], None]
+) -> bool:
+    """True if files wait to be read, or something is wrong with them; what is only odd becomes a warning."""
+    read_files = read_so_far(lake).files
+    identity.refuse_missing_sources(lake, read_files)
+    for source in sources:
+        planned = files.plan(source, 0, read_files.get(source.name, {}), 1)
+        if planned.ranges:
+            busy()
+        if planned.ranges or planned.alarms:
+            return True
+        result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
+    return False

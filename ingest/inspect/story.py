@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ingest.change import Image
     from ingest.gold.explain import Story, StoryEffect, StoryEvent
+    from ingest.lake.raw import Raw
 
 
 def lines(story: Story) -> list[str]:
@@ -100,31 +101,36 @@ def _event(event: StoryEvent, before: Image) -> list[str]:
     place = "" if event.topic is None else f"  {event.topic}/{event.partition}/{event.offset}"
     moment = f"  {event.event_time}" if event.event_time else ""
     sequence = f"  sequence {event.sequence}" if event.sequence else ""
-    shown = [f"{event.number}. batch {event.batch}  {event.op}{moment}{sequence}{place}"]
-    if event.statement:
-        shown.append(f"   statement  {event.statement}")
-    if event.before is not None:
-        shown.append(f"   before     {image(event.before)}")
-    if event.after is not None:
-        shown.append(f"   after      {image(event.after)}{'  (partial)' if event.partial else ''}")
-    if cells := changed(event, before):
-        after = event.after or {}
-        texts = (f"{name}: {image(old)} -> {image(after[name])}" for name, old in cells.items())
-        shown.append(f"   changed    {', '.join(texts)}")
-    shown.extend(f"   {_effect(effect, event)}" for effect in event.effects or ())
-    if not event.effects:
-        shown.append("   nothing: there was no row")
-    shown.extend(f"   {text}" for text in event.remarks)
-    if event.note:
-        shown.append(f"   note       {event.note}")
-    if event.raw is not None:
-        cut = (
-            ""
-            if len(event.raw.text.encode("utf-8", "replace")) >= event.raw.length or event.raw.binary
-            else f" ... ({event.raw.length} bytes)"
-        )
-        shown.append(f"   {'base64' if event.raw.binary else 'message'}    {event.raw.text}{cut}")
-    return shown
+    after = event.after or {}
+    changes = (
+        f"{name}: {image(old)} -> {image(after[name])}" for name, old in changed(event, before).items()
+    )
+    return [
+        f"{event.number}. batch {event.batch}  {event.op}{moment}{sequence}{place}",
+        *_labelled("statement", event.statement),
+        *_labelled("before", "" if event.before is None else image(event.before)),
+        *_labelled(
+            "after", "" if event.after is None else image(event.after) + "  (partial)" * event.partial
+        ),
+        *_labelled("changed", ", ".join(changes)),
+        *(f"   {_effect(effect, event)}" for effect in event.effects or ()),
+        *(() if event.effects else ("   nothing: there was no row",)),
+        *(f"   {text}" for text in event.remarks),
+        *_labelled("note", event.note),
+        *(() if event.raw is None else (_message(event.raw),)),
+    ]
+
+
+def _labelled(label: str, text: str | None) -> Iterator[str]:
+    if text:
+        yield f"   {label:<10} {text}"
+
+
+def _message(raw: Raw) -> str:
+    """The message's bytes, and how many there are if some are cut off."""
+    is_cut = not raw.binary and len(raw.text.encode("utf-8", "replace")) < raw.length
+    cut = f" ... ({raw.length} bytes)" if is_cut else ""
+    return f"   {'base64' if raw.binary else 'message':<10} {raw.text}{cut}"
 
 
 def _effect(effect: StoryEffect, event: StoryEvent) -> str:

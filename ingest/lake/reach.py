@@ -154,14 +154,19 @@ class Reach:
             case "drop_table":
                 self.tables.pop(table, None)
             case "create_table":
-                self.tables[table] = _Relation() if effect.note != "if-not-exists" else self._relation(table)
-                if isinstance(to, TableId) and (like := self.tables.get(to)):  # LIKE, or a partition of it
-                    self.tables[table].whole, self.tables[table].columns = like.whole, dict(like.columns)
-                self.tables[table].declare(effect)
+                self._create(effect)
             case "rename_table" if isinstance(to, TableId):
                 self._rename(table, to)
             case _ if effect.column is not None:
                 self._relation(table).declare(effect)
+
+    def _create(self, effect: Effect) -> None:
+        """A new table, with the columns of the table that it is like or a partition of."""
+        relation = self._relation(effect.table) if effect.note == "if-not-exists" else _Relation()
+        self.tables[effect.table] = relation
+        if isinstance(effect.to, TableId) and (like := self.tables.get(effect.to)):
+            relation.whole, relation.columns = like.whole, dict(like.columns)
+        relation.declare(effect)
 
     def _relation(self, table: TableId) -> _Relation:
         return self.tables.setdefault(table, _Relation())
