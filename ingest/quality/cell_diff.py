@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -128,50 +128,26 @@ def expected(
     """The rows that the mirror must have for the chosen keys."""
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     events = list(history.events)
-    begins = order_of(history.begins) if history.begins else None
-    clears = (event.order for event in events if _clears(event) and (begins is None or event.order > begins))
-    sent = _Sent(history, min(clears, default=None))
-    inserts = _inserts(history, mirror)
+    sent, inserts = _Sent(history, _first_clearing(events, history.begins)), _inserts(history, mirror)
     for step in steps(table, events):
         inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
             sent.take(step, table)
-            if (
-                not history.whole
-                and step.effect in _LEAVES
-                and (step.event.change.transaction in history.cut.begun or step.key in history.cut.met)
-            ):
+            if _is_cut(step, step.event.change, history):
                 table.crossings.doubted.add(step.key)
-    wanted, names = Expected(), {*(column.name for column in mirror.columns), DELETED, DELETED_AT}
-    twice, reread = inserts.twice, inserts.reread
-    doubted = () if history.whole else table.crossings.doubted
+    wanted, twice, reread = Expected(), inserts.twice, inserts.reread
+    present = {*(column.name for column in mirror.columns), DELETED, DELETED_AT}
     for key in filter(chosen, sent.texts):
-        if key in doubted:
-            continue  # only older changes say which row has left
-        if mirror.soft and not history.whole and key not in table.rows:
-            continue  # only older changes say what the deleted row holds
+        if not history.whole and (key in table.crossings.doubted or (mirror.soft and key not in table.rows)):
+            continue  # only older changes say which row has left, and what a deleted row holds
         wanted.known.add(key)
+        wanted.texts[key] = sent.texts[key]
         if key in twice:
             wanted.twice[key] = twice[key]
         if key in reread:
             wanted.reread.add(key)
-        wanted.texts[key] = sent.texts[key]
         if (live := table.row(key)) is not None:
-            only = sent.columns.get(key)
-            wanted.partly |= {key} if only is not None else set()
-            wanted.rows[key] = row = {
-                column.name: of_text(live.values.get(column.name), column.type)
-                for column in mirror.columns
-                if column.name not in mirror.keys and (only is None or column.name in only)
-            }
-            wanted.unfit |= {
-                (key, name) for name in row if row[name] is None and live.values.get(name) is not None
-            }
-            wanted.beyond |= {
-                (key, name): value
-                for name, value in live.values.items()
-                if name not in names and value is not None and (only is None or name in only)
-            }
+            _expect(wanted, key, live.values, sent.cells_of(key), mirror, present)
     if mirror.where:
         _filter(wanted, mirror, table, sent)
     if mirror.computed:
@@ -179,13 +155,46 @@ def expected(
     return wanted
 
 
+def _first_clearing(events: Iterable[Placed | SchemaStep], begins: str) -> Order | None:
+    """Where the table was emptied first, after the place from which on all its changes are given."""
+    since = order_of(begins) if begins else None
+    clears = (event.order for event in events if _clears(event) and (since is None or event.order > since))
+    return min(clears, default=None)
+
+
+def _is_cut(step: Step, change: Change, history: KeyHistory) -> bool:
+    """True if a row leaves its key in a transaction whose beginning is not given."""
+    if history.whole or step.effect not in _LEAVES:
+        return False
+    return change.transaction in history.cut.begun or step.key in history.cut.met
+
+
+def _expect(
+    wanted: Expected, key: Key, values: Image, cells: _Cells, mirror: Mirror, present: Collection[str]
+) -> None:
+    """Add the cells of a row that are determined; ``present`` are the columns that the mirror has."""
+    if cells is not EVERY_CELL:
+        wanted.partly.add(key)
+    wanted.rows[key] = row = {
+        column.name: of_text(values.get(column.name), column.type)
+        for column in mirror.columns
+        if column.name not in mirror.keys and cells.hold(column.name)
+    }
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name in row and row[name] is None:
+            wanted.unfit.add((key, name))
+        if name not in present and cells.hold(name):
+            wanted.beyond[key, name] = value
+
+
 def _filter(wanted: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
     """Leave out the rows that do not meet the mirror's condition, and those for which that is unknown."""
     names = conditions.columns(mirror.where)
     columns = {column.name: column for column in mirror.columns}
     for key in list(wanted.rows):
-        only = sent.columns.get(key)
-        if only is not None and not {*names} <= only | {*mirror.keys}:
+        if not sent.cells_of(key).hold_all({*names} - {*mirror.keys}):
             wanted.forget(key)
     keys = list(wanted.rows)
     texts = _texts_of(keys, names, wanted, mirror, table)
@@ -204,8 +213,7 @@ def _compute(wanted: Expected, mirror: Mirror, table: Table, sent: _Sent) -> Non
         keys = []
         for key, row in wanted.rows.items():
             row.pop(column.name, None)
-            only = sent.columns.get(key)
-            if only is None or {*names} <= only | {*mirror.keys}:
+            if sent.cells_of(key).hold_all({*names} - {*mirror.keys}):
                 keys.append(key)
         texts = _texts_of(keys, names, wanted, mirror, table)
         made = values_by_texts(column, texts, [columns[name].delta for name in names])
@@ -326,23 +334,21 @@ class Inserts:
 
     def take(self, step: Step) -> None:
         """Add what one event did to one key."""
-        event, key = step.event, step.key
-        if (
-            step.effect == STAYS
-        ):  # what looked like a second insert was a row that moved onto the key of another one
-            self.inserted.pop(key, None)
-            return
-        if step.effect == "cleared":  # merged rows are gone
+        if step.effect == STAYS:
+            # what looked like a second insert was a row that moved onto the key of another one
+            self.inserted.pop(step.key, None)
+        elif step.effect == "cleared":  # merged rows are gone
             for noted in (self._there, self.inserted, self._read, self._differ, self._loaded, self._changes):
                 noted.clear()
             self._same = False
-            return
-        if isinstance(event, SchemaStep):
-            if event.action == "retype_column":
-                self._there.pop(key, None)
-                self._read.pop(key, None)
-            return
-        order, change = event
+        elif isinstance(step.event, Placed):
+            self._take_change(step, *step.event)
+        elif step.event.action == "retype_column":
+            self._there.pop(step.key, None)
+            self._read.pop(step.key, None)
+
+    def _take_change(self, step: Step, order: Order, change: Change) -> None:
+        key = step.key
         sent = {name: text for name, text in change.new_cells.items() if name not in self.made}
         if change.op is Op.READ or (change.op is Op.INSERT and not order.phase):
             self._there.pop(key, None)
@@ -353,10 +359,12 @@ class Inserts:
         self._read.pop(key, None)
         if key in self._differ and self._differ[key].holds([order.arrival]):
             del self._differ[key]  # what changed the row between its two readings
-        if change.op is not Op.INSERT or step.row is None:
-            if change.op is not Op.UPDATE or step.row is None:
-                self._there.pop(key, None)
-            return
+        if step.row is None or change.op not in (Op.INSERT, Op.UPDATE):
+            self._there.pop(key, None)
+        elif change.op is Op.INSERT:
+            self._take_insert(key, sent, order, change)
+
+    def _take_insert(self, key: Key, sent: Image, order: Order, change: Change) -> None:
         # an upsert of StreamX is not an insert; rows from under an earlier key come again where a stream goes back beyond it
         if order.half or order.row < 0:
             return
@@ -414,42 +422,67 @@ def _clears(event: Placed | SchemaStep) -> bool:
     return event.change.op is Op.TRUNCATE
 
 
+class _Cells(NamedTuple):
+    """Which cells of a row the given changes determine."""
+
+    names: frozenset[str] | None  # None: every column's
+
+    def hold(self, name: str) -> bool:
+        """True if a column's cell is among them."""
+        return self.names is None or name in self.names
+
+    def hold_all(self, names: Collection[str]) -> bool:
+        """True if the cells of all these columns are among them."""
+        return self.names is None or self.names.issuperset(names)
+
+    def and_also(self, names: Iterable[str]) -> _Cells:
+        """With further columns."""
+        return self if self.names is None else _Cells(self.names.union(names))
+
+
+EVERY_CELL = _Cells(None)
+
+
 @dataclass(slots=True)
 class _Sent:
     """The cells of a row that the given changes determine: without the older ones, only the sent cells."""
 
     history: KeyHistory
     cleared: Order | None  # no earlier row exists after it
-    columns: dict[Key, set[str] | None] = field(default_factory=dict)  # None: every column
+    cells: dict[Key, _Cells] = field(default_factory=dict)
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+
+    def cells_of(self, key: Key) -> _Cells:
+        """The cells of a key's row that are determined."""
+        return self.cells.get(key, EVERY_CELL)
 
     def take(self, step: Step, table: Table) -> None:
         """Add what a change says of a key."""
         assert isinstance(step.event, Placed)
         order, change = step.event
-        key, after = step.key, set(change.after or ())
+        key = step.key
         if step.effect == STAYS:
             return
         if change.op is Op.TRUNCATE:
-            self.columns.pop(key, None)
+            self.cells.pop(key, None)
             return
         left = key_of_change(change, table.keys, table.key_types).left
         if key not in self.texts:
             images = (change.after, change.before)
             older = key == left or change.op is Op.DELETE
             self.texts[key] = _texts(table.keys, *(images[::-1] if older else images))
+        after = _Cells(frozenset(change.after or ()))
         if step.row is None:
-            self.columns.pop(key, None)
+            self.cells.pop(key, None)
         elif change.partial and left is not None:
-            self.columns[key] = None if self.history.whole and self.history.linked else after
+            self.cells[key] = EVERY_CELL if self.history.whole and self.history.linked else after
         elif step.effect != "overlay":
-            self.columns[key] = None
-        elif key in self.columns:
-            known = self.columns[key]
-            self.columns[key] = None if known is None else known | after
+            self.cells[key] = EVERY_CELL
+        elif key in self.cells:
+            self.cells[key] = self.cells[key].and_also(change.after or ())
         else:
             begins = self.history.whole or (self.cleared is not None and order > self.cleared)
-            self.columns[key] = None if begins else after
+            self.cells[key] = EVERY_CELL if begins else after
 
 
 def differences(

@@ -614,28 +614,10 @@ class _Check:
         """Compare the chosen keys' rows with the fold of their changes."""
         if not self.subject.keyed:
             return self._of_rows() if self.lanes else self.compared
-        if any(
-            self.subject.types.get(key_column.column) != key_column.delta
-            for key_column in self.mirror.key_columns
-        ):
+        types = self.subject.types
+        if any(types.get(column.column) != column.delta for column in self.mirror.key_columns):
             return self.compared  # another check reports it
-        wanted, closed, beyond = Expected(), self.deep, list[Wrong]()
-        for reading in self.lanes:
-            changes, hashes, touched = reading.sample.chosen()
-            self.compared.touched += touched
-            if reading.above and reading.above == reading.lane.folded_high:
-                self.compared.left_out.append(
-                    f"of keys whose changes came late, only newer ones: {self._deeply()} compares all"
-                )
-            folded = expected(
-                reading.history(changes, linked=hashes is None),
-                self.mirror,
-                among(reading.sample.hashes, hashes),
-            )
-            wanted.add(folded)
-            self.compared.proof.add(self._proof(reading))
-            beyond += self._without_a_column(reading, folded)
-            closed &= reading.whole and not reading.above
+        wanted, closed, beyond = self._expected()
         if self.compared.touched and not wanted.known:
             self.compared.left_out.append("no change has all columns of its key")
         rows = mirror_rows(self.lake, self.mirror, self.types, None if closed else wanted.known)
@@ -655,6 +637,27 @@ class _Check:
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
         }
         return self.compared
+
+    def _expected(self) -> tuple[Expected, bool, list[Wrong]]:
+        """What all lanes give, whether a row without any change is surplus, and values of columns that the mirror lacks."""
+        wanted, closed, beyond = Expected(), self.deep, list[Wrong]()
+        for reading in self.lanes:
+            changes, hashes, touched = reading.sample.chosen()
+            self.compared.touched += touched
+            if reading.above and reading.above == reading.lane.folded_high:
+                self.compared.left_out.append(
+                    f"of keys whose changes came late, only newer ones: {self._deeply()} compares all"
+                )
+            folded = expected(
+                reading.history(changes, linked=hashes is None),
+                self.mirror,
+                among(reading.sample.hashes, hashes),
+            )
+            wanted.add(folded)
+            self.compared.proof.add(self._proof(reading))
+            beyond += self._without_a_column(reading, folded)
+            closed &= reading.whole and not reading.above
+        return wanted, closed, beyond
 
     def _proof(self, reading: _Reading) -> Proof:
         """What the images before of one lane's new changes prove."""

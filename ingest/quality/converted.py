@@ -53,37 +53,48 @@ def _retyped(
     """The columns to which new rows give a narrower or another type than all rows before, and no statement does."""
     if not lane.changes:
         return
-    of_lane = duck.of_lane(lane.source, lane.table)
-    sent: dict[str, dict[str, list[str]]] = {}
-    for row in lake.ask(
-        f"""SELECT types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
-            WHERE {of_lane} AND batch > {since} AND {_OF_ROWS} GROUP BY types"""
-    ):
-        for column, logical in json.loads(row["types"] or "{}").items():
-            sent.setdefault(column, {}).setdefault(logical, []).extend((row["low"], row["high"]))
-    known: dict[str, set[str]] = {}
-    for row in lake.ask(
-        f"SELECT DISTINCT columns FROM {{books}} WHERE changes > 0 AND batch <= {since} AND {of_lane}"
-    ):
-        for column, logical in json.loads(row["columns"] or "{}").items():
-            known.setdefault(column, set()).add(logical)
+    earlier_types = _types_before(lake, lane, since)
     pinned = lake.pipeline.rule(lane.table).declared
-    told = [
+    effects = [
         effect
         for statement in logged
         if statement.source == lane.source
         for effect in statement.meant
         if effect.table == lane.table
     ]
-    for column, spans in sent.items():
-        newest = max(spans, key=lambda logical: max(spans[logical]))
-        before = (spans.keys() | known.get(column, set())) - {newest}
+    for column, places in _places_of_types(lake, lane, since).items():
+        newest = max(places, key=lambda logical: max(places[logical]))
+        before = (places.keys() | earlier_types.get(column, set())) - {newest}
         if column in pinned or not any(_narrows(old, newest) for old in before):
             continue
-        order = min(spans[newest])
-        alternate = any(max(spans[old]) > order for old in spans.keys() - {newest})
-        if not alternate and not any(touches(effect, column) for effect in told):
+        order = min(places[newest])
+        alternate = any(max(places[old]) > order for old in places.keys() - {newest})
+        if not alternate and not any(touches(effect, column) for effect in effects):
             yield _Retyped(column, newest, order)
+
+
+def _places_of_types(lake: Lake, lane: CheckedLane, since: int) -> dict[str, dict[str, list[str]]]:
+    """Between which places new rows give each column each of its types."""
+    places: dict[str, dict[str, list[str]]] = {}
+    for row in lake.ask(
+        f"""SELECT types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
+            WHERE {duck.of_lane(lane.source, lane.table)} AND batch > {since} AND {_OF_ROWS} GROUP BY types"""
+    ):
+        for column, logical in json.loads(row["types"] or "{}").items():
+            places.setdefault(column, {}).setdefault(logical, []).extend((row["low"], row["high"]))
+    return places
+
+
+def _types_before(lake: Lake, lane: CheckedLane, since: int) -> dict[str, set[str]]:
+    """The types of each column in the batches that were checked before."""
+    of_lane = duck.of_lane(lane.source, lane.table)
+    types_before: dict[str, set[str]] = {}
+    for row in lake.ask(
+        f"SELECT DISTINCT columns FROM {{books}} WHERE changes > 0 AND batch <= {since} AND {of_lane}"
+    ):
+        for column, logical in json.loads(row["columns"] or "{}").items():
+            types_before.setdefault(column, set()).add(logical)
+    return types_before
 
 
 def _narrows(old: str, new: str) -> bool:

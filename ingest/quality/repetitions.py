@@ -196,12 +196,7 @@ def _changed_late(ordered: OrderedLane) -> list[str]:
         or not (ordered.lane.truncates or ordered.statements)
     ):
         return []
-    taken: dict[str, list[str]] = {
-        row["order_key"]: [] for row in clears(ordered) if row["batch"] > ordered.since
-    }
-    for step, batch in ordered.taken():
-        if batch > ordered.since and step.action in ("drop_column", "rename_column") and step.since is None:
-            taken.setdefault(str(step.order), []).append(step.column)
+    taken = _new_removals(ordered)
     if not taken:
         return []
     late = f"""late AS (SELECT c.order_key, c.event_time, c.topic FROM {{changes}} AS c
@@ -220,6 +215,17 @@ def _changed_late(ordered: OrderedLane) -> list[str]:
     return _from_late_files(
         ordered, (row for row in rows if not (names := taken[row["place"]]) or {*names} & {*row["names"]})
     )
+
+
+def _new_removals(ordered: OrderedLane) -> dict[str, list[str]]:
+    """By the place of each new statement, the columns that it drops or renames; none where it empties the table."""
+    removed: dict[str, list[str]] = {
+        row["order_key"]: [] for row in clears(ordered) if row["batch"] > ordered.since
+    }
+    for step, batch in ordered.taken():
+        if batch > ordered.since and step.action in ("drop_column", "rename_column") and step.since is None:
+            removed.setdefault(str(step.order), []).append(step.column)
+    return removed
 
 
 def _by_name(lane: OrderedLane) -> bool:
