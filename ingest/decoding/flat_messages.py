@@ -260,6 +260,7 @@ class Glimpse(NamedTuple):
     is_ddl: bool  # the message has the member, be it false
     sql_type_empty: bool  # the message has the member for JDBC types, without any
     lengths: bool  # types with a length: varchar(20)
+    deleted_in: str  # the member that holds the row of a DELETE
 
 
 def glimpse(sample: bytes) -> Glimpse | None:
@@ -293,6 +294,7 @@ def glimpse(sample: bytes) -> Glimpse | None:
         is_ddl=envelope.is_ddl is not UNSET,
         sql_type_empty=envelope.sql_type is not UNSET and content(envelope.sql_type) in (b"", b"{}"),
         lengths=any("(" in name for name in declared.values()),
+        deleted_in=("data" if data else "old") if envelope.type == "DELETE" and row else "",
     )
 
 

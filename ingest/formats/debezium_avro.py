@@ -12,6 +12,7 @@ and is read there; here is only how they are written:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,7 @@ from ingest.decoding.connect import Field, FieldDefault, meanings
 from ingest.decoding.debezium_events import control
 from ingest.decoding.declared_values import compact, plain_text
 from ingest.errors import Undecodable
-from ingest.formats import About, debezium
+from ingest.formats import About, SharedEvidence, debezium
 from ingest.values import Number, integer
 
 ABOUT: About = replace(
@@ -180,7 +181,17 @@ AVRO = debezium.Encoding(
 
 
 def recognise(sample: bytes) -> str | None:
-    """Only the frame can be seen without the registry, and a bare datum may begin like one."""
-    if len(sample) > 5 and sample[0] == 0 and sample[5:6] not in (b"{", b"["):  # JSON has this frame, too
-        return f"a zero byte, then perhaps schema id {int.from_bytes(sample[1:5], 'big')}"
-    return None
+    """Without the registry only the frame can be seen, and texts; a bare datum, or another sender's, may begin like one."""
+    if len(sample) <= 5 or sample[0] != 0 or sample[5:6] in (b"{", b"["):  # JSON has this frame, too
+        return None
+    number = int.from_bytes(sample[1:5], "big")
+    if number and (source := _SOURCE.search(sample, 5)):
+        return f"a zero byte, schema id {number} and the connector {source[1].decode()}"
+    return SharedEvidence(f"perhaps a zero byte and schema id {number}")
+
+
+_SOURCE = re.compile(
+    rb"\.(?:Final|CR[0-9]|Beta[0-9]|Alpha[0-9])"  # Debezium's version, and the connector's name after its length
+    rb"(?:\x0a(?=mysql)|\x0e(?=mariadb)|\x14(?=postgresql)|\x0c(?=oracle)|\x12(?=sqlserver)|\x06(?=db2))"
+    rb"(mysql|mariadb|postgresql|oracle|sqlserver|db2)"
+)

@@ -63,6 +63,9 @@ def recognise(sample: bytes) -> str | None:
         text = "Canal message with an id and TIMESTAMP as seconds"
         return SharedEvidence(f"perhaps {text}") if seen.gtid else text
     if seen.int_lists and not seen.moments:
-        return "Canal message with an id and bytes as lists of numbers"
+        if seen.deleted_in == "old":
+            return "Canal message with an id, bytes as lists of numbers and the row of a DELETE in old"
+        if not seen.deleted_in:  # JSON-C says the same as long as no TIMESTAMP is sent
+            return SharedEvidence("perhaps Canal message with an id and bytes as lists of numbers")
     is_init = seen.type == "INIT_DDL"
     return SharedEvidence("perhaps Canal message with the type INIT_DDL") if is_init else None

@@ -32,12 +32,16 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:
-    """Evidence of JSON-C: an id, TIMESTAMP as text, and bytes as numbers or whole rows in ``old``."""
+    """Evidence of JSON-C: an id, bytes as lists of numbers, and TIMESTAMP as text or the row of a DELETE in ``data``."""
     seen = glimpse(sample)
-    if seen is None or not seen.id or seen.upper_case or seen.column_type or not seen.moments:
+    if seen is None or not seen.id or seen.upper_case or seen.column_type or seen.epochs:
         return None
-    if seen.int_lists:
+    if seen.int_lists and seen.moments:
         return "Canal message with an id, bytes as lists of numbers and TIMESTAMP as text"
-    if seen.old_is_full and seen.base_names:
+    if seen.int_lists and seen.deleted_in == "data":
+        return "Canal message with an id, bytes as lists of numbers and the row of a DELETE in data"
+    if seen.int_lists and not seen.deleted_in:
+        return SharedEvidence("perhaps Canal message with an id and bytes as lists of numbers")
+    if seen.moments and seen.old_is_full and seen.base_names:
         return SharedEvidence("perhaps Canal message with an id, whole rows in old and TIMESTAMP as text")
     return None

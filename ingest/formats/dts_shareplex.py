@@ -12,6 +12,7 @@ The members are those that OMS writes, and only those that the writer was config
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -45,13 +46,17 @@ ABOUT = replace(
 
 
 def recognise(sample: bytes) -> str | None:
-    """``meta.op`` without the rowid that OMS builds from table and key."""
+    """``meta.op`` with a rowid of Oracle, which is not the one that OMS builds from table and key."""
     meta = meta_of(sample)
     if meta is None or oms_shareplex.recognise(sample):
         return None
-    if not meta.get("rowid"):
+    if not _ROWID.fullmatch(meta.get("rowid") or ""):
         return SharedEvidence("perhaps meta.op with one of data, key and sql")
     return "meta.op with one of data, key and sql, and a rowid of Oracle"
+
+
+_ROWID = re.compile(r"[A-Za-z0-9+/]{18}")
+"""Oracle's ROWID as it prints it."""
 
 
 def _order(meta: Image, _op: Op, _options: Options) -> tuple[int, ...]:

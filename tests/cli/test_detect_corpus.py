@@ -93,6 +93,43 @@ def test_cut_messages_are_of_their_format_or_of_none():
     assert [] == wrong
 
 
+def test_a_frame_alone_is_no_mark_of_a_format():
+    """Any bare datum may begin with a zero byte, and every sender to a registry uses this frame."""
+    datum = b"\0\0\0\0\x07\x02\x02\x08plain text, in a record of anything"
+    assert certain([datum]) is None
+    sent = [message.value or b"" for message in DIALECTS["debezium-avro"].write(history(1))]
+    assert certain([max(sent, key=len)]) == "debezium-avro"
+
+
+def test_rows_that_two_sisters_send_alike_are_of_neither():
+    """A table without TIMESTAMP is the same in both of Huawei's formats, until a row is deleted."""
+    row = {
+        "mysqlType": {"id": "int", "seal": "varbinary"},
+        "id": 7,
+        "es": 1718000000000,
+        "database": "depot",
+        "table": "parcels",
+        "type": "INSERT",
+        "isDdl": False,
+        "sql": "",
+        "data": [{"id": "1", "seal": "[106, 103]"}],
+        "old": None,
+        "pkNames": ["id"],
+    }
+    assert certain([json.dumps(row).encode()]) is None
+    deleted = row | {"type": "DELETE"}
+    assert certain([json.dumps(deleted).encode()]) == "drs-json-c"
+    assert certain([json.dumps(deleted | {"data": None, "old": row["data"]}).encode()]) == "drs-json"
+
+
+def test_a_rowid_that_is_not_oracles_marks_no_writer_of_shareplex():
+    """A message of OMS whose table's name was damaged would be called DTS's."""
+    meta = {"op": "ins", "tabe": "depot.parcels", "scn": "171234581200001", "rowid": "depot.parcels-10"}
+    assert certain([json.dumps({"meta": meta, "data": {"id": 10}}).encode()]) is None
+    meta |= {"rowid": "AAATGpAAIAAItcIAAA"}
+    assert certain([json.dumps({"meta": meta, "data": {"id": 10}}).encode()]) == "dts-shareplex"
+
+
 def test_a_doubt_says_who_else_reads_the_messages_and_what_otherwise():
     """Two candidates that differ in one column would be chosen between by their names."""
     row = {

@@ -53,6 +53,7 @@ def key(event: Event, row: Image | None) -> Image:
 def source(event: Event) -> dict[str, Any]:
     """The position of MySQL's connector."""
     return {
+        "version": "2.7.0.Final",
         "connector": "mysql",
         "name": "capture",
         "ts_ms": event.time,
