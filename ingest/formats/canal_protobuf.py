@@ -106,7 +106,7 @@ def packet(data: bytes) -> list[bytes]:
         if number == 4 and isinstance(value, bytes):
             raise Undecodable(
                 "another-protobuf",
-                "an envelope of Tencent Cloud DTS's data subscription: choose JSON there, which tencent-json reads",
+                "an envelope of Tencent Cloud DTS's data subscription: write `format: tencent-protobuf`",
             )
         if number == 3:
             kind = protobuf.number_of(value, "the packet's type")

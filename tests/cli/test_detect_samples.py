@@ -66,7 +66,7 @@ def test_a_statement_of_another_type_is_of_the_same_file():
         assert detection.is_one_source(verdict)
 
 
-@pytest.mark.parametrize("name", ["dts-avro", "obcloud-avro", "canal-protobuf"])
+@pytest.mark.parametrize("name", ["dts-avro", "obcloud-avro", "canal-protobuf", "tencent-protobuf"])
 def test_bare_records_with_lengths_are_detected_without_being_told(name, tmp_path):
     """Every record shorter than 16 MB begins with a zero byte, and was taken for one in Confluent's frame."""
     sent = [message.value or b"" for message in DIALECTS[name].write(history(3))]

@@ -16,7 +16,10 @@ ENTRY_TYPES = tuple("UNSET TRANSACTIONBEGIN ROWDATA TRANSACTIONEND HEARTBEAT GTI
 
 
 class Field(NamedTuple):
-    """A field's number, and what it holds: ``int``, ``text``, a message's name, or the words of an enum."""
+    """A field's number, and what it holds: ``int``, ``text``, ``bytes``, a message's name, or the words of an enum.
+
+    Bytes are a text in UTF-8, or ``{"$hex": "..."}``.
+    """
 
     number: int
     kind: str | tuple[str, ...]
@@ -75,7 +78,75 @@ CANAL: dict[str, dict[str, Field]] = {
 }
 """alibaba/canal, ``CanalProtocol.proto`` and ``EntryProtocol.proto``."""
 
-ROOTS = {"canal-protobuf": (CANAL, "Packet")}
+TENCENT: dict[str, dict[str, Field]] = {
+    "Envelope": {
+        "version": Field(1, "int"),
+        "total": Field(2, "int"),
+        "index": Field(3, "int"),
+        "data": Field(4, "Entries"),
+        "properties": Field(15, "Pair"),
+    },
+    "Entries": {"items": Field(1, "Entry")},
+    "Entry": {"header": Field(1, "Header"), "event": Field(2, "Event")},
+    "Header": {
+        "version": Field(1, "int"),
+        "sourceType": Field(2, ("ORACLE", "MYSQL", "PGSQL", "MARIADB")),
+        "messageType": Field(3, tuple("BEGIN COMMIT DML DDL ROLLBACK HEARTBEAT CHECKPOINT".split())),
+        "timestamp": Field(4, "int"),
+        "serverId": Field(5, "int"),
+        "fileName": Field(6, "text"),
+        "position": Field(7, "int"),
+        "gtid": Field(8, "text"),
+        "schemaName": Field(9, "text"),
+        "tableName": Field(10, "text"),
+        "seqId": Field(11, "int"),
+        "eventIndex": Field(12, "int"),
+        "isLast": Field(13, "int"),
+        "properties": Field(15, "Pair"),
+    },
+    "Event": {
+        "beginEvent": Field(1, "BeginEvent"),
+        "dmlEvent": Field(2, "DMLEvent"),
+        "commitEvent": Field(3, "CommitEvent"),
+        "ddlEvent": Field(4, "DDLEvent"),
+        "rollbackEvent": Field(5, "RollbackEvent"),
+        "heartbeatEvent": Field(6, "HeartbeatEvent"),
+        "checkpointEvent": Field(7, "CheckpointEvent"),
+    },
+    "BeginEvent": {"transactionId": Field(1, "text"), "threadId": Field(2, "int")},
+    "CommitEvent": {"transactionId": Field(1, "text")},
+    "RollbackEvent": {},
+    "HeartbeatEvent": {"epoch": Field(1, "int")},
+    "CheckpointEvent": {
+        "syncedGtid": Field(1, "text"),
+        "fakeGtid": Field(2, "int"),
+        "fileName": Field(3, "text"),
+        "position": Field(4, "int"),
+    },
+    "DDLEvent": {"schemaName": Field(1, "text"), "sql": Field(2, "text"), "executionTime": Field(3, "int")},
+    "DMLEvent": {
+        "dmlEventType": Field(1, ("INSERT", "UPDATE", "DELETE")),
+        "columns": Field(2, "Column"),
+        "rows": Field(3, "RowChange"),
+    },
+    "Column": {"name": Field(1, "text"), "originalType": Field(2, "text"), "isKey": Field(3, "int")},
+    "RowChange": {"oldColumns": Field(1, "Data"), "newColumns": Field(2, "Data")},
+    "Data": {
+        "dataType": Field(
+            1,
+            tuple(
+                "NIL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT32 FLOAT64 BYTES DECIMAL STRING NA".split()
+            ),
+        ),
+        "charset": Field(2, "text"),
+        "sv": Field(3, "text"),
+        "bv": Field(4, "bytes"),
+    },
+    "Pair": PAIR,
+}
+"""Tencent Cloud DTS, ``subscribe.proto``."""
+
+ROOTS = {"canal-protobuf": (CANAL, "Packet"), "tencent-protobuf": (TENCENT, "Envelope")}
 
 
 def encode(format_name: str, case: dict[str, Any]) -> bytes:
@@ -100,8 +171,8 @@ def _field(schema: dict[str, dict[str, Field]], field: Field, value: Any) -> byt
         return varint(field.number << 3) + varint(value) if value or field.always else b""
     if field.kind == "int":
         return varint(field.number << 3) + varint(int(value)) if value or field.always else b""
-    data = value.encode() if field.kind == "text" else _bytes(schema, field.kind, value)
-    if not data and field.kind == "text":
+    data = value.encode() if isinstance(value, str) else _bytes(schema, field.kind, value)
+    if not data and field.kind in ("text", "bytes"):
         return b""
     return varint(field.number << 3 | 2) + varint(len(data)) + data
 
