@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
@@ -28,14 +28,17 @@ _settings: dict[str, Any] = {
 
 def one_thread() -> None:
     """Use one thread for each query from now on: with more, small ones cost half as much again."""
-    if _settings["threads"] != "1":
-        _settings["threads"] = "1"
-        connection.cache_clear()
+    _settings["threads"] = "1"
 
 
-@cache
 def connection() -> DuckDBPyConnection:
     """This process' in-memory database, which uses UTC only and downloads nothing."""
+    return _connection(stores.are_used(), _settings["threads"])
+
+
+@lru_cache(maxsize=1)
+def _connection(_reads_stores: bool, _threads: str) -> DuckDBPyConnection:
+    """A database that was opened before the first store was known cannot open files of stores."""
     return opened()
 
 

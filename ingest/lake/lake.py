@@ -64,8 +64,7 @@ class Lake(Tables):
     def __post_init__(self) -> None:
         if isinstance(self.spark, NoSession):
             return  # `stores.carried` brings with the task how its store is reached
-        if stores.remember_store(self.pipeline, writes=True):
-            duck.connection.cache_clear()  # without one, no files of stores can be opened
+        stores.remember_store(self.pipeline, writes=True)
 
     def __reduce__(self) -> tuple[object, ...]:
         """What a task is sent of it: it reads the same tables there, without a session."""

@@ -315,15 +315,13 @@ def is_readable(lake: str) -> bool:
     return not apart or scheme in SCHEMES
 
 
-def remember_store(pipeline: Pipeline, *, writes: bool = False) -> bool:
-    """Remember how a pipeline's lake is reached, if it is in a store; True for the first such lake."""
+def remember_store(pipeline: Pipeline, *, writes: bool = False) -> None:
+    """Remember how a pipeline's lake is reached, if it is in a store."""
     if not pipeline.is_stored or not is_readable(pipeline.lake):
-        return False
+        return
     root, options = pipeline.lake.rstrip("/"), options_of(pipeline.spark, os.environ)
-    first = not _stores
     know(root, options)
     _stores[root].fresh |= writes
-    return first
 
 
 def options_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -358,10 +356,6 @@ def carried(task: _Task, lake: str) -> _Task:
     root, options = store.root, dict(store.options)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from ingest.lake import duck
-
-        if not are_used():  # a worker is used again: what it has opened for a lake on disk reads no store
-            duck.connection.cache_clear()
         know(root, options)
         return task(batches)
 

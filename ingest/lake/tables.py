@@ -153,8 +153,7 @@ class LakeReader(Tables):
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if stores.remember_store(self.pipeline):
-            duck.connection.cache_clear()  # without one, no files of stores can be opened
+        stores.remember_store(self.pipeline)
 
     def _rows(self, query: str) -> list[Row]:
         """The rows of a query; small answers are remembered, because the query names its files, which never change."""
