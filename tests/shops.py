@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pytest
+
 from ingest.config import Pipeline
 from ingest.config.entries import Sealing
 from ingest.config.model import Source, TableRule
@@ -20,6 +22,8 @@ from ingest.run import Warm, run
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ingest.result import Result
 
 
@@ -28,6 +32,13 @@ def order_metrics(lake: Lake, since: int) -> list[Metric]:
     books = ledgers.read(lake, since, lake.decoded())
     chosen = survey(lake, books.lanes).subjects
     return list(order_checks.of_mirrors(lake, chosen, since, books.statements, steps_of(lake)))
+
+
+def metrics_by_spark(lake: Lake, since: int, spark: SparkSession) -> list[Metric]:
+    """The same in a lake that only Spark reads, as in a store that Arrow and DuckDB do not reach."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Lake, "is_local", False)
+        return order_metrics(Lake(spark, lake.pipeline), since)
 
 
 @dataclass(slots=True)

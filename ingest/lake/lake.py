@@ -170,7 +170,7 @@ class Lake(Tables):
             return views[-1]
 
         try:
-            return self.spark.sql(_of_spark(sqlglot.parse_one(filled(query, named), read="duckdb")))
+            return self.spark.sql(of_spark(sqlglot.parse_one(filled(query, named), read="duckdb")))
         finally:
             for view in views:
                 self.spark.catalog.dropTempView(view)
@@ -470,7 +470,7 @@ def _in_task(pipeline: Pipeline, run: str, select: str, shadow: str, shadowed: t
     return Lake(session, pipeline, run, select, shadow=shadow, shadowed=shadowed)
 
 
-def _of_spark(query: Expr) -> str:
+def of_spark(query: Expr) -> str:
     """A query of DuckDB in Spark's SQL, in which the members of images (`duck.member`) are read as `images` does."""
     from sqlglot import exp, parse_one
 
@@ -481,13 +481,15 @@ def _of_spark(query: Expr) -> str:
         return parse_one(f"forall(map_entries({others}), cell -> {same})", read="spark")
 
     def member(node: Expr) -> Expr:
-        if isinstance(node, exp.Anonymous) and node.name.lower() == "json_contains":
+        called = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        if called == "json_contains":
             return contains(*node.expressions)
+        if called == "epoch_us":
+            return exp.func("unix_micros", *node.expressions)
         if isinstance(node, exp.RegexpReplace):  # which names groups in another way
             node.args["replacement"].set("this", re.sub(r"\\(\d)", r"$\1", node.args["replacement"].name))
         is_cell = isinstance(node, exp.JSONExtractScalar)
-        is_asked = isinstance(node, exp.Anonymous) and node.name.lower() == "json_exists"
-        if not is_cell and not is_asked:
+        if not is_cell and called != "json_exists":
             return node
         image, pointer = node.iter_expressions()
         if not isinstance(pointer, exp.Literal):  # a path, which Spark has, too

@@ -67,13 +67,14 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
     changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place,
         {key} AS k, {left_key} AS left_key
         FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND order_key > {duck.text(ordered.emptied())}"""
+    is_whole = " AND ".join(f"k[{i}] IS NOT NULL" for i in range(1, len(names) + 1))
     proof = """ AND max(first) FILTER (first_op IN ('update', 'delete')) > min(first) FILTER (first_op IN ('insert', 'read'))"""
     return ordered.lake.ask(
         f"""WITH {live_rows(changes)},
         begun AS (SELECT k, min(place) AS first, arg_min(op, place) AS first_op FROM written GROUP BY k),
         spelt AS (SELECT [{_in_one_spelling(names, doubtful)}] AS value, k, last, last.op <> 'delete' AS lives, first, first_op
-            FROM newest JOIN begun USING (k) WHERE list_aggregate(k, 'count') = {len(names)})
-        SELECT arg_max(k, last) AS k, list(k ORDER BY k) AS spellings FROM spelt GROUP BY value
+            FROM newest JOIN begun USING (k) WHERE {is_whole})
+        SELECT arg_max(k, last) AS k, list(k) AS spellings FROM spelt GROUP BY value
         HAVING count(*) > 1 AND count(*) FILTER (lives) > CASE WHEN arg_max(lives, last) THEN 1 ELSE 0 END
         {proof if must_be_proven else ""} ORDER BY k"""
     )
@@ -82,7 +83,7 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
 def _complaint(ordered: OrderedLane, doubtful: Mapping[str, Column], keys: Sequence[Row]) -> Metric:
     names = [column.name for column in ordered.subject.decided.key_columns]
     failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
-    spellings: list[list[str]] = keys[0]["spellings"]
+    spellings: list[list[str]] = sorted(keys[0]["spellings"])
     said = " and ".join(", ".join(map(_quoted, cells)) for cells in spellings)
     types = {
         name: _type_of([cells[i] for cells in spellings]) for i, name in enumerate(names) if name in doubtful

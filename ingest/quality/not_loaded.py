@@ -70,7 +70,8 @@ def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files
     Of a partition without any of its rows in its first batch, only the rows of an earlier load are certainly older.
     """
     if in_files:
-        in_batch = f"""ELSE (coalesce("partition", 0), "offset") < ({begin.partition}, {begin.offset})"""
+        file = 'coalesce("partition", 0)'
+        in_batch = f"""ELSE {file} < {begin.partition} OR ({file} = {begin.partition} AND "offset" < {begin.offset})"""
     else:
         in_batch = " ".join(
             f"""WHEN topic = {duck.text(str(stream["topic"]))} AND coalesce("partition", 0) = {stream["part"]}

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlglot
 
 from ingest.lake import delta, duck
 from ingest.lake.delta import UnreadableError
+from ingest.lake.lake import of_spark
 from ingest.lake.schemas import ALL, BY_NAME
 from ingest.lake.tables import duck_types, scan
 from tests.lakes import change
@@ -176,6 +178,20 @@ def test_a_text_that_looks_like_a_table_stays_a_text(tmp_path: Path) -> None:
     query = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM {books} AS b, {bronze.message} AS m"""
     expected = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM <books None> AS b, <bronze message> AS m"""
     assert expected == filled(query, lambda name, kind: f"<{name} {kind}>")
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("SELECT epoch_us(event_time) AS moment FROM t", "UNIX_MICROS(event_time)"),
+        ("SELECT json_extract_string(after, '/id') AS id FROM t", "FROM_JSON(after"),
+        ("SELECT regexp_replace(id, '^(a)', '\\1b') AS id FROM t", "'$1b'"),
+        ("SELECT arg_max(k, place) AS k FROM t", "MAX_BY(k, place)"),
+    ],
+)
+def test_what_duckdb_writes_otherwise_is_asked_in_spark_s_words(written: str, asked: str) -> None:
+    """A store that only Hadoop reaches has no other engine, and a function that it lacks ends every check there."""
+    assert asked in of_spark(sqlglot.parse_one(written, read="duckdb"))
 
 
 def test_a_query_that_names_columns_gets_them_as_of_all(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from ingest.quality.subjects import survey
 from ingest.run import run
 from ingest.silver.lift import INPUT, Lifting, lift
 from tests.quality.test_unplaced import RULE, Loads
-from tests.shops import order_metrics
+from tests.shops import metrics_by_spark, order_metrics
 from tests.unstarted import unstarted
 from tests.written_lake import WrittenLake, book, commit
 
@@ -75,6 +75,23 @@ def test_rows_that_a_second_bootstrap_lacks_are_named(tmp_path: Path) -> None:
     assert f"epoch {mine.pipeline.file} s --from " in metric.detail
     assert "in-3.jsonl/0/" in metric.detail
     assert 1 == run(unstarted(), mine.pipeline, ["quality"]).exit_code, "the rows are not in the source"
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_where_only_spark_reads_the_changes_the_same_is_said(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Spark lacks functions of DuckDB's: there the checks of such a lake would end with an error at each run."""
+    spark = request.getfixturevalue(
+        "spark"
+    )  # by the argument, the name of the test would choose how it merges
+    loads = Maxwell(tmp_path, RULE, dialect="maxwell")
+    loads.batch(*loads.bootstrap((1, "a"), (2, "b")), loads.row("insert", 3, "c", 5))
+    loads.batch(*loads.bootstrap((1, "a")))
+    said = order_metrics(loads.lake, 1)
+    assert [('{"id":"2"}', '{"id":"3"}')] == [metric.failing for metric in not_loaded(said)]
+    assert said == metrics_by_spark(loads.lake, 1, spark)
 
 
 def test_two_bootstraps_in_one_batch(tmp_path: Path) -> None:
