@@ -163,9 +163,14 @@ def number_keys(numbers: Sequence[int]) -> list[str]:
     """`number_key` of many numbers; those below 36 digits need no call each."""
     if not numbers or min(numbers) < 0 or max(numbers) >= _FEW:
         return list(map(number_key, numbers))
-    if numbers[0] == numbers[-1] and numbers.count(numbers[0]) == len(numbers):
+    if _are_one(numbers):
         return [number_key(numbers[0])] * len(numbers)
     return [_DIGITS[len(digits)] + digits for digits in map(str, numbers)]
+
+
+def _are_one(values: Sequence[object]) -> bool:
+    """True if all of some values are equal; where the last is not as the first, no other is looked at."""
+    return values[0] == values[-1] and values.count(values[0]) == len(values)
 
 
 def order_keys(
@@ -218,7 +223,7 @@ def _sequences(
         return [""] * len(sequences)
     if order_by == "event_time":
         return number_keys([time or 0 for time in times])
-    if sequences and sequences.count(sequences[0]) == len(sequences):  # rows of a snapshot share their place
+    if sequences and _are_one(sequences):  # rows of a snapshot share their place
         return ["".join(map(number_key, sequences[0]))] * len(sequences)
     if len(set(map(len, sequences))) > 1:
         return ["".join(map(number_key, numbers)) for numbers in sequences]
