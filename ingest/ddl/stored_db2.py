@@ -6,6 +6,7 @@ import re
 
 from ingest import types, values
 from ingest.ddl.stored_mysql import fitted
+from ingest.ddl.stored_oracle import filled
 from ingest.ddl.tokens import Token
 
 _LENGTH = re.compile(r"\((\d{1,9})(?: (?:octets|codeunits\d\d))?\)", re.IGNORECASE)
@@ -38,8 +39,10 @@ def stored(literal: Token, logical: str, declared: str) -> str:
         raise ValueError("the type, or the literal, is not known")
     if "(" in declared and length is None:
         raise ValueError("the length is not known")
-    if name in _CHAR | _VARCHAR and text.isascii():
-        return text.ljust(int(length[1]) if length else 1) if name in _CHAR else text
+    if name in _VARCHAR and text.isascii():
+        return text
+    if name in _CHAR:
+        return filled(text, int(length[1]) if length else 1)
     if name == "date" and _DAY.fullmatch(text):
         return text
     if name == "timestamp" and not length and _CLOCK.fullmatch(text):

@@ -32,7 +32,7 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     if family == "binary":
         return values.base64_text(bytes.fromhex(text if len(text) % 2 == 0 else f"0{text}"))
     if name in ("char", "nchar", "character", "national character"):
-        return _filled(text, int(sizes[0]) if sizes else 1)
+        return filled(text, int(sizes[0]) if sizes else 1)
     if name in _TEXTS or (family == "unknown" and not name):
         return text
     raise ValueError("the session's formats, or the type, are not known")
@@ -56,7 +56,7 @@ def _number(text: str, logical: str, sizes: list[str]) -> str:
     return fitted(text, logical)
 
 
-def _filled(text: str, size: int) -> str:
+def filled(text: str, size: int) -> str:
     """A CHAR of so many bytes or characters, which is the same only for ASCII."""
     if not text.isascii():
         raise ValueError("a character may have several bytes")

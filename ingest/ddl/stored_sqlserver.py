@@ -10,6 +10,7 @@ import re
 
 from ingest import types, values
 from ingest.ddl.stored_mysql import fitted
+from ingest.ddl.stored_oracle import filled
 from ingest.ddl.tokens import Token
 from ingest.values.conversions import rounded_clock
 
@@ -73,18 +74,25 @@ def _truth(text: str) -> str:
     return "true" if int(text) else "false"
 
 
+def _day(text: str) -> str:
+    """A day with its hyphens, which a text of eight digits lacks."""
+    return text if "-" in text else f"{text[:4]}-{text[4:6]}-{text[6:]}"
+
+
 def _of_text(text: str, name: str, declared: str) -> str:
     length = _LENGTH.search(declared)
-    if name in ("varchar", "nvarchar", "char", "nchar"):
+    if name in ("char", "nchar"):
+        return filled(text, int(length[1]) if length else 1)
+    if name in ("varchar", "nvarchar"):
         if not text.isascii():
             raise ValueError("a collation decides")
-        return text.ljust(int(length[1]) if length else 1) if "var" not in name else text
+        return text
     digits = int(length[1]) if length else _DIGITS
     if name == "date" and _DAY.fullmatch(text):
-        return text if "-" in text else f"{text[:4]}-{text[4:6]}-{text[6:]}"
+        return _day(text)
     if name == "datetime2" and (_CLOCK.fullmatch(text) or _DAY.fullmatch(text)):
-        day = text if "-" in text else f"{text[:4]}-{text[4:6]}-{text[6:]}"
-        return rounded_clock(values.zoneless_text(day if len(day) > 10 else f"{day} 00:00:00"), digits)
+        clock = text if _CLOCK.fullmatch(text) else f"{_day(text)} 00:00:00"
+        return rounded_clock(values.zoneless_text(clock), digits)
     if name == "time" and _TIME.fullmatch(text):
         clock = rounded_clock(text, digits)
         if clock.startswith("24"):
