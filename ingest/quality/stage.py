@@ -107,9 +107,8 @@ def check(
         known, others = lasting.found_before(
             lake, measured.subjects, sources, checked.verdicts, measured.since, steps
         )
-        checked.verdicts = (
-            known if measured.since > 0 else checked.verdicts
-        )  # else everything was judged again
+        if measured.since > 0:  # else everything was judged again
+            checked.verdicts = known
     checked.open = others or lasting.are_left(checked.verdicts)
     checked.verdicts += expected(
         lake, [subject for subject in measured.subjects if not subject.damage], measured.since, tell
