@@ -261,7 +261,8 @@ def main(arguments: list[str]) -> int:
 
 def _start(folder: Path, n: int, words: list[str], deadline: float, order: str) -> Worker:
     output = folder / f"output-{n}"
-    command = [sys.executable, "-m", "pytest", "-p", "tests.parallel", "-o", "console_output_style=classic"]
+    shown = ["--tb=short", "-o", "console_output_style=classic"]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.parallel", *shown]
     with output.open("wb") as file:
         process = subprocess.Popen(
             [*command, *words],
