@@ -26,7 +26,7 @@ FAMILIES = {
     "tencent-dts": "tencent-*",
     "debezium": "debezium*",
     "canal-and-ticdc": "*canal canal-protobuf",
-    "maxwell-goldengate-dms": "maxwell ogg dms",
+    "maxwell-goldengate-dms": "maxwell ogg ogg-avro dms",
     "from-the-source": "ingest-snapshot",
 }
 """Page by page, patterns of the formats on it; a format is on the first page that fits."""

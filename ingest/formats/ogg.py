@@ -16,6 +16,7 @@ the metadata. Quirks:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -80,9 +81,10 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if "op_type" not in envelope or "table" not in envelope:
         raise Undecodable("not-this-format", "op_type or table is missing")
     envelope = dict(_usual(envelope, hints.options))
-    op = rows.operation(OPS, (values.text(envelope["op_type"]) or "").upper(), "op_type")
+    op = operation(values.text(envelope["op_type"]))
     meta = _metadata(envelope, hints, message.topic)
-    place = _place(meta, op, hints.options, note)
+    texts = {name: values.member_text(meta, name) for name in ("table", "pos", "op_ts", "xid")}
+    place = placed(texts, op, _keys(meta), hints.options, note)
     return (place,) if op is Op.TRUNCATE else (_row(place, envelope, meta, hints, message.topic),)
 
 
@@ -128,18 +130,26 @@ def _unflattened(
     return members | {name: Raw(encode(image)) for name, image in images.items()}
 
 
-def _place(envelope: Mapping[str, Raw], op: Op, options: Options, note: str | None) -> Change:
-    position = values.member_text(envelope, "pos") or None
+def operation(word: str | None) -> Op:
+    """The operation of an ``op_type``."""
+    return rows.operation(OPS, (word or "").upper(), "op_type")
+
+
+def placed(
+    texts: Mapping[str, str | None], op: Op, keys: tuple[str, ...], options: Options, note: str | None = None
+) -> Change:
+    """A change at its place in the trail, from a message's metadata as texts, yet without its row."""
+    position = texts.get("pos") or None
     number = values.integer(position)
     readable = number is not None and number >= 0
     return Change(
         op=op,
-        table=_table(values.member_text(envelope, "table")),
-        keys=() if op is Op.TRUNCATE else _keys(envelope),
+        table=_table(texts.get("table")),
+        keys=() if op is Op.TRUNCATE else keys,
         sequence=(number,) if number is not None and readable else (),
         position=position,
-        event_time=rows.moment(values.member_text(envelope, "op_ts"), options.timezone),
-        transaction=values.member_text(envelope, "xid"),
+        event_time=rows.moment(texts.get("op_ts"), options.timezone),
+        transaction=texts.get("xid"),
         note=note if readable or position is None else rows.noted(note, "the position is unreadable"),
         dialect="oracle",
     )
@@ -202,8 +212,8 @@ def _row(
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
-    _separate(before, plan)
-    _separate(after, plan)
+    separate(before, plan.types)
+    separate(after, plan.types)
     kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     keys = declared.keys or place.keys
     return rows.finish(
@@ -218,11 +228,11 @@ def _row(
     )
 
 
-def _separate(image: Image | None, plan: rows.RowPlan) -> None:
-    """Put a space between date and time, where GoldenGate's own form has a colon."""
-    for column, logical in plan.types.items():
-        value = image.get(column) if image and types.base(logical) in _MOMENTS else None
-        if image and value and value[10:11] == ":":
+def separate(image: dict[str, Any] | None, logical: Mapping[str, str]) -> None:
+    """Put a space between date and time in the texts of an image, where GoldenGate's own form has a colon."""
+    for column, kind in logical.items():
+        value = image.get(column) if image and types.base(kind) in _MOMENTS else None
+        if image and isinstance(value, str) and value[10:11] == ":":
             image[column] = f"{value[:10]} {value[11:]}"
 
 
@@ -231,12 +241,21 @@ _MOMENTS = frozenset({"date", "datetime", "timestamp"})
 
 def _image(raw: Raw | None) -> Image | None:
     image = values.optional_image(raw)
+    drop_missing(image)
+    return image
+
+
+def drop_missing(image: Image | None) -> list[str]:
+    """Take the marks out of an image, and the columns that they say are missing; the columns' names."""
+    missing = []
     for mark in [name for name in image or () if name.endswith(MISSING)]:
         assert image is not None
         column = mark.removesuffix(MISSING)
         if column in image:
             if image.pop(mark) == "true":
                 del image[column]
+                missing.append(column)
         elif image[mark] == "true":
             del image[mark]
-    return image
+            missing.append(column)
+    return missing

@@ -2,7 +2,7 @@
 
 In a case's JSON ``{"$hex": "00ff"}`` and ``{"$text": "abc"}`` are bytes, and an object with one member that
 names a branch of a union (``{"Decimal": {...}}``) is that branch. A case of a framed format holds its
-``schema`` (and ``key_schema``) next to the ``datum`` (and ``key``).
+``schema`` (and ``key_schema``) next to the ``datum`` (and ``key``), or ``bytes`` that are no frame.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ DEFAULTS = {"dts-avro": DTS_DEFAULTS, "obcloud-avro": OCEANBASE_DEFAULTS}
 
 def encode(format_name: str, case: dict[str, Any]) -> bytes:
     """One message's value."""
+    if "bytes" in case:
+        return bytes(plain(case["bytes"]))
     if format_name not in BARE:
         return _framed(VALUE_ID, case["schema"], case["datum"])
     datum = {**DEFAULTS[format_name], **case}
