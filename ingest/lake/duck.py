@@ -54,9 +54,9 @@ def opened(file: str = ":memory:") -> DuckDBPyConnection:
     return connection
 
 
-def rows(query: str) -> list[dict[str, Any]]:
-    """A query's rows, by column."""
-    cursor = connection().cursor().execute(query)
+def rows(query: str, base: DuckDBPyConnection | None = None) -> list[dict[str, Any]]:
+    """A query's rows, by column, from this process' database or another one."""
+    cursor = (base or connection()).cursor().execute(query)
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 

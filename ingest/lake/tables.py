@@ -12,17 +12,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.config import Pipeline
-from ingest.lake import delta, duck, stores
+from ingest.lake import delta, duck, small_tables, stores
 from ingest.lake.delta import DataFile, Extent, Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, FORMAT, FORMAT_PROPERTY, TableSchema
+from ingest.lake.small_tables import SmallTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
 _TYPES = {
     "string": "VARCHAR", "long": "BIGINT", "integer": "INTEGER", "short": "SMALLINT", "byte": "TINYINT",
@@ -115,34 +118,50 @@ class Tables:
         ``{bronze.message}`` is one kind of a table's rows. Columns missing from a table of an older version are NULL; a
         table that does not exist has no rows. Times are returned in UTC without a zone.
         """
-        return self._rows(self.sql(query))
+        small = small_tables.of_database(duck.connection())
+        with small.asked():
+            return self._rows(self._filled(query, small), small.base)
 
     def sql(self, query: str) -> str:
         """A query of `ask` with its tables filled in, for another connection of DuckDB."""
+        return self._filled(query, None)
+
+    def _filled(self, query: str, small: SmallTables | None) -> str:
         # the words of the query, among them each column that it names: most of a short query's time is spent on the
         # columns that its tables have; None if it may mean columns that it does not name
         wanted = None if "*" in query.replace("count(*)", "") else set(_WORD.findall(query.lower()))
-        return filled(query, lambda name, kind: self._scanned(name, kind, wanted))
+        return filled(query, lambda name, kind: self._scanned(name, kind, wanted, small))
 
     def far_rows(self, _query: str) -> pa.Table | None:
         """The rows of a query of `ask` in a store that only Hadoop reaches; None where DuckDB reads them itself."""
         return None
 
-    def _rows(self, query: str) -> list[Row]:
-        return duck.rows(query)
+    def _rows(self, query: str, base: DuckDBPyConnection) -> list[Row]:
+        """The rows of a query; small answers are remembered, because the query names its files or their kept rows, which never change."""
+        known = self.kept.get(_REMEMBERED, (None, None))[1]
+        if not isinstance(known, _Remembered):
+            known = _Remembered()
+            self.kept[_REMEMBERED] = None, known
+        return known.rows(query, base)
 
     def ask_mirror(self, name: str, query: str) -> list[Row]:
         """The rows of a query in which ``{mirror}`` is the table of that name under the lake."""
         folder = self.path(name)
         return duck.rows(filled(query, lambda _name, _kind: scan(folder, delta.snapshot(folder))))
 
-    def _scanned(self, name: str, kind: str | None, wanted: Collection[str] | None) -> str:
+    def _scanned(
+        self, name: str, kind: str | None, wanted: Collection[str] | None, small: SmallTables | None
+    ) -> str:
         schema, folder = BY_NAME[name], self.path(name)
-        state = delta.snapshot(folder)
+        state, expected = delta.snapshot(folder), duck_types(schema)
+        if small is not None:
+            columns, whole = columns_of(state, expected), partial(scan, folder, expected=expected)
+            if rows := small.rows(folder, state, columns, whole, wanted):
+                return rows
         if kind:
             files = tuple(file for file in state.files if file.partition.get("kind") == kind)
             state = replace(state, files=files)
-        return scan(folder, state, duck_types(schema), wanted=wanted)
+        return scan(folder, state, expected, wanted=wanted)
 
 
 @dataclass(slots=True)
@@ -154,14 +173,6 @@ class LakeReader(Tables):
 
     def __post_init__(self) -> None:
         stores.remember_store(self.pipeline)
-
-    def _rows(self, query: str) -> list[Row]:
-        """The rows of a query; small answers are remembered, because the query names its files, which never change."""
-        known = self.kept.get(_REMEMBERED, (None, None))[1]
-        if not isinstance(known, _Remembered):
-            known = _Remembered()
-            self.kept[_REMEMBERED] = None, known
-        return known.rows(query)
 
 
 def has_landed(pipeline: Pipeline) -> bool:
@@ -182,14 +193,14 @@ class _Remembered:
         self._found: OrderedDict[bytes, list[Row]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def rows(self, query: str) -> list[Row]:
+    def rows(self, query: str, base: DuckDBPyConnection) -> list[Row]:
         mark = hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         with self._lock:
             rows = self._found.get(mark)
             if rows is not None:
                 self._found.move_to_end(mark)
         if rows is None:
-            rows = duck.rows(query)
+            rows = duck.rows(query, base)
             if _is_small(rows):
                 with self._lock:
                     self._found[mark] = rows
@@ -212,7 +223,8 @@ def filled(query: str, table: Callable[[str, str | None], str]) -> str:
     return _NAMED.sub(lambda match: table(match[1], match[2]) if match[1] else match[0], query)
 
 
-def duck_types(schema: TableSchema) -> dict[str, str]:
+@lru_cache
+def duck_types(schema: TableSchema) -> Mapping[str, str]:
     """A product table's columns with DuckDB's types."""
     return {field["name"]: duck_type(field["type"]) for field in schema.fields}
 
@@ -241,6 +253,12 @@ def duck_type(kind: object) -> str:
     raise delta.UnreadableError(f"A column of type {kind} is read with Spark alone.")
 
 
+def columns_of(state: Snapshot, expected: Mapping[str, str]) -> dict[str, str]:
+    """A table's columns with DuckDB's types, and after them those that are expected and it does not have."""
+    columns = {name: duck_type(kind) for name, kind in state.types.items()}
+    return columns | {name: kind for name, kind in expected.items() if name not in columns}
+
+
 def scan(
     folder: str,
     state: Snapshot,
@@ -258,8 +276,7 @@ def scan(
         zones: leave instants as they are; otherwise they are in UTC without a zone, as all internal queries need them.
         wanted: the columns to keep, with one that is in the files; all if not given.
     """
-    columns = {name: duck_type(kind) for name, kind in state.types.items()}
-    columns |= {name: kind for name, kind in (expected or {}).items() if name not in columns}
+    columns = columns_of(state, expected or {})
     if wanted is not None:
         first = next((name for name in columns if name not in state.partition_by), None)
         columns = {name: kind for name, kind in columns.items() if name in wanted or name == first}
