@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -20,6 +20,12 @@ from typing import Any
 from ingest.quality.catalogue import FAIL, PASS, WARN, CheckResult, Metric
 
 FAILED = {"error": FAIL, "warn": WARN}
+_WHETHER = {"result_format": "BOOLEAN_ONLY"}
+_WHICH = {
+    "result_format": "COMPLETE",
+    "unexpected_index_column_names": ["index"],
+    "include_unexpected_rows": False,
+}
 _JUDGING = Lock()  # the library keeps the frame that it judges in what all runs of this process share
 
 
@@ -86,18 +92,26 @@ def _above(metrics: Sequence[Metric]) -> set[int]:
         batch = _frames().get_batch(
             {"dataframe": pd.DataFrame({"index": range(len(metrics)), "excess": excess})}
         )
-        result = batch.validate(
-            suite,
-            result_format={
-                "result_format": "COMPLETE",
-                "unexpected_index_column_names": ["index"],
-                "include_unexpected_rows": False,
-            },
-        )
-    found = set()
-    for one in result.results:
-        complaint = one.exception_info or {}
+        # which ones, the library is asked only where there are any: naming them costs as much again
+        if _validated(batch, suite, _WHETHER).success:
+            return set()
+        result = _validated(batch, suite, _WHICH)
+    return {
+        int(place["index"])
+        for judgement in result.results
+        for place in judgement.result.get("unexpected_index_list") or ()
+    }
+
+
+def _validated(batch: Any, suite: Any, result_format: Mapping[str, object]) -> Any:
+    """The result of a suite.
+
+    Raises:
+        RuntimeError: an expectation has failed to judge.
+    """
+    result = batch.validate(suite, result_format=dict(result_format))
+    for judgement in result.results:
+        complaint = judgement.exception_info or {}
         if complaint.get("raised_exception"):
             raise RuntimeError(f"Great Expectations cannot judge: {complaint.get('exception_message')}")
-        found |= {int(place["index"]) for place in one.result.get("unexpected_index_list") or ()}
-    return found
+    return result
