@@ -19,7 +19,7 @@ from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableId
 from ingest.cli.message_input import messages
 from ingest.config.scalars import listed, plain_name
-from ingest.decoding import documents
+from ingest.decoding import documents, unread
 from ingest.errors import Undecodable
 
 _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
@@ -70,6 +70,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
         "format": winner,
         "certain": is_certain,
         "candidates": best,
+        "unread": None if best else next(filter(None, map(unread.named, sampled)), None),
         "rivals": [] if is_certain or not best else _rivals(best[0], sampled),
         "evidence": [
             {"format": name, "evidence": text, "messages": number}
@@ -231,6 +232,8 @@ def in_words(verdict: dict[str, Any]) -> str:
     if not count:
         return f"{file}: holds no messages" + (f"; {verdict['damage']}" if verdict["damage"] else "")
     if not verdict["candidates"]:
+        if verdict["unread"]:
+            return f"{file}: {verdict['unread']}"
         return f"{file}: none of its {count} messages is of a known format; `ingest formats` lists them"
     if not verdict["format"]:
         first, *others = verdict["candidates"]

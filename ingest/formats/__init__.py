@@ -25,7 +25,7 @@ from typing import Protocol, cast
 from msgspec.structs import replace
 
 from ingest.change import Change, Hints, Message
-from ingest.decoding import documents
+from ingest.decoding import documents, unread
 from ingest.errors import ConfigError, Undecodable
 from ingest.images_before import WHOLE, ImagesBefore
 
@@ -119,9 +119,37 @@ Parse = Callable[[Message, Hints], Iterable[Change]]
 
 @cache
 def reader(name: str) -> Parse:
-    """A format's ``parse``, which also reads messages of several documents, and documents in a frame or an envelope."""
+    """A format's ``parse``, which also reads messages of several documents, and documents in a frame or an envelope.
+
+    A message that it cannot read is refused by what it is, if that is known.
+    """
     module = load(name)
-    return module.parse if module.ABOUT.binary else partial(_read, module.parse)
+    return partial(_named, module.parse if module.ABOUT.binary else partial(_read, module.parse))
+
+
+def _named(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:
+    try:
+        return parse(message, hints)
+    except Undecodable as error:
+        if error.code in _UNLIKE and message.value and (words := unread.named(message.value)):
+            raise Undecodable("unread-format", words) from None
+        raise
+
+
+_UNLIKE = frozenset(
+    {
+        "not-this-format",
+        "bad-json",
+        "bad-avro",
+        "bad-protobuf",
+        "bad-utf8",
+        "truncated",
+        "trailing-bytes",
+        "no-frame",
+        "no-table",
+    }
+)
+"""The codes of messages that may be of another format."""
 
 
 def _read(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:

@@ -126,8 +126,10 @@ def _envelope(data: bytes) -> EnvelopePart:
             total = protobuf.number_of(value, "total")
         elif number == 3:
             index = protobuf.number_of(value, "index")
-        elif number == 4:
-            content = protobuf.bytes_of(value, "data")
+        elif number == 4 and isinstance(value, bytes):
+            content = value
+        elif number == 5 and content is None:
+            raise Undecodable("another-protobuf", "a packet of Canal: write `format: canal-protobuf`")
     if version != VERSION or content is None or index >= max(total, 1):
         raise Undecodable("not-this-format", f"no envelope of a subscription of version {VERSION}")
     return EnvelopePart(total, index, content)

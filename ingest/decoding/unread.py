@@ -1,0 +1,61 @@
+"""Messages that are known and not read: what sent them, and what to set at the source instead.
+
+A reject that only says what is missing sends its reader looking for damage. Each entry is known by the beginning of a message
+as its vendor's public documents describe it; the documents are named with the entry.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+HEAD = 4096  # bytes of a message that are looked at
+
+
+class UnreadKind(NamedTuple):
+    """One kind of message: how its beginning looks, what it is, and what to choose at the source."""
+
+    begins: re.Pattern[bytes]
+    words: str
+
+
+def _text(*members: bytes) -> re.Pattern[bytes]:
+    """A JSON object with all of these members in its beginning, in any order."""
+    return re.compile(
+        rb"\s*\{" + b"".join(rb'(?=.{0,4000}"' + name + rb'"\s*:)' for name in members), re.DOTALL
+    )
+
+
+KINDS = (
+    # "Avro Demo Description" (571/93253): id, version, messageType, then fileName and position as in the JSON records
+    UnreadKind(
+        re.compile(
+            rb"[\x80-\xff]{0,9}[\x00-\x7f]\x02[\x00-\x18]\x02?.[ -~]{1,60}\.\d{6}\x02?.\d{1,20}@\d", re.DOTALL
+        ),
+        "an Avro record of Tencent Cloud DTS's data subscription, whose schema is only in the vendor's demo programs: choose "
+        "ProtoBuf (`format: tencent-protobuf`) or JSON (`format: tencent-json`) when the subscription is made",
+    ),
+    # "Binlog Consumption Format" (237/35420)
+    UnreadKind(
+        _text(b"logtype", b"eventtypestr"),
+        "the binary log's events in TDSQL's own JSON, whose values have no names: subscribe through Tencent Cloud DTS "
+        "(`format: tencent-protobuf`)",
+    ),
+    # "Official Format Description for MySQL Subscription Messages" (597/64334)
+    UnreadKind(
+        _text(b"BINLOG_NAME", b"NEW_VALUES"),
+        "official format 1 of CKafka's connector: choose its default format there (`format: debezium`)",
+    ),
+    # Oracle GoldenGate for Big Data, "Using the Kafka Connect Handler", JSON converter
+    UnreadKind(
+        _text(b"schema", b"payload", b"op_type", b"op_ts", b"pos"),
+        "a record of GoldenGate inside Kafka Connect's schema: set value.converter.schemas.enable=false (`format: ogg`), or use "
+        "Confluent's Avro converter (`format: ogg-avro`)",
+    ),
+)
+
+
+def named(value: bytes) -> str | None:
+    """What a message is and what to do, if it is of a kind that is known and not read."""
+    head = value[:HEAD]
+    return next((kind.words for kind in KINDS if kind.begins.match(head)), None)

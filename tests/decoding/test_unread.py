@@ -1,0 +1,71 @@
+"""Messages that are known and not read: named as what they are, and never confused with what is read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ingest import formats
+from ingest.change import Hints, Message
+from ingest.cli import detection
+from ingest.decoding import unread
+from ingest.errors import Undecodable
+from tests.formats import golden
+from tests.formats.one_history.history import history
+from tests.formats.one_history.test_one_history import DIALECTS
+
+TENCENT_AVRO = b"\xa4\x13\x02\x00\x20mysql-bin.000004\x0c2196@4\x0c1900@4\x80\x9b\xb2\xe6\x0c" + b"\x01" * 9
+"""As "Avro Demo Description" (571/93253) describes its first members; the schema itself is not published."""
+TDSQL = {
+    "logtype": "mysqlbinlog",
+    "eventtype": 23,
+    "eventtypestr": "insert",
+    "db": "d",
+    "where": [],
+    "field": ["1"],
+}
+CKAFKA = {"BINLOG_NAME": "mysql-bin.000004", "BINLOG_POS": 4, "NEW_VALUES": {"id": 1}, "TYPE": "I"}
+GOLDENGATE = {
+    "schema": {"type": "struct", "fields": []},
+    "payload": {
+        "table": "S.T",
+        "op_type": "I",
+        "op_ts": "2024-06-10 06:14:02",
+        "pos": "1",
+        "after": {"ID": 1},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("dts-avro", TENCENT_AVRO, "choose ProtoBuf (`format: tencent-protobuf`)"),
+        ("tencent-protobuf", TENCENT_AVRO, "choose ProtoBuf (`format: tencent-protobuf`)"),
+        ("tencent-json", json.dumps(TDSQL).encode(), "in TDSQL's own JSON"),
+        ("debezium", json.dumps(CKAFKA).encode(), "official format 1 of CKafka's connector"),
+        ("ogg", json.dumps(GOLDENGATE).encode(), "set value.converter.schemas.enable=false (`format: ogg`)"),
+    ],
+)
+def test_a_message_of_a_kind_that_is_not_read_is_refused_by_its_name(name, value, words):
+    """A reject "truncated" would send its reader looking for damage; `detect` would say that it knows nothing."""
+    with pytest.raises(Undecodable) as refused:
+        list(formats.reader(name)(Message(value), Hints()))
+    assert refused.value.code == "unread-format"
+    assert words in refused.value.detail
+    assert words in detection.in_words(detection.judge("m", "lines", [value], None))
+
+
+def test_no_message_that_is_read_is_of_such_a_kind():
+    """A damaged message of a format that is read would be refused as something else."""
+    sent = [golden.message(case)[0].value for case in golden.cases()]
+    sent += [message.value for dialect in DIALECTS.values() for message in dialect.write(history(1))]
+    assert {None} == {unread.named(value) for value in sent if value}
+
+
+def test_a_canal_packet_is_named_where_tencents_envelopes_are_read():
+    """The two are the Protobuf formats of one product: "not this format" would not say which is right."""
+    [packet, *_] = DIALECTS["canal-protobuf"].write(history(1))
+    with pytest.raises(Undecodable, match="a packet of Canal: write `format: canal-protobuf`"):
+        formats.load("tencent-protobuf").parse(packet, Hints())
