@@ -39,9 +39,10 @@ def main() -> int:
     parser.add_argument("count", nargs="?", type=int, default=2_000_000, help="how many messages")
     parser.add_argument("--first", type=int, default=0, help="the first chunk: others give other messages")
     parser.add_argument("--processes", type=int, default=2, help="how many processes share the work")
+    parser.add_argument("--only", nargs="*", default=list(formats.names()), help="these formats")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so long")
     options = parser.parse_args()
-    names = formats.names()
+    names = options.only
     chunks = -(-options.count // (CHUNK * len(names)))
     work = [(name, options.first + chunk) for chunk in range(chunks) for name in names]
     for name in names:

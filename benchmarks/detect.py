@@ -1,0 +1,90 @@
+"""What `ingest detect` says of messages whose format is known: ``python -m benchmarks.detect [--cut N]``.
+
+One line for each format: of its golden messages, each alone; of the random histories of its dialects; and of messages that are
+cut off or lack a byte, how many are named rightly and with certainty, with a doubt or not at all, or wrongly and with certainty.
+The last line is of messages of no format. Exit 1 if one is wrong with certainty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from random import Random
+
+from ingest import formats
+from tests.cli.test_detect_corpus import FOREIGN, SENT_BY_ANOTHER, certain
+from tests.formats import golden
+from tests.formats.one_history.history import history
+from tests.formats.one_history.test_one_history import DIALECTS
+
+KINDS = ("golden", "history", "cut")
+RIGHT, DOUBT, WRONG = "right", "doubt", "wrong"
+
+
+def main() -> int:
+    """Judge the corpus and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cut", type=int, default=500, help="how many damaged messages")
+    counts = counted(parser.parse_args().cut)
+    foreign = Counter(_said(certain([json.dumps(each).encode()]), None) for each in FOREIGN)
+    print(table(counts, foreign))
+    return int(any(said == WRONG for _, _, said in counts) or WRONG in foreign)
+
+
+Counts = Counter[tuple[str, str, str]]
+"""Messages by their format, the kind of corpus and what is said of them."""
+
+
+def counted(cut: int) -> Counts:
+    """What is said of every message of the corpus."""
+    counts: Counts = Counter()
+    for case in golden.cases():
+        name = case.parent.name
+        if value := golden.message(case)[0].value:
+            expected = SENT_BY_ANOTHER.get((name, case.stem), name)
+            counts[name, "golden", _said(certain([value]), expected)] += 1
+    sent = {dialect: _sent(dialect) for dialect in DIALECTS}
+    for dialect, messages in sent.items():
+        name = DIALECTS[dialect].format
+        counts[name, "history", _said(certain(messages), name)] += 1
+    random = Random("cut messages")  # noqa: S311 - data, no secrets
+    for _ in range(cut):
+        dialect = random.choice(sorted(sent))
+        name = DIALECTS[dialect].format
+        counts[name, "cut", _said(certain([_damaged(random.choice(sent[dialect]), random)]), name)] += 1
+    return counts
+
+
+def _sent(dialect: str) -> list[bytes]:
+    return [message.value for message in DIALECTS[dialect].write(history(1)) if message.value]
+
+
+def _damaged(value: bytes, random: Random) -> bytes:
+    place = random.randrange(1, len(value))
+    return random.choice((value[:place], value[place:], value[:place] + value[place + 1 :]))
+
+
+def _said(named: str | None, expected: str | None) -> str:
+    if named is None:
+        return DOUBT
+    return RIGHT if named == expected else WRONG
+
+
+def table(counts: Counts, foreign: Counter[str]) -> str:
+    """The counts as text: for each kind of corpus what is right, in doubt or unknown, and wrong."""
+    lines = [f"{'format':22}" + "".join(f"{kind + ' right/doubt/wrong':>28}" for kind in KINDS)]
+    for name in formats.names():
+        cells = ("/".join(str(counts[name, kind, said]) for said in (RIGHT, DOUBT, WRONG)) for kind in KINDS)
+        lines.append(f"{name:22}" + "".join(f"{cell:>28}" for cell in cells))
+    total = Counter(said for (_, _, said), count in counts.items() for _ in range(count))
+    lines.append(
+        f"all: {total[RIGHT]} right, {total[DOUBT]} in doubt or unknown, {total[WRONG]} wrong with certainty"
+    )
+    lines.append(f"of no format: {foreign[DOUBT]} said so, {foreign[WRONG]} named with certainty")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
