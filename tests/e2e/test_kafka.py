@@ -6,6 +6,7 @@ import json
 import textwrap
 import uuid
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -13,11 +14,16 @@ from ingest.bronze import kafka, offsets
 from ingest.bronze.land import last_batch
 from ingest.bronze.offsets import Place
 from ingest.bronze.positions import Positions
+from ingest.change import TableId
 from ingest.config import load
+from ingest.config.model import TableRule
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 from tests.e2e.registry import ENVELOPE, KEY, plant_event
 from tests.e2e.topics import Sent
+from tests.formats.one_history.debezium import registry as schemas
+from tests.formats.one_history.history import KEYS, history
+from tests.formats.one_history.test_one_history import DIALECTS
 from tests.lakes import write_by_spark
 from tests.timing import until
 
@@ -339,6 +345,37 @@ def test_framed_avro(spark, pipeline, topics, registry, name):
     assert ([], 1) == (up.failures, up.changes)
     mirror = Lake(spark, made).read("mirrors/garden/plants").collect()
     assert {1: 11, 3: 30} == {row["id"]: row["height"] for row in mirror}
+
+
+@pytest.mark.parametrize(
+    "dialect", ["canal-protobuf", "tencent-protobuf", "qlik-replicate", "ogg-avro compressed"]
+)
+def test_a_history_from_a_topic_ends_in_the_sources_rows(spark, pipeline, topics, registry, name, dialect):
+    """Binary and text formats through the broker's batches and the client: every row, and the books of every message."""
+    written, writer = history(7, length=40), DIALECTS[dialect]
+    topics.make(name)
+    sent = [each for each in writer.write(written) if each.value]
+    topics.send(name, [Sent(each.value, each.key) for each in sent])
+    registry.texts |= schemas()
+    options = {"registry": registry.url} if writer.hints.schema else {}
+    declared = writer.hints.tables(TableId("depot", None, "parcels"))
+    made = pipeline(writer.format, topics=[name], start="earliest", **options)
+    rule = TableRule(keys=declared.keys or KEYS, columns=declared.columns)
+    source = replace(made.sources[0], options=writer.hints.options)
+    made = replace(made, sources=(source,), tables=(rule,))
+    result = run(spark, made, (*FOLD, "quality"), Warm())
+    assert ([], 0, len(sent)) == (result.failures, result.rejected, result.read)
+    columns = ("id", "lane", "pieces", "fee", "remark", "sent_on", "packed_at")
+    mirror = Lake(spark, made).read("mirrors/depot/parcels").select(*columns).collect()
+    as_sent = {key: tuple(row.get(column) for column in columns) for key, row in written.rows.items()}
+    assert as_sent == {(str(row["id"]), row["lane"]): tuple(map(_text, row)) for row in mirror}
+
+
+def _text(value):
+    """A cell as its canonical text."""
+    if isinstance(value, datetime):
+        return value.isoformat(" ").rstrip("0").rstrip(".") if value.microsecond else value.isoformat(" ")
+    return None if value is None else str(value)
 
 
 def test_unknown_schema(spark, pipeline, topics, registry, name):
