@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from ingest.cli import output
@@ -29,6 +29,7 @@ from ingest.errors import IngestError, LockedError, command, counted, first_line
 from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import LONGEST, Problem
 from ingest.inspect.status import problems_of
+from ingest.spark.deferred import NoSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,9 +100,11 @@ class AlertSender:
             self._send(spark, pipeline)
 
     def stopped(self, spark: SparkSession, pipeline: Pipeline, error: Exception) -> None:
-        """A run has ended in the middle; one that only met another at work has not."""
-        if not isinstance(error, LockedError) and usable(spark):
-            self._send(spark, pipeline, why_stopped(error))
+        """A run has ended in the middle, perhaps with its Java; one that only met another at work has not."""
+        if not isinstance(error, LockedError):
+            self._send(
+                spark if usable(spark) else cast("SparkSession", NoSession()), pipeline, why_stopped(error)
+            )
 
     @staticmethod
     def _send(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:

@@ -125,7 +125,8 @@ class Worker:
             )  # fmt: skip
         except Exception as error:
             self._warm[file] = pipeline, warm.restarted()
-            self._alarm.stopped(spark, pipeline, error)
+            if usable(spark) or not self.stop.is_set():  # who stops the service stops Java, too
+                self._alarm.stopped(spark, pipeline, error)
             raise
         self._alarm.ran(spark, pipeline, result.batch)
         texts = [f"error: {text}" for text in result.failures]

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,14 @@ _NO_ANSWER = re.compile(
     r"|[Cc]onnection (?:refused|reset|timed out)|Unable to execute HTTP request|error sending request"
 )
 _SILENT = "the store does not answer{at}: see whether it can be reached from here, then run again"
+
+# What a caller meets whose connection to Java has ended with it, before the system says that the process has.
+_HUNG_UP = (ConnectionError, EOFError)
+_HUNG_UP_IN_PY4J = ("Py4JNetworkError", "Py4JError")
+_MOMENT = 1.0  # seconds from the one to the other
+_JAVA = (
+    "Java, in which Spark runs, has ended {how}: see whether this machine was short of memory, then run again"
+)
 
 _FULL = "the disk is full{at}: free some space, then run again; what was half written is not counted"
 
@@ -93,7 +102,20 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
             shown = _SILENT if is_silent else sentence
             where = f" at {path}{_free(path) if sentence is _FULL else ''}" if path else ""
             return shown.format(at=where), is_damage and not is_silent
-    return None, False
+    return _java_ended(error), False
+
+
+def _java_ended(error: BaseException) -> str | None:
+    """The sentence of a failure while this process' Java has ended: all that asks it fails, each in its own words."""
+    if "pyspark" not in sys.modules:
+        return None
+    from ingest.spark.session import how_java_ended
+
+    has_hung_up = any(
+        isinstance(cause, _HUNG_UP) or type(cause).__name__ in _HUNG_UP_IN_PY4J for cause in _causes(error)
+    )
+    how = how_java_ended(_MOMENT if has_hung_up else 0)
+    return _JAVA.format(how=how) if how else None
 
 
 def of_kafka(error: BaseException) -> str:
@@ -155,10 +177,17 @@ def _free(path: str) -> str:
 
 def _whole(error: BaseException) -> str:
     """The texts of a failure and its causes; an interrupted query names its cause only there."""
-    texts, seen = [], set[int]()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    texts: list[str] = []
+    for cause in _causes(error):
         texts += [f"{type(cause).__name__}: {cause}", *getattr(cause, "__notes__", ())]
-        cause = cause.__cause__ or cause.__context__
     return "\n".join(texts)[:200_000]
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """A failure and what it followed."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return causes

@@ -95,7 +95,9 @@ class Deferred:
 
 
 class NoSession(Deferred):
-    """The session of a lake in a task, where none can start: whoever asks for it fails, and ``asked`` says so afterwards."""
+    """The session of a lake where none can start, in a task or after the end of Java: whoever asks for it fails, and ``asked``
+    says so afterwards.
+    """
 
     def __init__(self) -> None:
         super().__init__(self._refuse, "local[1]")
@@ -103,7 +105,7 @@ class NoSession(Deferred):
 
     def _refuse(self) -> SparkSession:
         self.asked = True
-        raise RuntimeError("a task has no Spark session")
+        raise RuntimeError("there is no Spark session here")
 
 
 def deferred(spark: SparkSession) -> Deferred:

@@ -133,6 +133,18 @@ def end_java() -> None:
         process.wait()
 
 
+def how_java_ended(patience: float = 0) -> str:
+    """How the JVM that this process has started has ended, in words; empty if it still runs after so many seconds."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return ""
+    try:
+        code = process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return ""
+    return f"with exit code {code}" if code >= 0 else f"by signal {-code} ({signal.Signals(-code).name})"
+
+
 def prepare(*, say: Callable[[str], None] = lambda _: None) -> bool:
     """Build the class archive that lets ticks start quickly; True if there is one afterwards."""
     file = class_archive(find(), _class_path(kafka=False))

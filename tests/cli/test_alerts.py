@@ -23,7 +23,7 @@ from ingest.cli.app import app
 from ingest.config import Pipeline, load
 from ingest.config.entries import AlertTarget
 from ingest.config.model import Source
-from ingest.errors import ConfigError, LockedError
+from ingest.errors import ConfigError, LockedError, StoppedError
 from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import Problem
 from ingest.inspect.status import problems_of
@@ -232,11 +232,19 @@ def test_after_which_runs_a_lake_is_looked_at(monkeypatch: pytest.MonkeyPatch) -
     assert [1, 1, 2, 2, 3] == counts
     for spark, error in (
         ("spark", LockedError("in use")),
-        ("gone", OSError("no space")),
+        ("gone", ConnectionRefusedError("111")),
         ("spark", OSError("no space")),
     ):
         alarm.stopped(spark, pipeline, error)  # type: ignore[arg-type]
-    assert ["OSError: no space"] == sent[3:]
+    assert ["ConnectionRefusedError: 111", "OSError: no space"] == sent[3:]
+
+
+def test_a_run_whose_java_was_killed_is_said(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system kills Java where memory is short, at night; the run ended and nobody was told."""
+    world = World(monkeypatch, AlertTarget(hook.url))
+    monkeypatch.setattr(alerts, "usable", lambda _spark: False)
+    AlertSender().stopped("gone", world.pipeline, StoppedError("Java has ended"))  # type: ignore[arg-type]
+    assert ["Java has ended"] == [alert["text"] for alert in hook.bodies[0]["alerts"]]
 
 
 def test_the_lake_keeps_no_address(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 
 from ingest import run as runs
 from ingest.config.model import TableRule
@@ -98,6 +102,33 @@ def test_the_cause_is_asked_too() -> None:
     error = RuntimeError("query stopped")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     assert "the disk is full" in str(fault(error))
+
+
+@pytest.mark.parametrize(
+    ("ended", "how"), [(9, "by signal 9 (SIGKILL)"), (0, "with exit code 3")], ids=["killed", "left"]
+)
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError(111, "Connection refused"), Py4JError("An error occurred while calling o1.x"),
+              Py4JNetworkError("Answer from Java side is empty"), EOFError()], ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_java_that_has_ended_is_named(
+    error: Exception, ended: int, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads that a connection was refused looks for a server; the system had killed Java for its memory."""
+    command = [
+        sys.executable,
+        "-c",
+        "import time; time.sleep(60)" if ended else "import time; time.sleep(0.1); exit(3)",
+    ]
+    with subprocess.Popen(command) as java:
+        with monkeypatch.context() as during:
+            during.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+            if ended:
+                assert fault(ValueError("anything else")) is None
+                java.send_signal(ended)
+            assert f"Java, in which Spark runs, has ended {how}: see whether" in (fault(error) or "")
+        assert fault(error) is None
+    assert not damaged(error)
 
 
 def test_the_words_lead_out() -> None:
