@@ -123,17 +123,23 @@ _RANKS = {"drop_primary_key": 0, "drop_column": 1, "default_charset": 1, "modify
 def _one_by_one(renames: list[Effect]) -> list[Effect]:
     """Renames in an order in which each new name is free; those that exchange their names say so."""
     effects: list[Effect] = []
+    rings: list[Effect] = []
     waiting = {str(rename.column).casefold(): rename for rename in renames if rename.column != rename.to}
-    while waiting:
-        free = [old for old, one in waiting.items() if str(one.to).casefold() not in waiting.keys() - {old}]
-        for old in free:
-            effects.append(waiting.pop(old))
-        if not free:  # a ring of columns, each of which takes the next one's name
-            old = next(iter(waiting))
-            while old in waiting:
-                effects.append(replace(waiting.pop(old), note=EXCHANGED))
-                old = str(effects[-1].to).casefold()
-    return effects
+    for first in [*waiting]:
+        row: dict[str, Effect] = {}  # each takes the name of the next one
+        name = first
+        while name in waiting:
+            row[name] = waiting.pop(name)
+            name = str(row[name].to).casefold()
+        line = [*row.values()]
+        before_ring = [*row].index(name) if name in row else len(line)
+        ring = line[before_ring:]  # several that exchange their names, or one whose letter case changes
+        if len(ring) > 1:
+            rings += [replace(rename, note=EXCHANGED) for rename in ring]
+        else:
+            effects += ring
+        effects += reversed(line[:before_ring])
+    return [*effects, *rings]
 
 
 def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
