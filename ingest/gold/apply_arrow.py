@@ -19,6 +19,7 @@ from ingest.gold.completed import STAGE
 from ingest.gold.planner import FoldPlan
 from ingest.gold.results import MirrorCommit
 from ingest.gold.targets import Target
+from ingest.lake import faults
 from ingest.lake.lake import Lake, Tell
 from ingest.spark.deferred import cores
 from ingest.spark.tasks import Load
@@ -109,4 +110,4 @@ def _target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target | M
     try:
         return targets.target(files, opened, fold)
     except Exception as error:  # whatever one mirror meets, the others go on
-        return MirrorCommit(failed=f"{type(error).__name__}: {error}")
+        return MirrorCommit(failed=faults.said(error))

@@ -26,7 +26,7 @@ from ingest.gold.change_files import ChangeFiles
 from ingest.gold.completed import STAGE
 from ingest.gold.key_shares import KeysOfChanges, Shares
 from ingest.gold.past_keys import Ending
-from ingest.lake import stores
+from ingest.lake import faults, stores
 from ingest.lake.schemas import CPU
 from ingest.spark.deferred import cores
 from ingest.spark.tasks import Load, Work, dealt, one_each
@@ -49,7 +49,7 @@ def each_made(
             done.add(path)
             yield path, made
     except Exception as error:  # the stage goes on
-        why = f"{type(error).__name__}: {error}"
+        why = faults.said(error)
         yield from ((work.path, [Written(work.path, why)]) for work in works if work.path not in done)
 
 

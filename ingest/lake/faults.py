@@ -55,6 +55,11 @@ _KINDS = (
         False,
     ),
     (
+        re.compile(r"Python worker (?:exited|failed)|ExecutorLostFailure|Executor heartbeat timed out"),
+        "a process that worked for Spark has ended: see whether its machine was short of memory, then run again",
+        False,
+    ),
+    (
         re.compile(
             r"is not a Parquet file|Could not read footer|[Ee]xpected magic number|CANNOT_READ_FILE|FAILED_READ_FILE"
             r"|ParquetDecodingException|Corrupted? |can not read class org.apache.parquet|SNAPPY|ZstdIOException"

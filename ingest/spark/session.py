@@ -235,6 +235,8 @@ def _start_java(settings: Mapping[str, str]) -> None:
     early = [(name, value) for name, value in settings.items() if name.startswith(EARLY)]
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    if how_java_ended():  # before its session had started; a loop tries again
+        SparkContext._gateway = SparkContext._jvm = None
     try:
         with _java_ignores(signal.SIGTERM):
             SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))

@@ -36,6 +36,10 @@ TEXTS = {
     + "java.lang.RuntimeException: file:/lake/bronze/part-3.parquet is not a Parquet file. Expected magic number at tail": "a data file is damaged or missing at /lake/bronze/part-3.parquet",
     JAVA
     + "com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input in field name": "the table's log is damaged",
+    JAVA
+    + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'spark.python.x'\n\tat java.base": "a process that worked for Spark has ended: see whether its machine",
+    JAVA
+    + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137": "a process that worked for Spark has ended",
     "org.apache.spark.sql.delta.DeltaFileNotFoundException: [DELTA_TRUNCATED_TRANSACTION_LOG] s3a://b/lake/mirrors/a/_delta_log/00000000000000000000.json: Unable": "damaged",
 }
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
@@ -108,6 +109,18 @@ def test_java_that_does_not_start(monkeypatch, tmp_path, survives):
     else:
         with pytest.raises(SetupError, match="Java ended"):
             session._started("a", "", {}, False, "tick")
+
+
+def test_java_that_was_killed_is_started_again(monkeypatch):
+    """Killed before its session had started, it would be asked again by each tick of a loop, for ever."""
+    java = subprocess.Popen([sys.executable, "-c", "exit(1)"])
+    java.wait()
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    monkeypatch.setattr(SparkContext, "_jvm", "dead")
+    asked = []
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda conf: asked.append(SparkContext._gateway))
+    session._start_java({})
+    assert [None] == asked
 
 
 @pytest.mark.spark
