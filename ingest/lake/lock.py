@@ -13,7 +13,9 @@ import fcntl
 import json
 import os
 import secrets
+import shlex
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -162,11 +164,26 @@ def _locked(lake: str) -> tuple[int, dict[str, Any]]:
 
 
 def _opened(lake: str) -> int:
+    """The lock's file: no link, through which whoever may write to the lake would have this user write to another file."""
     try:
         Path(lake).mkdir(parents=True, exist_ok=True)
-        return os.open(_path(lake), os.O_RDWR | os.O_CREAT, 0o644)
+        file = os.open(_path(lake), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR):
+            raise _no_file(lake) from None
         raise _unwritable(lake, error) from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):  # a pipe, a device
+        os.close(file)
+        raise _no_file(lake)
+    return file
+
+
+def _no_file(lake: str) -> SetupError:
+    path = _path(lake)
+    return SetupError(
+        f"The lake {lake} cannot be locked: {path} is a link, a folder or something else that is no file. See who has made "
+        f"it, and move it away with `{shlex.join(['mv', path, f'{path}.away'])}`."
+    )
 
 
 def _unwritable(lake: str, error: OSError) -> SetupError:

@@ -264,6 +264,29 @@ def test_a_lake_that_is_a_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which no user may write")
+@pytest.mark.parametrize("what", ["link", "link to nothing", "pipe", "folder"])
+def test_a_lock_that_is_no_file_is_not_written_to(tmp_path: Path, what: str) -> None:
+    """Through a link, whoever may write to the lake would have the operator's account overwrite any file of the machine."""
+    target, lake = tmp_path / "target", tmp_path / "lake"
+    lake.mkdir()
+    if what == "link":
+        target.write_text("precious")
+    match what:
+        case "pipe":
+            os.mkfifo(lake / NAME)
+        case "folder":
+            (lake / NAME).mkdir()
+        case _:
+            (lake / NAME).symlink_to(target)
+    for ask in (lambda: check(str(lake)), lambda: held(str(lake), "run of shop").__enter__()):
+        with pytest.raises(
+            SetupError, match=r"is a link, a folder or something else that is no file\. .*`mv "
+        ):
+            ask()
+    assert target.exists() == (what == "link")
+    assert what != "link" or target.read_text() == "precious"
+
+
 def test_a_lake_that_cannot_be_written_is_reported() -> None:
     """A missing permission would end in a traceback."""
     with pytest.raises(SetupError, match="The lake /proc/lake cannot be written"), held("/proc/lake", "one"):
