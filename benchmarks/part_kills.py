@@ -85,9 +85,14 @@ class Attack:
     def strike(self, run: Process) -> None:
         """Kill a process at a random moment of a run, and wait until the run has gone on or ended."""
         part = self.rng.choice(self.parts)
-        victims = PARTS[part](run, self.cluster)
+        began = time.monotonic()
+        while not (victims := PARTS[part](run, self.cluster)) and run.popen.poll() is None:
+            if time.monotonic() > began + PATIENCE:  # nothing of the kind works for it
+                return
+            time.sleep(0.05)
         if not victims:
             return
+        time.sleep(self.rng.random() * self.rng.choice([0, 1, 5]))
         lines = len(run.stderr), len(run.printed)
         with suppress(psutil.Error):
             self.rng.choice(victims).kill()
@@ -137,7 +142,6 @@ def main() -> int:
                     and run.popen.poll() is None
                 ):
                     depot.grow()
-                    time.sleep(rng.random() * (4 if run.printed else 25))
                     attack.strike(run)
                 jvm = run.jvm()
             if jvm is not None:
