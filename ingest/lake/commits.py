@@ -61,22 +61,27 @@ def create(
     path: str, schema: str, partition_by: Sequence[str], properties: Mapping[str, str], metadata: str
 ) -> None:
     """Create an empty table, if there is none. ``schema`` is the JSON that Spark writes for it."""
-    from deltalake import CommitProperties, DeltaTable, Schema
-    from deltalake.exceptions import CommitFailedError
-
-    store = stores.at(path)
-    with contextlib.suppress(CommitFailedError):  # another run was faster: the table exists
-        DeltaTable.create(
-            store.address(path),
-            schema=Schema.from_json(schema),
-            mode="ignore",
-            partition_by=list(partition_by),
-            configuration=dict(properties),
-            raise_if_key_not_exists=False,  # the lake's own are not Delta's
-            storage_options=dict(store.options) or None,
-            commit_properties=CommitProperties({"userMetadata": metadata}, max_commit_retries=0),
-        )
-    stores.unsettle(path)
+    if delta.snapshot(path).exists:
+        return
+    stores.at(path).begin(path)
+    told = {"isManaged": "false", "description": None}
+    told |= {
+        name: orjson.dumps(given).decode()
+        for name, given in (("partitionBy", partition_by), ("properties", properties))
+    }
+    about = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema,
+        "partitionColumns": partition_by,
+        "configuration": properties,
+        "createdTime": _now(),
+    }
+    protocol = _protocol({"minReaderVersion": 1, "minWriterVersion": 2}, schema)
+    info = _info(metadata, "CREATE TABLE", told, isBlindAppend=True)
+    _put(
+        path, 0, [info, {"protocol": protocol}, {"metaData": about}]
+    )  # else another run was faster: the table exists
 
 
 def append(

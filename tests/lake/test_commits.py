@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable, Field, Schema
 
 from ingest.lake import commits, delta, duck, tables
 from ingest.lake.datafiles import Added, FilePart, Files, Layout, arrow_schema, table_of, written
@@ -50,6 +50,41 @@ def append(place: Layout, batch: int, writer: str = WRITER) -> None:
 def batches(place: Layout) -> list[int]:
     """The batches of all rows."""
     return sorted(pl.read_delta(place.folder)["batch"].to_list())
+
+
+@pytest.mark.parametrize("schema", ALL, ids=lambda schema: schema.name)
+def test_a_table_is_created_as_delta_rs_creates_it(tmp_path: Path, schema: TableSchema) -> None:
+    """Any reader and any writer of Delta tables must find in its log what they are used to."""
+    place = layout(tmp_path, schema)
+    fields = json.dumps({"type": "struct", "fields": schema.fields})
+    theirs = DeltaTable.create(
+        str(tmp_path / "theirs"),
+        Schema.from_json(fields),
+        partition_by=list(schema.partition_by),
+        configuration=dict(schema.properties),
+    )
+    ours = DeltaTable(place.folder)
+    for table in (ours, theirs):
+        assert ([], 0) == (table.file_uris(), table.version())
+    assert json.loads(theirs.schema().to_json()) == json.loads(ours.schema().to_json())
+    assert theirs.protocol() == ours.protocol()
+    ours_about, theirs_about = ours.metadata(), theirs.metadata()
+    assert theirs_about.partition_columns == ours_about.partition_columns
+    assert theirs_about.configuration == ours_about.configuration
+    assert len({ours_about.id, theirs_about.id, ""}) == 3
+    [created] = ours.history()
+    assert ("CREATE TABLE", '{"run": "first"}') == (created["operation"], created["userMetadata"])
+
+
+def test_a_table_is_created_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that create it, also at the same time, the second leaves the table of the first as it is."""
+    place = layout(tmp_path)
+    append(place, 1)
+    layout(tmp_path)
+    monkeypatch.setattr(delta, "snapshot", lambda *_: Snapshot(-1, {}))
+    layout(tmp_path)
+    monkeypatch.undo()
+    assert ([1], 1) == (batches(place), DeltaTable(place.folder).version())
 
 
 def test_small_files_become_one_before_they_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
