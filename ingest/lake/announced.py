@@ -91,14 +91,16 @@ def announced(
     return sorted([*statements, *unannounced], key=lambda statement: (statement.order or "", statement.batch))
 
 
-def required(lake: Tables, lane: LaneId) -> list[str]:
-    """The columns that some whole rows of a lane lack and that must not be NULL, by the schema of the newest rows."""
-    rows = _sent(lake, duck.of_lane(*lane)).get(lane, _SentRows())
-    return [
-        name
-        for name, column in rows.sometimes()
-        if column.says is not None and not column.says.nullable and column.says.high > column.last_lacking
-    ]
+def required(lake: Tables) -> dict[LaneId, list[str]]:
+    """The columns, by lane, that some whole rows lack and that must not be NULL, by the schema of the newest rows."""
+    return {
+        lane: [
+            name
+            for name, column in rows.sometimes()
+            if column.says is not None and not column.says.nullable and column.says.high > column.last_lacking
+        ]
+        for lane, rows in _sent(lake, "true").items()
+    }
 
 
 def _is_null_there(column: _SentColumn, leaves_out_nulls: bool | None) -> bool:

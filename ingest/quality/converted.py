@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ingest import types
+from ingest.change import LaneId, TableId
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
@@ -39,21 +40,27 @@ def of_mirrors(
     lake: Lake, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
 ) -> Iterator[Metric]:
     """Count the rows of each mirror that hold what the types of new batches cannot."""
-    for subject in chosen:
-        if not subject.keyed or not subject.exists:
-            continue
-        for lane in subject.lanes:
-            for change in _retyped(lake, subject, lane, since, logged):
-                yield from _of_column(lake, subject, lane, change)
+    checked = [
+        (subject, lane)
+        for subject in chosen
+        if subject.keyed and subject.exists
+        for lane in subject.lanes
+        if lane.changes
+    ]
+    if not checked:
+        return
+    lanes = [lane for _, lane in checked]
+    places, earlier = _places_of_types(lake, lanes, since), _types_before(lake, lanes, since)
+    for subject, lane in checked:
+        place = lane.source, lane.table
+        for change in _retyped(lake, lane, places.get(place, {}), earlier.get(place, {}), logged):
+            yield from _of_column(lake, subject, lane, change)
 
 
 def _retyped(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int, logged: Sequence[Statement]
+    lake: Lake, lane: CheckedLane, places: _Places, earlier: _Types, logged: Sequence[Statement]
 ) -> Iterator[_Retyped]:
     """The columns to which new rows give a narrower or another type than all rows before, and no statement does."""
-    if not lane.changes:
-        return
-    earlier_types = _types_before(lake, lane, since)
     pinned = lake.pipeline.rule(lane.table).declared
     effects = [
         effect
@@ -62,39 +69,53 @@ def _retyped(
         for effect in statement.meant
         if effect.table == lane.table
     ]
-    for column, places in _places_of_types(lake, lane, since).items():
-        newest = max(places, key=lambda logical: max(places[logical]))
-        before = (places.keys() | earlier_types.get(column, set())) - {newest}
+    for column, of_type in places.items():
+        newest = max(of_type, key=lambda logical: max(of_type[logical]))
+        before = (of_type.keys() | earlier.get(column, set())) - {newest}
         if column in pinned or not any(_narrows(old, newest) for old in before):
             continue
-        order = min(places[newest])
-        alternate = any(max(places[old]) > order for old in places.keys() - {newest})
+        order = min(of_type[newest])
+        alternate = any(max(of_type[old]) > order for old in of_type.keys() - {newest})
         if not alternate and not any(touches(effect, column) for effect in effects):
             yield _Retyped(column, newest, order)
 
 
-def _places_of_types(lake: Lake, lane: CheckedLane, since: int) -> dict[str, dict[str, list[str]]]:
-    """Between which places new rows give each column each of its types."""
-    places: dict[str, dict[str, list[str]]] = {}
+_Places = dict[str, dict[str, list[str]]]
+"""Places in history, by column and by the type that it has there."""
+_Types = dict[str, set[str]]
+"""Types by column."""
+
+
+def _places_of_types(lake: Lake, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Places]:
+    """Between which places new rows of some lanes give each column each of its types."""
+    places: dict[LaneId, _Places] = {}
     for row in lake.ask(
-        f"""SELECT types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
-            WHERE {duck.of_lane(lane.source, lane.table)} AND batch > {since} AND {_OF_ROWS} GROUP BY types"""
+        f"""SELECT {duck.LANE_SQL}, types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
+            WHERE {_of_some(lanes)} AND batch > {since} AND {_OF_ROWS} GROUP BY {duck.LANE_SQL}, types"""
     ):
+        of_lane = places.setdefault((row["source"], TableId.of(row)), {})
         for column, logical in json.loads(row["types"] or "{}").items():
-            places.setdefault(column, {}).setdefault(logical, []).extend((row["low"], row["high"]))
+            of_lane.setdefault(column, {}).setdefault(logical, []).extend((row["low"], row["high"]))
     return places
 
 
-def _types_before(lake: Lake, lane: CheckedLane, since: int) -> dict[str, set[str]]:
-    """The types of each column in the batches that were checked before."""
-    of_lane = duck.of_lane(lane.source, lane.table)
-    types_before: dict[str, set[str]] = {}
+def _types_before(lake: Lake, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Types]:
+    """The types that each column of some lanes had in the batches that were checked before."""
+    types_before: dict[LaneId, _Types] = {}
     for row in lake.ask(
-        f"SELECT DISTINCT columns FROM {{books}} WHERE changes > 0 AND batch <= {since} AND {of_lane}"
+        f"""SELECT DISTINCT {duck.LANE_SQL}, columns FROM {{books}}
+            WHERE changes > 0 AND batch <= {since} AND {_of_some(lanes)}"""
     ):
+        of_lane = types_before.setdefault((row["source"], TableId.of(row)), {})
         for column, logical in json.loads(row["columns"] or "{}").items():
-            types_before.setdefault(column, set()).add(logical)
+            of_lane.setdefault(column, set()).add(logical)
     return types_before
+
+
+def _of_some(lanes: Iterable[CheckedLane]) -> str:
+    """A condition that rows of some lanes meet, and few others: no other lane is asked for."""
+    names = sorted({lane.table.name for lane in lanes})
+    return f"coalesce(\"table\", '') IN ({', '.join(map(duck.text, names))})"
 
 
 def _narrows(old: str, new: str) -> bool:

@@ -40,6 +40,7 @@ def of_mirrors(
     """The rows that have not come again since, by mirror and column."""
     doubtful = [statement for statement in logged if not statement.decided and statement.kind != "none"]
     retyped = _retyped(lake) if doubtful else set()
+    never_null = required(lake)
     for subject in chosen:
         is_found = False
         for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
@@ -51,7 +52,9 @@ def of_mirrors(
                     is_found = True
                     detail = _sentence(lake, lane, gap, rows)
                     yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
-            for metric in _of_required(lake, subject, lane, logged, {gap.column for gap in gaps}):
+            lacking = never_null.get((lane.source, lane.table), ())
+            told = {gap.column for gap in gaps}
+            for metric in _of_required(lake, subject, lane, logged, lacking, told) if lacking else ():
                 is_found = True
                 yield metric
         if not is_found:
@@ -151,19 +154,20 @@ def _nulls(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
 
 
 def _of_required(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, logged: Iterable[Statement], told: set[str | None]
+    lake: Lake,
+    subject: CheckedMirror,
+    lane: CheckedLane,
+    logged: Iterable[Statement],
+    lacking: Iterable[str],
+    told: set[str | None],
 ) -> Iterator[Metric]:
-    """Columns that are NULL in some rows of a mirror although the source's own schema says that they are never NULL."""
+    """Columns, of those that some rows lack, that are NULL in some rows of a mirror although the source's own schema says that they are never NULL."""
     if len(subject.lanes) > 1:  # rows of other tables may lack the column
         return
     settled = {effect.column for statement in logged if statement.decided for effect in statement.effects}
     rejected = {column for _, table, column in _misfits(lake) if table == subject.table}
     columns = {column.name: column.column for column in subject.decided.sent}
-    names = [
-        name
-        for name in required(lake, (lane.source, lane.table))
-        if name in columns and name not in told | settled | rejected
-    ]
+    names = [name for name in lacking if name in columns and name not in told | settled | rejected]
     if not names:
         return
     rule = rule_for(lake.pipeline, lane.table, subject.path)

@@ -16,13 +16,15 @@ from pyspark import cloudpickle
 
 from ingest.change import TableId
 from ingest.gold.steps import steps_of
-from ingest.lake import delta, mirrors
+from ingest.lake import delta, duck, mirrors
 from ingest.lake.lake import Lake
 from ingest.quality import key_checks, mirror_questions, stage
 from ingest.quality.catalogue import CheckResult
 from ingest.quality.mirror_questions import Answer
 from ingest.quality.subjects import CheckedMirror
+from ingest.run import run
 from ingest.spark.deferred import NoSession
+from tests.lakes import Depot, change, touch
 from tests.model import lakes
 from tests.model.checks import CAPTURES
 from tests.model.histories import SURE
@@ -154,3 +156,24 @@ def test_what_no_task_can_read_is_left_to_the_driver(
     monkeypatch.setattr(key_checks, "count", by_session)
     found, tasks = verdicts(filled, tmp_path, "spark", 0)
     assert (expected, 3) == (found, tasks)
+
+
+def test_more_mirrors_take_no_more_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question for each mirror was half the time of a small batch that touched thirty."""
+    asked: list[str] = []
+    rows = duck.rows
+    monkeypatch.setattr(duck, "rows", lambda query, *base: asked.append(query) or rows(query, *base))
+    numbers = []
+    for count in (2, 6):
+        depot = Depot(tmp_path / str(count))
+        for batch in range(2):
+            with depot.feed.open("a") as feed:
+                for n in range(count):
+                    row = {"id": str(batch), "word": f"w{batch}"}
+                    feed.write(change("INSERT", f"bins{n}", 100 * batch + n, row))
+            touch(depot.feed, 3600 - batch)
+            asked.clear()
+            result = run(unstarted(), depot.pipeline)
+            assert (count, []) == (len(result.mirrors), result.failures)
+        numbers.append(len(asked))
+    assert numbers[0] == numbers[1] > 0
