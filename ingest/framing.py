@@ -177,7 +177,10 @@ def _length(data: bytes, start: int, finished: bool) -> Iterator[Record]:
         end = offset + 4 + int.from_bytes(data[offset : offset + 4], "big")
         if end > len(data) or len(data) - offset < 4:
             if finished:
-                raise Undecodable("cut-record", f"the record at byte {offset} is longer than the file")
+                words = f"the record at byte {offset} is longer than the file"
+                if not offset and data.lstrip()[:1] in (b"{", b"["):
+                    words += ", which begins like JSON: write `framing: lines` for the source"
+                raise Undecodable("cut-record", words)
             return
         yield Record(offset, end, data[offset + 4 : end])
         offset = end

@@ -70,7 +70,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
         "format": winner,
         "certain": is_certain,
         "candidates": best,
-        "unread": None if best else next(filter(None, map(unread.named, sampled)), None),
+        "unread": None if best else next((kind.words for kind in map(unread.named, sampled) if kind), None),
         "rivals": [] if is_certain or not best else _rivals(best[0], sampled),
         "evidence": [
             {"format": name, "evidence": text, "messages": number}

@@ -2,9 +2,10 @@
 
 - several documents one after another (GoldenGate's ``mode=tx``, Firehose), or an array of them;
 - Confluent's frame of JSON with a registered schema: a zero byte, four bytes of schema id, the document;
+- records with a length before each (a file of such that was read as one message);
 - CloudEvents: the document is the member ``data``, maybe with Connect's schema around it.
 
-Every format of JSON may come so, from files and Kafka alike. Nothing is read here: each document is handed on as it was sent.
+Every format may come so, from files and Kafka alike. Nothing is read here: each document is handed on as it was sent.
 """
 
 from __future__ import annotations
@@ -58,6 +59,19 @@ def split(value: bytes) -> list[bytes]:
     except (ValueError, RecursionError):  # also of bytes that are not UTF-8
         return []
     return documents
+
+
+def measured(value: bytes) -> list[bytes]:
+    """The records of a message that has a length of four bytes before each; none if the lengths do not lead to its end."""
+    records: list[bytes] = []
+    place = 0
+    while place < len(value):
+        begin = place + 4
+        place = begin + int.from_bytes(value[place:begin], "big")
+        if place == begin or place > len(value) or len(records) == MOST:
+            return []
+        records.append(value[begin:place])
+    return records
 
 
 def _elements(text: str) -> list[bytes]:

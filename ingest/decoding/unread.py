@@ -13,10 +13,14 @@ HEAD = 4096  # bytes of a message that are looked at
 
 
 class UnreadKind(NamedTuple):
-    """One kind of message: how its beginning looks, what it is, and what to choose at the source."""
+    """One kind of message: how its beginning looks, what it is, and what to choose at the source.
+
+    ``code`` is ``unread-format``, or ``wrong-framing`` of what is not cut into messages as it should be.
+    """
 
     begins: re.Pattern[bytes]
     words: str
+    code: str = "unread-format"
 
 
 def _text(*members: bytes) -> re.Pattern[bytes]:
@@ -52,10 +56,21 @@ KINDS = (
         "a record of GoldenGate inside Kafka Connect's schema: set value.converter.schemas.enable=false (`format: ogg`), or use "
         "Confluent's Avro converter (`format: ogg-avro`)",
     ),
+    UnreadKind(
+        re.compile(rb"Obj\x01"),
+        "a whole Avro container file: take `framing:` out of the source, and give the file a new name, so that it is read again",
+        "wrong-framing",
+    ),
+    UnreadKind(
+        re.compile(rb'\s*(?:[{\[]\s*\Z|[}\]]+,?\s*\Z|"(?:[^"\\]|\\.){0,200}"\s*:)'),
+        "a line of a document whose lines are broken: write `framing: document` for the source, and give the file a new name, so "
+        "that it is read again",
+        "wrong-framing",
+    ),
 )
 
 
-def named(value: bytes) -> str | None:
-    """What a message is and what to do, if it is of a kind that is known and not read."""
+def named(value: bytes) -> UnreadKind | None:
+    """The kind of a message, if it is one that is known and not read."""
     head = value[:HEAD]
-    return next((kind.words for kind in KINDS if kind.begins.match(head)), None)
+    return next((kind for kind in KINDS if kind.begins.match(head)), None)

@@ -124,16 +124,27 @@ def reader(name: str) -> Parse:
     A message that it cannot read is refused by what it is, if that is known.
     """
     module = load(name)
-    return partial(_named, module.parse if module.ABOUT.binary else partial(_read, module.parse))
+    return partial(_named, partial(_read_records if module.ABOUT.binary else _read, module.parse))
 
 
 def _named(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:
     try:
         return parse(message, hints)
     except Undecodable as error:
-        if error.code in _UNLIKE and message.value and (words := unread.named(message.value)):
-            raise Undecodable("unread-format", words) from None
-        raise
+        kind = unread.named(message.value) if error.code in _UNLIKE and message.value else None
+        if kind is None:
+            raise
+        raise Undecodable(kind.code, kind.words) from None
+
+
+def _read_records(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:
+    try:
+        return parse(message, hints)
+    except Undecodable as error:
+        records = documents.measured(message.value or b"") if error.code in _UNLIKE else []
+        if not records:
+            raise
+    return _of_documents(parse, message, hints, records)
 
 
 _UNLIKE = frozenset(

@@ -64,6 +64,37 @@ def test_no_message_that_is_read_is_of_such_a_kind():
     assert {None} == {unread.named(value) for value in sent if value}
 
 
+@pytest.mark.parametrize("name", ["dts-avro", "canal-protobuf", "tencent-protobuf"])
+def test_a_file_of_lengths_that_was_read_as_one_message_is_read_all_the_same(name):
+    """Its bytes have landed, so a source whose `framing: raw` is wrong would never get them again."""
+    sent = [message.value or b"" for message in DIALECTS[name].write(history(1))]
+    whole = b"".join(len(value).to_bytes(4, "big") + value for value in sent)
+    apart = [change for value in sent for change in formats.load(name).parse(Message(value), Hints())]
+    together = list(formats.reader(name)(Message(whole), Hints()))
+    assert [(each.op, each.after, each.sequence) for each in apart] == [
+        (each.op, each.after, each.sequence) for each in together
+    ]
+    assert [*range(len(together))] == [each.row for each in together]
+    with pytest.raises(Undecodable):
+        formats.reader(name)(Message(whole[:-1]), Hints())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("dts-avro", b"Obj\x01\x04\x16avro.schema", "take `framing:` out of the source"),
+        ("maxwell", b"{\n", "write `framing: document` for the source"),
+        ("maxwell", b'  "database": "shop",', "write `framing: document` for the source"),
+        ("canal", b"},", "write `framing: document` for the source"),
+    ],
+)
+def test_a_message_that_is_cut_wrongly_names_the_framing(name, value, words):
+    """The word malformed would send its reader looking for damage in a file that is whole."""
+    with pytest.raises(Undecodable) as refused:
+        list(formats.reader(name)(Message(value), Hints()))
+    assert ("wrong-framing", True) == (refused.value.code, words in refused.value.detail)
+
+
 def test_a_canal_packet_is_named_where_tencents_envelopes_are_read():
     """The two are the Protobuf formats of one product: "not this format" would not say which is right."""
     [packet, *_] = DIALECTS["canal-protobuf"].write(history(1))
