@@ -18,7 +18,7 @@ from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.masks import fingerprint
 from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET
 from ingest.errors import HeldError, command
-from ingest.lake import decisions
+from ingest.lake import decisions, duck
 from ingest.lake.decisions import Decision
 from ingest.lake.lanes import columns_seen
 from ingest.lake.tables import Tables
@@ -101,7 +101,7 @@ def note(lake: Lake, sources: Iterable[str], first: int) -> None:
 def outdated(lake: Tables, newest: int) -> list[Outdated]:
     """The batches up to ``newest`` that were decoded with other settings than today's.
 
-    Those with nothing but other masks are left out if `mixed_masks` has more to say of them.
+    Batches whose messages were all rejected are left out: a replay decodes these with today's settings. Those with nothing but other masks are left out if `mixed_masks` has more to say of them.
     """
     older = []
     named = {source.name: source for source in lake.pipeline.sources}
@@ -113,11 +113,21 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
         for (first, then), last in zip(spans, ends, strict=True):
             if _MASKS in then and _MASKS in now:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
-            if then != now and first <= last:
+            if then != now and first <= last and _has_decoded(lake, name, first, last):
                 older.append(Outdated(name, first, last, tuple(_differences(then, now))))
     if any(batch.differences == (_OTHER_MASKS,) for batch in older) and mixed_masks(lake, newest):
         older = [batch for batch in older if batch.differences != (_OTHER_MASKS,)]
     return older
+
+
+def _has_decoded(lake: Tables, source: str, first: int, last: int) -> bool:
+    """True if a message of a source was decoded in these batches, and not by a replay in a later one."""
+    return bool(
+        lake.ask(
+            f"""SELECT 1 AS n FROM {{books}} WHERE source = {duck.text(source)} AND batch BETWEEN {first} AND {last}
+            AND change_messages + ddl + control + routed_out > 0 LIMIT 1"""
+        )
+    )
 
 
 def _comparable(pipeline: Pipeline, now: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:

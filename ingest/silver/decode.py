@@ -62,8 +62,8 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
         return Decoded()
     landed, moved = landed_counts(lake, batches)
     identity.refuse_missing_sources(lake, {source for _, source in landed})
-    decoded_with.note(lake, {source for _, source in landed}, batches[0])
     landed = {**landed, **replay.landed(moved, batches)}
+    decoded_with.note(lake, {source for _, source in landed}, batches[0])
     _write_changes(lake, batches, moved, sum(landed.values()), cores)
     span = (batches[0], batches[-1])
     pages = lake.pages(CHANGES, change_rows.SCHEMA, "book", span)

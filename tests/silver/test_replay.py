@@ -71,6 +71,15 @@ def test_open_rejects_are_those_not_replayed(replayed) -> None:
     assert 1 == found.count()
 
 
+def test_no_batch_is_called_decoded_with_other_settings(replayed) -> None:
+    """All that the wrong format had decoded were rejects, and a backfill would decode again what the replay has."""
+    from ingest.lake import decoded_with
+
+    _, lake, _, result = replayed
+    assert [] == [warning for warning in result.warnings if "other settings" in warning]
+    assert [] == decoded_with.outdated(lake, 3)
+
+
 def test_silver_rebuilt_knows_of_the_replay(replayed) -> None:
     """If both batches were decoded again, every replayed change would be there twice."""
     from ingest.silver.rebuild import rebuild
