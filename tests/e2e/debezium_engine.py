@@ -31,6 +31,11 @@ class Capture:
     avro: str = ""  # the registry's address
     files: str = field(default="", kw_only=True)  # where offsets and the schema history are kept
 
+    @property
+    def offsets(self) -> Path:
+        """The file of how far it has come."""
+        return Path(self.files, f"{self.name}.offsets")
+
     def properties(self) -> dict[str, str]:
         """All settings of the engine."""
         known = {
@@ -38,7 +43,7 @@ class Capture:
             "topic.prefix": self.name,
             "custom.metric.tags": f"capture={self.name}",  # two of one prefix clash in JMX
             "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-            "offset.storage.file.filename": f"{self.files}/{self.name}.offsets",
+            "offset.storage.file.filename": str(self.offsets),
             "offset.flush.interval.ms": "1000",
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": f"{self.files}/{self.name}.history",
@@ -102,6 +107,11 @@ class Engine:
         self.process.wait(10)
         self.process.stdin.close()
         self.process = None
+
+    def has_kept_offsets(self, since: int) -> bool:
+        """True once every capture has written its offsets after a time in nanoseconds; without them all tables are read again."""
+        files = [capture.offsets for capture in self.captures]
+        return all(file.exists() and file.stat().st_mtime_ns > since for file in files)
 
     def check(self) -> None:
         """Fail with the engine's own words if it has ended by itself."""
