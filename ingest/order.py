@@ -94,6 +94,11 @@ def is_weak(key: str) -> bool:
     return not order_of(key).sequence
 
 
+def phase_of(key: str) -> int:
+    """The phase in an order key, or in a `same_place` of one."""
+    return _numbers(key, 0)[0][1]
+
+
 def order_of(key: str) -> Order:
     """Decode an order key to its `Order`."""
     head, place = _numbers(key, 0)
@@ -286,14 +291,23 @@ def place_sql(order_key: str) -> str:
 
 def weak_sql(order_key: str) -> str:
     """SQL: true where an order key holds epoch and phase but no sequence, so that arrival decides."""
-    epoch = f"(1 + {_mark_sql(order_key, '1')})"
-    phase = f"(1 + {_mark_sql(order_key, f'{epoch} + 1')})"
-    return f"(instr({order_key}, '{_END}') = {epoch} + {phase} + 1)"
+    return f"(instr({order_key}, '{_END}') = {_head_sql(order_key)} + 1)"
 
 
 def loaded_sql(order_key: str) -> str:
     """SQL: true where an order key has phase 0, a row of a full load without a place among the changes."""
     return f"starts_with(substr({order_key}, 2 + {_mark_sql(order_key, '1')}), '{number_key(0)}')"
+
+
+def stream_sql(order_key: str) -> str:
+    """SQL for the part of an order key after epoch and phase: where the change stands in the stream, also if its row was loaded."""
+    return f"substr({order_key}, {_head_sql(order_key)} + 1)"
+
+
+def _head_sql(order_key: str) -> str:
+    """The length of epoch and phase."""
+    epoch = f"(1 + {_mark_sql(order_key, '1')})"
+    return f"({epoch} + 1 + {_mark_sql(order_key, f'{epoch} + 1')})"
 
 
 def _mark_sql(order_key: str, place: str) -> str:

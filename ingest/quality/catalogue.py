@@ -129,7 +129,7 @@ CHECKS = {
               advice="Compare the table with the source; send all messages of a table to one partition.", lasting=True),
         Check("unplaced_changes", "All changes have positions, or none", "Changes without a position come before others", "changes without a position after changes with one", "error", 0,
               advice="Write `order_by: arrival` under the source's options, then decode its batches again: `{backfill}`.", lasting=True),
-        Check("re_reads_ignored", "Rows that were read again count", "Rows that were read again were ignored", "rows of a load that lost against changes or statements before it", "warn", 0,
+        Check("re_reads_ignored", "Rows that were read again count", "Rows that were read again were ignored", "rows of a load that lost against changes or statements before it", "error", 0,
               advice="The command for an epoch in the message lets them win.", lasting=True),
         Check("old_positions", "New changes are newer", "All changes come before older ones", "changes of a batch that all come before what the mirror has", "warn", 0,
               advice="If the source's positions started again, the command for an epoch in the message says from where on."),

@@ -17,7 +17,8 @@ from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
 from ingest.lake.lanes import IS_LOAD_MARKED
 from ingest.lake.snapshots import read_sql
-from ingest.order import loaded_sql, place_sql, same_place, weak_sql
+from ingest.lake.tables import Row
+from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane, from_places
@@ -63,6 +64,11 @@ class LoadBegin:
     offset: int
     time: int | None = None
 
+    @classmethod
+    def at(cls, first: Mapping[str, Any]) -> LoadBegin:
+        """At the ``first`` message of a ``part`` of a ``topic`` in a ``batch``."""
+        return cls(first["batch"], first["topic"], first["part"], first["first"])
+
 
 def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files: bool) -> str:
     """The condition in SQL that a change arrived before a load, which begins with the ``first`` message of some streams.
@@ -85,6 +91,26 @@ def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files
     return f"CASE WHEN batch <> {begin.batch} THEN batch < {begin.batch} {in_batch} END"
 
 
+def _older_rows(ordered: OrderedLane, begin: LoadBegin, streams: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The keys of the rows that arrived before a load and that it did not contain."""
+    older = is_older(begin, streams, in_files=ordered.source.kind == "files")
+    if not ordered.lane.folded_high and not _is_any(ordered, older):  # a first load has nothing before it
+        return []
+    return ordered.lake.ask(
+        f"""WITH {live_rows(changes_of(ordered, f"{older} AS is_older"), "is_older")}
+        SELECT k FROM live WHERE is_older AND place > {duck.text(ordered.emptied())}
+        AND k NOT IN (SELECT k FROM rows WHERE op = 'read' AND NOT is_older) ORDER BY k"""
+    )
+
+
+def _is_any(ordered: OrderedLane, condition: str) -> bool:
+    """True if a new change meets a condition in SQL."""
+    [new] = ordered.lake.ask(
+        f"SELECT coalesce(bool_or({condition}), false) AS met FROM {{changes.change}} WHERE batch > {ordered.since} AND {ordered.where}"
+    )
+    return bool(new["met"])
+
+
 # --- loads whose last row says that it is the last --------------------------------------------------------
 
 
@@ -92,14 +118,17 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     place = _begin_of_snapshot(ordered)
     if place is None:
         return
-    rows = ordered.lake.ask(
-        f"""WITH {live_rows(changes_of(ordered))} SELECT k FROM live WHERE place < {duck.text(place)}
+    begun = ordered.begin_of_load(place)
+    if phase_of(place):
+        rows = ordered.lake.ask(
+            f"""WITH {live_rows(changes_of(ordered))} SELECT k FROM live WHERE place < {duck.text(place)}
             AND place > {duck.text(ordered.emptied(before=place))} ORDER BY k"""
-    )
-    if rows:
-        yield _complaint(
-            ordered, [row["k"] for row in rows], f"{_epoch_of_snapshot(ordered, place)} removes them"
         )
+    else:  # it comes before all changes
+        rows = _older_rows(ordered, LoadBegin.at(begun[0]), begun)
+    if rows:
+        epoch = ordered.epoch(places=from_places(begun), complete=True)
+        yield _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes them")
 
 
 _ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
@@ -108,7 +137,7 @@ _ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
 def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
     """Where the newest load that has come to its end in a new batch begins; None if there is none, or nothing is older.
 
-    All rows of a snapshot have one position. Where arrival orders a load without one, it begins after the last change before
+    All rows of a snapshot have one position. That of PostgreSQL's comes before all changes, so only arrival tells what is older. Where arrival orders a load without one, it begins after the last change before
     it, or after the load before it: a source that says where a load ends sends no change of the table meanwhile. Loads of
     several partitions each have an end of their own, and are left alone. In a dialect with positions a load without one
     comes before all changes, so nothing is older.
@@ -120,7 +149,7 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
     place, last = ended[0]["place"], ended[0]["last"]
     if place is not None:
         first = min(filter(None, (ordered.lane.folded_high, ordered.lane.order_low)), default="")
-        return place if same_place(first) < place else None
+        return place if not phase_of(place) or same_place(first) < place else None
     if last is None:
         return None
     [load] = ordered.lake.ask(
@@ -130,17 +159,6 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
         SELECT min(order_key) AS first, count(DISTINCT "partition") AS partitions FROM rows, earlier WHERE order_key > earlier.last"""
     )
     return load["first"] if load["partitions"] <= 1 else None
-
-
-def _epoch_of_snapshot(ordered: OrderedLane, place: str) -> str:
-    """The command for an epoch that begins with the load."""
-    begun = ordered.lake.ask(
-        f"""SELECT batch, topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
-            WHERE op = 'read' AND {ordered.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
-    )
-    first = [row for row in begun if row["batch"] == begun[0]["batch"]]
-    places = from_places(first[:1] if ordered.source.kind == "files" else first)
-    return ordered.epoch(places=places, complete=True)
 
 
 # --- loads between two marks ------------------------------------------------------------------------------
@@ -183,12 +201,7 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
     streams = [{"topic": begin.topic, "part": begin.partition, "first": begin.mark.offset}]
     if not in_files:
         streams += _other_streams(ordered, begin)
-    rows = ordered.lake.ask(
-        f"""WITH {live_rows(changes_of(ordered, f"{is_older(begin.place, streams, in_files=in_files)} AS is_older"), "is_older")}
-        SELECT k FROM live WHERE is_older AND place > {duck.text(ordered.emptied())}
-        AND k NOT IN (SELECT k FROM rows WHERE op = 'read' AND NOT is_older) ORDER BY k"""
-    )
-    if rows:
+    if rows := _older_rows(ordered, begin.place, streams):
         epoch = ordered.epoch(places=from_places(streams), complete=True)
         accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
         ways_out = (

@@ -13,6 +13,7 @@ from ingest.fold import SchemaStep
 from ingest.lake import duck
 from ingest.lake.cleared import NEVER, last_cleared
 from ingest.lake.lake import Lake
+from ingest.lake.tables import Row
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
@@ -68,9 +69,20 @@ class OrderedLane:
         lane = self.lane.source, self.lane.table
         return (last_cleared(self.lake, lane, self.taken(), self.lake.decoded(), before) or NEVER).place
 
-    def metric(self, check: str, n: int, detail: str, failing: tuple[str, ...] = ()) -> Metric:
-        """What a check has counted in this lane, in words."""
-        return Metric(check, n, self.subject.name, detail=detail, failing=failing)
+    def metric(
+        self, check: str, n: int, detail: str, failing: tuple[str, ...] = (), *, severity: str = "error"
+    ) -> Metric:
+        """What a check has counted in this lane, in words; ``warn`` if it may be right."""
+        return Metric(check, n, self.subject.name, severity=severity, detail=detail, failing=failing)
+
+    def begin_of_load(self, place: str) -> list[Row]:
+        """The ``first`` messages of the rows that were read at one position, by ``topic`` and ``part``; of files only the first one."""
+        streams = self.lake.ask(
+            f"""SELECT batch, topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
+            WHERE op = 'read' AND {self.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
+        )
+        begun = [row for row in streams if row["batch"] == streams[0]["batch"]]
+        return begun[:1] if self.source.kind == "files" else begun
 
     def backfill(self) -> str:
         """The command that decodes what has landed again: all batches."""

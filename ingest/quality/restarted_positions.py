@@ -9,7 +9,7 @@ from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
-from ingest.order import is_weak, place_sql, same_place
+from ingest.order import is_weak, phase_of, place_sql, same_place
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
@@ -20,7 +20,10 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
     """Changes that come before older ones, as if the positions had started again."""
     lane = ordered.lane
     low, high, folded = lane.order_low, lane.order_high, lane.folded_high
-    if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):
+    is_placed = (
+        high and not is_weak(high) and phase_of(high)
+    )  # loaded rows come before all changes, whenever they come
+    if lane.changes and low and high and folded and is_placed and high < same_place(folded):
         detail = (
             f"what came of {lane.table} since batch {ordered.since} ({counted(lane.changes, 'change')}) comes before what the "
             "mirror has already. If it is only late, nothing is to be done; if the positions started again, "

@@ -131,7 +131,7 @@ class _Loads:
 
 def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iterator[Metric]:
     first = begun[0]
-    begin = LoadBegin(first["batch"], first["topic"], first["part"], first["first"])
+    begin = LoadBegin.at(first)
     older = is_older(begin, begun, in_files=loads.in_files)
     time, before = first["time"], first["time_before"]
     # a clock that all loads share is not that of the reading

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ingest.change import NULL_VALUE
 from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
-from ingest.order import is_weak, loaded_sql, order_of, weak_sql
+from ingest.order import is_weak, loaded_sql, order_of, place_sql, stream_sql, weak_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
@@ -22,10 +22,11 @@ def unplaced_changes(ordered: OrderedLane) -> Iterator[Metric]:
     unplaced = _unplaced(ordered) + lost.unplaced
     if lost.placed:
         detail = (
-            f"{lost.placed} rows of {table} that were read again lost against changes folded earlier: to let them win, "
-            f"{ordered.epoch_of_load(lost.batch)}"
+            f"{lost.placed} rows of {table} that were read again lost against changes that came before them: to let them win, "
+            f"{ordered.epoch_of_load(lost.batch, lost.places(ordered))}"
         )
-        yield ordered.metric("re_reads_ignored", lost.placed, detail)
+        severity = "error" if lost.newest else "warn"
+        yield ordered.metric("re_reads_ignored", lost.placed, detail, severity=severity)
     if unplaced:
         detail = (
             f"{unplaced} changes of {table} have no position while others before them have one, so they come "
@@ -66,6 +67,11 @@ class _LostReads(NamedTuple):
     placed: int = 0  # they have a place of their own, or that of a full load
     unplaced: int = 0  # they have none, so all changes with a position come after them
     batch: int | None = None  # the first of the placed ones
+    newest: str | None = None  # the place of those that have a newer position than what they lost against
+
+    def places(self, ordered: OrderedLane) -> list[str]:
+        """Where their load begins, as options of `ingest epoch`, if its position tells."""
+        return from_places(ordered.begin_of_load(self.newest)) if self.newest else []
 
 
 def _lost_reads(ordered: OrderedLane) -> _LostReads:
@@ -73,33 +79,62 @@ def _lost_reads(ordered: OrderedLane) -> _LostReads:
 
     A row is right if the stream says the same somewhere after its place: it was read from what the stream had changed.
     What a snapshot of the source itself reads has a place that was chosen before the changes that beat it.
+
+    Rows of PostgreSQL's snapshots come before all changes, whatever their positions are, so those of a second one lose even
+    within a batch. There files may come in any order, and a row has lost only if its position says so, too.
     """
     lane = ordered.lane
-    if not ordered.subject.keyed or not lane.is_late:
+    if not ordered.subject.keyed or not (lane.is_late or _are_behind_changes(ordered)):
         return _LostReads()
     [lost] = ordered.lake.ask(
-        f"""WITH rows AS (SELECT batch, op, order_key, topic, coalesce(after, '') AS after, [{ordered.cells("after", "before")}] AS k
-            FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}),
-        news AS (SELECT k, max(struct_pack(order_key, after, batch)) AS last FROM rows
+        f"""WITH rows AS (SELECT batch, op, order_key, topic, {_PART} AS part, "offset", coalesce(after, '') AS after,
+            [{ordered.cells("after", "before")}] AS k FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}),
+        news AS (SELECT k, max(struct_pack(order_key, after, batch, topic, part, "offset")) AS last FROM rows
             WHERE op = 'read' AND batch > {ordered.since} AND NOT {read_sql()} GROUP BY k),
-        olds AS (SELECT k, max(struct_pack(order_key, after)) AS last FROM rows
-            WHERE batch <= {ordered.since} AND order_key > {duck.text(lane.order_low or "")} GROUP BY k),
-        lost AS (SELECT n.k, n.last.order_key AS order_key, n.last.after AS after, n.last.batch AS batch
-            FROM news AS n JOIN olds AS o ON n.k = o.k
-            WHERE o.last.order_key > n.last.order_key AND NOT {_says_same("o.last.after", "n.last.after")}),
+        later AS (SELECT n.k, n.last AS read, r.batch, r.order_key, r.after, {_is_newer("n.last", "r")} AS is_newer,
+            {_is_before("r", "n.last")} AS is_before FROM news AS n JOIN rows AS r ON n.k = r.k
+            AND r.order_key > n.last.order_key AND r.order_key > {duck.text(lane.order_low or "")}),
+        beaten AS (SELECT k, read, max(struct_pack(order_key, after, is_newer)) AS change FROM later
+            WHERE batch <= {ordered.since} OR (is_before AND is_newer) GROUP BY k, read),
+        lost AS (SELECT k, read.order_key AS order_key, read.after AS after, read.batch AS batch, change.is_newer AS is_newer
+            FROM beaten WHERE NOT {_says_same("change.after", "read.after")}),
         said AS (SELECT DISTINCT l.k FROM lost AS l JOIN rows AS r ON r.k = l.k AND r.batch > {ordered.since}
             AND r.order_key > l.order_key AND {_says_same("r.after", "l.after")})
         SELECT count(*) FILTER (NOT unplaced) AS placed, count(*) FILTER (unplaced) AS unplaced,
-            min(batch) FILTER (NOT unplaced) AS batch
-        FROM (SELECT batch, {weak_sql("order_key")} AND NOT {loaded_sql("order_key")} AS unplaced
+            min(batch) FILTER (NOT unplaced) AS batch, max({place_sql("order_key")}) FILTER (is_newer) AS newest
+        FROM (SELECT batch, order_key, is_newer, {weak_sql("order_key")} AND NOT {loaded_sql("order_key")} AS unplaced
             FROM lost ANTI JOIN said USING (k)) AS counted"""
     )
     return _LostReads(**lost)
 
 
+_PART = 'coalesce("partition", 0)'
+
+
+def _is_before(change: str, read: str) -> str:
+    """SQL: true if a change arrived before a row that was read, in the same stream."""
+    same = " AND ".join(f"{change}.{column} = {read}.{column}" for column in ("batch", "topic", "part"))
+    return f'({same} AND {change}."offset" < {read}."offset")'
+
+
+def _is_newer(read: str, change: str) -> str:
+    """SQL: true if the position of a row that was read says that it is newer than a change."""
+    key, other = f"{read}.order_key", f"{change}.order_key"
+    return f"(NOT {weak_sql(key)} AND {stream_sql(key)} > {stream_sql(other)})"
+
+
+def _are_behind_changes(ordered: OrderedLane) -> bool:
+    """True if rows of a full load came after changes in a stream of a new batch."""
+    streams = ordered.lake.ask(
+        f"""SELECT coalesce(min("offset") FILTER (op <> 'read') < max("offset") FILTER (op = 'read' AND {loaded_sql("order_key")}), false)
+            AS is_behind FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} GROUP BY batch, topic, {_PART}"""
+    )
+    return any(row["is_behind"] for row in streams)
+
+
 def _says_same(change: str, read: str) -> str:
     """SQL: true if all cells that a change carries are those of a row that was read; a delete carries none."""
-    return f"({change} <> '' AND json_contains({read}, {change}))"
+    return f"coalesce(json_contains({read}, nullif({change}, '')), false)"
 
 
 def clears(ordered: OrderedLane) -> list[Mapping[str, Any]]:
@@ -129,11 +164,13 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
         f"""WITH clears(batch, topic, "partition", "offset", order_key) AS (VALUES {values}),
         loaded AS (SELECT {_ARRIVAL}, "row" FROM {{changes.change}} WHERE op = 'read' AND batch > {ordered.since}
             AND {ordered.where} AND {loaded_sql("order_key")}),
-        lost AS (SELECT DISTINCT r.batch, r.topic, coalesce(r."partition", 0) AS part, r."offset", r."row" FROM loaded AS r
-            JOIN clears AS c ON c.order_key > r.order_key AND (c.batch < r.batch OR (
+        lost AS (SELECT r.batch, r.topic, coalesce(r."partition", 0) AS part, r."offset", r."row",
+            bool_or({_is_newer("r", "c")}) AS is_newer FROM loaded AS r JOIN clears AS c ON c.order_key > r.order_key AND (c.batch < r.batch OR (
             c.batch = r.batch AND c.topic = r.topic AND c."partition" IS NOT DISTINCT FROM r."partition"
-            AND c."offset" < r."offset")))
-        SELECT batch, topic, part, min("offset") AS first, count(*) AS n FROM lost GROUP BY ALL ORDER BY batch, part, topic"""
+            AND c."offset" < r."offset"))
+            GROUP BY r.batch, r.topic, coalesce(r."partition", 0), r."offset", r."row")
+        SELECT batch, topic, part, min("offset") AS first, count(*) AS n, bool_or(is_newer) AS are_newer
+        FROM lost GROUP BY batch, topic, part ORDER BY batch, part, topic"""
     )
     if not streams:
         return
@@ -148,4 +185,5 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
         "the mirror: rows of a full load have no position, so they come before all statements. To let them win, "
         f"{ordered.epoch_of_load(first, places)}"
     )
-    yield ordered.metric("re_reads_ignored", n, detail)
+    severity = "error" if any(row["are_newer"] for row in streams) else "warn"
+    yield ordered.metric("re_reads_ignored", n, detail, severity=severity)

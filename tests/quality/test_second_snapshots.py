@@ -1,0 +1,132 @@
+"""A second snapshot of Debezium for PostgreSQL, whose rows come before all changes whatever their positions are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.quality.test_unplaced import RULE
+from tests.shops import Shops, metrics_by_spark, order_metrics
+
+
+class Postgres(Shops):
+    """One table, and the complaints about its rows that were read again."""
+
+    def row(self, op: str, key: int, text: str, lsn: int, snapshot: str = "false") -> str:
+        """A change (c, u, d), or a row of a snapshot (r)."""
+        source = {"connector": "postgresql", "db": "cut", "schema": "p", "table": "t", "lsn": lsn}
+        row = {"id": key, "text": text}
+        images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        return json.dumps({**images, "source": {**source, "snapshot": snapshot}, "op": op})
+
+    def snapshot(self, lsn: int, rows: dict[int, str]) -> list[str]:
+        """All rows that the table had at a position."""
+        last = [*rows][-1]
+        return [
+            self.row("r", key, text, lsn, "last_in_data_collection" if key == last else "true")
+            for key, text in rows.items()
+        ]
+
+    def batch(self, *lines: str) -> dict[str, tuple[float, str, tuple[str, ...], str]]:
+        """What the checks of order say of another file: number, severity, keys, words."""
+        self.number += 1
+        self.lines += lines
+        assert ("done", "") == self.run()
+        found = order_metrics(self.lake, self.lake.decoded() - 1)
+        assert len(found) == len({metric.check for metric in found})
+        return {
+            metric.check: (metric.observed, metric.severity, metric.failing, metric.detail)
+            for metric in found
+        }
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Postgres:
+    """A table without a row."""
+    return Postgres(tmp_path, RULE, dialect="debezium", budget=4 << 20)
+
+
+def parts(table: Postgres, batches: bool, *files: list[str]) -> dict[str, Any]:
+    """What is said at the end: of each file in a batch of its own, or of all in one."""
+    if not batches:
+        return table.batch(*(line for lines in files for line in lines))
+    said = [table.batch(*lines) for lines in files]
+    assert all(not complaints for complaints in said[:-1])
+    return said[-1]
+
+
+FIRST = {1: "a", 2: "b", 3: "c"}
+
+
+def stream(table: Postgres) -> list[str]:
+    """Changes after the first snapshot."""
+    return [
+        table.row("u", 2, "b2", 200),
+        table.row("c", 4, "d", 210),
+        table.row("c", 5, "e", 220),
+        table.row("d", 3, "c", 230),
+    ]
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_what_changed_while_the_place_was_lost_is_said(table: Postgres, batches: bool) -> None:
+    """The connector lost its offsets: its second snapshot has a row that was changed unseen, and lacks two that were deleted."""
+    again = table.snapshot(300, {2: "b3", 4: "d", 3: "again"})
+    said = parts(table, batches, table.snapshot(100, FIRST), stream(table), again)
+    assert {"re_reads_ignored", "rows_not_loaded"} == said.keys()
+    lost, severity, _, words = said["re_reads_ignored"]
+    assert (2, "error") == (lost, severity)
+    assert "--resnapshot" in words
+    missing, severity, keys, words = said["rows_not_loaded"]
+    assert (2, "error", ('{"id":"1"}', '{"id":"5"}')) == (missing, severity, keys)
+    assert "--complete" in words
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_second_snapshot_of_what_the_stream_has_said_is_no_complaint(
+    table: Postgres, batches: bool
+) -> None:
+    """Somebody starts a connector again to be sure: the mirror is right, and no alarm may say otherwise."""
+    again = table.snapshot(300, {1: "a", 2: "b2", 4: "d", 5: "e"})
+    assert {} == parts(table, batches, table.snapshot(100, FIRST), stream(table), again)
+    assert {} == table.batch(table.row("u", 1, "a2", 400))
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_change_that_a_first_snapshot_did_not_see_is_no_complaint(table: Postgres, batches: bool) -> None:
+    """It was written before the snapshot and committed after it: it wins though its position is the lower one."""
+    assert {} == parts(table, batches, table.snapshot(100, FIRST), [table.row("u", 2, "b2", 90)])
+    assert {1: "a", 2: "b2", 3: "c"} == table.rows("mirrors/cut/p.t")
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_snapshot_after_a_truncate_is_not_in_vain_silently(table: Postgres, batches: bool) -> None:
+    """Its rows come before the TRUNCATE by their phase, and after it by their position."""
+    emptied = [json.dumps(json.loads(table.row("t", 0, "", 250)) | {"after": None})]
+    said = parts(table, batches, [*table.snapshot(100, FIRST), *emptied], table.snapshot(300, {7: "g"}))
+    lost, severity, _, words = said["re_reads_ignored"]
+    assert (1, "error") == (lost, severity)
+    assert "--resnapshot" in words
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_where_only_spark_reads_the_changes_the_same_is_said(
+    table: Postgres, request: pytest.FixtureRequest
+) -> None:
+    """The questions are asked in words that Spark has, too."""
+    spark = request.getfixturevalue(
+        "spark"
+    )  # by the argument, the name of the test would choose how it merges
+    table.batch(*table.snapshot(100, FIRST), *stream(table), *table.snapshot(300, {2: "b3", 4: "d"}))
+    said = order_metrics(table.lake, 0)
+    assert {"re_reads_ignored", "rows_not_loaded"} == {metric.check for metric in said}
+    assert said == metrics_by_spark(table.lake, 0, spark)
+
+
+def test_rows_that_come_late_in_another_file_are_no_complaint(table: Postgres) -> None:
+    """Files may come in any order: a snapshot at an older place than the changes has lost rightly."""
+    assert {} == table.batch(*table.snapshot(100, {1: "a"}), table.row("u", 1, "b", 200))
