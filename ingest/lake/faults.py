@@ -20,6 +20,9 @@ from ingest.lake.envelope import SealError
 if TYPE_CHECKING:
     from ingest.lake.tables import Tables
 
+_FRAME = re.compile(
+    r'^\s*File "[^"\n]*", line \d+, in .*', re.MULTILINE
+)  # of a worker's trace, of which none is at fault
 _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
 _FILES = (".parquet", ".json", ".crc", ".bin")
 _CALLING = "An error occurred while calling"
@@ -99,9 +102,10 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
     if sealed := fault_of(text, SealError):
         return sealed.text.rstrip("."), False
     for pattern, sentence, is_damage in _KINDS:
-        if pattern.search(text):
+        lines = [line for line in text.splitlines() if pattern.search(line)]
+        if lines:
             is_silent = is_damage and _NO_ANSWER.search(text) is not None
-            path = _path(error, text)
+            path = _path(error, "\n".join(lines)) or _path(error, _FRAME.sub("", text))
             if path.startswith(("file:", "/")):  # as a path for a shell
                 path = "/" + path.removeprefix("file:").lstrip("/")
             shown = _SILENT if is_silent else sentence

@@ -37,6 +37,10 @@ TEXTS = {
     JAVA
     + "com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input in field name": "the table's log is damaged",
     JAVA
+    + "PythonException: Traceback (most recent call last):\n  File \"/opt/ingest/spark/tasks.py\", line 9, in run\nOSError: [Errno 28] No space left on device: '/lake/x'\n\n\tat org.apache": "the disk is full at /lake/x",
+    JAVA
+    + 'PythonException: Traceback (most recent call last):\n  File "/opt/ingest/spark/tasks.py", line 9, in run\nOSError: [Errno 28] No space left on device\n\n\tat org.apache': "the disk is full: free some space",
+    JAVA
     + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'spark.python.x'\n\tat java.base": "a process that worked for Spark has ended: see whether its machine",
     JAVA
     + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137": "a process that worked for Spark has ended",
