@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyspark
-from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark import SparkConf, SparkContext, accumulators, java_gateway
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -235,6 +235,9 @@ def _start_java(settings: Mapping[str, str]) -> None:
     early = [(name, value) for name, value in settings.items() if name.startswith(EARLY)]
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        setattr(server, "handle_error", _hung_up)  # noqa: B010 - for mypy, a method
     if how_java_ended():  # before its session had started; a loop tries again
         SparkContext._gateway = SparkContext._jvm = None
     try:
@@ -244,6 +247,15 @@ def _start_java(settings: Mapping[str, str]) -> None:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise SetupError("Java ended before Spark had started: type `ingest doctor`.") from error
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """False for the traces of each caller that Java has hung up on: what they raise is reported in a sentence."""
+    return record.module != "java_gateway"
+
+
+def _hung_up(_server: object, _request: object, _client: object) -> None:
+    """Java, which reports the counts of tasks to this server, has ended; whoever needs it says so."""
 
 
 @contextmanager
