@@ -231,13 +231,17 @@ class Attack:
         return code
 
 
-@pytest.mark.slow
-def test_hostile_queries_end_no_service(lake: WrittenLake, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(40, marks=pytest.mark.e2e), pytest.param(800, marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def test_hostile_queries_end_no_service(lake: WrittenLake, tmp_path: Path, count: int) -> None:
     """Any reader, and any web page on the way, could stop all pipelines, or read the machine's files."""
     secret = secrets.token_hex(16)
     path = tmp_path / "secret.csv"
     path.write_text(f"a,b\n{secret},1\n", "ascii")
-    count = int(os.environ.get("HOSTILE_QUERIES", "800"))
+    count = int(os.environ.get("HOSTILE_QUERIES", count))
     attack = Attack(lake.file)
     codes: dict[int, int] = {}
     wrong: list[tuple[str, int, str]] = []
