@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
@@ -37,7 +38,9 @@ def engine(*, by_spark: bool) -> str:
     return f"{_product()} Apache-Spark/{spark}" if by_spark else _product()
 
 
+@cache
 def _product() -> str:
+    """The product with its version, which is looked up once: that reads a folder of each package."""
     try:
         return f"ingest/{version('ingest')}"
     except PackageNotFoundError:  # run from its sources

@@ -200,11 +200,21 @@ def _unwritable(lake: str, error: OSError) -> SetupError:
 def _jvm() -> dict[str, Any] | None:
     """The JVM of this process' Spark session, if any: it may outlive a killed Python process."""
     with contextlib.suppress(psutil.Error):
-        for child in psutil.Process().children(recursive=True):
+        for child in psutil.Process().children(recursive=True) if _has_children() else ():
             with contextlib.suppress(psutil.Error):
                 if child.name() == "java":
                     return {"pid": child.pid, "started": child.create_time()}
     return None
+
+
+def _has_children() -> bool:
+    """False if this process certainly has none: looking for them reads a file of each process of the machine."""
+    if not hasattr(os, "waitid"):
+        return True
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return True
+    return False
 
 
 def _wait_for_orphan(left: dict[str, Any]) -> None:

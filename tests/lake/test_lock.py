@@ -217,6 +217,32 @@ def test_a_jvm_that_starts_later_is_named_too(tmp_path: Path, monkeypatch: pytes
     assert [] == list(tmp_path.iterdir())
 
 
+def test_the_jvm_of_this_process_is_named(tmp_path: Path) -> None:
+    """If it were not, the next run would not wait for it."""
+    jvm = subprocess.Popen([named_java(tmp_path), "30"])
+    try:
+        with lock.held(str(tmp_path / "lake"), "run of a"):
+            named = json.loads((tmp_path / "lake" / lock.NAME).read_text())["jvm"]
+        ours = [child for child in psutil.Process().children(recursive=True) if child.pid == named["pid"]]
+        assert [("java", named["started"])] == [(child.name(), child.create_time()) for child in ours]
+    finally:
+        jvm.kill()
+        jvm.wait()
+
+
+def test_a_process_without_children_looks_for_no_jvm(tmp_path: Path) -> None:
+    """Each run would read a file of each process of the machine."""
+    code = """if True:
+        import sys
+        import psutil
+        from ingest.lake import lock
+        psutil.Process.children = lambda *_, **__: sys.exit("looked for children")
+        with lock.held(sys.argv[1], "run of a"):
+            pass
+    """
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=ROOT)
+
+
 def test_of_many_that_find_a_dead_holder_one_wins(tmp_path: Path) -> None:
     """Two would take over the same lake at the same moment."""
     inside: list[int] = []
