@@ -270,15 +270,17 @@ def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dic
 
 
 def _is_whole(change: Change, mirror: Mirror) -> bool:
-    """True if an update has every column of the mirror, and its image before some of its columns outside the key, but not all.
+    """True if an update has every column of the mirror, and its image before shows that it has not changed one outside the key:
+    by leaving it out while it has others, or with the same value.
 
-    Such an image before holds what was changed, so the update has columns that it has not changed: it was sent whole. A source
-    that sends only key and changed columns may have columns that no message has shown yet.
+    So the update has columns that it has not changed: it was sent whole. A source that sends only key and changed columns may
+    have columns that no message has shown yet.
     """
     after, before = change.new_cells, change.old_cells
     others = [column.name for column in mirror.sent if column.name not in mirror.keys]
     is_full = all(column.name in after for column in mirror.sent)
-    return is_full and 0 < sum(name in before for name in others) < len(others)
+    changed = sum(name in before and before[name] != after[name] for name in others) if is_full else 0
+    return is_full and any(name in before for name in others) and changed < len(others)
 
 
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:

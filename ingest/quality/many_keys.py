@@ -401,7 +401,10 @@ def _whole(side: Side) -> str:
     size = "coalesce(strlen(before), 0) + coalesce(strlen(after), 0)"
     return f"""CASE WHEN {sent} THEN true WHEN before IS NULL OR after IS NULL OR {size} > {LARGE_IMAGES} THEN false
         ELSE len(list_filter(all_columns, lambda pointer: NOT json_exists(after, pointer))) = 0
-        AND len(list_filter(other_columns, lambda pointer: json_exists(before, pointer))) BETWEEN 1 AND len(other_columns) - 1 END"""
+        AND len(list_filter(other_columns, lambda pointer: json_exists(before, pointer))) > 0
+        AND len(list_filter(other_columns, lambda pointer: coalesce(
+            json_extract(before, pointer) IS DISTINCT FROM json_extract(after, pointer), false) AND json_exists(before, pointer)
+        )) < len(other_columns) END"""
 
 
 # Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,

@@ -118,9 +118,10 @@ def _states(lake: Lake, one: Side) -> dict[Key, KeyState]:
 
 
 def _shows_all(one: Side, change: Change) -> bool:
-    """True if the image after has all columns of the mirror, and that before only those that were changed."""
+    """True if the image after has all columns of the mirror, and that before shows that some were not changed."""
     assert one.subject.mirror is not None
     columns = {column.name for column in one.subject.mirror.columns if column.made is None}
-    after, before = set(change.after or ()), set(change.before or ())
+    after, before = change.after or {}, change.before or {}
     others = columns - set(one.subject.mirror.keys)
-    return columns <= after and bool(others & before) and bool(others - before)
+    same = {name for name in others & after.keys() & before.keys() if after[name] == before[name]}
+    return columns <= after.keys() and bool(others & before.keys()) and bool(others - before.keys() | same)

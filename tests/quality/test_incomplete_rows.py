@@ -53,3 +53,56 @@ def test_a_stream_that_begins_in_the_middle(tmp_path: Path, case: str, batches: 
     assert incomplete == counted["incomplete_rows"]
     failed = mine.lake.ask("SELECT DISTINCT \"check\" FROM {checks} WHERE state = 'fail'")
     assert ([{"check": "incomplete_rows"}] if incomplete else []) == failed, "by the checks of the run"
+
+
+def ogg(op: str, before: dict[str, object] | None, after: dict[str, object] | None, pos: int) -> str:
+    """One of GoldenGate's messages."""
+    head = {
+        "table": "cut.t",
+        "op_type": op,
+        "op_ts": "2024-06-10 06:14:02.000000",
+        "pos": str(pos),
+        "primary_keys": ["id"],
+    }
+    return json.dumps(head | ({"before": before} if before else {}) | ({"after": after} if after else {}))
+
+
+def qlik(op: str, before: dict[str, object] | None, after: dict[str, object] | None, pos: int) -> str:
+    """One of Qlik Replicate's messages."""
+    headers = {
+        "operation": {"I": "INSERT", "U": "UPDATE"}[op],
+        "changeSequence": f"20240610061320250000{pos:015}",
+    }
+    headers |= {"timestamp": "2024-06-10T06:13:20.250", "schema": "cut", "table": "t"}
+    message = {"data": after, "beforeData": before, "headers": headers}
+    return json.dumps({"magic": "atMSG", "type": "DT", "headers": None, "message": message})
+
+
+TWO_IMAGES = {
+    "one was changed": (WHOLE | {"a": "old"}, WHOLE, 0),
+    "none was changed": (WHOLE, WHOLE, 0),
+    "a NULL was changed": (WHOLE | {"b": "x"}, WHOLE, 0),
+    "all were changed": ({"id": 1, "a": "o", "b": "o", "~/'": "o"}, WHOLE, 1),
+    "only the key and what was changed": ({"id": 1, "a": "o"}, {"id": 1, "a": "n"}, 1),
+    "without one of them": ({"id": 1, "a": "o", "b": "x"}, {"id": 1, "a": "n", "b": "x"}, 1),
+}
+
+
+@pytest.mark.parametrize("case", TWO_IMAGES)
+@pytest.mark.parametrize("dialect", ["ogg", "qlik-replicate"])
+def test_two_whole_images_of_a_stream_that_begins_in_the_middle(
+    tmp_path: Path, dialect: str, case: str
+) -> None:
+    """The image before has all columns, too: one with the value that it has after the update shows that all were sent."""
+    before, after, incomplete = TWO_IMAGES[case]
+    mine = Shops(tmp_path, RULE, dialect=dialect, stages=("bronze", "silver", "gold", "quality"))
+    write = ogg if dialect == "ogg" else qlik
+    mine.lines = [write("I", None, FIRST, 1), write("U", before, after, 2)]
+    mine.number += 1
+    assert ("done", "") == mine.run()
+    side = Side(mine.lake, mine.subject(0), 0, 0)
+    counted = by_duckdb(mine.lake, [side])[0]
+    assert by_plain_fold(mine.lake, side) == counted
+    assert incomplete == counted["incomplete_rows"]
+    failed = mine.lake.ask("SELECT DISTINCT \"check\" FROM {checks} WHERE state = 'fail'")
+    assert ([{"check": "incomplete_rows"}] if incomplete else []) == failed, "by the checks of the run"
