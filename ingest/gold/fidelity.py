@@ -24,9 +24,9 @@ from ingest.lake import duck, mirrors
 from ingest.lake.compare import TableState
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.tables import Tables
+from ingest.values.dates_and_times import CUT_DIGITS
 
 AT_ONCE = 50_000  # changes in memory
-_CUT = r"\.[0-9]{6}[0-9]*[1-9]"  # of a time: digits that its column cuts
 COUNTS = ("fit", "widened", "truncated", "rejected", "nulls", "absent")
 
 
@@ -95,6 +95,6 @@ def _cells(texts: pa.StringArray, logical: str, *, is_key: bool) -> dict[str, in
     unfit = typed_column(texts, logical, 0 if is_key else None).unfit
     rejected = 0 if unfit is None else unfit.true_count
     if types.family(logical) in ("datetime", "timestamp") and not is_key:
-        loses = pc.fill_null(pc.match_substring_regex(texts, _CUT), False)
+        loses = pc.fill_null(pc.match_substring_regex(texts, CUT_DIGITS), False)
         cut = (loses if unfit is None else pc.and_not(loses, unfit)).true_count
     return {"there": there, "rejected": rejected, "truncated": cut, "exact": there - rejected - cut}

@@ -22,6 +22,7 @@ LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
 LEFT_OUT = "rows_left_out"  # by a condition
 CASCADED_ROWS = "cascaded_rows"
+CELLS_CUT = "cells_cut"
 CONVERTED_CELLS = "converted_cells"
 KEY_SPELLINGS = "key_spellings"
 UNKNOWN_VALUES = "unknown_values"  # values, or what a statement did, that no message contains
@@ -75,6 +76,7 @@ CHECKS = {
         Check(LEFT_OUT, "Rows that where: leaves out", "Rows that where: leaves out", "live keys among the changes whose rows do not meet the mirror's condition", "warn", None),
         Check("columns_left_out", "Columns that are left out", "Columns that are left out", "columns of the rows that the rules leave out of the mirror", "warn", None),
         Check("columns_masked", "Columns that are masked", "Columns that are masked", "columns of the rows whose values are masked", "warn", None),
+        Check(CELLS_CUT, "Times with more digits than the mirror keeps", "Times with more digits than the mirror keeps", "cells whose digits after the sixth of a second were cut", "warn", None),
         Check("changes_erased", "Changes that were erased", "Changes that were erased", "changes of erased rows, which the changes no longer contain", "warn", None),
         Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
               advice=_HISTORY, lasting=True, ends_with=WHOLE_ROW),

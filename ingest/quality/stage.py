@@ -23,6 +23,7 @@ from ingest.quality import (
     cells,
     converted,
     counts,
+    cut_digits,
     cut_transactions,
     ddl_ledger,
     judge,
@@ -251,6 +252,7 @@ def _of_mirrors(
     yield from vanished.of_mirrors(lake, sound, since, logged)
     yield from converted.of_mirrors(lake, sound, since, logged)
     yield from byte_texts.of_mirrors(lake, sound, since)
+    yield from cut_digits.of_mirrors(lake, sound, since)
     yield from omitted_nulls.of_mirrors(lake, sound, since)
 
 

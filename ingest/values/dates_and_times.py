@@ -172,6 +172,8 @@ def wall_text(count: int, unit: int, zone: str) -> str:
 
 
 _EPOCH_UTC = EPOCH.replace(tzinfo=dt.UTC)
+CUT_DIGITS = r":[0-9][0-9]\." + 6 * "[0-9]" + "[0-9]*[1-9]"
+"""A pattern in a time's text: digits after the sixth of a second, which a mirror cuts."""
 
 
 @remembered(8192)

@@ -59,6 +59,7 @@ OF_FEW = {
     "rows_left_out",
     "columns_left_out",
     "columns_masked",
+    "cells_cut",
     "changes_erased",
     "bytes_misread",
     "nulls_left_out",
