@@ -27,6 +27,9 @@ class Raw:
     binary: bool = False
 
 
+NOTHING = Raw("", 0)
+
+
 def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tuple[Any, ...], Raw]:
     """The messages that rows were decoded from, by their places; not those of a ``table`` with masked columns.
 
@@ -69,7 +72,7 @@ def _opened(opener: Opener, row: Row) -> Raw:
 def shown(head: bytes | bytearray | None, length: int | None) -> Raw:
     """Bytes for display: text if they are text, else base64, cut to `RAW_CHARACTERS`."""
     if head is None or length is None:
-        return Raw("", 0)
+        return NOTHING
     whole = len(head) == length
     try:
         text = bytes(head).decode("utf-8", "strict" if whole else "ignore")

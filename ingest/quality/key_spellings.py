@@ -5,7 +5,8 @@ spellings of one value are two keys. Then one row of the source is two in the mi
 
 A number whose precision no message names (Oracle's NUMBER, PostgreSQL's NUMERIC) is one value in all its spellings. Of a text,
 or of a column without a type, this is not known: ``1`` and ``1.0`` may be two versions, ``a`` and ``a  `` two rows. There the
-messages must prove it: an update or a delete by a spelling of which no row ever came, while a row by another one was there.
+messages must prove it: an update or a delete by a spelling of which no row ever came, while a row by another one was there; or
+each spelling came as a bare number of JSON, which is no text.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ingest.errors import command, counted
 from ingest.lake import duck
 from ingest.lake.mirrors import Column
+from ingest.lake.raw import NOTHING, raw
+from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric, key_json
 from ingest.quality.live_rows import live_rows
@@ -30,6 +33,7 @@ _NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _MOMENT = r"([0-9]{4}-[0-9]{2}-[0-9]{2}[T ])?[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _ZEROS_OF_FRACTION = ((r"0+(Z?)$", r"\1"), (r"\.(Z?)$", r"\1"))
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_HOSTS = r"([0-9.]+/32|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/128)"  # PostgreSQL's inet, with a mask that covers the whole address
 _BOOLEANS = {"t": "1", "true": "1", "f": "0", "false": "0"}
 
 _NUMBERS = frozenset({"decimal"})
@@ -68,16 +72,49 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
         {key} AS k, {left_key} AS left_key
         FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND order_key > {duck.text(ordered.emptied())}"""
     is_whole = " AND ".join(f"k[{i}] IS NOT NULL" for i in range(1, len(names) + 1))
-    proof = """ AND max(first) FILTER (first_op IN ('update', 'delete')) > min(first) FILTER (first_op IN ('insert', 'read'))"""
-    return ordered.lake.ask(
+    spelt = ordered.lake.ask(
         f"""WITH {live_rows(changes)},
         begun AS (SELECT k, min(place) AS first, arg_min(op, place) AS first_op FROM written GROUP BY k),
         spelt AS (SELECT [{_in_one_spelling(names, doubtful)}] AS value, k, last, last.op <> 'delete' AS lives, first, first_op
             FROM newest JOIN begun USING (k) WHERE {is_whole})
-        SELECT arg_max(k, last) AS k, list(k) AS spellings FROM spelt GROUP BY value
+        SELECT arg_max(k, last) AS k, list(k) AS spellings, list(first) AS places,
+            coalesce(max(first) FILTER (first_op IN ('update', 'delete')) > min(first) FILTER (first_op IN ('insert', 'read')), false) AS is_proven
+        FROM spelt GROUP BY value
         HAVING count(*) > 1 AND count(*) FILTER (lives) > CASE WHEN arg_max(lives, last) THEN 1 ELSE 0 END
-        {proof if must_be_proven else ""} ORDER BY k"""
+        ORDER BY k"""
     )
+    if not must_be_proven:
+        return spelt
+    proven = [row for row in spelt if row["is_proven"]]
+    return proven or _bare_numbers(ordered, doubtful, spelt)
+
+
+def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: Sequence[Row]) -> list[Row]:
+    """The keys, of those that may be numbers, of which each spelling came as a number in its message, not as a text."""
+    names = [column.name for column in ordered.subject.decided.key_columns]
+    at = [i for i, name in enumerate(names) if name in doubtful and doubtful[name].type == "unknown"]
+    numbers = [
+        row
+        for row in spelt
+        if at and all(re.fullmatch(_NUMBER, key[i]) for key in row["spellings"] for i in at)
+    ][:FAILING_KEYS]
+    if not numbers:
+        return []
+    listed = ", ".join(duck.text(place) for row in numbers for place in row["places"])
+    sent = ordered.lake.ask(
+        f"""SELECT DISTINCT order_key, {", ".join(map(duck.name, PLACE))} FROM {{changes.change}}
+        WHERE {ordered.where} AND order_key IN ({listed})"""
+    )
+    messages = raw(ordered.lake, sent, ordered.lane.table)
+    json_of = {
+        row["order_key"]: messages.get(tuple(row[name] for name in PLACE), NOTHING).text for row in sent
+    }
+
+    def is_bare(key: Sequence[str], place: str) -> bool:
+        cells = [rf'"{re.escape(names[i])}"\s*:\s*{re.escape(key[i])}\s*[,}}]' for i in at]
+        return all(re.search(cell, json_of.get(place, "")) for cell in cells)
+
+    return [row for row in numbers if all(map(is_bare, row["spellings"], row["places"]))]
 
 
 def _complaint(ordered: OrderedLane, doubtful: Mapping[str, Column], keys: Sequence[Row]) -> Metric:
@@ -179,7 +216,7 @@ def _in_one_spelling(names: Sequence[str], doubtful: Mapping[str, Column]) -> st
 def _usual(cell: str, logical: str) -> str:
     """A cell in SQL in one spelling for all texts that a column of its type may have for one value.
 
-    CHAR is padded with spaces, a UUID may have capital letters, a time zeros at the end of its fraction of a second; only of a column without a
+    CHAR is padded with spaces, a UUID may have capital letters, an address the mask of a single host, a time zeros at the end of its fraction of a second; only of a column without a
     type a text may be a number or a boolean.
     """
     if logical in _NUMBERS:
@@ -189,6 +226,7 @@ def _usual(cell: str, logical: str) -> str:
         without_zeros = f"regexp_replace({without_zeros}, {duck.text(longer)}, {duck.text(shorter)})"
     texts = [
         (_is_whole(cell, _UUID), f"lower({cell})"),
+        (_is_whole(cell, _HOSTS), f"regexp_replace({cell}, '/.*', '')"),
         (_is_whole(cell, rf"{_MOMENT}\.[0-9]+Z?"), without_zeros),
     ]
     if logical == "unknown":
