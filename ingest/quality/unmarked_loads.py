@@ -123,8 +123,8 @@ class _Loads:
             return []
         return self.ordered.lake.ask(
             f"""WITH {self._stretches()}, load AS (FROM stretches WHERE stretch >= {begin})
-            SELECT batch, topic, part, min("offset") AS first, (SELECT epoch_us(min(event_time)) FROM load) AS time,
-            (SELECT epoch_us(max(event_time)) FROM stretches WHERE stretch < {begin}) AS time_before
+            SELECT batch, topic, part, min("offset") AS first, (SELECT CAST(min(event_time) AS VARCHAR) FROM load) AS time,
+            (SELECT CAST(max(event_time) AS VARCHAR) FROM stretches WHERE stretch < {begin}) AS time_before
             FROM load WHERE batch = (SELECT min(batch) FROM load) GROUP BY batch, topic, part ORDER BY part, topic"""
         )
 
@@ -135,9 +135,8 @@ def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iter
     older = is_older(begin, begun, in_files=loads.in_files)
     time, before = first["time"], first["time_before"]
     # a clock that all loads share is not that of the reading
-    is_newer = (
-        f"coalesce(epoch_us(event_time) >= {time}, false)" if time and time > (before or 0) else "false"
-    )
+    is_clocked = time is not None and (before is None or before < time)
+    is_newer = f"coalesce(CAST(event_time AS VARCHAR) >= {duck.text(time)}, false)" if is_clocked else "false"
     rows = ordered.lake.ask(
         f"""WITH {live_rows(changes_of(ordered, f"{older} AS is_older", f"{is_newer} AS is_newer"), "is_older", "is_newer")},
         kept AS (SELECT k FROM live WHERE is_older AND NOT is_newer AND place > {duck.text(ordered.emptied())}

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
+from ingest import formats
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
+from ingest.errors import command
 from ingest.lake import duck, lanes, rejects
 from ingest.lake.books import Line, PlaceSpan, united
 from ingest.lake.lake import Lake
@@ -70,6 +72,11 @@ def _of_lane(
         if is_weak(having[0]) and _is_repeated(lake, lane, name, having[0]):
             continue
         (back if without[0] < having[1] else gone).append(name)
+    if (gone or back) and _has_keys_alone(lake, subject, lane, since, [*gone, *back]):
+        yield Metric(
+            "partial_rows", len(gone) + len(back), subject.name, detail=_of_keys(lake, lane, [*gone, *back])
+        )
+        return
     for check, names in (("partial_rows", back), ("vanished_columns", gone)):
         if names:
             listed = ", ".join(names)
@@ -78,6 +85,37 @@ def _of_lane(
                 "the mirror has NULL there"
             )
             yield Metric(check, len(names), subject.name, detail=detail)
+
+
+def _has_keys_alone(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int, short: Iterable[str]
+) -> bool:
+    """True if rows that lack columns are all updates that have only the key of the row before, where it is read as that whole row.
+
+    A whole row before would have the columns that were changed, too.
+    """
+    source = next((source for source in lake.pipeline.sources if source.name == lane.source), None)
+    if source is None or "key_is_full" not in formats.load(source.format).ABOUT.options:
+        return False
+    others = [column.name for column in subject.decided.sent if column.name not in subject.decided.keys]
+    said = [f"list_contains(json_keys(before), {duck.text(name)})" for name in others]
+    changed = " OR ".join(f"list_contains(json_keys(after), {duck.text(name)})" for name in others)
+    lacks = " OR ".join(f"NOT list_contains(json_keys(after), {duck.text(name)})" for name in short)
+    [rows] = lake.ask(
+        f"""SELECT count(*) AS n, count(*) FILTER (op = 'update' AND NOT ({" OR ".join(said)}) AND ({changed})) AS alone
+        FROM {{changes.change}} WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
+        AND op IN ('read', 'insert', 'update') AND {_WHOLE} AND ({lacks})"""
+    )
+    return bool(0 < rows["n"] == rows["alone"])
+
+
+def _of_keys(lake: Lake, lane: CheckedLane, names: Iterable[str]) -> str:
+    decode = command("backfill", lake.pipeline.file, "--last", lake.decoded())
+    return (
+        f"updates of {lane.table} came without {', '.join(names)}, which earlier rows have, and their `key` holds only the key, not the "
+        "whole row before, so the mirror has NULL there: write `key_is_full: false` under the options of source "
+        f"{lane.source}, then run `{decode}`"
+    )
 
 
 def _is_refused(lake: Lake, lane: CheckedLane, name: str, since: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -122,3 +123,46 @@ def test_refused_rows_leave_nothing_out(shops: Shops) -> None:
     folder = shops.folder / "lake" / REJECTS.name
     commit(folder, REJECTS.types, [{**refused, **place}], by=REJECTS.partition_by)
     assert {} == found(shops)
+
+
+def shareplex(op: str, data: dict[str, str], key: dict[str, str] | None, place: int) -> str:
+    """A row of SharePlex."""
+    meta = {"op": op, "table": "shop.t", "time": "2022-12-16T07:52:29", "seq": 1, "trans": "x", "rowid": "r"}
+    return json.dumps(
+        {"data": data, "meta": meta | {"scn": f"1671177149{place:05}"}} | ({"key": key} if key else {})
+    )
+
+
+WITH_KEYS = {
+    "the key alone": ({"ID": "1"}, {"N": "b"}, "key_is_full: false"),
+    "the key alone, and a changed key": ({"ID": "1"}, {"ID": "9", "N": "b"}, "key_is_full: false"),
+    "the row before without a dropped column": (
+        {"ID": "1", "N": "a"},
+        {"N": "b"},
+        "no statement has dropped",
+    ),
+    "the whole row before": ({"ID": "1", "N": "a", "Z": "z"}, {"N": "b"}, ""),
+    "the key alone, and all columns": ({"ID": "1"}, {"N": "b", "Z": "y"}, ""),
+}
+
+
+@pytest.mark.parametrize("case", WITH_KEYS)
+@pytest.mark.parametrize("dialect", ["oms-shareplex", "dts-shareplex"])
+def test_updates_with_the_key_alone_name_the_option(tmp_path: Path, dialect: str, case: str) -> None:
+    """Unchanged columns became NULL with a warning at exit 0, which did not name the one option that reads such updates right."""
+    key, data, said = WITH_KEYS[case]
+    mine = Shops(tmp_path, TableRule(match="*", keys=("ID",)), dialect=dialect, stages=(*STAGES, "quality"))
+    mine.lines = [shareplex("ins", {"ID": "1", "N": "a", "Z": "z"}, None, 1)]
+    mine.number += 1
+    assert ("done", "") == mine.run()
+    mine.lines = [shareplex("upd", data, key, 2)]
+    mine.number += 1
+    assert ("done", "") == mine.run()
+    assert mine.result is not None
+    told = [text for text in (*mine.result.failures, *mine.result.warnings) if "came without" in text]
+    assert bool(said) == bool(told)
+    assert all(said in text for text in told)
+    assert ("key_is_full" in said) == bool(mine.result.failures), "NULLs that are wrong are no warning"
+
+
+STAGES = ("bronze", "silver", "gold")
