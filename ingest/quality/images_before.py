@@ -179,9 +179,11 @@ def _neighbours(screened: Screened, changes: pa.Table, pairs: _Pairs, truncates:
         listed(changes[name].combine_chunks().take(numbers).cast(pa.binary()))
         for name, numbers in (("before", now), ("after", now), ("after", then))
     )
-    gone = np.array(pc.equal(changes["op"].combine_chunks().take(then), "delete"), bool)
+    did = changes["op"].combine_chunks().take(then)
+    gone = np.array(pc.equal(did, "delete"), bool)
     gone |= entries.leaves[later - 1]
     parts = np.array(pc.fill_null(changes["partial"].combine_chunks().take(then), False), bool)
+    parts &= np.array(pc.equal(did, "update"), bool)  # of an inserted row what is not sent is NULL
     if truncates:
         places = [listed(changes["order_key"].combine_chunks().take(numbers)) for numbers in (then, now)]
         cleared = [
@@ -288,9 +290,12 @@ def _before(lake: Lake, mirror: Mirror, since: int) -> Snapshot | None:
 
 
 def _agrees(said: Image, row: Sequence[object], mirror: Mirror, kinds: Sequence[str]) -> bool:
-    """True if an image before is what the mirror's row holds, as far as the mirror has its columns."""
+    """True if an image before is what the mirror's row holds, as far as the mirror has its columns.
+
+    A column that the mirror did not have yet was NULL by all changes before, unless a statement has filled it since.
+    """
     for column, kind, cell in zip(mirror.columns, kinds, row, strict=True):
-        if column.name not in said or kind != column.delta or column.made is not None:
+        if column.name not in said or kind not in ("", column.delta) or column.made is not None:
             continue
         text = said[column.name]
         value = of_text(text, column.type)

@@ -92,6 +92,42 @@ def test_columns_that_did_not_change_are_compared(tmp_path: Path) -> None:
     assert [("more", "y", "x")] == differing(found)
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("had", ["x", None])
+@pytest.mark.parametrize("rest", [{}, {"text": "a"}])
+def test_a_column_that_appears_with_a_value_before_is_named(
+    tmp_path: Path, batches: int, had: str | None, rest: dict[str, str]
+) -> None:
+    """No message has given the row that value: a column was renamed or added, and rows that do not change have NULL there."""
+    shops = shop(tmp_path, "maxwell", TableRule(match=ITEM, keys=("id",)))
+    messages: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("insert", {"id": 1, "text": "a"}, {}),
+        ("insert", {"id": 2, "text": "b"}, {}),
+        ("update", {"id": 1, **rest, "more": "y"}, {"old": {"more": had}}),
+    ]
+    for at, (kind, row, old) in enumerate(messages):
+        if at == 2 and batches == 2:
+            assert "done" == shops.run()[0]
+        place = {"database": "shop_1", "table": "item", "ts": 1718000000 + at, "xid": at, "type": kind}
+        shops.lines.append(json.dumps({**place, "data": row, **old}))
+        shops.number += 1
+    found = proof(shops, batches - 1)
+    assert ([("more", "x", None)] if had else []) == differing(found)
+    assert 1 == found.compared
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_column_that_a_statement_has_filled_is_no_complaint(tmp_path: Path, batches: int) -> None:
+    """The mirror did not have it before the batch; the statement says what each row has."""
+    shops = insert(shop(tmp_path), 1, "a", 10)
+    if batches == 2:
+        assert "done" == shops.run()[0]
+    shops.ddl("ALTER TABLE item ADD COLUMN more VARCHAR(9) DEFAULT 'x'", at=20)
+    row: dict[str, str | None] = {"id": "1", "text": "a", "more": "y"}
+    found = proof(say(shops, "UPDATE", row, {"more": "x"}, 30), batches - 1)
+    assert (1, 1, []) == (found.compared, found.proven, found.broken)
+
+
 def test_a_message_that_came_late_repairs_the_chain(tmp_path: Path) -> None:
     """In a dialect with positions the late message finds its place, and nothing is missing any more."""
     shops = update(insert(shop(tmp_path), 1, "a", 10), 1, "b", "c", 30)
