@@ -8,6 +8,7 @@
     python -m benchmarks.histories rules --erase 10       # and rows erased in every tenth lake
     python -m benchmarks.histories secrets                # 20 lakes with masks: every file searched for planted values
     python -m benchmarks.histories erasures               # 20 lakes with rows erased at once: the same
+    python -m benchmarks.histories faults                 # 50 faults in each dialect's messages, and as many right histories
 
 A wrong history is printed with its number and its events, and the exit code is 1.
 """
@@ -38,9 +39,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.histories", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("fold", choices=("plain", "spark", "arrow", "rules", "secrets", "erasures"))
+    parser.add_argument("fold", choices=("plain", "spark", "arrow", "rules", "secrets", "erasures", "faults"))
     parser.add_argument(
-        "--histories", type=int, default=0, help="1,000,000 plain, 20 with planted values, 10,000 else"
+        "--histories",
+        type=int,
+        default=0,
+        help="1,000,000 plain, 20 with planted values, 50 of each dialect with faults, 10,000 else",
     )
     parser.add_argument(
         "--from", type=int, default=0, dest="first", help="the first history's or lake's number"
@@ -55,6 +59,8 @@ def main() -> int:
         return rules(asked.first, asked.histories or 10_000, asked.processes, asked.erase)
     if asked.fold in ("secrets", "erasures"):
         return planted(asked.fold, asked.first, asked.histories or 20)
+    if asked.fold == "faults":
+        return faults(asked.first, asked.histories or 50, asked.processes)
     if asked.fold == "plain":
         return plain(asked.first, asked.histories or 1_000_000, asked.processes)
     return spark(asked.histories or 10_000, asked.batches, "files" if asked.fold == "arrow" else "")
@@ -93,6 +99,50 @@ def _share(bounds: tuple[int, int]) -> tuple[int, list[Wrong]]:
         if wrong:
             found.append(wrong)
     return changes, found
+
+
+# --- with a fault ---
+
+
+def faults(first: int, count: int, processes: int) -> int:
+    """Plant a fault in so many histories of each dialect, and count those that the row's next change names, and false alarms."""
+    from tests.model.checks import CAPTURES
+
+    print(
+        f"{'dialect':<38}{'planted':>8}{'named':>8}{'unsaid':>8}{'hidden':>8}{'loaded':>8}{'missed':>8}{'right':>8}{'wrong':>8}"
+    )
+    failed = 0
+    with Pool(processes) as pool:
+        asked = [(number, first, count) for number in range(len(CAPTURES))]
+        for number, counts, found in pool.imap(_faulty, asked):
+            print(f"{CAPTURES[number].name:<38}{''.join(f'{n:>8,}' for n in counts)}", flush=True)
+            failed += len(found)
+            for text in found[:SHOWN]:
+                print(text)
+    print(
+        "named: by the row's next change at the latest; unsaid: that change says nothing of the column; hidden: its NULL may stand for "
+        "a large value; loaded: the row was loaded just before; wrong: right histories that are silently wrong or falsely named"
+    )
+    return 1 if failed else 0
+
+
+def _faulty(asked: tuple[int, int, int]) -> tuple[int, list[int], list[str]]:
+    from tests.model import checks, planting
+
+    number, first, count = asked
+    capture, numbers = checks.CAPTURES[number], range(first, first + count)
+    tally = planting.planted(numbers, capture)
+    ordered = capture.name in checks.BY_SECOND
+    wrong = checks.checked(numbers, capture, checks.sure(capture), ordered=ordered)
+    counts = [
+        tally.planted,
+        sum(tally.named.values()),
+        tally.unsaid,
+        tally.hidden,
+        tally.loaded,
+        len(tally.missed),
+    ]
+    return number, [*counts, count, len(wrong)], [*tally.missed, *map(str, wrong)]
 
 
 # --- under rules ---
