@@ -33,7 +33,7 @@ _NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _MOMENT = r"([0-9]{4}-[0-9]{2}-[0-9]{2}[T ])?[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _ZEROS_OF_FRACTION = ((r"0+(Z?)$", r"\1"), (r"\.(Z?)$", r"\1"))
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_HOSTS = r"([0-9.]+/32|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/128)"  # PostgreSQL's inet, with a mask that covers the whole address
+_HOSTS = r"([0-9.]+/32|[0-9a-fA-F]*:[0-9a-fA-F:.]+/128)"  # PostgreSQL's inet, with a mask that covers the whole address
 _BOOLEANS = {"t": "1", "true": "1", "f": "0", "false": "0"}
 
 _NUMBERS = frozenset({"decimal"})
