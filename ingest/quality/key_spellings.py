@@ -30,6 +30,7 @@ _SHORTENED = (
     (r"^\+", ""), (r"(\.[0-9]*?)0+$", r"\1"), (r"\.$", ""), (r"^(-?)0+([0-9])", r"\1\2"), (r"^(-?)\.", r"\10."), ("^-0$", "0")
 )  # fmt: skip
 _NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_BARE_NUMBER = re.compile(r'"([^"\\]*)"\s*:\s*([-+0-9.eE]+)\s*[,}]')  # a member of JSON
 _MOMENT = r"([0-9]{4}-[0-9]{2}-[0-9]{2}[T ])?[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _ZEROS_OF_FRACTION = ((r"0+(Z?)$", r"\1"), (r"\.(Z?)$", r"\1"))
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -106,13 +107,15 @@ def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: S
         WHERE {ordered.where} AND order_key IN ({listed})"""
     )
     messages = raw(ordered.lake, sent, ordered.lane.table)
-    json_of = {
-        row["order_key"]: messages.get(tuple(row[name] for name in PLACE), NOTHING).text for row in sent
+    bare = {
+        row["order_key"]: set(
+            _BARE_NUMBER.findall(messages.get(tuple(row[name] for name in PLACE), NOTHING).text)
+        )
+        for row in sent
     }
 
     def is_bare(key: Sequence[str], place: str) -> bool:
-        cells = [rf'"{re.escape(names[i])}"\s*:\s*{re.escape(key[i])}\s*[,}}]' for i in at]
-        return all(re.search(cell, json_of.get(place, "")) for cell in cells)
+        return all((names[i], key[i]) in bare.get(place, ()) for i in at)
 
     return [row for row in numbers if all(map(is_bare, row["spellings"], row["places"]))]
 
