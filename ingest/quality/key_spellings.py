@@ -107,15 +107,13 @@ def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: S
         WHERE {ordered.where} AND order_key IN ({listed})"""
     )
     messages = raw(ordered.lake, sent, ordered.lane.table)
-    bare = {
-        row["order_key"]: set(
-            _BARE_NUMBER.findall(messages.get(tuple(row[name] for name in PLACE), NOTHING).text)
-        )
-        for row in sent
+    json_of = {
+        row["order_key"]: messages.get(tuple(row[name] for name in PLACE), NOTHING).text for row in sent
     }
 
     def is_bare(key: Sequence[str], place: str) -> bool:
-        return all((names[i], key[i]) in bare.get(place, ()) for i in at)
+        bare = _BARE_NUMBER.findall(json_of.get(place, ""))
+        return all((names[i], key[i]) in bare for i in at)
 
     return [row for row in numbers if all(map(is_bare, row["spellings"], row["places"]))]
 
