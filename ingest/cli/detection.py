@@ -212,6 +212,8 @@ def block(
         lines.insert(1, f"  # {doubt}")
     if framing not in ("avro-container", about.framing):  # a container is recognised anyway
         lines.append(f"    framing: {framing}")
+    if about.by_registry:
+        lines.append("    # registry: http://host:8081   # the schema registry, which this format needs")
     if given:
         lines += ["    options:", *(f"      {key}: {quoted(value)}" for key, value in given.items())]
     if rest := {key: text for key, text in about.options.items() if key not in (given or {})}:

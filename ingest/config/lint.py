@@ -221,8 +221,14 @@ def _brokers(checked: CheckedFile) -> Advice:
         for broker in map(str.strip, brokers.split(",") if brokers else ()):
             if not broker.rpartition(":")[2].isdigit():
                 yield ("sources", i, "bootstrap_servers"), f"{broker!r} names no port; write host:9092"
-        if source.registry and not formats.load(source.format).ABOUT.binary:
+        by_registry = formats.load(source.format).ABOUT.by_registry
+        if source.registry and not by_registry:
             yield ("sources", i, "registry"), f"a registry has no meaning for {source.format}"
+        if by_registry and not source.registry:
+            yield (
+                ("sources", i, "format"),
+                f"{source.format} needs a schema registry: write `registry: http://host:8081` into the source",
+            )
 
 
 def _catalog(checked: CheckedFile) -> Advice:

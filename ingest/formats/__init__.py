@@ -54,6 +54,7 @@ class About:
         options: the ``options:`` that have a meaning here, with the default in words.
         framing: ``lines`` for JSON, ``length`` for bare Avro; what a source uses by default.
         binary: True where a message is not JSON text.
+        by_registry: True where a message names its schema, which a schema registry has.
         event_marks: texts in lower case of which a table event without a position holds one.
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
         null_deletes: True where a delete may be nothing but a null value.
@@ -82,6 +83,7 @@ class About:
     options: dict[str, str] = field(default_factory=dict)
     framing: str = "lines"
     binary: bool = False
+    by_registry: bool = False
     order_by: str = "sequence"
     event_marks: tuple[str, ...] = ()
     null_deletes: bool = False

@@ -32,6 +32,7 @@ ABOUT: About = replace(
     types="the registry's schema",
     framing="length",
     binary=True,
+    by_registry=True,
 )
 
 

@@ -52,6 +52,7 @@ ABOUT: About = replaced(
     },
     framing="length",
     binary=True,
+    by_registry=True,
     leaves_out_nulls="",
 )
 

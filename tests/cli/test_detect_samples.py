@@ -8,6 +8,7 @@ import pytest
 
 from ingest import formats
 from ingest.cli import detection
+from ingest.config import lint, read
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.lakes import FORMAT, change
@@ -64,6 +65,22 @@ def test_a_statement_of_another_type_is_of_the_same_file():
         verdict = detection.judge("x", "lines", [row, row, one.encode()], None)
         assert (FORMAT, {}) == (verdict["format"], verdict["odd"])
         assert detection.is_one_source(verdict)
+
+
+def test_a_format_whose_schemas_are_in_a_registry_asks_for_it(tmp_path):
+    """The pipeline file that `init` writes would reject every message, and `validate` would call it good."""
+    sent = [message.value or b"" for message in DIALECTS["debezium-avro"].write(history(3))]
+    file = tmp_path / "m.bin"
+    file.write_bytes(b"".join(len(value).to_bytes(4, "big") + value for value in sent))
+    block = detection.judge(str(file), *detection.sample(str(file), None, 200))["sources"]
+    assert "# registry: http://host:8081" in block
+    pipeline = tmp_path / "p.yaml"
+    pipeline.write_text(f"pipeline: p\nlake: ./lake\n{block}")
+    assert any(
+        "debezium-avro needs a schema registry" in each for each in lint.warnings(read.check(pipeline))
+    )
+    pipeline.write_text(pipeline.read_text().replace("# registry", "registry"))
+    assert not any("registry" in each for each in lint.warnings(read.check(pipeline)))
 
 
 @pytest.mark.parametrize("name", ["dts-avro", "obcloud-avro", "canal-protobuf", "tencent-protobuf"])
