@@ -28,6 +28,7 @@ from ingest import formats
 from ingest.change import Hints, Message, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
+from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.history import KEYS, TYPES, Event, History
 from tests.formats.one_history.test_one_history import DIALECTS
 
@@ -210,8 +211,7 @@ def pipeline(name: str, *, declared: bool = True) -> Pipeline:
 def _lifting(pipe: Pipeline, name: str) -> Any:
     from ingest.silver.lift import Lifting
 
-    schema = DIALECTS[name].hints.schema
-    schemas = {number: schema(number) for number in range(1, 5)} if schema else {}
+    schemas = dict(registry()) if DIALECTS[name].hints.schema else {}
     return Lifting(pipe, schemas={"s": schemas})
 
 
