@@ -58,7 +58,9 @@ _KINDS = (
         False,
     ),
     (
-        re.compile(r"Python worker (?:exited|failed)|ExecutorLostFailure|Executor heartbeat timed out"),
+        re.compile(
+            r"Python worker (?:exited|failed)|reading the port number from pyspark|ExecutorLostFailure|Executor heartbeat timed out"
+        ),
         "a process that worked for Spark has ended: see whether its machine was short of memory, then run again",
         False,
     ),

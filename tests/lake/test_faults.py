@@ -43,6 +43,8 @@ TEXTS = {
     JAVA
     + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'spark.python.x'\n\tat java.base": "a process that worked for Spark has ended: see whether its machine",
     JAVA
+    + "Task 0 in stage 1.0: org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon's stdout and terminated with code: 137.": "a process that worked for Spark has ended: see",
+    JAVA
     + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137": "a process that worked for Spark has ended",
     "org.apache.spark.sql.delta.DeltaFileNotFoundException: [DELTA_TRUNCATED_TRANSACTION_LOG] s3a://b/lake/mirrors/a/_delta_log/00000000000000000000.json: Unable": "damaged",
 }
