@@ -1,7 +1,8 @@
 """Where epochs begin in bronze: the part that workers need, which imports no Spark.
 
-A source's messages before its first start have epoch 0, those from the first start on epoch 1, and so on;
-epochs have no stored numbers, so a start that is added later is sorted among the others.
+A source's messages before its first start have epoch 0, those from the first start on epoch 1, and so on. Two starts may
+name other partitions of one batch, and a message is in the epoch of the last start that it has reached. Epochs have no
+stored numbers, so a start that is added later is sorted among the others.
 """
 
 from __future__ import annotations
@@ -83,14 +84,14 @@ def parted(rows: pa.RecordBatch, starts: Starts) -> Iterator[tuple[str, int, pa.
 
 
 def _by_epoch(rows: pa.RecordBatch, starts: Sequence[Start]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    reached = [start.reached(rows) for start in starts]
-    reached = [mask for mask in reached if pc.any(mask).as_py()]
+    reached = {number: start.reached(rows) for number, start in enumerate(starts, 1)}
+    reached = {number: mask for number, mask in reached.items() if pc.any(mask).as_py()}
     if not reached:
         yield 0, rows
         return
     epochs = pa.array([0] * rows.num_rows, pa.int64())
-    for mask in reached:
-        epochs = pc.add(epochs, pc.cast(mask, pa.int64()))
+    for number, mask in reached.items():
+        epochs = pc.if_else(mask, number, epochs)
     for epoch in sorted(epochs.unique().to_pylist()):
         yield epoch, rows.filter(pc.equal(epochs, epoch))
 

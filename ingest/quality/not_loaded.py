@@ -25,8 +25,9 @@ from ingest.quality.ordered_lane import OrderedLane, from_places
 
 
 def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:
-    """Rows older than a load that came to its end in a new batch, and that it did not contain."""
-    if not ordered.subject.keyed or ordered.subject.mirror is None:
+    """Rows older than a load that came to its end in a new batch: those that it did not contain, or all if rows have no key."""
+    mirror = ordered.subject.mirror
+    if mirror is None or (mirror.keys and not ordered.subject.keyed):
         return
     if ordered.lane.load_marked:
         yield from _not_in_marked_load(ordered)
@@ -42,6 +43,22 @@ def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: st
         f"them has come, so they are still in the mirror. {ways_out}"
     )
     return ordered.metric("rows_not_loaded", len(keys), detail, failing)
+
+
+def _doubled(ordered: OrderedLane, older: str, epoch: str) -> Iterator[Metric]:
+    """Complains of a table without a key that has rows older than a load, by a condition in SQL: no row of it replaces one."""
+    if not ordered.lane.folded_high and not _is_any(ordered, older):
+        return
+    [beside] = ordered.lake.ask(
+        f"""SELECT coalesce(sum(CASE op WHEN 'insert' THEN 1 WHEN 'read' THEN 1 WHEN 'delete' THEN -1 ELSE 0 END), 0) AS n
+        FROM {{changes.change}} WHERE {ordered.where} AND op <> 'truncate' AND order_key > {duck.text(ordered.emptied())} AND {older}"""
+    )
+    if beside["n"] > 0:
+        detail = (
+            f"{ordered.lane.table} was loaded again, and its rows have no key: {beside['n']} older ones are in the mirror beside those "
+            f"of the load. {epoch} removes them"
+        )
+        yield ordered.metric("rows_not_loaded", int(beside["n"]), detail)
 
 
 def changes_of(ordered: OrderedLane, *columns: str) -> str:
@@ -119,6 +136,13 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     if place is None:
         return
     begun = ordered.begin_of_load(place)
+    epoch = ordered.epoch(places=from_places(begun), complete=True)
+    if not ordered.subject.keyed:
+        in_files = ordered.source.kind == "files"
+        is_before = f"order_key < {duck.text(place)}"
+        older = is_before if phase_of(place) else is_older(LoadBegin.at(begun[0]), begun, in_files=in_files)
+        yield from _doubled(ordered, older, epoch)
+        return
     if phase_of(place):
         rows = ordered.lake.ask(
             f"""WITH {live_rows(changes_of(ordered))} SELECT k FROM live WHERE place < {duck.text(place)}
@@ -127,7 +151,6 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     else:  # it comes before all changes
         rows = _older_rows(ordered, LoadBegin.at(begun[0]), begun)
     if rows:
-        epoch = ordered.epoch(places=from_places(begun), complete=True)
         yield _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes them")
 
 
@@ -201,8 +224,11 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
     streams = [{"topic": begin.topic, "part": begin.partition, "first": begin.mark.offset}]
     if not in_files:
         streams += _other_streams(ordered, begin)
+    epoch = ordered.epoch(places=from_places(streams), complete=True)
+    if not ordered.subject.keyed:
+        yield from _doubled(ordered, is_older(begin.place, streams, in_files=in_files), epoch)
+        return
     if rows := _older_rows(ordered, begin.place, streams):
-        epoch = ordered.epoch(places=from_places(streams), complete=True)
         accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
         ways_out = (
             f"If the whole table was loaded, {epoch} removes them. If only a part of it was (`--where` of maxwell-bootstrap), "

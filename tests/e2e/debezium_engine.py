@@ -108,6 +108,11 @@ class Engine:
         self.process.stdin.close()
         self.process = None
 
+    def lose_offsets(self) -> None:
+        """Forget how far the captures have come: they read all tables again."""
+        for capture in self.captures:
+            capture.offsets.unlink()
+
     def has_kept_offsets(self, since: int) -> bool:
         """True once every capture has written its offsets after a time in nanoseconds; without them all tables are read again."""
         files = [capture.offsets for capture in self.captures]

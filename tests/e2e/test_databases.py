@@ -5,13 +5,19 @@ The histories are random; each test prints its seed, and ``INGEST_SEED`` repeats
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
 
 import pytest
+from typer.testing import CliRunner
 
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.run import run
 from tests.e2e import cells, databases, typed_tables
 from tests.e2e.debezium_engine import Capture, Engine, is_installed
-from tests.e2e.feed import Feed, write
+from tests.e2e.feed import FOLD, Feed, write
 from tests.e2e.histories import History
 from tests.e2e.typed_tables import Column
 
@@ -183,3 +189,32 @@ def test_postgres(spark, postgres):
     feed.compare(spark, json, "postgres/public.", surplus={"ip"})
     feed.run(spark, avro)
     feed.compare(spark, avro, "postgres/public.", surplus={"ip"}, nulls=False)
+
+
+@pytest.mark.slow
+def test_a_connector_that_has_lost_its_offsets(spark, postgres):
+    """It reads all tables again: what happened meanwhile is named, and what is printed brings it, one table after the other."""
+    _, feed = postgres
+    json, _ = feed.names
+    history = feed.history
+    with feed.engine as engine:
+        history.transactions(200)
+        feed.settle()
+        engine.stop()
+        history.transactions(200)
+        history.truncate(history.tables[1])
+        history.transactions(50)
+        engine.lose_offsets()
+        engine.start()
+        feed.catch_up()
+        history.transactions(100)
+        feed.catch_up()
+    pipeline = load(feed.folder / f"{json}.yaml")
+    said = run(spark, pipeline, (*FOLD, "quality"))
+    commands = dict.fromkeys(re.findall("`(ingest epoch [^`]*)`", "\n".join(said.failures)))
+    assert commands
+    for command in commands:
+        done = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert 0 == done.exit_code, done.output
+    assert [] == run(spark, pipeline, (*FOLD, "quality")).failures
+    feed.compare(spark, json, "postgres/public.")

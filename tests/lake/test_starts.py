@@ -58,6 +58,14 @@ def test_starts_count() -> None:
     assert [0, 1, 2, 3] == epochs_of([FILES, WHOLE, Start(7)], *rows)
 
 
+def test_starts_in_other_partitions_of_one_batch() -> None:
+    """Two tables are loaded again in one batch: what clears the second one has the second epoch, and its rows must have it, too."""
+    first, second = (Start(3, (MessagePlace(2, topic, 0, 10),)) for topic in ("a", "b"))
+    rows = [(2, "a", 0, 9), (2, "a", 0, 10), (2, "b", 0, 9), (2, "b", 0, 10), (3, "a", 0, 20), (3, "c", 0, 0)]
+    assert [0, 1, 0, 2, 2, 2] == epochs_of([first, second], *rows)
+    assert [first, second] == sorted([second, first], key=lambda start: (start.first, start.places))
+
+
 @pytest.mark.parametrize("start", [WHOLE, FILES, KAFKA], ids=str)
 def test_kept_as_text(start: Start) -> None:
     """A decision that is not read back as it was written loses the epoch with the next process."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ingest.config.model import TableRule
 from tests.quality.test_unplaced import RULE
 from tests.shops import Shops, metrics_by_spark, order_metrics
 
@@ -15,9 +16,16 @@ from tests.shops import Shops, metrics_by_spark, order_metrics
 class Postgres(Shops):
     """One table, and the complaints about its rows that were read again."""
 
+    connector = "postgresql"
+
     def row(self, op: str, key: int, text: str, lsn: int, snapshot: str = "false") -> str:
         """A change (c, u, d), or a row of a snapshot (r)."""
-        source = {"connector": "postgresql", "db": "cut", "schema": "p", "table": "t", "lsn": lsn}
+        place = (
+            {"schema": "p", "lsn": lsn}
+            if self.connector == "postgresql"
+            else {"file": "bin.1", "pos": lsn, "row": 0}
+        )
+        source = {"connector": self.connector, "db": "cut", "table": "t", **place}
         row = {"id": key, "text": text}
         images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
         return json.dumps({**images, "source": {**source, "snapshot": snapshot}, "op": op})
@@ -93,6 +101,30 @@ def test_a_second_snapshot_of_what_the_stream_has_said_is_no_complaint(
     again = table.snapshot(300, {1: "a", 2: "b2", 4: "d", 5: "e"})
     assert {} == parts(table, batches, table.snapshot(100, FIRST), stream(table), again)
     assert {} == table.batch(table.row("u", 1, "a2", 400))
+
+
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
+def test_a_second_snapshot_of_a_table_without_a_key_is_said(
+    tmp_path: Path, dialect: str, batches: bool
+) -> None:
+    """Each of its rows would be there twice, with every check green."""
+    table = Postgres(tmp_path, TableRule(match="*", no_key="full_row"), dialect="debezium", budget=4 << 20)
+    table.connector = dialect
+    more = [table.row("c", 4, "d", 200), table.row("d", 1, "a", 210)]
+    said = parts(
+        table, batches, table.snapshot(100, {1: "a", 2: "b"}), more, table.snapshot(300, {2: "b", 4: "d"})
+    )
+    [(missing, severity, _, words)] = said.values()
+    assert (2, "error") == (missing, severity)
+    assert "--complete" in words
+
+
+def test_a_first_snapshot_of_a_table_without_a_key_is_no_complaint(tmp_path: Path) -> None:
+    """Nor is one after all older rows have gone."""
+    table = Postgres(tmp_path, TableRule(match="*", no_key="full_row"), dialect="debezium", budget=4 << 20)
+    assert {} == table.batch(*table.snapshot(100, {1: "a"}), table.row("d", 1, "a", 200))
+    assert {} == table.batch(*table.snapshot(300, {2: "b"}), table.row("c", 4, "d", 400))
 
 
 @pytest.mark.parametrize("batches", [False, True])
