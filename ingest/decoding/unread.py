@@ -13,7 +13,7 @@ HEAD = 4096  # bytes of a message that are looked at
 
 
 class UnreadKind(NamedTuple):
-    """One kind of message: how its beginning looks, what it is, and what to choose at the source.
+    """One kind of message: how its beginning looks, what it is, what to choose at the source, and names that it holds.
 
     ``code`` is ``unread-format``, or ``wrong-framing`` of what is not cut into messages as it should be.
     """
@@ -21,15 +21,10 @@ class UnreadKind(NamedTuple):
     begins: re.Pattern[bytes]
     words: str
     code: str = "unread-format"
+    members: tuple[bytes, ...] = ()
 
 
-def _text(*members: bytes) -> re.Pattern[bytes]:
-    """A JSON object with all of these members in its beginning, in any order."""
-    return re.compile(
-        rb"\s*\{" + b"".join(rb'(?=.{0,4000}"' + name + rb'"\s*:)' for name in members), re.DOTALL
-    )
-
-
+_OBJECT = re.compile(rb"\A\s*\{")
 KINDS = (
     # "Avro Demo Description" (571/93253): id, version, messageType, then fileName and position as in the JSON records
     UnreadKind(
@@ -41,20 +36,23 @@ KINDS = (
     ),
     # "Binlog Consumption Format" (237/35420)
     UnreadKind(
-        _text(b"logtype", b"eventtypestr"),
+        _OBJECT,
         "the binary log's events in TDSQL's own JSON, whose values have no names: subscribe through Tencent Cloud DTS "
         "(`format: tencent-protobuf`)",
+        members=(b'"logtype"', b'"eventtypestr"'),
     ),
     # "Official Format Description for MySQL Subscription Messages" (597/64334)
     UnreadKind(
-        _text(b"BINLOG_NAME", b"NEW_VALUES"),
+        _OBJECT,
         "official format 1 of CKafka's connector: choose its default format there (`format: debezium`)",
+        members=(b'"BINLOG_NAME"', b'"NEW_VALUES"'),
     ),
     # Oracle GoldenGate for Big Data, "Using the Kafka Connect Handler", JSON converter
     UnreadKind(
-        _text(b"schema", b"payload", b"op_type", b"op_ts", b"pos"),
+        _OBJECT,
         "a record of GoldenGate inside Kafka Connect's schema: set value.converter.schemas.enable=false (`format: ogg`), or use "
         "Confluent's Avro converter (`format: ogg-avro`)",
+        members=(b'"schema"', b'"payload"', b'"op_type"', b'"op_ts"', b'"pos"'),
     ),
     UnreadKind(
         re.compile(rb"Obj\x01"),
@@ -62,7 +60,7 @@ KINDS = (
         "wrong-framing",
     ),
     UnreadKind(
-        re.compile(rb'\s*(?:[{\[]\s*\Z|[}\]]+,?\s*\Z|"(?:[^"\\]|\\.){0,200}"\s*:)'),
+        re.compile(rb'\A\s*(?:[{\[]\s*\Z|[}\]]+,?\s*\Z|"(?:[^"\\]|\\.){0,200}"\s*:)'),
         "a line of a document whose lines are broken: write `framing: document` for the source, and give the file a new name, so "
         "that it is read again",
         "wrong-framing",
@@ -73,4 +71,7 @@ KINDS = (
 def named(value: bytes) -> UnreadKind | None:
     """The kind of a message, if it is one that is known and not read."""
     head = value[:HEAD]
-    return next((kind for kind in KINDS if kind.begins.match(head)), None)
+    return next(
+        (kind for kind in KINDS if kind.begins.match(head) and all(name in head for name in kind.members)),
+        None,
+    )
