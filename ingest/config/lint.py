@@ -12,7 +12,7 @@ from typing import Any
 from ingest import formats
 from ingest.config import schema, target
 from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, Pipeline, TableRule
-from ingest.config.scalars import is_uri
+from ingest.config.scalars import is_uri, nearest
 from ingest.config.yaml_tree import Document, Where, is_secret
 
 _EVERYWHERE = ("order_by",)  # read by every format alike
@@ -122,6 +122,7 @@ def warnings(checked: CheckedFile) -> list[str]:
         *_rules(checked),
         *_secrets(document),
         *_brokers(checked),
+        *_starts(checked),
         *_catalog(checked),
     ]
     placed = sorted({(document.place(where), text) for where, text in advice})
@@ -229,6 +230,15 @@ def _brokers(checked: CheckedFile) -> Advice:
                 ("sources", i, "format"),
                 f"{source.format} needs a schema registry: write `registry: http://host:8081` into the source",
             )
+
+
+def _starts(checked: CheckedFile) -> Advice:
+    """Offsets to start from, of a topic that is not read."""
+    for i, source in enumerate(checked.pipeline.sources):
+        for topic in source.start if isinstance(source.start, dict) and source.topics else ():
+            if topic not in source.topics:
+                said = f"{topic!r} is not among topics:{nearest(topic, source.topics)}"
+                yield ("sources", i, "start", topic), said
 
 
 def _catalog(checked: CheckedFile) -> Advice:

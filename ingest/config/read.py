@@ -105,7 +105,11 @@ def _note(document: Document, fault: Mapping[str, Any], above: Where = ()) -> No
         return  # the reference could not be resolved, so its value means nothing
     if where in document.references or is_secret(where, fault.get("input")):
         written = document.references.get(where, "the value")
-        document.fault(where, f"{written} does not resolve to a usable value of {where[-1]}")
+        said = _sentence(fault, model)
+        # a validator's own words; others quote what they refuse
+        if where in document.references or fault["type"] != "value_error" or repr(fault.get("input")) in said:
+            said = f"{written} does not resolve to a usable value of {where[-1]}"
+        document.fault(where, said)
         return
     document.fault(where, _sentence(fault, model))
 

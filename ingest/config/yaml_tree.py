@@ -129,9 +129,8 @@ def _compose(path: Path, text: str) -> Node:
             reader.Composer = _BoundedComposer
             node: Node | None = reader.compose(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise ConfigError([f"{path}:{line}:{column} {_yaml_problem(error, text)}"]) from None
+        line, column, problem = _yaml_problem(error, text)
+        raise ConfigError([f"{path}:{line}:{column} {problem}"]) from None
     except YAMLError as error:
         raise ConfigError([f"{path}:1:1 is not YAML: {first_line(error)}"]) from None
     except RecursionError:
@@ -162,21 +161,36 @@ class _BoundedComposer(Composer):
             self._depth -= 1
 
 
-def _yaml_problem(error: MarkedYAMLError, text: str) -> str:
-    """What is wrong, by what the file has at the error's place if it is a frequent mistake."""
-    mark = error.problem_mark
-    rest = text[mark.index :] if mark else ""
+def _yaml_problem(error: MarkedYAMLError, text: str) -> tuple[int, int, str]:
+    """Line, column and what is wrong there, by what the file has at the error's place if it is a frequent mistake."""
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    rest, said = text[mark.index :] if mark else "", str(error.problem or "the file is not YAML").strip()
+    context = str(error.context or "").strip()
     if rest.startswith("\t"):
-        return "a tab is where YAML wants spaces; indent with spaces"
+        return line, column, "a tab is where YAML wants spaces; indent with spaces"
     if rest.startswith("---"):
-        return "a second document starts here; keep one pipeline in one file"
-    if "expected <block end>" in str(error.problem) and mark:
-        return (
-            "this line is not indented as the lines are that it belongs to; indent all keys of an entry alike"
-        )
-    problem = str(error.problem or "the file is not YAML").strip()
-    context = str(error.context).strip() if error.context else ""
-    return f"is not YAML: {context + ': ' if context else ''}{problem}"
+        return line, column, "a second document starts here; keep one pipeline in one file"
+    if context.startswith("while parsing a flow") and error.context_mark:
+        opened = error.context_mark
+        closing = _CLOSES[text[opened.index]]
+        if opened.line + 1 == line:
+            return line, column, f"a comma or the {closing} is missing before this"
+        is_open = f"this {text[opened.index]} is not closed: a comma or the {closing} is missing behind it"
+        return opened.line + 1, opened.column + 1, is_open
+    if said.startswith("mapping values are not allowed"):
+        if ": " in text.splitlines()[line - 1][: column - 1]:
+            return line, column, "a second key on this line; write each key on a line of its own"
+        # a key without a colon goes on in the next line
+        before = next((n for n in range(line - 1, 0, -1) if text.splitlines()[n - 1].strip()), line)
+        return before, 1, "a colon is missing: a key is written as `key: value`"
+    if "expected <block end>" in said and mark:
+        is_not_aligned = "this line is not indented as the lines are that it belongs to"
+        return line, column, f"{is_not_aligned}; indent all keys of an entry alike"
+    return line, column, f"is not YAML: {context + ': ' if context else ''}{said}"
+
+
+_CLOSES = {"{": "}", "[": "]"}
 
 
 def _count(document: Document, node: Node, depth: int) -> None:

@@ -343,11 +343,11 @@ def test_causes_are_what_the_report_lists_and_age_is_as_of_now(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("{webhook: ftp://x/y}", "usable value of webhook"),
+        ("{webhook: ftp://x/y}", "write an address such as https://"),
         ("{webhook: 'https://x/y', email: [a@b]}", "either webhook or email"),
         ("{}", "either webhook or email"),
         ("{email: [a@b]}", "needs the mail server"),
-        ("{email: [a@b], smtp: mail.example.com, sender: c@d}", "usable value of smtp"),
+        ("{email: [a@b], smtp: mail.example.com, sender: c@d}", "write the mail server as smtp://host:25"),
         ("{webhook: 'https://x/y', style: teams}", "teams"),
     ],
 )

@@ -58,7 +58,7 @@ def test_masks_are_read_with_their_secret(tmp_path: Path) -> None:
         ),
         (
             "mask_secret: short\n",
-            "8:1 the value does not resolve to a usable value of mask_secret",
+            "8:1 the secret is shorter than 16 characters and could be guessed; make one with `openssl rand -hex 32`",
         ),
     ],
 )  # fmt: skip

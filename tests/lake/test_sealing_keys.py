@@ -282,7 +282,10 @@ def test_the_master_key_is_rotated(tmp_path: Path, clock: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{master_key: hunter2}", "the value does not resolve to a usable value of master_key"),
+        (
+            "{master_key: hunter2}",
+            "a master key is 32 bytes in hex or base64; make one with `openssl rand -hex 32`",
+        ),
         ("{master_key: '${file:none}'}", "none of ${file:...} cannot be read"),
         ("{master_key: '${NO_SUCH_KEY}'}", "the environment variable NO_SUCH_KEY is not set"),
         ("{keep_days: 3}", "seal takes either master_key or command, one of the two"),
