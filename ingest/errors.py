@@ -27,6 +27,13 @@ def counted(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
+def capitalised(sentence: str) -> str:
+    """A sentence with a capital at its beginning, unless a name stands there: those of columns and tables stay as they are."""
+    first, _, rest = sentence.partition(" ")
+    is_name = not first.rstrip(":,").isalpha() or rest.startswith("= ")
+    return sentence if is_name else f"{sentence[:1].upper()}{sentence[1:]}"
+
+
 def first_line(error: object) -> str:
     """The first line of an error's text, which may be empty: clients put Java traces and hints below it."""
     return next(iter(str(error).strip().splitlines()), "")

@@ -7,6 +7,7 @@ import traceback
 
 import pytest
 
+from ingest import errors
 from ingest.errors import Fault, FaultError, fault_of
 from ingest.lake.envelope import SealError
 
@@ -64,3 +65,19 @@ def test_a_worker_of_spark_sends_the_fault(variable: str, monkeypatch: pytest.Mo
 def test_the_text_itself_is_for_the_operator() -> None:
     """A record in JSON is no sentence: where the error is shown, only its words are."""
     assert "the key is gone." == str(SealError("the key is gone."))
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("rows of shop.orders came twice", "Rows of shop.orders came twice"),
+        ("ties: two changes at one place", "Ties: two changes at one place"),
+        ("id = 1: word was 'a'", "id = 1: word was 'a'"),
+        ("shop.orders was loaded again", "shop.orders was loaded again"),
+        ("1 change", "1 change"),
+        ("", ""),
+    ],
+)
+def test_a_name_keeps_its_letters_at_the_beginning_of_a_sentence(said: str, shown: str) -> None:
+    """`Id = 1` names a column that the table does not have, `Shop.orders` another table."""
+    assert shown == errors.capitalised(said)

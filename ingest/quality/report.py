@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from ingest.errors import counted
+from ingest.errors import capitalised, counted
 from ingest.quality.catalogue import (
     CHECKS,
     ERROR,
@@ -223,14 +223,14 @@ def words(check: CheckFact) -> str:
     if check.check not in CHECKS:
         return check.detail
     if check.detail and check.state != PASS:
-        return f"{check.detail[:1].upper()}{check.detail[1:]}"
+        return capitalised(check.detail)
     return explained(check.check, check.observed, check.limit)
 
 
 def asks(check: CheckFact) -> str:
     """What a check counts or measures."""
     known = CHECKS.get(check.check)
-    return f"{known.question[:1].upper()}{known.question[1:]}" if known else check.detail
+    return capitalised(known.question) if known else check.detail
 
 
 def observed(check: CheckFact) -> str:
