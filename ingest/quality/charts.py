@@ -95,7 +95,9 @@ def share(value: float) -> str:
 def drawn(chart: Chart) -> Markup:
     """A chart as SVG; what it shows is its name."""
     high = max(*chart.values, 0.0) or 1.0
-    low = 0.0 if chart.bars else min(chart.values)
+    low = min(chart.values)
+    if chart.bars or low == high:  # a level that stays is not drawn as none
+        low = 0.0
     span = (high - low) or 1.0
     heights = [(value - low) / span * (_HEIGHT - 6) for value in chart.values]
     shapes = _bars(heights) if chart.bars else _line(heights)

@@ -97,6 +97,16 @@ def test_values_that_are_all_equal_or_zero_are_drawn() -> None:
             assert "svg" in ET.fromstring(drawn(Chart("Rows", values, number, bars))).tag
 
 
+def test_a_level_that_stays_is_not_drawn_as_none() -> None:
+    """Every change proven, batch after batch, lay on the ground like none proven."""
+    none, full = (
+        float(ET.fromstring(drawn(Chart("Share", [value] * 3, number)))[1].get("cy", 0))
+        for value in (0.0, 1.0)
+    )
+    assert full < 10
+    assert none > 40
+
+
 def test_a_timeline_has_each_change_of_columns_and_says_which_wait() -> None:
     """A statement that waits looks like one that was applied; or a statement's text becomes a part of the page."""
     hostile = 'ALTER TABLE a COMMENT "<script>&'
