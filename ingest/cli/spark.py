@@ -146,6 +146,25 @@ def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
     yield [*readers]
 
 
+def readable(files: list[Path]) -> tuple[list[Path], list[IngestError]]:
+    """The pipeline files whose lakes can be looked at, and what is wrong with the others, so that one hides no other.
+
+    Raises:
+        IngestError: none of them can.
+    """
+    sound, faults = [], []
+    for file in files:
+        try:
+            _with_lakes([file], to_look=True)
+        except IngestError as error:
+            faults.append(error)
+        else:
+            sound.append(file)
+    if not sound:
+        raise faults[0]
+    return sound, faults
+
+
 def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:
     """A pipeline's source of a name, and of a kind if one is given; a `ConfigError` if there is none."""
     from ingest.config.scalars import nearest
