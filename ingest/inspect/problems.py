@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -26,6 +27,7 @@ from ingest.quality.catalogue import (
     CHECKS,
     LAST_RUN,
     PASS,
+    as_found,
     duration,
     key_cells,
 )
@@ -91,8 +93,12 @@ class Problem:
 
     @property
     def content(self) -> str:
-        """What it says now: an acknowledgement ends if that changes. An age changes all the time."""
-        return _short(f"{self.severity} {'' if self.kind == AGE else self.text}")
+        """What it says now: an acknowledgement ends if that changes.
+
+        An age changes all the time, and with each batch a command that counts batches.
+        """
+        said = "" if self.kind == AGE else _COMMAND.sub("", as_found(self.text))
+        return _short(f"{self.severity} {said}")
 
     def described(self) -> dict[str, Any]:
         """The problem as `status` lists it."""
@@ -109,6 +115,9 @@ def of_described(described: Mapping[str, Any]) -> Problem:
         described["cause"], described["severity"], described["text"], described["command"], described["sentence"], described["kind"],
         described["mirror"] or "", described["since"], described["acknowledged"] or "",
     )  # fmt: skip
+
+
+_COMMAND = re.compile(r"`ingest [^`]*`")
 
 
 def _short(text: str) -> str:

@@ -8,11 +8,12 @@ threshold is None is measured and shown but never complains, unless the pipeline
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ingest.errors import command
+from ingest.errors import capitalised, command
 
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
 STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
@@ -282,13 +283,24 @@ def key_cells(text: str) -> dict[str, str | None]:
     }
 
 
+FOUND = "found in batch "
+"""How a fault that was found before begins."""
+_SINCE = re.compile(rf"{FOUND}[0-9]+ and not repaired since \(.*? accepts it\): ", re.IGNORECASE)
+
+
+def as_found(detail: str) -> str:
+    """What was said of a fault when it was found."""
+    since = _SINCE.match(detail)
+    return capitalised(detail[since.end() :]) if since else detail
+
+
 def explained(check: str, observed: float, limit: float | None) -> str:
     """A number in the words of its check: ``Rows with a NULL in a key column: 2 (at most 0)``."""
     known = CHECKS.get(check)
     if known is None:
         return f"{check}: {number(observed)}"
     allowed = "" if limit is None else f" (at most {shown(limit, known.unit)})"
-    return f"{known.question[:1].upper()}{known.question[1:]}: {shown(observed, known.unit)}{allowed}"
+    return f"{capitalised(known.question)}: {shown(observed, known.unit)}{allowed}"
 
 
 def shown(value: float, unit: str) -> str:

@@ -162,10 +162,8 @@ def of_sources(
         share = min(1.0, waiting / books.messages_ever) if books.messages_ever else 0.0
         detail = ""
         if share:
-            detail = (
-                f"{waiting:,} of {counted(books.messages_ever, 'message')} could not be decoded and "
-                f"{'waits: it' if waiting == 1 else 'wait: each'} may belong to any table of {source}"
-            )
+            wait = "waits: it" if waiting == 1 else "wait: each"
+            detail = f"{counted(waiting, 'message')} could not be decoded and {wait} may belong to any table of {source}"
         yield Metric("reject_rate", share, source=source, detail=detail)
 
 

@@ -27,6 +27,7 @@ from ingest.quality.catalogue import (
     CHECKS,
     FAIL,
     FAILING_KEYS,
+    FOUND,
     MAX_DETAIL,
     PASS,
     RECONCILED,
@@ -34,6 +35,7 @@ from ingest.quality.catalogue import (
     WHOLE_ROW,
     CheckResult,
     Metric,
+    as_found,
     explained,
     key_cells,
 )
@@ -45,7 +47,6 @@ _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCI
     WHERE state IN ('{FAIL}', '{WARN}') AND "check" IN ({_LASTING})"""
 """The faults of the last look at each mirror and source."""
 OPEN = "open"  # the mark in the log of `checks` that says whether faults are left
-_FOUND = "found in batch "
 
 
 def may_be_open(lake: Lake) -> bool:
@@ -187,15 +188,15 @@ def _unrepaired(
 
 def _again(row: Row, file: Path) -> CheckResult:
     """A fault as it was found, with the batch in which that was, and what ends it."""
-    detail = row["detail"] or explained(row["check"], row["observed"], None)
-    if not detail.startswith(_FOUND):
+    limit = None if row["threshold"] is None else float(row["threshold"])
+    detail = row["detail"] or explained(row["check"], row["observed"], limit)
+    if as_found(detail) == detail:
         subject = row["mirror"] or row["source"]
         detail = (
-            f"{_FOUND}{row['batch']} and not repaired since (`{command('quality', file)}` checks everything again, and with "
+            f"{FOUND}{row['batch']} and not repaired since (`{command('quality', file)}` checks everything again, and with "
             f"--accept {subject} accepts it): {detail}"
         )
     failing = tuple(json.loads(row["failing"] or "[]"))
-    limit = None if row["threshold"] is None else float(row["threshold"])
     metric = Metric(
         row["check"], row["observed"], row["mirror"], row["source"], row["column"], limit, row["severity"], detail, failing
     )  # fmt: skip

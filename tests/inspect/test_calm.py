@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,51 @@ def test_a_table_that_the_source_has_dropped_does_not_grow_old(clock: Clock, tmp
         ran(plant, day)
     aged = [one["mirror"] for one in plant.problems() if one["kind"] == "freshness"]
     assert ["depot.racks"] == aged
+
+
+def broken(plant: Plant) -> str:
+    """A line that is no message."""
+    plant.land(b'{"broken": ')
+    return "reject_rate"
+
+
+def lost(plant: Plant) -> str:
+    """A change that never arrives, and one that shows it."""
+    plant.update("bins", 1, word="lost")
+    plant.taken()
+    plant.update("bins", 1, word="after")
+    return "images_before"
+
+
+def refused(plant: Plant) -> str:
+    """A change whose key is no number."""
+    plant.insert("bins", 555)
+    plant.land(*((message.value or b"").replace(b"555", b'"abc"', 1) for message in plant.taken()))
+    del plant.tables["bins"]["555"]
+    return "refused_changes"
+
+
+def reconfigured(plant: Plant) -> str:
+    """Another option of the source."""
+    plant.rewrite('"options": {', '"options": {"inserts": "upsert"')
+    return "decoded_before"
+
+
+@pytest.mark.parametrize("fault", [broken, lost, refused, reconfigured])
+def test_an_acknowledgement_outlives_ordinary_days(
+    fault: Callable[[Plant], str], clock: Clock, tmp_path: Path
+) -> None:
+    """The list counted all messages, and named a command for one batch more each day: what was acknowledged rang again."""
+    plant = begun(Plant("oms-default", tmp_path / "p", clock, columns=True), "bins")
+    kind = fault(plant)
+    assert {kind} == ran(plant, 1)
+    for problem in plant.problems():
+        words = f"{shlex.quote(str(plant.file))} {problem['id']} --reason known"
+        assert 0 == typed(f"ingest alerts ack {words}")[0]
+    for day in (2, 3):
+        assert set() == ran(plant, day)
+    assert {kind} == {problem["kind"] for problem in plant.status()["causes"]}
+    assert 0 == typed(f"ingest run {shlex.quote(str(plant.file))}")[0]
+    if fault in (broken, refused):  # and another one
+        fault(plant)
+        assert {kind} == ran(plant, 4)
