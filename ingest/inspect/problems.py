@@ -18,10 +18,11 @@ from ingest.errors import IngestError, command, counted
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
-from ingest.lake import barriers, decisions, decoded_with, identity, sealing
+from ingest.lake import barriers, decisions, decoded_with, identity, lock, sealing
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
+from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import (
     CHECKS,
@@ -325,6 +326,8 @@ def of_state(
         identity.check(lake, identity.Seen())
     except IngestError as error:
         yield _of_kind("lake", str(error), command("rebuild", file, "--layer", "silver"))
+    if cut := _cut_off(lake):
+        yield _of_kind("interrupted", cut, command("run", file))
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
@@ -362,6 +365,21 @@ def of_state(
         text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
         problem = _of_kind("decoded_before", text, typed)
         yield replace(problem, subject=f"source {outdated.source}: {KINDS['decoded_before'].title}")
+
+
+def _cut_off(lake: Tables) -> str:
+    """That a run has recorded nothing: it was killed, or its disk was full; empty while one is at work."""
+
+    def unrecorded() -> int:
+        """The last batch that has landed, if no run has recorded it."""
+        landed = lake.progress("bronze", BRONZE.name)
+        return landed if landed > (lake.ask("SELECT max(batch) AS batch FROM {runs}")[0]["batch"] or 0) else 0
+
+    # a run may have ended between the two
+    if not unrecorded() or lock.is_held(lake.pipeline.lake) or not (batch := unrecorded()):
+        return ""
+    typed = command("run", lake.pipeline.file)
+    return f"a run did not come to its end: batch {batch} has landed, and what became of it is not recorded; `{typed}` goes on"
 
 
 def _of_kind(name: str, text: str, typed: str = "", mirror: str = "") -> Problem:

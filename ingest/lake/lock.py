@@ -79,6 +79,29 @@ def check(lake: str) -> None:
         os.close(file)
 
 
+def is_held(lake: str) -> bool:
+    """True if a live run holds the lake, or if that cannot be told; nothing is written."""
+    if is_stored(lake):
+        try:
+            check(lake)
+        except LockedError:
+            return True
+        return False
+    try:
+        file = os.open(_path(lake), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 def _holder(what: str) -> dict[str, Any]:
     return {"token": secrets.token_hex(8), "what": what, "host": socket.gethostname(), "pid": os.getpid(), "jvm": _jvm()}  # fmt: skip
 

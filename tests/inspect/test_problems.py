@@ -18,7 +18,8 @@ from ingest.gold.completed import Progress
 from ingest.inspect import problems, prom, status
 from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import Problem
-from ingest.lake.delta import Snapshot
+from ingest.lake.delta import Extent
+from ingest.lake.schemas import RUNS
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
 from ingest.quality.report_data import gather
@@ -27,6 +28,8 @@ from ingest.serve.fleet import Fleet
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
 from tests.written_lake import WrittenLake
+
+STAGES = ("bronze", "silver")
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +64,14 @@ def test_a_table_that_cannot_be_read_is_not_always_damaged(
     error: Exception, state: str, then: str, lake: WrittenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To fold a sound table again takes hours, and does not give the run the right to read it."""
-    read = LakeReader.snapshot
+    read = LakeReader.extent
 
-    def snapshot(self: LakeReader, name: str) -> Snapshot:
+    def extent(self: LakeReader, name: str, writer: str) -> Extent:
         if name == "mirrors/depot/bins":
             raise error
-        return read(self, name)
+        return read(self, name, writer)
 
-    monkeypatch.setattr(LakeReader, "snapshot", snapshot)
+    monkeypatch.setattr(LakeReader, "extent", extent)
     found = status.status(lake.reader)
     [row] = [one for one in found["tables"] if one["table"] == "depot.bins"]
     assert state == row["state"]
@@ -154,7 +157,22 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
     assert status.status(made.reader)["next"].startswith(
         f"ingest plan {made.file} (the lake waits for nothing"
     )
-    monkeypatch.setattr(made, "_run", lambda *_given, **_more: None)  # landed and decoded; not folded
+
+    def landed(*_lines: object, **_more: object) -> None:
+        """As a run of the first two stages alone records it."""
+        about = {
+            "run": "r",
+            "pipeline": made.name,
+            "batch": made.batch,
+            "started_at": made.now,
+            "counts": "{}",
+        }
+        stages = [
+            {**about, "stage": stage, "state": "done", "seconds": 1.0, "message": ""} for stage in STAGES
+        ]
+        made.product(RUNS.name, stages, complete=1, lagging=[])
+
+    monkeypatch.setattr(made, "_run", landed)
     made.take([change("INSERT", "bins", 2, {"id": "2", "word": "y"})])
     said = status.status(made.reader)
     assert f"ingest run {made.file}" == said["next"]
@@ -295,6 +313,24 @@ def test_the_exit_code_says_whether_anybody_is_needed(tmp_path: Path) -> None:
     assert [("depot", "rows_set_back")] == [(one["pipeline"], one["kind"]) for one in rows]
     both = json.loads(CliRunner().invoke(app, ["status", *files, "-o", "json"]).stdout)
     assert ["well", "depot"] == [one["pipeline"] for one in both]
+
+
+@pytest.mark.parametrize("fault", ["sourcse:", "no lake"])
+def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: str) -> None:
+    """One slip in one of eight files, and at night the list of all eight was empty."""
+    made = complained(tmp_path / "depot", "rows_set_back")
+    text = made.file.read_text("utf-8").replace("pipeline: depot", "pipeline: other")
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(text if fault == "no lake" else text.replace("sources:", fault), "utf-8")
+    for verb in ("status", "alerts"):
+        for files in ([wrong, made.file], [made.file, wrong]):
+            done = CliRunner().invoke(app, [verb, *map(str, files), "-o", "json"])
+            assert (2, ["depot"]) == (done.exit_code, [one["pipeline"] for one in json.loads(done.stdout)])
+            assert ("There is no lake" if fault == "no lake" else "did you mean sources?") in done.stderr
+        assert (2, "") == (
+            (alone := CliRunner().invoke(app, [verb, str(wrong), "-o", "json"])).exit_code,
+            alone.stdout,
+        )
 
 
 def test_a_problem_is_acknowledged_until_it_changes(tmp_path: Path) -> None:
