@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import CommitProperties, DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ from tests.problem_tests import SHOWN
 pytestmark = [pytest.mark.spark, pytest.mark.slow]  # what decodes or folds again starts it
 
 _TYPED = re.compile(r"`(ingest [^`]*)`")
-_LOOKS = {"status", "alerts"}  # end with 1 as long as anything is wrong
+_LOOKS = {"status", "alerts", "explain"}  # end with 1 as long as anything is wrong
 _RUNS = {"run", "retry", "rebuild", "backfill", "quality"}  # end with 1 if the state has not changed
 
 
@@ -50,6 +51,9 @@ class State:
     removed: Mapping[str, set[str]] = field(
         default_factory=dict
     )  # the keys that a command takes away on purpose
+    edits: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # what is to be written first, by the verb of the command that the same words name
 
     @property
     def file(self) -> Path:
@@ -182,18 +186,164 @@ def excluded(spark: SparkSession, folder: Path) -> State:
 
 
 def set_back(spark: SparkSession, folder: Path) -> State:
-    """A file that comes late, in the order of arrival."""
+    """A file that comes again, in the order of arrival."""
+    state = State(Depot(folder), {"epoch", "explain"})
+    rewritten(state.depot, f"format: {FORMAT}", "format: canal")
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    first = change("UPDATE", "bins", 200, {"id": "1", "word": "b"}, old=[{"word": "a"}])
+    send(state.depot, first, change("UPDATE", "bins", 300, {"id": "1", "word": "c"}, old=[{"word": "b"}]))
+    tick(spark, state)
+    late_file(state, first)
+    tick(spark, state)
+    return state
+
+
+def late(spark: SparkSession, folder: Path) -> State:
+    """A file that comes late, in the order of positions."""
     state = State(Depot(folder), {"epoch", "report"})
     send(state.depot, *rows(1, 2))
     tick(spark, state)
-    new = change("UPDATE", "bins", 300, {"id": "1", "word": "new"}, old=[{"word": "a"}])
-    late = change("UPDATE", "bins", 200, {"id": "1", "word": "late"}, old=[{"word": "a"}])
-    send(state.depot, new)
+    send(state.depot, change("UPDATE", "bins", 300, {"id": "1", "word": "c"}))
     tick(spark, state)
-    (folder / "bins-late.jsonl").write_text(late, "utf-8")
-    touch(folder / "bins-late.jsonl")
+    late_file(state, change("UPDATE", "bins", 200, {"id": "1", "word": "b"}))
     tick(spark, state)
     return state
+
+
+def late_file(state: State, line: str) -> None:
+    """Another file."""
+    file = state.file.parent / "bins-late.jsonl"
+    file.write_text(line, "utf-8")
+    touch(file)
+
+
+def lost(spark: SparkSession, folder: Path) -> State:
+    """A change that never came: the next one of its row shows it."""
+    state = State(Depot(folder), {"explain"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    send(state.depot, change("UPDATE", "bins", 300, {"id": "1", "word": "c"}, old=[{"word": "b"}]))
+    tick(spark, state)
+    return state
+
+
+def restarted(spark: SparkSession, folder: Path) -> State:
+    """Positions that start again, so that newer changes lose."""
+    state = State(Depot(folder), {"epoch"})
+    send(state.depot, *rows(1, 2, base=900))
+    tick(spark, state)
+    send(state.depot, change("UPDATE", "bins", 5000, {"id": "1", "word": "b"}, old=[{"word": "a"}], id=5))
+    tick(spark, state)
+    return state
+
+
+def loaded_again(spark: SparkSession, folder: Path) -> State:
+    """A full load that differs from the changes before it."""
+    state = State(Depot(folder), {"epoch"})
+    rewritten(state.depot, f"format: {FORMAT}", "format: oms-default, options: {timezone: UTC}")
+    send(state.depot, *(oms("INSERT", number, 100 + number, "a") for number in (1, 2)))
+    tick(spark, state)
+    send(state.depot, *(oms("ROW", number, None, "b") for number in (1, 2)))
+    tick(spark, state)
+    return state
+
+
+def without_a_column(spark: SparkSession, folder: Path) -> State:
+    """Rows without a column that others have, before and after them."""
+    state = State(Depot(folder), {"report"})
+    send(state.depot, *rows(1, 2), change("INSERT", "bins", 3, {"id": "3"}), *rows(4))
+    tick(spark, state)
+    return state
+
+
+def no_more_a_column(spark: SparkSession, folder: Path) -> State:
+    """A column that comes no more, without a statement that drops it."""
+    state = State(Depot(folder), {"report"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    send(state.depot, change("INSERT", "bins", 300, {"id": "3"}))
+    tick(spark, state)
+    return state
+
+
+def begun_in_the_middle(spark: SparkSession, folder: Path) -> State:
+    """An update of some columns of a row that never came."""
+    state = State(Depot(folder), {"explain"})
+    rewritten(state.depot, f"format: {FORMAT}", "format: ogg")
+    row = {"id": 1, "word": "a", "more": 1}
+    send(state.depot, ogg("I", 1, row), ogg("U", 2, {"id": 7, "word": "b"}))
+    tick(spark, state)
+    return state
+
+
+def cut_off(spark: SparkSession, folder: Path) -> State:
+    """A bootstrap of Maxwell that lacks a row of the mirror."""
+    state = State(Depot(folder), {"epoch"}, removed={"bins": {"2"}})
+    rewritten(state.depot, f"format: {FORMAT}", "format: maxwell")
+    send(state.depot, *(maxwell("insert", 1000 + number, number) for number in (1, 2)))
+    tick(spark, state)
+    loading = ("bootstrap-start", "bootstrap-insert", "bootstrap-complete")
+    send(state.depot, *(maxwell(op, 2000, 1 if op == "bootstrap-insert" else None) for op in loading))
+    tick(spark, state)
+    return state
+
+
+def spelt_twice(spark: SparkSession, folder: Path) -> State:
+    """A key whose delete comes in another spelling than its row."""
+    rule = "{match: '*', keys: [id]"
+    state = State(
+        Depot(folder, f"tables:\n  - {rule}}}\n"), {"explain", "drop"}, removed={"bins": {"1", "77"}}
+    )
+    state.edits = {"drop": (rule, f"{rule}, exclude: true")}
+    rewritten(state.depot, f"format: {FORMAT}", "format: maxwell")
+    send(state.depot, maxwell("insert", 1, "1"), maxwell("insert", 2, "77"), maxwell("delete", 3, "1.0"))
+    tick(spark, state)
+    return state
+
+
+def planted(spark: SparkSession, folder: Path) -> State:
+    """A cell that something has changed behind the product's back, under the product's own marks."""
+    state = State(Depot(folder), {"rebuild"})
+    send(state.depot, *rows(1, 2))
+    tick(spark, state)
+    mirror = DeltaTable(str(folder / "lake/mirrors/depot/bins"))
+    marks = CommitProperties(custom_metadata={"userMetadata": json.dumps({"batch": 1, "run": "r"})})
+    mirror.update({"word": "'other'"}, predicate="id = 1", commit_properties=marks)
+    code, out = typed(["quality", str(state.file), "--deep", "*"])
+    assert code == 1, out
+    return state
+
+
+def oms(kind: str, key: int, serial: int | None, word: str) -> str:
+    """A message of OMS in its default form; without a number it is of a full load."""
+    about = {
+        "record_primary_key": "id", "record_primary_value": str(key), "dbType": "OB_MYSQL", "db": "depot",
+        "table_name": "bins", "timestamp": None if serial is None else "1700000000",
+        "storeDataSequence": None if serial is None else f"1700000000{serial:05}",
+    }  # fmt: skip
+    message = {"recordType": kind, "prevStruct": None, "postStruct": {"id": key, "word": word}}
+    return json.dumps(message | {"allMetaData": about}) + "\n"
+
+
+def ogg(kind: str, serial: int, after: dict[str, Any]) -> str:
+    """A message of GoldenGate."""
+    message = {
+        "table": "depot.bins", "op_type": kind, "op_ts": f"2024-06-10 06:14:{serial:02}.000000",
+        "pos": f"0000000001000001{serial:04}", "primary_keys": ["id"], "after": after,
+    }  # fmt: skip
+    return json.dumps(message) + "\n"
+
+
+def maxwell(kind: str, serial: int, key: int | str | None) -> str:
+    """A message of Maxwell."""
+    place = {
+        "ts": 1_700_000_000 + serial,
+        "position": f"master.000001:{serial}",
+        "primary_key_columns": ["id"],
+    }
+    row = {} if key is None else {"id": key, "word": "a"}
+    return json.dumps({"database": "depot", "table": "bins", "type": kind, **place, "data": row}) + "\n"
 
 
 def inserted_twice(spark: SparkSession, folder: Path) -> State:
@@ -275,7 +425,8 @@ def stale(spark: SparkSession, folder: Path) -> State:
 STATES = (
     refused, remasked, decoded_again, stale,
     held, rejected, pending, unknown, paused, gone, damaged, foreign, excluded, set_back, inserted_twice, misread,
-    reconfigured, without_silver,
+    reconfigured, without_silver, late, lost, restarted, loaded_again, without_a_column, no_more_a_column,
+    begun_in_the_middle, cut_off, spelt_twice, planted,
 )  # fmt: skip
 
 
@@ -285,7 +436,7 @@ STATES = (
 def typed(words: list[str]) -> tuple[int, str]:
     """The exit code and the output of a command."""
     done = CliRunner().invoke(app, words)
-    return done.exit_code, done.output
+    return done.exit_code, done.stdout if "json" in words else done.output
 
 
 def shown(state: State) -> dict[str, None]:
@@ -351,7 +502,14 @@ def test_what_is_shown_can_be_typed(
         copy = tmp_path / f"copy {number}"
         shutil.copytree(state.file.parent, copy)
         monkeypatch.chdir(copy)  # where a report is written
-        words = [word.replace(str(state.file.parent), str(copy)) for word in shlex.split(line)[1:]]
+        here = str(state.file.parent)
+        # a message stays where it was read
+        words = [
+            word.replace(here, str(copy)) if Path(word).exists() else word for word in shlex.split(line)[1:]
+        ]
+        if edit := state.edits.get(words[0]):
+            file = copy / state.file.name
+            file.write_text(file.read_text("utf-8").replace(*edit), "utf-8")
         code, out = typed(words)
         assert code in promised(words), (line, out)
         assert [] == list(allowed(state, before, keys(spark, copy / state.file.name))), line
