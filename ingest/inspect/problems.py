@@ -98,7 +98,7 @@ class Problem:
 
         An age changes all the time, and with each batch a command that counts batches.
         """
-        said = "" if self.kind == AGE else _COMMAND.sub("", as_found(self.text))
+        said = "" if self.kind == AGE else _TYPED.sub("", as_found(self.text))
         return _short(f"{self.severity} {said}")
 
     def described(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def of_described(described: Mapping[str, Any]) -> Problem:
     )  # fmt: skip
 
 
-_COMMAND = re.compile(r"`ingest [^`]*`")
+_TYPED = re.compile("`[^`]*`")  # commands, and what to write
 
 
 def _short(text: str) -> str:

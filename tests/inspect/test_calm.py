@@ -131,7 +131,8 @@ def lost(plant: Plant) -> str:
 def refused(plant: Plant) -> str:
     """A change whose key is no number."""
     plant.insert("bins", 555)
-    plant.land(*((message.value or b"").replace(b"555", b'"abc"', 1) for message in plant.taken()))
+    key = f'"abc{plant.number}"'.encode()
+    plant.land(*((message.value or b"").replace(b"555", key, 1) for message in plant.taken()))
     del plant.tables["bins"]["555"]
     return "refused_changes"
 
