@@ -88,7 +88,7 @@ def is_held(lake: str) -> bool:
             return True
         return False
     try:
-        file = os.open(_path(lake), os.O_RDONLY)
+        file = os.open(_path(lake), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError:
