@@ -171,12 +171,12 @@ def _yaml_problem(error: MarkedYAMLError, text: str) -> tuple[int, int, str]:
         return line, column, "a tab is where YAML wants spaces; indent with spaces"
     if rest.startswith("---"):
         return line, column, "a second document starts here; keep one pipeline in one file"
-    if context.startswith("while parsing a flow") and error.context_mark:
-        opened = error.context_mark
-        closing = _CLOSES[text[opened.index]]
+    opened = error.context_mark
+    bracket = text[opened.index : opened.index + 1] if opened else ""
+    if opened and context.startswith("while parsing a flow") and (closing := _CLOSES.get(bracket)):
         if opened.line + 1 == line:
             return line, column, f"a comma or the {closing} is missing before this"
-        is_open = f"this {text[opened.index]} is not closed: a comma or the {closing} is missing behind it"
+        is_open = f"this {bracket} is not closed: a comma or the {closing} is missing behind it"
         return opened.line + 1, opened.column + 1, is_open
     if said.startswith("mapping values are not allowed"):
         if ": " in text.splitlines()[line - 1][: column - 1]:

@@ -21,6 +21,10 @@ from tests.config.pipeline_file import GOOD, KAFKA, loaded, problems
         ("- a\n", "1:1 the file holds a list; it must hold keys such as pipeline: and sources:"),
         ("words", "1:1 the file holds a single value; it must hold keys such as pipeline: and sources:"),
         ("a: [1\nb: 2\n", "1:4 this [ is not closed: a comma or the ] is missing behind it"),
+        (
+            "a: [",
+            "1:5 is not YAML: while parsing a flow node: expected the node content, but found '<stream end>'",
+        ),
         ("a:\n\t- b\n", "2:1 a tab is where YAML wants spaces; indent with spaces"),
         ("a: 1\n---\nb: 2\n", "2:1 a second document starts here; keep one pipeline in one file"),
         ("a: *b\n", "1:4 is not YAML: found undefined alias 'b'"),
