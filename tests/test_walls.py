@@ -146,6 +146,7 @@ _READERS = {
     "ingest/cli/spark_query.py": "shows what Spark says without its own names",
     "ingest/config/masks.py": "hides values in texts that may quote them",
     "ingest/ddl/structure.py": "reads a change's note, which has fixed parts",
+    "ingest/quality/catalogue.py": "has the words with which a fault that stays begins, and takes them off again",
     "ingest/quality/lasting.py": "finds the words that it has written into `checks` itself",
     "ingest/serve/pages.py": "shows the same words once",
 }  # fmt: skip
