@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ingest.config import Source
     from ingest.lake.compare import Difference
     from ingest.lake.lake import Lake, Tell
-    from ingest.lake.mirrors import Mirror
 
 app = typer.Typer()
 _ROW = 60  # characters of a row or cell in a table; --output json has it whole
@@ -331,15 +330,13 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str) -> N
     with opened(file, deferred=True) as lake:
         from ingest.lake import decisions, lock, mirrors, pauses
 
-        known: dict[str, Mirror] = {mirror.name: mirror for mirror in mirrors.known(lake).values()}
-        if table not in known:
-            raise mirrors.unknown(table, known)
-        state, is_paused = f"{kind}d", known[table].path in pauses.paused(lake)
+        mirror = mirrors.named(lake, table)
+        state, is_paused = f"{kind}d", mirror.path in pauses.paused(lake)
         if is_paused == (kind == decisions.PAUSE):
             state = "paused already" if is_paused else "not paused"
         else:
             with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
-                pauses.decide(lake, known[table], kind, reason, decisions.user())
+                pauses.decide(lake, mirror, kind, reason, decisions.user())
     output.answer(output_as, {"table": table, "state": state}, f"{table} is {state}")
 
 

@@ -317,32 +317,34 @@ class Pipeline:
         return (mirror_rule for rule in self.tables for mirror_rule in (rule, *rule.also))
 
     @property
+    def by_source(self) -> dict[str, Source]:
+        """Its sources by their names."""
+        return {source.name: source for source in self.sources}
+
+    @property
     def names_sources(self) -> bool:
         """True if a shard column names the source, too, because there are several."""
         return len(self.sources) > 1
 
     def shared_reads(self, source: str) -> bool:
         """True if rows of a source's snapshots share a position, so that it does not tell one from another."""
-        return any(
-            formats.load(entry.format).ABOUT.shared_reads for entry in self.sources if entry.name == source
-        )
+        about = self._about(source)
+        return about is not None and about.shared_reads
 
     def sends_no_inserts(self, source: str) -> bool:
         """True if rows that are new to a source come otherwise than as inserts."""
-        known = (formats.load(entry.format).ABOUT for entry in self.sources if entry.name == source)
-        return any("insert" not in about.operations for about in known)
+        about = self._about(source)
+        return about is not None and "insert" not in about.operations
 
     def images_before(self, source: str) -> ImagesBefore:
         """How a source writes what rows were before."""
-        known = [formats.load(entry.format).ABOUT for entry in self.sources if entry.name == source]
-        return ImagesBefore(
-            hides_large=any(about.before.hides_large for about in known),
-            changed_only=bool(known) and all(about.before.changed_only for about in known),
-            key_deletes=any(about.before.key_deletes for about in known),
-            renumbers=any(about.before.renumbers for about in known),
-            counts_rows=any(about.counts_rows for about in known),
-            clocks_messages=any(about.before.clocks_messages for about in known),
-        )
+        about = self._about(source)
+        return ImagesBefore() if about is None else replace(about.before, counts_rows=about.counts_rows)
+
+    def _about(self, source: str) -> formats.About | None:
+        """What is known of a source's format; None for a source that the file does not have any more."""
+        entry = self.by_source.get(source)
+        return None if entry is None else formats.load(entry.format).ABOUT
 
     def shown(self, place: str) -> str:
         """A path, or a place in it, for display: from the pipeline file's folder on if it is below."""

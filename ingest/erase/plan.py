@@ -277,7 +277,7 @@ class _Found:
         if stretches:
             self.lanes[lane] = stretches
         self.doubtful |= _beside(lake, mirror, lane, rows)
-        source = next((source for source in lake.pipeline.sources if source.name == lane[0]), None)
+        source = lake.pipeline.by_source.get(lane[0])
         if source is not None and formats.load(source.format).ABOUT.split_moves:
             self.unplaced += sum(
                 is_weak(row["order_key"]) and (row["before"] is None or row["op"] == Op.DELETE)

@@ -49,7 +49,7 @@ def mirror_of(lake: Tables, name: str) -> Mirror:
     Raises:
         IngestError: there is none, or it has no key.
     """
-    known = {mirror.name: mirror for mirror in mirrors.known(lake).values()}
+    known = mirrors.by_name(lake)
     alike = [mirror for mirror in known.values() if mirror.name.lower() == name.lower()]
     mirror = known.get(name) or (alike[0] if len(alike) == 1 else None)
     if mirror is None:
@@ -146,7 +146,7 @@ def _under_last_key(lake: Tables, mirror: Mirror, lane: LaneId, shard: Mapping[s
     }
     events = [LaneEvent(*place, change_of(rows[place])) for place in sorted(rows)]
     steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
-    logical = {column.name: column.type for column in mirror.columns}
+    logical = mirror.logical_types
     changes = rebased(
         events, mirror.eras_of(*lane), steps, logical, 0, lane, shared_reads=lake.pipeline.shared_reads(lane[0])
     )  # fmt: skip

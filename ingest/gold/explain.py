@@ -187,14 +187,14 @@ def _elsewhere(
 
 def _belongs(mirror: Mirror, row: Row, texts: Sequence[str]) -> bool:
     """True if the row meets the mirror's condition, or there is none."""
-    return not mirror.where or met_by_row(mirror.where, _cells(mirror, row, texts), _types(mirror))
+    return not mirror.where or met_by_row(mirror.where, _cells(mirror, row, texts), mirror.logical_types)
 
 
 def _computed(mirror: Mirror, row: Row | None, texts: Sequence[str]) -> Row | None:
     """The row with the mirror's computed columns."""
     if row is None or not mirror.computed or not _belongs(mirror, row, texts):
         return row
-    cells, types = _cells(mirror, row, texts), _types(mirror)
+    cells, types = _cells(mirror, row, texts), mirror.logical_types
     try:
         made = {column.name: value_by_row(column, cells, types) for column in mirror.computed}
     except ConditionError:  # the mirror is held for it
@@ -204,10 +204,6 @@ def _computed(mirror: Mirror, row: Row | None, texts: Sequence[str]) -> Row | No
 
 def _cells(mirror: Mirror, row: Row, texts: Sequence[str]) -> Image:
     return {**row.values, **dict(zip(mirror.keys, texts, strict=True))}
-
-
-def _types(mirror: Mirror) -> dict[str, str]:
-    return {column.name: column.type for column in mirror.columns}
 
 
 def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Happening]:
@@ -245,7 +241,7 @@ def tell(
     """
     ordered = sorted(happened, key=lambda happening: (happening.order, happening.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
-    chain = Chain(table, {column.name: column.type for column in mirror.columns}, images)
+    chain = Chain(table, mirror.logical_types, images)
     done: dict[int, list[Step]] = {}
     links: dict[int, Link | None] = {}
     for event, effects, link in chain.steps([happening.event for happening in ordered]):

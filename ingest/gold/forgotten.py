@@ -49,7 +49,7 @@ def _asks(lake: Lake, mirror: Mirror, lane: Lane, floor: str) -> bool:
     """True if a change up to a place moves a row, and carries a part of it."""
     of_lane = f"kind = 'change' AND source = {duck.text(lane.source)} AND {duck.of_table(lane.table)}"
     in_part = f"partial AND before IS NOT NULL AND batch <= {lane.last} AND order_key <= {duck.text(floor)}"
-    keys = tuple(key for key in mirror.keys if key != mirror.shard)
+    keys = mirror.keys_without(mirror.shard)
     return any(
         may_change_key(json.loads(row["before"]), json.loads(row["after"] or "{}"), keys)
         for row in lake.ask(f"SELECT before, after FROM {{changes}} WHERE {of_lane} AND {in_part}")

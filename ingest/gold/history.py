@@ -21,7 +21,6 @@ from ingest.gold.completed import STAGE
 from ingest.gold.mirror_schema import Plan
 from ingest.gold.planner import FoldPlan, Work
 from ingest.lake import histories, mirrors
-from ingest.lake.delta import type_of_log
 from ingest.lake.duck import text
 from ingest.lake.lake import Lake
 from ingest.lake.stamps import micros
@@ -40,7 +39,7 @@ def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan | None:
     work = planner.work_of(lake.pipeline, books, ledger, plan, before, applied)
     if not work:
         return None
-    there = {name: type_of_log(kind) for name, kind in before.types.items()}
+    there = before.delta_types
     keeps = all(
         types.widens(there[column.column], column.delta) for column in table.columns if column.column in there
     )

@@ -108,7 +108,7 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
     which an earlier statement may have dropped.
     """
     keys = set(mirror.keys) - {job.rule.shard_column}
-    known = {column.name: column.type for column in mirror.columns}
+    known = mirror.logical_types
     rekeys = not all(keys <= set(key) for key in line.keys)
     return (
         not keys

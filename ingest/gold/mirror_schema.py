@@ -93,7 +93,7 @@ def decide(
     rule_faults.refuse_unordered(job)
     mirror = before or Mirror(job.table, job.path)  # a new one has neither columns nor a key
     if not mirror.is_sharded_by(job.rule.shard_column):
-        mirror = replace(mirror, keys=tuple(key for key in mirror.keys if key != mirror.shard))
+        mirror = replace(mirror, keys=mirror.keys_without(mirror.shard))
     free_until = max(applied, first)
     subjects = {name: subject_of(job, mirror, name, free_until) for name in job.lines}
     # before its first rows nothing was applied
@@ -257,7 +257,7 @@ def _decided(
         now = seen | dict(rule.declared)
         mirror = replace(mirror, columns=tuple(_retyped(column, now) for column in mirror.columns))
     if rule.ignores and mirror.columns:
-        have = {column.name for column in mirror.columns} | rule.columns.keys() | {*rule.include}
+        have = {*mirror.by_name} | rule.columns.keys() | {*rule.include}
         left_out = (*(name for name in seen if name not in have), *left_out)
         seen = {name: "unknown" for name in seen if name in have}
     if not rule.shard_column and not job.merged:
@@ -318,7 +318,7 @@ def _with_declared(rows: dict[str, str], declared: Mapping[str, str], mirror: Mi
     numbers: rows may say DECIMAL without them, and the old values get them at once.
     """
     merged = dict(rows)
-    known = {column.name: column.delta for column in mirror.columns}
+    known = mirror.delta_types
     untyped = bool(rows) and set(rows.values()) == {"unknown"}
     for name, logical in declared.items():
         sent = rows.get(name, "unknown")
@@ -400,7 +400,7 @@ def _eras(
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
     statements = policy.by_statement(lane.statements, lane.subject, again=not job.rule.keys)
     exists = bool(mirror.columns)
-    old_key = tuple(key for key in mirror.keys if key != job.rule.shard_column)
+    old_key = mirror.keys_without(job.rule.shard_column)
     if exists and not _is_news(job, mirror, lane):
         return mirror.eras_of(*lane.name) or ((Era("", old_key),) if old_key else ())
     keyless = exists and not mirror.keys
@@ -479,7 +479,7 @@ def _fed_by(job: Job, before: Mirror | None) -> tuple[TableId, ...]:
 def is_recomputed(before: Mirror, now: Mirror) -> bool:
     """True if a rule may give existing rows other values, because a column that it uses has another type."""
     needed = {name for expression in now.expressions for name in conditions.columns(expression)}
-    old = {column.name: column.delta for column in before.columns}
+    old = before.delta_types
     return any(
         old.get(column.name, column.delta) != column.delta for column in now.columns if column.name in needed
     )

@@ -166,7 +166,7 @@ def _refuse_forgotten(lake: Lake, fold: FoldPlan) -> None:
     mirror, shard = fold.plan.mirror, fold.plan.job.rule.shard_column
     for lane, _ in fold.work:
         if lane.folded_high is None and condensed.ever(lake):
-            keys = tuple(key for key in mirror.keys if key != shard)
+            keys = mirror.keys_without(shard)
             condensed.refuse_keys(lake, (lane.source, lane.table), lane.eras or ((("", keys)),))
     forgotten.refuse(lake, mirror, [lane for lane, _ in fold.work])
 
@@ -333,7 +333,7 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, appli
 
 def _keys_of(plan: Plan, name: LaneId) -> LaneKeys:
     mirror, rule = plan.mirror, plan.job.rule
-    keys = [key for key in mirror.keys if key != rule.shard_column]
+    keys = mirror.keys_without(rule.shard_column)
     return LaneKeys(keys, mirror.eras_of(*name), bool(rule.keys), plan.job.merged)
 
 

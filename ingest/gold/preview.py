@@ -201,8 +201,8 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     mirror, shard = plan.mirror, plan.job.rule.shard_column
     if not mirror.expressions:
         return
-    types = {column.name: column.type for column in mirror.columns}
-    keys = tuple(key for key in mirror.keys if key != shard)
+    types = mirror.logical_types
+    keys = mirror.keys_without(shard)
     for lane in plan.job.lines:
         events = [Placed(order_of(row["order_key"]), change_of(row)) for row in sent.get(lane, ())]
         cells = dict([cell]) if (cell := mirrors.shard_of(pipeline, mirror, lane)) else {}
@@ -215,8 +215,8 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
 
 def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:
     mirror = plan.mirror
-    old = {column.name: column for column in before.columns} if before else {}
-    names = {column.name for column in mirror.columns}
+    old = before.by_name if before else {}
+    names = {*mirror.by_name}
     added = tuple(column for column in mirror.columns if column.name not in old)
     retyped = tuple(
         (old[column.name].delta, column)

@@ -122,7 +122,7 @@ def refuse_unanswerable_rules(job: Job, mirror: Mirror, departed: Mapping[LaneId
         return
     if not mirror.keys:
         raise HeldError(f"{rules[0].place} needs rows with a key: write `keys: [...]` for {job.table}.")
-    deltas, gone = {column.name: column.delta for column in mirror.columns}, gone_for_good(job, departed)
+    deltas, gone = mirror.delta_types, gone_for_good(job, departed)
     for rule in rules:
         if not rule.expression:
             continue

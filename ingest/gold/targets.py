@@ -23,7 +23,7 @@ from ingest.gold.change_files import ChangeFiles
 from ingest.gold.lane import Lane, Steps, lane_name
 from ingest.gold.planner import FoldPlan, refolds
 from ingest.lake import delta, histories
-from ingest.lake.delta import Snapshot, type_in_log, type_of_log
+from ingest.lake.delta import Snapshot, type_in_log
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
 
@@ -154,7 +154,7 @@ def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
 
 def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
     """The columns that get another type, with theirs, or with none if their values are not kept."""
-    there = {name: type_of_log(kind) for name, kind in before.types.items()}
+    there = before.delta_types
     changed = ((column, there.get(column.column, column.delta)) for column in mirror.columns)
     return tuple(
         (column.column, old if types.widens(old, column.delta) else "")

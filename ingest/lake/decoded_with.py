@@ -88,7 +88,7 @@ def _masks_of(pipeline: Pipeline) -> dict[str, Any]:
 def note(lake: Lake, sources: Iterable[str], first: int) -> None:
     """Record today's settings of these sources for batches from ``first`` on, if they differ from the recorded ones."""
     known = _by_source(lake)
-    named = {source.name: source for source in lake.pipeline.sources}
+    named = lake.pipeline.by_source
     notes = []
     for name in sorted(set(sources) & named.keys()):
         now = settings_of(lake.pipeline, named[name])
@@ -104,7 +104,7 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
     Batches whose messages were all rejected are left out: a replay decodes these with today's settings. Those with nothing but other masks are left out if `mixed_masks` has more to say of them.
     """
     older = []
-    named = {source.name: source for source in lake.pipeline.sources}
+    named = lake.pipeline.by_source
     for name, spans in _by_source(lake).items():
         if name not in named:
             continue

@@ -122,6 +122,11 @@ class Snapshot:
         return self.size or 0
 
     @property
+    def delta_types(self) -> dict[str, str]:
+        """Delta's type of each column, as it is written in SQL."""
+        return {name: type_of_log(kind) for name, kind in self.types.items()}
+
+    @property
     def is_plain(self) -> bool:
         """True if files can be added without Spark: no feature of the table requires more of its writers."""
         version = self.protocol.get("minWriterVersion") or 0

@@ -16,10 +16,7 @@ def drop(lake: Lake, table: str, reason: str) -> list[str]:
     Raises:
         IngestError: there is no such mirror, or the next run would make it again.
     """
-    known = {mirror.name: mirror for mirror in mirrors.known(lake).values()}
-    if table not in known:
-        raise mirrors.unknown(table, known)
-    mirror = known[table]
+    mirror = mirrors.named(lake, table)
     if mirror.path not in mirrors.excluded(lake):
         raise IngestError(
             f"{table} is not excluded, so the next run would make it again: write "

@@ -113,7 +113,7 @@ def at_places(lake: Tables, source: str, texts: Sequence[str]) -> Start:
     if len({(place.topic, place.partition) for place in places}) < len(places):
         raise IngestError(f"Two places are in one partition: an epoch of {source} begins in each only once.")
     first = max(place.batch for place in places) + 1
-    kind = next(entry.kind for entry in lake.pipeline.sources if entry.name == source)
+    kind = lake.pipeline.by_source[source].kind
     if kind == "files":
         places += _later_files(lake, source, max(places, key=lambda place: (place.batch, place.partition)))
     return Start(first, tuple(sorted(places)))

@@ -57,10 +57,10 @@ def kept(mirror: Mirror, before: Mirror | None, rows: Mapping[str, str]) -> Mirr
         rows: the columns of its new rows, with their types.
     """
     now, former = (
-        {column.name: column for column in mirror.columns},
+        mirror.by_name,
         {column.name: column for column in mirror.former},
     )
-    known = {column.name: column for column in before.columns} if before is not None else {}
+    known = before.by_name if before is not None else {}
     taken = {folded(column.column) for columns in (known, now, former) for column in columns.values()}
     for name, logical in (*((column.name, column.type) for column in known.values()), *rows.items()):
         column = former.get(name) or known.get(name) or now.get(name)
@@ -83,7 +83,7 @@ def table_of(mirror: Mirror) -> Mirror:
         {folded(name) for name in mirror.history},
         {column.name: column for column in mirror.former},
     )
-    names = {column.name for column in mirror.columns}
+    names = {*mirror.by_name}
     columns = [_with_former(column, former.get(column.name)) for column in mirror.columns]
     columns += [column for column in mirror.former if column.name not in names]
     fixed = {folded(column.column) for column in mirror.former}

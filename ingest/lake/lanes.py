@@ -38,10 +38,10 @@ def sends_nulls(lake: Tables, source: Source) -> bool:
     An update does not prove it where its former values name the columns that became NULL: the decoder writes these NULLs.
     """
     null = duck.text(_NULL)
-    told = " AND op <> 'update'" if formats.load(source.format).ABOUT.before.changed_only else ""
+    condition = " AND op <> 'update'" if formats.load(source.format).ABOUT.before.changed_only else ""
     return bool(
         lake.ask(
-            f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {duck.text(source.name)}{told}
+            f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {duck.text(source.name)}{condition}
             AND (regexp_matches(after, {null}) OR regexp_matches(before, {null})) LIMIT 1"""
         )
     )
@@ -49,7 +49,7 @@ def sends_nulls(lake: Tables, source: Source) -> bool:
 
 def leaves_out_nulls(lake: Tables, name: str) -> bool | None:
     """True if rows of a source lack a column where it is NULL; None if neither its options nor its messages say."""
-    source = next((known for known in lake.pipeline.sources if known.name == name), None)
+    source = lake.pipeline.by_source.get(name)
     if source is None or not formats.load(source.format).ABOUT.leaves_out_nulls:
         return False
     if source.options.left_out is not None:

@@ -163,9 +163,28 @@ class Mirror:
         return str(self.table)
 
     @property
+    def by_name(self) -> dict[str, Column]:
+        """Its columns by the source's names."""
+        return {column.name: column for column in self.columns}
+
+    @property
+    def logical_types(self) -> dict[str, str]:
+        """The logical type of each column, by the source's name."""
+        return {column.name: column.type for column in self.columns}
+
+    @property
+    def delta_types(self) -> dict[str, str]:
+        """Delta's type of each column, by the source's name."""
+        return {column.name: column.delta for column in self.columns}
+
+    def keys_without(self, shard_column: str | None) -> tuple[str, ...]:
+        """The key as the source has it: without the column that names the source table."""
+        return tuple(key for key in self.keys if key != shard_column)
+
+    @property
     def key_columns(self) -> tuple[Column, ...]:
         """The columns of the key, in the key's order."""
-        by_name = {column.name: column for column in self.columns}
+        by_name = self.by_name
         return tuple(by_name[key] for key in self.keys)
 
     @property
@@ -247,6 +266,23 @@ def unknown(name: str, known: Iterable[str]) -> IngestError:
     return IngestError(
         f"There is no mirror {name}; there are {', '.join(sorted(known)) or 'none yet: run the pipeline first'}."
     )
+
+
+def by_name(lake: Tables) -> dict[str, Mirror]:
+    """Every mirror by its name, as `known`."""
+    return {mirror.name: mirror for mirror in known(lake).values()}
+
+
+def named(lake: Tables, name: str) -> Mirror:
+    """The mirror of a name.
+
+    Raises:
+        IngestError: there is none.
+    """
+    mirrors_by_name = by_name(lake)
+    if name not in mirrors_by_name:
+        raise unknown(name, mirrors_by_name)
+    return mirrors_by_name[name]
 
 
 def known(lake: Tables) -> dict[str, Mirror]:
@@ -410,7 +446,7 @@ def clusters(lake: Tables) -> dict[str, Clusters]:
 
 
 def _clusters(mirror: Mirror, rule: TableRule) -> Clusters:
-    columns = {column.name: column for column in mirror.columns}
+    columns = mirror.by_name
     for name in rule.cluster_by:
         why = ""
         if name not in columns:

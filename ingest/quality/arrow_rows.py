@@ -156,7 +156,7 @@ def changes_of_keys(
     ``keys`` are cells as texts, without that of the shard; or a query that finds the first `ALWAYS` of them as
     ``own_key`` in the lane's ``rows``.
     """
-    named = [name for name in mirror.keys if shard is None or name != shard[0]]
+    named = mirror.keys_without(shard[0] if shard else None)
     now, left = duck.cells(named), duck.cells(named, "before", "after")
     columns = ", ".join(map(duck.name, (*CHANGE, TIME)))
     if not isinstance(keys, str):

@@ -24,7 +24,7 @@ _PROOF = 14  # bits: of 16,000 texts that really are base64, one looks so
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Count the columns of each mirror whose new texts prove that they are hexadecimal; nothing without such columns."""
-    sources = {source.name: source for source in lake.pipeline.sources}
+    sources = lake.pipeline.by_source
     for subject in chosen:
         names = (
             [column.name for column in subject.decided.sent if column.type == "binary"]

@@ -124,7 +124,7 @@ def of_mirrors(
         if not (subject.exists and subject.keyed and (parent.deletes or parent.changes)):
             continue
         rows = [row for row in _older(lake, subject, lane, parent.table, since, key) if _is_surely_older(row)]
-        names = [column.name for column in subject.decided.key_columns]
+        names = subject.decided.keys
         failing = tuple(dict.fromkeys(key_json(names, row["k"]) for row in rows))
         yield Metric(
             CASCADED_ROWS,
@@ -139,7 +139,7 @@ def _older(
     lake: Lake, subject: CheckedMirror, lane: CheckedLane, parent: TableId, since: int, key: ForeignKey
 ) -> list[Row]:
     """The live rows whose last change comes before a change that took away the row to which they refer."""
-    names = [column.name for column in subject.decided.key_columns]
+    names = subject.decided.keys
     was, left = duck.cells(key.referred, "before", "after"), []
     if "ON DELETE" in key.does:
         left.append("op = 'delete'")

@@ -192,7 +192,7 @@ def _expect(
 def _filter(wanted: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
     """Leave out the rows that do not meet the mirror's condition, and those for which that is unknown."""
     names = conditions.columns(mirror.where)
-    columns = {column.name: column for column in mirror.columns}
+    columns = mirror.by_name
     for key in list(wanted.rows):
         if not sent.cells_of(key).hold_all({*names} - {*mirror.keys}):
             wanted.forget(key)
@@ -207,7 +207,7 @@ def _filter(wanted: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None
 
 def _compute(wanted: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
     """Add the computed columns of the rows whose cells they need are known."""
-    columns = {column.name: column for column in mirror.columns}
+    columns = mirror.by_name
     for column in mirror.computed:
         names = conditions.columns(column.expression)
         keys = []
@@ -225,7 +225,7 @@ def _texts_of(
     keys: Sequence[Key], names: Sequence[str], wanted: Expected, mirror: Mirror, table: Table
 ) -> list[list[str | None]]:
     """Some rows' texts of some columns; None for one that is not a value of its column's type."""
-    types = {column.name: column.type for column in mirror.columns}
+    types = mirror.logical_types
     texts = []
     for key in keys:
         row = table.row(key)

@@ -130,7 +130,7 @@ def _is_binary(logical: str) -> bool:
 
 
 def _of_column(lake: Lake, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
-    names = [column.name for column in subject.decided.key_columns]
+    names = subject.decided.keys
     has = duck.has_member("after", change.column)
     changes = f"""SELECT op, order_key AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
         {duck.member("after", change.column)} AS cell, {duck.member("types", change.column)} AS logical

@@ -62,7 +62,7 @@ def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
 
 def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
     """A dialect without positions is reliable only within one partition: Kafka has no order across partitions."""
-    sources = {source.name: source for source in lake.pipeline.sources}
+    sources = lake.pipeline.by_source
     extra, names = 0, []
     for lane in subject.lanes:
         source = sources.get(lane.source)

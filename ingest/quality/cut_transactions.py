@@ -95,7 +95,7 @@ def _met(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> d
     """The keys to which rows have moved outside of transactions, and which rows leave after that with the changes to check."""
     mirror = subject.decided
     shard = shard_of(lake.pipeline, mirror, (lane.source, lane.table))
-    names = [name for name in mirror.keys if shard is None or name != shard[0]]
+    names = mirror.keys_without(shard[0] if shard else None)
     reached, left = duck.cells(names), duck.cells(names, "before", "after")
     rows = lake.ask(
         f"""WITH rows AS (SELECT batch, op, order_key, [{reached}] AS reached, [{left}] AS left_key

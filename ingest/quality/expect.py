@@ -122,7 +122,7 @@ class _Rows:
     def failing(self, result: Any) -> tuple[str, ...]:
         """Some keys of rows that do not meet an expectation."""
         places = result.result.get("unexpected_index_list") or () if self.mirror.keys else ()
-        names = [key_column.name for key_column in self.mirror.key_columns]
+        names = self.mirror.keys
         return tuple(
             sorted(
                 key_text(names, self.cells[place][: len(names)], self.kinds[: len(names)])
@@ -168,7 +168,7 @@ def _is_plain(wish: Expectation, kind: str) -> bool:
 def _few(lake: Lake, subject: CheckedMirror, since: int, wishes: Iterable[Expectation]) -> _Rows | None:
     """The rows that changed after a batch, all for 0, of a mirror that pandas can judge; None if Spark must."""
     mirror, types = subject.decided, subject.types
-    by_name = {column.name: column for column in mirror.columns}
+    by_name = mirror.by_name
     columns = {key_column.name: key_column for key_column in mirror.key_columns}
     for wish in wishes:
         column = by_name.get(str(wish.arguments.get("column")))

@@ -30,7 +30,7 @@ from ingest.images_before import WHOLE, Chain, ImagesBefore, Mismatch, in_words
 from ingest.lake import decisions
 from ingest.lake.datafiles import listed
 from ingest.lake.decisions import ACCEPT_GAP
-from ingest.lake.delta import Snapshot, snapshot, type_of_log
+from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, shard_of
 from ingest.lake.stamps import change_of
@@ -243,7 +243,7 @@ def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenL
     state = _before(lake, mirror, since)
     if state is None or not asked:
         return
-    there = {name: type_of_log(kind) for name, kind in state.types.items()}
+    there = state.delta_types
     kinds = [there.get(column.column, "") for column in mirror.columns]
     if any(kinds[i] != column.delta for i, column in enumerate(mirror.columns) if column.name in mirror.keys):
         return
@@ -419,7 +419,7 @@ def broken(
 
     Those of rows that a later batch has set whole, or deleted, are left out.
     """
-    wanted, logical = set(suspected), {column.name: column.type for column in mirror.columns}
+    wanted, logical = set(suspected), mirror.logical_types
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
     chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images)
     for row in history.earlier:

@@ -67,7 +67,7 @@ def _named(columns: Sequence[Column], types: frozenset[str]) -> set[str]:
 
 def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_be_proven: bool) -> list[Row]:
     """The keys, each with all its spellings; ``must_be_proven`` by an update or a delete of a spelling that never came."""
-    names = [column.name for column in ordered.subject.decided.key_columns]
+    names = ordered.subject.decided.keys
     key, left_key = (f"[{ordered.cells(*images)}]" for images in (("after", "before"), ("before", "after")))
     changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place,
         {key} AS k, {left_key} AS left_key
@@ -119,7 +119,7 @@ def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: S
 
 
 def _complaint(ordered: OrderedLane, doubtful: Mapping[str, Column], keys: Sequence[Row]) -> Metric:
-    names = [column.name for column in ordered.subject.decided.key_columns]
+    names = ordered.subject.decided.keys
     failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
     spellings: list[list[str]] = sorted(keys[0]["spellings"])
     said = " and ".join(", ".join(map(_quoted, cells)) for cells in spellings)

@@ -85,7 +85,7 @@ def _indexed(table: Table, mirror: Mirror) -> dict[str, list[str]]:
 
 def _name(values: Image, mirror: Mirror) -> str:
     """A row's content as a text: equal if all values are equal, whatever its columns."""
-    kinds = {column.name: column.type for column in mirror.columns}
+    kinds = mirror.logical_types
     typed = {
         name: repr(of_text(text, kinds.get(name, "unknown")))
         for name, text in values.items()

@@ -115,7 +115,7 @@ def _left(
         return row  # not all of its rows are named, or their state depends on earlier changes
     for lane in (checked for checked in subject.lanes if keys and checked.changes):
         texts = [[str(cell) for cell in key_cells(key).values()] for key in keys]
-        names = [key_column.name for key_column in subject.mirror.key_columns]
+        names = subject.mirror.keys
         listed = ", ".join(f"[{', '.join(map(duck.text, each))}]" for each in texts)
         whole = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
         written = lake.ask(

@@ -60,7 +60,7 @@ def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
 def _of_columns(
     lake: Lake, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
 ) -> Iterator[Metric]:
-    known = {column.name for column in subject.decided.columns}
+    known = {*subject.decided.by_name}
     without, masked = dict[str, str](), dict[str, str]()
     for lane in subject.lanes:
         rule = rule_for(lake.pipeline, lane.table, subject.path)

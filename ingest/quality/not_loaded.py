@@ -36,7 +36,7 @@ def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:
 
 
 def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Metric:
-    names = [column.name for column in ordered.subject.decided.key_columns]
+    names = ordered.subject.decided.keys
     failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
     detail = (
         f"{ordered.lane.table} was loaded again, and {len(keys)} of its rows, such as {failing[0]}, were not in the load: no delete of "

@@ -22,7 +22,7 @@ _PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Count the new rows of each mirror that lack columns in doubt; nothing for sources that always send NULLs."""
-    sources = {source.name: source for source in lake.pipeline.sources}
+    sources = lake.pipeline.by_source
     for subject in chosen:
         for lane in subject.lanes if subject.mirror is not None else ():
             source = sources.get(lane.source)

@@ -37,7 +37,7 @@ def of_mirrors(
     ``since`` is the last batch checked before; ``statements`` are the rows of the DDL ledger that may mean something.
     ``steps`` returns the schema steps of a lane; without it only TRUNCATE is known to empty a table.
     """
-    sources = {source.name: source for source in lake.pipeline.sources}
+    sources = lake.pipeline.by_source
     by_table = _by_table(statements)
     turned = cache(partial(turned_files, lake, since))
     for subject in chosen:

@@ -51,9 +51,7 @@ class OrderedLane:
 
     def cells(self, first: str, second: str) -> str:
         """The key cells in SQL, each from one image or else from the other."""
-        names = (
-            [key_column.name for key_column in self.subject.mirror.key_columns] if self.subject.mirror else []
-        )
+        names = self.subject.mirror.keys if self.subject.mirror else ()
         return duck.cells(names, first, second)
 
     def taken(self) -> Sequence[tuple[SchemaStep, int]]:

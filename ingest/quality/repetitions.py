@@ -256,5 +256,5 @@ def _from_late_files(lane: OrderedLane, rows: Iterable[Row]) -> list[str]:
 
 
 def _keys(lane: OrderedLane, rows: Iterable[Row]) -> list[str]:
-    names = [column.name for column in lane.subject.decided.key_columns]
+    names = lane.subject.decided.keys
     return sorted(key_json(names, map(str, row["k"])) for row in rows)

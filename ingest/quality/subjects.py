@@ -11,7 +11,6 @@ from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
 from ingest.fold import Key, SchemaStep
 from ingest.lake import faults, mirrors, targets
-from ingest.lake.delta import type_of_log
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
@@ -202,7 +201,7 @@ def survey(
             subject.damage = faults.of_mirror(error, lake, subject.name, subject.path)
             continue
         subject.exists, subject.size = state.exists, state.known_size
-        subject.types = {name: type_of_log(kind) for name, kind in state.types.items()}
+        subject.types = state.delta_types
         if subject.mirror is not None:
             subject.applied = mirrors.folded_until(lake, subject.mirror, state)
     return made

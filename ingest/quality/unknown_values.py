@@ -90,7 +90,7 @@ def _retyped(lake: Lake) -> _Retyped:
 def _gaps(
     statements: Iterable[Statement], lane: CheckedLane, subject: CheckedMirror, retyped: _Retyped
 ) -> Iterator[LeftUnknown]:
-    columns = {column.name for column in subject.decided.columns}
+    columns = {*subject.decided.by_name}
     for statement in statements:
         if statement.source != lane.source or statement.batch > subject.applied:
             continue
@@ -117,7 +117,7 @@ def _standing(
     emptied = max((str(step.order) for step, _ in taken if step.empties), default="")
     whole = "(op <> 'update' OR NOT coalesce(partial, false))"
     has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
-    names = [key_column.name for key_column in mirror.key_columns] if mirror.keys else []
+    names = mirror.keys
     key = f"[{duck.cells(names)}]" if names else "order_key"
     left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
     older = f"order_key < {duck.text(statement.order)}"
@@ -204,7 +204,7 @@ def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str
 
 def loaded_again(pipeline: Pipeline, lane: CheckedLane) -> str:
     """How rows come again, with the command to type if the source has a database."""
-    source = next((entry for entry in pipeline.sources if entry.name == lane.source), None)
+    source = pipeline.by_source.get(lane.source)
     if source is None or source.database is None:
         return "load these rows again at the source"
     return f"`{command('snapshot', pipeline.file, lane.table)}` reads them from the source"

@@ -146,7 +146,7 @@ def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iter
     )
     if not rows or rows[0]["n"] > max(rows[0]["again"], FEW_LEFT_OUT) or _is_restricted(ordered):
         return
-    names = [column.name for column in ordered.subject.decided.key_columns]
+    names = ordered.subject.decided.keys
     failing = tuple(key_json(names, row["k"]) for row in rows)
     epoch = ordered.epoch(places=from_places(begun[:1] if loads.in_files else begun), complete=True)
     accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)

@@ -121,7 +121,7 @@ def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Ke
         mirror = known.get(mirror_path(target(rule, table)))
         if mirror is None or mirror.eras or rule.history or rule.soft or rule.exclude:
             return ()
-        keys.add(tuple(key for key in mirror.keys if key != rule.shard_column))
+        keys.add(mirror.keys_without(rule.shard_column))
     return keys.pop() if len(keys) == 1 else ()
 
 
