@@ -58,7 +58,7 @@ def decode(
 
 def detect(messages: Sequence[bytes]) -> dict[str, Any]:
     """Name the format of a sample of messages, with evidence, as ``ingest detect --output json`` does."""
-    from ingest.cli import detection
+    from ingest.operate import detection
 
     return detection.judge("messages", "lines", list(messages), None)
 
@@ -139,8 +139,8 @@ def alerts(pipeline: Pipeline) -> list[dict[str, Any]]:
     Raises:
         IngestError: there is no lake, or it belongs to another pipeline.
     """
-    from ingest.cli.alerts import listed
     from ingest.cli.spark import looked_at
+    from ingest.operate.alerts import listed
 
     with looked_at(pipeline.file) as lake:
         return listed(lake)
@@ -159,8 +159,8 @@ def send_alerts(pipeline: Pipeline, spark: SparkSession, error: Exception | None
     Returns:
         One sentence for each target that did not take its alerts; the next call tries again.
     """
-    from ingest.cli import alerts as alerting
     from ingest.lake.lake import Lake
+    from ingest.operate import alerts as alerting
 
     if isinstance(error, LockedError):
         return []
@@ -179,8 +179,8 @@ def read(pipeline: Pipeline, spark: SparkSession, query: str, *, batch: int | No
     Raises:
         IngestError: there is no lake or no such table, or a mirror does not hold all of the batch.
     """
-    from ingest.cli import spark_query
     from ingest.lake.lake import Lake
+    from ingest.operate import spark_query
 
     if not pipeline.is_stored and not Path(pipeline.lake).is_dir():
         raise IngestError(f"There is no lake at {pipeline.lake} yet: run the pipeline first.")

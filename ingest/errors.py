@@ -39,6 +39,13 @@ def first_line(error: object) -> str:
     return next(iter(str(error).strip().splitlines()), "")
 
 
+def visible(text: str) -> str:
+    """A text of one line: whatever cannot be seen, or moves what is seen, as its code."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
 def unexpected(error: Exception) -> str:
     """A sentence for an error that is not one of this package's own."""
     return f"something unexpected went wrong ({type(error).__name__}: {first_line(error)})"

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.cli.spark_query import query
 from ingest.config import Pipeline, load
 from ingest.gold import apply_merge
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import ALL
+from ingest.operate.spark_query import query
 from ingest.run import run
 
 ROOT = Path(__file__).resolve().parent.parent

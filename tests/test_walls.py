@@ -143,7 +143,7 @@ _READERS = {
     "ingest/lake/object_store.py": "knows its own client's answers, which have no fields",
     "ingest/lake/conditions.py": "hides a column's number from what DuckDB says",
     "ingest/inspect/duck_query.py": "shows what DuckDB says without its own names",
-    "ingest/cli/spark_query.py": "shows what Spark says without its own names",
+    "ingest/operate/spark_query.py": "shows what Spark says without its own names",
     "ingest/config/masks.py": "hides values in texts that may quote them",
     "ingest/ddl/structure.py": "reads a change's note, which has fixed parts",
     "ingest/quality/catalogue.py": "has the words with which a fault that stays begins, and takes them off again",

@@ -55,7 +55,7 @@ def infer(
 
 def block(by_table: dict[str, list[Proposal]]) -> str:
     """Proposals as a ``tables:`` block, each with its evidence as a comment."""
-    from ingest.cli.detection import quoted
+    from ingest.operate.detection import quoted
 
     lines = ["tables:"]
     for name, proposals in by_table.items():
@@ -99,7 +99,7 @@ def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
 
     name = format_
     if name is None:
-        from ingest.cli import detection
+        from ingest.operate import detection
 
         name = detection.judge(file, *detection.sample(file, None, 200))["format"]
     if name is None:
@@ -113,8 +113,8 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
 
     from ingest import formats
     from ingest.change import Message
-    from ingest.cli.message_input import messages
     from ingest.config.masks import without_values
+    from ingest.operate.message_input import messages
 
     for path, name, hints, framing, pipeline in files:
         module = formats.load(name)

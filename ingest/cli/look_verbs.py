@@ -44,8 +44,8 @@ def tables(
     ] = "",
 ) -> None:
     """Every mirror, history table and change feed: its name, path, keys, columns, rows, batch and state."""
-    from ingest.cli import catalog_sql
     from ingest.inspect import status as looking
+    from ingest.operate import catalog_sql
 
     if table and output_as in ("sql", "dbt"):
         raise ConfigError([f"--table cannot be used with --output {output_as}: a catalog wants every mirror"])
@@ -54,7 +54,7 @@ def tables(
             output.text(catalog_sql.sql(dialect, catalog_sql.registered(lake)))
             return
         if output_as == "dbt":
-            from ingest.cli import catalog_dbt  # with the limits of checks, and so with Arrow
+            from ingest.operate import catalog_dbt  # with the limits of checks, and so with Arrow
 
             listed = catalog_sql.registered(lake)
             for text in catalog_dbt.missing(listed):
@@ -115,7 +115,7 @@ def _asked(
             from ingest.inspect.query import query
 
             return query(lake, text, limit, batch)
-        from ingest.cli import spark_query  # also where only Spark reaches the store
+        from ingest.operate import spark_query  # also where only Spark reaches the store
 
         return spark_query.query(cast("Lake", lake), text, limit, batch)
 

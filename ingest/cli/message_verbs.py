@@ -48,7 +48,7 @@ def decode(
 ) -> None:
     """Decode messages to exact changes, one JSON object each."""
     from ingest import formats
-    from ingest.cli.message_input import messages
+    from ingest.operate.message_input import messages
 
     binary = formats.load(format_).ABOUT.binary
     given = _pairs("option", option) | ({"table": table} if table else {})
@@ -161,7 +161,7 @@ def detect(
     output_as: Output = "table",
 ) -> None:
     """Name the format of a file's messages, with evidence, and what they cannot show."""
-    from ingest.cli import detection
+    from ingest.operate import detection
 
     verdict = detection.judge(file, *detection.sample(file, framing, lines))
     output.answer(output_as, verdict, detection.in_words(verdict))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from ingest.errors import ConfigError, command
+from ingest.errors import ConfigError, command, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -163,13 +163,6 @@ def _fit(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
         return []
     widths = [max(map(cell_len, column)) or 1 for column in zip(map(visible, columns), *cells, strict=True)]
     return widths if sum(widths) + 3 * len(widths) <= console().width else []
-
-
-def visible(text: str) -> str:
-    """A text of one line: whatever cannot be seen, or moves what is seen, as its code."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
 def lines(text: str) -> str:

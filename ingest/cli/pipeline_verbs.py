@@ -50,9 +50,9 @@ def init(
     output_as: Output = "table",
 ) -> None:
     """Write a starter pipeline file for a source of files: its format detected, the rest as comments."""
-    from ingest.cli import starter
     from ingest.config import scalars
     from ingest.config.schema import json_schema
+    from ingest.operate import starter
 
     if file.exists() and not force:
         raise ConfigError([f"{file} exists already; give --force to overwrite it, or another name"])

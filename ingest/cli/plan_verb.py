@@ -28,8 +28,8 @@ def plan(
     output_as: Output = "table",
 ) -> None:
     """Say what a run would read, create, add, hold or refuse, and why; it writes nothing."""
-    from ingest.cli import dry_run
     from ingest.config import load
+    from ingest.operate import dry_run
 
     pipelines = [load(file) for file in files]
     reasons = [dry_run.why_spark(pipeline) for pipeline in pipelines]

@@ -81,8 +81,8 @@ def listing(
     output_as: Output = "table",
 ) -> None:
     """What is wrong now, by cause, as `alerts:` of the pipeline files has it sent after each run; 1 if anything is."""
-    from ingest.cli import alerts as alerting
     from ingest.config import load
+    from ingest.operate import alerts as alerting
 
     if test:
         sent = [tried for file in files for tried in alerting.send_samples(load(file))]

@@ -17,16 +17,17 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFiles, session_for, usable
+from ingest.cli.spark import PipelineFiles, session_for
 from ingest.cli.stopping import StopRequest
 from ingest.errors import ConfigError, IngestError, LockedError, unexpected
 from ingest.result import STAGES
+from ingest.spark.deferred import is_usable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.cli.alerts import AlertSender
     from ingest.config import Pipeline
+    from ingest.operate.alerts import AlertSender
     from ingest.result import Result
     from ingest.run import Warm
     from ingest.spark.settings import Profile
@@ -169,9 +170,9 @@ def _ask_again(lost: sys.UnraisableHookArgs) -> None:
 
 
 def _alert_sender() -> AlertSender:
-    from ingest.cli.alerts import AlertSender
+    from ingest.operate.alerts import AlertSender
 
-    return AlertSender()
+    return AlertSender(output.warning)
 
 
 @dataclass(slots=True)
@@ -255,13 +256,13 @@ class Ticks:
 
     def _meet(self, pipeline: Pipeline, error: Exception) -> None:
         """Print what ended one pipeline's run; raise it if nothing further can be run."""
-        if self.stop.is_set() and not usable(self.spark):
+        if self.stop.is_set() and not is_usable(self.spark):
             output.error(
                 f"{pipeline.name}: Java was stopped, too, before the step in flight was done: run again."
             )
             raise typer.Exit(1) from None
         self._alerts.stopped(self.spark, pipeline, error)
-        if (self.pause is None and len(self.pipelines) == 1) or not usable(self.spark):
+        if (self.pause is None and len(self.pipelines) == 1) or not is_usable(self.spark):
             raise error
         self._restart(pipeline)
         self.code = max(self.code, _failed(pipeline, error, patient=self.pause is not None))

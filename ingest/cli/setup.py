@@ -29,8 +29,8 @@ def doctor(
     output_as: Output = "table",
 ) -> None:
     """Check Python, Java, jars, paths and services; exit 1 if anything has to be repaired."""
-    from ingest.cli.doctor import examine
     from ingest.config import load
+    from ingest.operate.doctor import examine
 
     rows = list(examine(load(file) if file else None))
     columns = ("check", "state", "found", "to repair it")

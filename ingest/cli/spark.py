@@ -96,16 +96,6 @@ def _needs_spark(pipeline: Pipeline) -> bool:
     return pipeline.is_stored and bool(commits.why_no_commits(pipeline.lake))
 
 
-def usable(spark: SparkSession) -> bool:
-    """False once the JVM is gone, or its context stopped: nothing further can succeed."""
-    from ingest.spark.deferred import has_started
-
-    try:
-        return not has_started(spark) or not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:
-        return False
-
-
 @contextlib.contextmanager
 def looked_at(file: Path) -> Iterator[Tables]:
     """The lake of a pipeline file, for questions that need no Spark; raises as `all_looked_at`."""

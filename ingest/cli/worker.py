@@ -19,12 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ingest.cli.alerts import AlertSender
-from ingest.cli.spark import usable
+from ingest.cli import output
 from ingest.cli.stopping import StopRequest
 from ingest.config import load
 from ingest.errors import IngestError, LockedError, unexpected
+from ingest.operate.alerts import AlertSender
 from ingest.result import STAGES
+from ingest.spark.deferred import is_usable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ class Worker:
         self._answers = answers
         self._spark: SparkSession | None = None
         self._warm: dict[Path, tuple[Pipeline, Warm]] = {}
-        self._alarm = AlertSender()
+        self._alarm = AlertSender(output.warning)
         self._ends = contextlib.ExitStack()
         self.stop = StopRequest()
         self.jobs: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -70,7 +71,7 @@ class Worker:
             while not self.stop.is_set() and (job := self.jobs.get()) is not None:
                 answer = self._done(job)
                 self._say({"job": job["job"], "done": answer})
-                if self._spark is not None and not usable(self._spark):
+                if self._spark is not None and not is_usable(self._spark):
                     return  # the next worker has a session that works
 
     def _say(self, message: dict[str, Any]) -> None:
@@ -125,7 +126,7 @@ class Worker:
             )  # fmt: skip
         except Exception as error:
             self._warm[file] = pipeline, warm.restarted()
-            if usable(spark) or not self.stop.is_set():  # who stops the service stops Java, too
+            if is_usable(spark) or not self.stop.is_set():  # who stops the service stops Java, too
                 self._alarm.stopped(spark, pipeline, error)
             raise
         self._alarm.ran(spark, pipeline, result.batch)

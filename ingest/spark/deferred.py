@@ -136,3 +136,11 @@ def cores(spark: SparkSession) -> int:
     if isinstance(spark, Deferred) and spark.started is None:
         return spark.cores
     return max(1, spark.sparkContext.defaultParallelism)
+
+
+def is_usable(spark: SparkSession) -> bool:
+    """False once the JVM is gone, or its context stopped: nothing further can succeed."""
+    try:
+        return not has_started(spark) or not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from ingest.catalog import registrations
 from ingest.cli.app import app
-from ingest.cli.doctor import examine
 from ingest.cli.repair_verbs import fold_again
 from ingest.errors import command
 from ingest.inspect import status
 from ingest.inspect.idle import idle
 from ingest.lake import decisions
 from ingest.lake.lake import Lake
+from ingest.operate.doctor import examine
 from ingest.result import Result
 from ingest.run import Warm
 from tests.catalog.shop import Shop, UnityServer, unity_server

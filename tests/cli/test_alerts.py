@@ -17,8 +17,7 @@ import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
-from ingest.cli import alerts, output
-from ingest.cli.alerts import FIRING, LASTING, OVER, STOPPED, AlertSender, tell
+from ingest.cli import output
 from ingest.cli.app import app
 from ingest.config import Pipeline, load
 from ingest.config.entries import AlertTarget
@@ -29,6 +28,8 @@ from ingest.inspect.problems import Problem
 from ingest.inspect.status import problems_of
 from ingest.lake.decisions import Decision, Decisions
 from ingest.lake.tables import LakeReader
+from ingest.operate import alerts
+from ingest.operate.alerts import FIRING, LASTING, OVER, STOPPED, AlertSender, tell
 
 NOW = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 HELD = Problem("shop.orders: The table is held", ERROR, "it has no key")
@@ -222,9 +223,9 @@ def test_after_which_runs_a_lake_is_looked_at(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         AlertSender, "_send", staticmethod(lambda _spark, _pipeline, stopped="": sent.append(stopped))
     )
-    monkeypatch.setattr(alerts, "usable", lambda spark: spark == "spark")
+    monkeypatch.setattr(alerts, "is_usable", lambda spark: spark == "spark")
     monkeypatch.setattr(alerts, "time", SimpleNamespace(monotonic=lambda: next(moments)))
-    alarm, pipeline = AlertSender(), Pipeline("shop", Path("/shop.yaml"), "/lake", ())
+    alarm, pipeline = AlertSender(output.warning), Pipeline("shop", Path("/shop.yaml"), "/lake", ())
     counts = []
     for batch in (None, None, 7, None, None):  # at the moments above
         alarm.ran("spark", pipeline, batch)  # type: ignore[arg-type] # nothing is asked of it
@@ -242,7 +243,7 @@ def test_after_which_runs_a_lake_is_looked_at(monkeypatch: pytest.MonkeyPatch) -
 def test_a_run_whose_java_was_killed_is_said(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system kills Java where memory is short, at night; the run ended and nobody was told."""
     world = World(monkeypatch, AlertTarget(hook.url))
-    monkeypatch.setattr(alerts, "usable", lambda _spark: False)
+    monkeypatch.setattr(alerts, "is_usable", lambda _spark: False)
     AlertSender().stopped("gone", world.pipeline, StoppedError("Java has ended"))  # type: ignore[arg-type]
     assert ["Java has ended"] == [alert["text"] for alert in hook.bodies[0]["alerts"]]
 

@@ -10,8 +10,8 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from ingest.cli import catalog_dbt
 from ingest.cli.app import app
+from ingest.operate import catalog_dbt
 from tests.lakes import change
 from tests.written_lake import WrittenLake
 

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from ingest import formats
-from ingest.cli import detection, starter
+from ingest.operate import detection, starter
 from tests.formats import golden
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ingest import formats
-from ingest.cli import detection
 from ingest.config import lint, read
+from ingest.operate import detection
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.lakes import FORMAT, change

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.cli import catalog_sql, dry_run
 from ingest.inspect import status
 from ingest.lake.lake import Lake
+from ingest.operate import catalog_sql, dry_run
 from ingest.run import run
 from tests.lakes import Depot, change, statement, touch
 

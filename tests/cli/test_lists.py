@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from ingest.catalog.entries import Registered, RegisteredColumn
 from ingest.change import TableId
-from ingest.cli import catalog_sql, repair_verbs
+from ingest.cli import repair_verbs
 from ingest.cli.app import app
 from ingest.inspect.query import query
 from ingest.lake.schemas import CHECKS, DECISIONS, REJECTS
+from ingest.operate import catalog_sql
 from ingest.quality.report_data import gather
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot

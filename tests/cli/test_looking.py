@@ -187,8 +187,8 @@ def test_every_row_is_explained(shops: dict[str, Example]) -> None:
 @of_two_batches
 def test_queries_answer_as_with_spark(spark: SparkSession, shops: dict[str, Example], place: int) -> None:
     """The contract for scripts is one: every cell of every table, to its last digit, whichever engine is asked."""
-    from ingest.cli import spark_query
     from ingest.inspect.exact_json import encoded
+    from ingest.operate import spark_query
 
     texts = ["SELECT * FROM bronze", "SELECT * FROM changes", "SELECT * FROM rejects", "SELECT * FROM books"]
     texts += [f"SELECT * FROM `shop`.`{name}`" for name in ("orders", "customers", "order_lines")]

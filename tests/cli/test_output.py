@@ -12,8 +12,9 @@ import typer
 from pyspark.sql.types import DoubleType
 from typer.testing import CliRunner
 
-from ingest.cli import look_verbs, output, spark_query
+from ingest.cli import look_verbs, output
 from ingest.errors import command
+from ingest.operate import spark_query
 
 
 def printed(write: object, *arguments: object) -> str:

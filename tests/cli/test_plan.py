@@ -10,7 +10,6 @@ import pytest
 
 from ingest.bronze import kafka_settings, native_broker
 from ingest.bronze.offsets import Cluster, Place
-from ingest.cli import dry_run
 from ingest.cli.app import app
 from ingest.cli.plan_verb import _table
 from ingest.cli.run_verbs import describe
@@ -18,6 +17,7 @@ from ingest.config import load
 from ingest.errors import SetupError
 from ingest.inspect.status import status
 from ingest.lake.tables import LakeReader
+from ingest.operate import dry_run
 from ingest.result import STAGES
 from ingest.run import run
 from ingest.silver.preview import decode

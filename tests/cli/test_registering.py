@@ -10,7 +10,7 @@ from sqlglot import exp
 from ingest.catalog.entries import Registered, RegisteredColumn
 from ingest.catalog.names import plain
 from ingest.change import TableId
-from ingest.cli.catalog_sql import Names, remark, sql
+from ingest.operate.catalog_sql import Names, remark, sql
 
 HOSTILE = 'it\'s `a` "b"; DROP TABLE x; --\n<script>\\ é'
 MIRRORS = [

@@ -34,7 +34,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
     """Run the loop with one edit of the file before each tick; gives the pipeline that each tick saw."""
     file = tmp_path / "depot.yaml"
     file.write_text(PIPELINE, "utf-8")
-    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
+    monkeypatch.setattr(run_verbs, "is_usable", lambda _spark: True)
 
     def run(*edits: tuple[str, str]) -> list[Any]:
         seen: list[Any] = []
@@ -125,7 +125,7 @@ def test_a_run_that_was_stopped_is_not_done(
         return Result(pipeline.name, "run", batch=1, stopped="gold", warnings=[text])
 
     monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
-    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
+    monkeypatch.setattr(run_verbs, "is_usable", lambda _spark: True)
     assert code == run_verbs.Ticks(None, pipelines, [], "", pause, stop, "json").run()  # type: ignore[arg-type]
     found = capsys.readouterr()
     assert '"state": "stopped"' in found.out or '"state":"stopped"' in found.out
@@ -150,7 +150,7 @@ def test_the_exit_code_says_whether_anything_has_run(
         return Result(pipeline.name, "run", batch=7)
 
     monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
-    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
+    monkeypatch.setattr(run_verbs, "is_usable", lambda _spark: True)
     stop = threading.Event()
     assert code == run_verbs.Ticks(None, pipelines, [], "", None, stop, "table").run()  # type: ignore[arg-type]
 
@@ -174,7 +174,7 @@ def test_each_of_several_pipelines_is_reported_when_it_ends(
         return Result(pipeline.name, "run", batch=7)
 
     monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
-    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
+    monkeypatch.setattr(run_verbs, "is_usable", lambda _spark: True)
     assert 0 == run_verbs.Ticks(None, pipelines, [], "", pause, stop, "table").run()  # type: ignore[arg-type]
     assert re.fullmatch(r"\d\d:\d\d:\d\d depot: done\n", errors)
     head, _, first, *_ = capsys.readouterr().out.strip("\n ").splitlines()

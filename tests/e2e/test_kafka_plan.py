@@ -9,9 +9,9 @@ import pytest
 from ingest.bronze import kafka as java
 from ingest.bronze import native_broker
 from ingest.bronze.kafka_settings import why_java
-from ingest.cli import dry_run
 from ingest.config import load
 from ingest.config.model import Source
+from ingest.operate import dry_run
 from ingest.run import run
 from tests.e2e.topics import Sent
 from tests.lakes import FORMAT, change

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from ingest.cli import dry_run
 from ingest.config import load
+from ingest.operate import dry_run
 from ingest.run import run
 from tests.e2e.broker import PASSWORD, jaas
 from tests.e2e.test_kafka_commands import outcome

@@ -134,7 +134,7 @@ def test_rows_that_a_policy_hides_do_not_pass_as_deleted(garden: Garden) -> None
 
 def test_doctor_sees_rights_on_some_columns_and_tables_that_are_gone(garden: Garden) -> None:
     """The next comparison would find it, at night."""
-    from ingest.cli.doctor import examine
+    from ingest.operate.doctor import examine
 
     def found() -> tuple[str, str]:
         one = next(one for one in examine(load(garden.file)) if one.check == "database of shop")

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from ingest.cli import alerts
 from ingest.cli.app import app
 from ingest.gold import completed
 from ingest.gold.completed import Progress
@@ -21,6 +20,7 @@ from ingest.inspect.problems import Problem
 from ingest.lake.delta import Extent
 from ingest.lake.schemas import RUNS
 from ingest.lake.tables import LakeReader
+from ingest.operate import alerts
 from ingest.quality import report
 from ingest.quality.report_data import gather
 from ingest.quality.report_model import AlarmFact

@@ -76,7 +76,7 @@ def edit(depot: Depot, old: str, new: str) -> None:
 
 def test_a_renamed_pipeline_is_refused(spark: SparkSession, depot: Depot) -> None:
     """Under a new name every identifier is new, and all batches would be read and numbered again."""
-    from ingest.cli import dry_run
+    from ingest.operate import dry_run
 
     edit(depot, "pipeline: depot", "pipeline: warehouse")
     assert "write `pipeline: depot`" in refused(spark, depot)
@@ -86,7 +86,7 @@ def test_a_renamed_pipeline_is_refused(spark: SparkSession, depot: Depot) -> Non
 
 def test_a_renamed_source_is_refused(spark: SparkSession, depot: Depot) -> None:
     """A new name has no receipts: all files would be read again, as another lane of each mirror."""
-    from ingest.cli import dry_run
+    from ingest.operate import dry_run
 
     edit(depot, "name: bins", "name: crates")
     said = refused(spark, depot)
@@ -193,9 +193,9 @@ def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
 def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: Depot) -> None:
     """`ingest status` reports batches that were decoded with another zone, until they are decoded again."""
     from ingest import run as running
-    from ingest.cli import dry_run
     from ingest.lake import decoded_with
     from ingest.lake.lake import Lake
+    from ingest.operate import dry_run
     from ingest.silver import rebuild
 
     assert [] == decoded_with.outdated(Lake(spark, depot.pipeline), 2)

@@ -137,7 +137,7 @@ def test_a_server_of_another_kind_is_a_sentence(scheme: str) -> None:
 
 def test_doctor_names_the_table_that_cannot_be_read(shop: Shop) -> None:
     """A right that is missing would be found in the middle of the night."""
-    from ingest.cli.doctor import examine
+    from ingest.operate.doctor import examine
 
     def found() -> tuple[str, str]:
         one = next(one for one in examine(load(shop.file)) if one.check == "database of shop")

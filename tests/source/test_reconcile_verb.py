@@ -261,7 +261,7 @@ def test_the_report_shows_the_comparison_next_to_the_checks_of_each_batch(bins: 
 
 def test_doctor_names_tables_that_cannot_be_read(bins: Bins) -> None:
     """A right that is missing would be found in the middle of the night, by the comparison itself."""
-    from ingest.cli.doctor import examine
+    from ingest.operate.doctor import examine
 
     def database_of() -> tuple[str, str]:
         one = next(one for one in examine(load(bins.file)) if one.check == "database of shop")

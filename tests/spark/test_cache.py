@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.cli import doctor
 from ingest.errors import SetupError
+from ingest.operate import doctor
 from ingest.spark import archive, cache, java, session, trust
 from ingest.spark.java import Java
 

@@ -14,8 +14,8 @@ from typing import Any
 from ingest.catalog.entries import Registered, RegisteredColumn, entry
 from ingest.catalog.names import plain, short_hash
 from ingest.change import TableId
-from ingest.cli.output import visible
 from ingest.config import is_stored
+from ingest.errors import visible
 from ingest.inspect import status
 from ingest.lake import histories, mirrors
 from ingest.lake.duck import name as double

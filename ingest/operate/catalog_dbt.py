@@ -13,13 +13,13 @@ from typing import Any
 
 from ingest.catalog.entries import Registered
 from ingest.change import TableId
-from ingest.cli.catalog_sql import NAMES, Names, remark
-from ingest.cli.output import visible
+from ingest.errors import visible
 from ingest.lake import lanes, mirrors
 from ingest.lake.duck import text as single
 from ingest.lake.names import of_table, quoted
 from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import Tables
+from ingest.operate.catalog_sql import NAMES, Names, remark
 from ingest.quality.stage import limits_of
 
 _HISTORY = "__history"

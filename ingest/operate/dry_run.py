@@ -24,7 +24,6 @@ from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
 from ingest.catalog import registrations
 from ingest.change import TableId
-from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source, TableRule, matches, target
 from ingest.config.scalars import nearest
 from ingest.errors import StoreError, command
@@ -38,6 +37,7 @@ from ingest.lake.identity import Seen
 from ingest.lake.mirrors import Column, names
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader, Tables, has_landed
+from ingest.operate.doctor import answers
 from ingest.silver import preview as silver
 from ingest.spark.jobs import DRIVER, SPARK
 from ingest.spark.tasks import Load, in_tasks

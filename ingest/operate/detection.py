@@ -17,10 +17,10 @@ from typing import Any
 
 from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableId
-from ingest.cli.message_input import messages
 from ingest.config.scalars import listed, plain_name
 from ingest.decoding import documents, unread
 from ingest.errors import Undecodable
+from ingest.operate.message_input import messages
 
 _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
 _SHOWN = 12

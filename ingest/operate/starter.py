@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest import formats
-from ingest.cli import detection
 from ingest.config.scalars import is_uri, listed
 from ingest.errors import ConfigError
+from ingest.operate import detection
 
 SCHEMA_FILE = "ingest.schema.json"
 

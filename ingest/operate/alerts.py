@@ -13,23 +13,21 @@ import smtplib
 import ssl
 import time
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from ingest.cli import output
-from ingest.cli.spark import usable
 from ingest.config.entries import AlertTarget
 from ingest.config.model import Pipeline
 from ingest.config.secrets import struck
-from ingest.errors import IngestError, LockedError, command, counted, first_line
+from ingest.errors import IngestError, LockedError, command, counted, first_line, visible
 from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import LONGEST, Problem
 from ingest.inspect.status import problems_of
-from ingest.spark.deferred import NoSession
+from ingest.spark.deferred import NoSession, is_usable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +87,8 @@ def send_samples(pipeline: Pipeline) -> list[dict[str, str]]:
 class AlertSender:
     """Sends what `alerts:` asks for after runs; a failure of it is never a failure of the run."""
 
-    def __init__(self) -> None:
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn  # says what could not be sent
         self._looked: dict[Path, float] = {}
 
     def ran(self, spark: SparkSession, pipeline: Pipeline, batch: int | None) -> None:
@@ -103,20 +102,19 @@ class AlertSender:
         """A run has ended in the middle, perhaps with its Java; one that only met another at work has not."""
         if not isinstance(error, LockedError):
             self._send(
-                spark if usable(spark) else cast("SparkSession", NoSession()), pipeline, why_stopped(error)
+                spark if is_usable(spark) else cast("SparkSession", NoSession()), pipeline, why_stopped(error)
             )
 
-    @staticmethod
-    def _send(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
+    def _send(self, spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
         if not pipeline.alerts:
             return
         from ingest.lake.lake import Lake
 
         try:
             for text in tell(Lake(spark, pipeline), stopped):
-                output.warning(f"{pipeline.name}: {text}")
+                self._warn(f"{pipeline.name}: {text}")
         except Exception as error:
-            output.warning(f"{pipeline.name}: alerts could not be sent: {first_line(error)}")
+            self._warn(f"{pipeline.name}: alerts could not be sent: {first_line(error)}")
 
 
 def why_stopped(error: Exception) -> str:
@@ -264,7 +262,7 @@ def _text(alert: Alert, pipeline: Pipeline) -> str:
         LASTING: f"STILL {alert.cause.severity.upper()}",
         OVER: "OVER",
     }
-    return output.visible(f"{head[alert.state]} {alert.cause.subject}: {text}")[:LONGEST]
+    return visible(f"{head[alert.state]} {alert.cause.subject}: {text}")[:LONGEST]
 
 
 def _headline(pipeline: Pipeline, alerts: list[Alert]) -> str:
@@ -283,8 +281,8 @@ def _document(pipeline: Pipeline, alerts: list[Alert]) -> dict[str, Any]:
             {
                 "state": alert.state,
                 "severity": alert.cause.severity,
-                "cause": output.visible(alert.cause.subject),
-                "text": output.visible(struck(alert.cause.text, pipeline))[:LONGEST],
+                "cause": visible(alert.cause.subject),
+                "text": visible(struck(alert.cause.text, pipeline))[:LONGEST],
                 "since": alert.since.isoformat(timespec="seconds"),
             }
             for alert in alerts[:_MOST]
