@@ -124,13 +124,13 @@ def _one_by_one(renames: list[Effect]) -> list[Effect]:
     """Renames in an order in which each new name is free; those that exchange their names say so."""
     effects: list[Effect] = []
     rings: list[Effect] = []
-    waiting = {str(rename.column).casefold(): rename for rename in renames if rename.column != rename.to}
+    waiting = {rename.name.casefold(): rename for rename in renames if rename.column != rename.to}
     for first in [*waiting]:
         row: dict[str, Effect] = {}  # each takes the name of the next one
         name = first
         while name in waiting:
             row[name] = waiting.pop(name)
-            name = str(row[name].to).casefold()
+            name = row[name].new_name.casefold()
         line = [*row.values()]
         before_ring = [*row].index(name) if name in row else len(line)
         ring = line[before_ring:]  # several that exchange their names, or one whose letter case changes

@@ -135,6 +135,16 @@ class Effect:
         return self.column or ""
 
     @property
+    def new_name(self) -> str:
+        """The column's new name; empty where ``to`` is none."""
+        return self.to if isinstance(self.to, str) else ""
+
+    @property
+    def other_table(self) -> TableId | None:
+        """The table that ``to`` names, if it names one."""
+        return self.to if isinstance(self.to, TableId) else None
+
+    @property
     def rules(self) -> str:
         """The dialect whose rules convert values; empty if nothing says which it is."""
         return self.dialect or ("mysql" if self.table.schema is None else "")

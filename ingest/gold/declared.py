@@ -70,7 +70,7 @@ class _Columns:
     def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
         """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
         declared, name = self.declared, effect.name
-        came = {"add_column": name, "rename_column": str(effect.to)}.get(effect.action)
+        came = {"add_column": name, "rename_column": effect.new_name}.get(effect.action)
         if came in self.lost:
             self.lost.remove(came)
             declared.renewed |= {came} if new else set()
@@ -111,7 +111,7 @@ class _Columns:
 
     def _declare(self, effect: Effect) -> dict[str, str]:
         """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
-        declared, name, to = self.declared, effect.name, str(effect.to)
+        declared, name, to = self.declared, effect.name, effect.new_name
         taken: dict[str, str] = {}
         match effect.action:
             case "create_table":
@@ -141,7 +141,7 @@ class _Columns:
 
     def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
         """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
-        declared, names = self.declared, {rename.name: str(rename.to) for rename in ring}
+        declared, names = self.declared, {rename.name: rename.new_name for rename in ring}
         self.vacant = (self.vacant | names.keys()) - {*names.values()}
         shown = [(new, self._type_of(old), declared.comments.get(old)) for old, new in names.items()]
         for column in shown:

@@ -255,7 +255,7 @@ def _stated(statements: Sequence[PlacedEffects]) -> list[Era]:
 
 def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
     """The key after a statement: its renames apply at once, and its own key uses the new names."""
-    renamed = {effect.column: str(effect.to) for effect in effects if effect.action == "rename_column"}
+    renamed = {effect.column: effect.new_name for effect in effects if effect.action == "rename_column"}
     keys = tuple(renamed.get(key, key) for key in keys)
     for effect in effects:
         if effect.action == "drop_primary_key":
@@ -278,9 +278,7 @@ def _declared(declared: Keys, statements: Sequence[PlacedEffects]) -> list[Era]:
     added = _first_added(statements)
     for i in range(len(statements) - 1, -1, -1):
         place, effects = statements[i]
-        renamed = {
-            str(effect.to): str(effect.column) for effect in effects if effect.action == "rename_column"
-        }
+        renamed = {effect.new_name: effect.name for effect in effects if effect.action == "rename_column"}
         new = {name for name, first in added.items() if first == i}
         before = tuple(renamed.get(key, key) for key in keys if key not in new) or keys
         if before != keys:
@@ -294,7 +292,7 @@ def _last_name(name: str, statements: Sequence[PlacedEffects]) -> str:
     for i, (_, effects) in enumerate(statements):
         to = next(
             (
-                str(effect.to)
+                effect.new_name
                 for effect in effects
                 if effect.action == "rename_column" and effect.column == name
             ),
@@ -319,5 +317,5 @@ def _first_added(statements: Sequence[PlacedEffects]) -> dict[str, int]:
     for i, (_, effects) in enumerate(statements):
         for effect in effects:
             if effect.action == "add_column" and effect.note != "if-not-exists":
-                first.setdefault(str(effect.column), i)
+                first.setdefault(effect.name, i)
     return first

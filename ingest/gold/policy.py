@@ -333,7 +333,7 @@ def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Stateme
     ring: list[Effect] = []
     for statement, effect in effects:
         ring.append(effect)
-        closes = folded(str(effect.to)) == folded(ring[0].name)
+        closes = folded(effect.new_name) == folded(ring[0].name)
         if effect.action != "rename_column" or effect.note != EXCHANGED or closes:
             yield statement, tuple(ring)
             ring = []
@@ -341,7 +341,7 @@ def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Stateme
 
 def recased(ring: Iterable[Effect]) -> list[Effect]:
     """The names that an exchange gives in another letter case only, each as a rename of its own to that."""
-    given = {folded(str(rename.to)): str(rename.to) for rename in ring}
+    given = {folded(rename.new_name): rename.new_name for rename in ring}
     renames = (replace(rename, to=given.get(folded(rename.name), rename.name)) for rename in ring)
     return [rename for rename in renames if rename.name != rename.to]
 
@@ -384,5 +384,5 @@ def _rekeying(statement: Statement) -> Statement:
 
 def drops_column(effect: Effect, subject: Subject) -> bool:
     """True if rows lose the column that an effect drops or renames: a new name in another letter case replaces it."""
-    respelt = effect.action == "rename_column" and folded(effect.name) == folded(str(effect.to))
+    respelt = effect.action == "rename_column" and folded(effect.name) == folded(effect.new_name)
     return subject.policy == "evolve" or (respelt and subject.respells)

@@ -117,7 +117,7 @@ class _Walk:
 
     def take(self, effect: Effect, statement: Statement) -> Iterator[SchemaStep]:
         """One effect's steps. A reused name starts empty: its old values belong to another column."""
-        name, to = effect.name, str(effect.to)
+        name, to = effect.name, effect.new_name
         order: Any = statement.order
         if self.presence.begins(effect, statement, self.table):
             self.stale.clear()
@@ -174,9 +174,9 @@ class _Walk:
         elif effect.action in ("default_charset", "convert_charset"):
             self.charset = effect.charset or UNSAID
         elif effect.action == "rename_column":
-            self.types[str(effect.to)] = self.types.pop(effect.name, "")
+            self.types[effect.new_name] = self.types.pop(effect.name, "")
             if charset := self.charsets.pop(effect.name, ""):
-                self.charsets[str(effect.to)] = charset
+                self.charsets[effect.new_name] = charset
         elif effect.column and effect.type:
             self.types[effect.column] = named(effect.type, effect.written, mysql=effect.rules == "mysql")
             self.charsets[effect.column] = effect.charset or self.charset
@@ -252,16 +252,16 @@ class _Walk:
         waiting = f"{ring[-1].column} exchanged"
         yield SchemaStep(order, "rename_column", str(ring[-1].column), waiting)
         for effect in reversed(ring[:-1]):
-            yield SchemaStep(order, "drop_column", str(effect.to))
-            yield SchemaStep(order, "rename_column", str(effect.column), str(effect.to))
+            yield SchemaStep(order, "drop_column", effect.new_name)
+            yield SchemaStep(order, "rename_column", effect.name, effect.new_name)
         yield SchemaStep(order, "drop_column", str(ring[-1].to))
         yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
         yield SchemaStep(order, "drop_column", waiting)
-        self.types |= {str(effect.to): self.types.get(effect.name, "") for effect in ring}
-        sets = {str(effect.to): self.charsets.pop(effect.name, "") for effect in ring}
+        self.types |= {effect.new_name: self.types.get(effect.name, "") for effect in ring}
+        sets = {effect.new_name: self.charsets.pop(effect.name, "") for effect in ring}
         self.charsets |= {name: charset for name, charset in sets.items() if charset}
-        self.stale -= {str(effect.to) for effect in ring}
-        self.made |= {str(effect.to) for effect in ring}
+        self.stale -= {effect.new_name for effect in ring}
+        self.made |= {effect.new_name for effect in ring}
         for rename in recased(ring):
             yield from self._leave(rename, order)
 

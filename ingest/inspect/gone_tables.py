@@ -24,9 +24,9 @@ def departed(lake: Tables, logged: Iterable[Listed]) -> dict[str, str]:
             lane = statement.source, effect.table
             if effect.action == "drop_table":
                 gone[lane] = f"dropped {effect.table}", statement
-            elif effect.action == "rename_table" and isinstance(effect.to, TableId):
-                gone[lane] = f"renamed {effect.table} to {effect.to}", statement
-                gone.pop((statement.source, effect.to), None)
+            elif effect.action == "rename_table" and effect.other_table:
+                gone[lane] = f"renamed {effect.table} to {effect.other_table}", statement
+                gone.pop((statement.source, effect.other_table), None)
             elif effect.action in ("create_table", "swap_table"):
                 gone.pop(lane, None)
     became: dict[str, str] = {}

@@ -180,7 +180,7 @@ def _brings(effect: Effect, table: TableId, name: str, *, later: bool) -> bool:
         case "create_table" | "rename_table" | "swap_table" | "drop_table" | "drop_database" | "unread":
             return later
         case "rename_column":
-            return folded in (str(effect.column).casefold(), str(effect.to).casefold())
+            return folded in (effect.name.casefold(), effect.new_name.casefold())
     return effect.note == UNREAD or (effect.column or "").casefold() == folded
 
 

@@ -62,8 +62,8 @@ def touched(effect: Effect) -> tuple[TableId, ...]:
     """The tables of an effect: both names for a rename."""
     if effect.table.table is None or effect.action in OF_TYPES:  # a database, a schema or a type
         return ()
-    if effect.action == "rename_table" and isinstance(effect.to, TableId):
-        return effect.table, effect.to
+    if effect.action == "rename_table" and effect.other_table:
+        return effect.table, effect.other_table
     return (effect.table,)
 
 

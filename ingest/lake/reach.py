@@ -55,7 +55,7 @@ class _Relation:
             case "drop_column":
                 self.columns.pop(name, None)
             case "rename_column" if name in self.columns:
-                to = str(effect.to)
+                to = effect.new_name
                 self.columns[to.casefold()] = replace(self.columns.pop(name), name=to)
 
 
@@ -131,11 +131,11 @@ class Reach:
 
     def _follow(self, effect: Effect) -> None:
         """Keep what later statements need to know of an effect."""
-        table, to = effect.table, effect.to
+        table, to = effect.table, effect.other_table
         match effect.action:
             case "make_type":
                 self.made[table] = effect
-            case "rename_type" if table in self.made and isinstance(to, TableId):
+            case "rename_type" if table in self.made and to is not None:
                 self._rename_type(table, to)
             case "domain_default" if (domain := self.made.get(table)) is not None:
                 self.made[table] = replace(
@@ -144,18 +144,18 @@ class Reach:
                     has_default=effect.has_default,
                     note=effect.note or "domain",
                 )
-            case "references" if isinstance(to, TableId):
+            case "references" if to is not None:
                 deletes = "ON DELETE CASCADE" in (effect.note or "")
                 self._relation(table).references.append(_Reference(to, deletes))
-            case "inherit" if isinstance(to, TableId):
+            case "inherit" if to is not None:
                 self._relation(table).parents[to] = effect.note == "partition-of"
-            case "disinherit" if isinstance(to, TableId):
+            case "disinherit" if to is not None:
                 self._relation(table).parents.pop(to, None)
             case "drop_table":
                 self.tables.pop(table, None)
             case "create_table":
                 self._create(effect)
-            case "rename_table" if isinstance(to, TableId):
+            case "rename_table" if to is not None:
                 self._rename(table, to)
             case _ if effect.column is not None:
                 self._relation(table).declare(effect)
@@ -164,7 +164,7 @@ class Reach:
         """A new table, with the columns of the table that it is like or a partition of."""
         relation = self._relation(effect.table) if effect.note == "if-not-exists" else _Relation()
         self.tables[effect.table] = relation
-        if isinstance(effect.to, TableId) and (like := self.tables.get(effect.to)):
+        if effect.other_table and (like := self.tables.get(effect.other_table)):
             relation.whole, relation.columns = like.whole, dict(like.columns)
         relation.declare(effect)
 

@@ -360,8 +360,8 @@ class _Made:
         if statement.kind == "unknown":
             self.unread |= {statement.table, *(effect.table for effect in statement.effects)}
         for effect in self._exchanging(statement):
-            if effect.action == "rename_table" and isinstance(effect.to, TableId):
-                yield from self._renamed(effect, effect.table, effect.to, statement)
+            if effect.action == "rename_table" and (renamed := effect.other_table):
+                yield from self._renamed(effect, effect.table, renamed, statement)
                 continue
             if effect.action in ("create_table", "drop_table"):
                 self._forget(effect.table)
@@ -378,7 +378,7 @@ class _Made:
 
     def _exchanging(self, statement: Statement) -> list[Effect]:
         """The effects; renames that exchange names are spelt all together, by the names from before the statement."""
-        given = {str(effect.to) for effect in statement.effects if effect.note == EXCHANGED}
+        given = {effect.new_name for effect in statement.effects if effect.note == EXCHANGED}
         return [
             self._spelt(effect, self.structures.get(effect.table, _Structure()), statement, given)
             if effect.note == EXCHANGED
@@ -429,7 +429,7 @@ class _Made:
         if effect.action != "create_table":
             self.structures.setdefault(effect.table, _Structure()).take(effect)
         elif effect.note != "if-not-exists" or effect.table not in self.structures:
-            like = self.structures.get(effect.to) if isinstance(effect.to, TableId) else None
+            like = self.structures.get(effect.other_table) if effect.other_table else None
             self.structures[effect.table] = like.copy() if like else _Structure()
             self.structures[effect.table].take(effect)
 
@@ -536,7 +536,7 @@ class _Structure:
         return name if name in sent or len(others) != 1 else others[0]
 
     def take(self, effect: Effect) -> None:
-        name, to = effect.name.casefold(), str(effect.to).casefold()
+        name, to = effect.name.casefold(), effect.new_name.casefold()
         match effect.action:
             case "create_table":
                 self.columns |= {column.name.casefold(): column for column in effect.columns}
@@ -546,7 +546,7 @@ class _Structure:
                 if effect.type is not None or name not in self.columns:
                     self.columns[name] = None if effect.type is None else definition_of(effect)
                 if effect.action == "add_column":
-                    self.names.setdefault(name, str(effect.column))
+                    self.names.setdefault(name, effect.name)
                 self.gone.discard(name)
             case "drop_column":
                 self.columns.pop(name, None)
@@ -556,9 +556,9 @@ class _Structure:
                 self.columns[to] = self.columns.pop(name, None)
                 if effect.note != EXCHANGED:  # else another column takes the name
                     self.names.pop(name, None)
-                self.names[to] = str(effect.to)
+                self.names[to] = effect.new_name
                 self.gone = (self.gone | {name}) - {to}
-                self.keys = tuple(str(effect.to) if key.casefold() == name else key for key in self.keys)
+                self.keys = tuple(effect.new_name if key.casefold() == name else key for key in self.keys)
             case "add_primary_key" | "drop_primary_key":
                 self.keys = effect.keys
 

@@ -50,7 +50,7 @@ def _declared(statements: Iterable[Statement], source: str, table: TableId) -> s
             if effect.action == "create_table" and effect.columns:
                 types = {column.name: column.type for column in effect.columns}
             elif effect.action == "rename_column":
-                types[str(effect.to)] = types.pop(effect.column or "", None)
+                types[effect.new_name] = types.pop(effect.column or "", None)
             elif effect.action == "drop_column":
                 types.pop(effect.column or "", None)
             elif effect.column and effect.type is not None:
