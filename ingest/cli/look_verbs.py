@@ -6,7 +6,7 @@ import datetime as dt
 import time
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
     from ingest.gold.complete_until import Complete
+    from ingest.inspect.query import QueryAnswer
     from ingest.lake.lake import Lake
 
 app = typer.Typer()
@@ -95,19 +96,18 @@ def sql(
     ] = "duckdb",
 ) -> None:
     """Query mirrors and product tables by name."""
-    columns, rows, lagging = _asked(file, query, limit, as_of_batch, engine)
-    for text in lagging:
+    answer = _asked(file, query, limit, as_of_batch, engine)
+    for text in answer.lagging:
         output.warning(text)
-    records = [dict(zip(columns, row, strict=True)) for row in rows]
-    output.answer(
-        output_as, records, lambda: output.table(columns, [[_shown(cell) for cell in row] for row in rows])
-    )
+    records = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+    def show() -> None:
+        output.table(answer.columns, [[_shown(cell) for cell in row] for row in answer.rows])
+
+    output.answer(output_as, records, show)
 
 
-def _asked(
-    file: Path, text: str, limit: int, batch: int | None, engine: str
-) -> tuple[list[str], list[list[Any]], list[str]]:
-    """A query's columns and rows, and which mirrors lack some of the batch."""
+def _asked(file: Path, text: str, limit: int, batch: int | None, engine: str) -> QueryAnswer:
     from ingest.lake.tables import LakeReader
 
     with looked_at(file) if engine == "duckdb" else opened(file, to_look=True) as lake:

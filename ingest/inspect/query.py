@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingest.change import TableId
 from ingest.config import is_stored
@@ -29,9 +29,17 @@ class Named:
     version: int | None = None
 
 
+class QueryAnswer(NamedTuple):
+    """What a query gives: its columns, its rows, and the mirrors that lack some of the batch that it asks for."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    lagging: list[str]
+
+
 def query(
     lake: Tables, text: str, limit: int = 0, batch: int | None = None, bounds: Bounds | None = None
-) -> tuple[list[str], list[list[Any]], list[str]]:
+) -> QueryAnswer:
     """Run one query by names; every cell comes back as a JSON value without loss.
 
     With a batch the mirrors are as they were after it, and the last list names those that lack some of it.
@@ -65,7 +73,7 @@ def query(
         result = answer(question, scans_of)
     except IngestError as error:
         raise IngestError(" ".join([str(error), *lagging])) from None
-    return result.columns, result.rows, lagging
+    return QueryAnswer(result.columns, result.rows, lagging)
 
 
 def _refuse(bronze: Named | None, used: dict[str, Named]) -> None:

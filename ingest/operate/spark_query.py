@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.errors import IngestError, first_line
-from ingest.inspect.query import places
+from ingest.inspect.query import QueryAnswer, places
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.query import refuse_commands, rewrite
@@ -22,9 +22,7 @@ from ingest.lake.schemas import ALL
 from ingest.values import shortened
 
 
-def query(
-    lake: Lake, text: str, limit: int = 0, batch: int | None = None
-) -> tuple[list[str], list[list[Any]], list[str]]:
+def query(lake: Lake, text: str, limit: int = 0, batch: int | None = None) -> QueryAnswer:
     """Run one query as `ingest.inspect.query.query` does; raises as `frame`."""
     result, lagging = frame(lake, text, batch)
     try:
@@ -36,7 +34,7 @@ def query(
         raise IngestError(f"Spark refuses the query: {_said(error)}") from None
     kinds = [field.dataType for field in result.schema.fields]
     cells = [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
-    return names, cells, lagging
+    return QueryAnswer(names, cells, lagging)
 
 
 def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str]]:

@@ -385,8 +385,8 @@ def sql(fleet: Fleet, asked: Query) -> View:
     return View("sql.html.j2", f"SQL over {name}", facts, live=0, code=code)
 
 
-def queried(lake: LakeReader, text: str, batch: str = "") -> tuple[list[str], list[list[Any]], list[str]]:
-    """A query's columns and first rows, and which mirrors lack some of the batch."""
+def queried(lake: LakeReader, text: str, batch: str = "") -> query.QueryAnswer:
+    """A query's first rows."""
     with _place():
         return query.query(lake, text, ROWS, _number(batch, 0) or None, BOUNDS)
 
