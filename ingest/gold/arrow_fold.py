@@ -104,6 +104,14 @@ def _keys_alone(texts: Sequence[Texts], work: MirrorWork) -> pa.Table:
     return typed_outcomes(nothing, work).select(work.key_columns)
 
 
+class _LaneRow(NamedTuple):
+    """What one of several lanes has at a key."""
+
+    lane: str
+    texts: Texts  # the key in the source's spelling
+    image: Image | None  # None: no row any more
+
+
 def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
     """The outcomes of several lanes' keys as those of one table: a row may be in one lane only.
 
@@ -111,20 +119,20 @@ def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
         CollisionError: a row with the same key is in two lanes.
     """
     key_types = work.logical
-    by_key: dict[Key, tuple[str, Texts, Image | None]] = {}
+    by_key: dict[Key, _LaneRow] = {}
     for name, outcomes in apart.items():
         for texts, image in zip(outcomes.keys, outcomes.images, strict=True):
             key = _key(work.keys, texts, key_types)
             other = by_key.get(key)
             if image is None:
-                by_key.setdefault(key, (name, texts, None))
-            elif other is None or other[2] is None:
-                by_key[key] = name, texts, image
+                by_key.setdefault(key, _LaneRow(name, texts, None))
+            elif other is None or other.image is None:
+                by_key[key] = _LaneRow(name, texts, image)
             else:
-                raise CollisionError(dict(zip(work.keys, map(str, texts), strict=True)), (other[0], name))
+                raise CollisionError(dict(zip(work.keys, map(str, texts), strict=True)), (other.lane, name))
     return Outcomes(
-        [texts for _, texts, _ in by_key.values()],
-        [image for *_, image in by_key.values()],
+        [row.texts for row in by_key.values()],
+        [row.image for row in by_key.values()],
         [True] * len(by_key),
     )
 

@@ -246,6 +246,14 @@ class Dealer:
 # --- the parts ------------------------------------------------------------------------------------
 
 
+class DealtPart(NamedTuple):
+    """A part or share of a mirror's changes, as the tasks that merge it get it."""
+
+    work: MirrorWork
+    dealt: Sequence[Dealt]
+    number: int
+
+
 def merged(work: MirrorWork, dealt: Sequence[Dealt], part: int, most: int) -> Written:
     """Merge the outcomes of a part into the mirror's rows of that part, and write them; commits nothing."""
     numbers = {number for report in dealt for number in report.cleared}

@@ -284,9 +284,9 @@ class _Dealing:
             }
             yield from ((path, [written]) for path, written in refused.items())
             todo = [
-                (work, dealt[work.path], part)
+                arrow_parts.DealtPart(work, dealt[work.path], number)
                 for work in works
-                for part in range(self.counts[work.path])
+                for number in range(self.counts[work.path])
                 if work.path not in refused
             ]
             made: dict[str, list[Written]] = {}
@@ -355,13 +355,11 @@ def _insert_rows(parts: Sequence[NewRowsPart]) -> Iterator[Written]:
     return map(arrow_pass.inserted, parts)
 
 
-def _merge_parts(parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], most: int) -> Iterator[Written]:
+def _merge_parts(parts: Sequence[arrow_parts.DealtPart], most: int) -> Iterator[Written]:
     return (arrow_parts.merged(*part, most) for part in parts)
 
 
-def _merge_shares(
-    parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]], shares: Mapping[str, Shares]
-) -> Iterator[Written]:
+def _merge_shares(parts: Sequence[arrow_parts.DealtPart], shares: Mapping[str, Shares]) -> Iterator[Written]:
     return (arrow_shares.merged(work, dealt, share, shares[work.path]) for work, dealt, share in parts)
 
 

@@ -20,7 +20,7 @@ from ingest.change import Op
 from ingest.gold import past_keys
 from ingest.gold.arrow_files import Written, no_changes, pages, told
 from ingest.gold.arrow_fold import events_of
-from ingest.gold.arrow_parts import EVERY, Dealt, RowGroup, batches_of, dealt_by
+from ingest.gold.arrow_parts import EVERY, Dealt, DealtPart, RowGroup, batches_of, dealt_by
 from ingest.gold.arrow_shares import LANE, SHARE, ShareDealer, refuse_left
 from ingest.gold.arrow_work import ERA_ROW, LACKING_ROW, ColumnWork, LaneWork, MirrorWork
 from ingest.gold.key_shares import Shares
@@ -72,7 +72,7 @@ def settled(
     ending: Ending,
     batch: int,
     kept: str,
-    parts: Sequence[tuple[MirrorWork, Sequence[Dealt], int]],
+    parts: Sequence[DealtPart],
 ) -> Iterator[Written]:
     """Write what shares of an earlier key leave to the next one.
 
