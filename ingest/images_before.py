@@ -192,12 +192,11 @@ class Chain:
             sent, held = change.types.get(column), row.types.get(column)
             kind = sent or held or self.logical.get(column) or "unknown"
             is_known = column in row.values or (row.complete and said is not None)
-            if not is_known or (had is None and (key, column) in self._open):
-                continue
-            if _moves_in_time(sent, held):
-                continue  # what an instant is without a zone depends on the session that converted the column
+            is_open = had is None and (key, column) in self._open
             is_hidden = said is None and self._may_hide(change, column, kind)
-            if not is_hidden and not same_value(kind, said, had):
+            # what an instant is without a zone depends on the session that converted the column
+            is_certain = is_known and not (is_open or is_hidden or _moves_in_time(sent, held))
+            if is_certain and not same_value(kind, said, had):
                 yield Mismatch(column, said, had)
 
     def _may_hide(self, change: Change, column: str, kind: str) -> bool:

@@ -353,19 +353,41 @@ def _with_taken_over(
         name for columns_shown in shown for name, logical in columns_shown.items() if logical != "unknown"
     }
     for order, taken in declared.taken_over:
+        if order <= first:
+            continue
         before = known | {name: logical for name, logical in columns.items() if logical != "unknown"}
         for name, old in taken.items():
-            column = types.common(known.get(name, "unknown"), before.get(name, "unknown"))
-            for logical in [known.get(old), columns.get(old)] if old else [declared.columns.get(name)]:
-                text = types.delta(logical or "unknown") == "STRING"
-                if order <= first or name not in typed or logical in (None, "unknown") or not (old or text):
+            if name not in typed:
+                continue
+            held = before.get(name, "unknown")
+            column = types.common(known.get(name, "unknown"), held)
+            put = (known.get(old), columns.get(old)) if old else (declared.columns.get(name),)
+            for logical in put:
+                if _fits(held, column, logical or "unknown", is_new=not old):
                     continue
-                # the mirror may know its digits; a whole number has none
-                digitless = before[name] == "decimal"
-                lost = types.family(column) == "integer" if text else types.family(logical) not in _EXACT
-                if types.delta(before[name]) != "STRING" or (digitless and lost):
-                    columns = columns | {name: "string" if text else types.common(before[name], logical)}
+                is_text = types.delta(logical or "unknown") == "STRING"
+                wider = "string" if is_text else types.common(held, logical or "unknown")
+                columns = columns | {name: wider}
     return columns
+
+
+def _fits(before: str, column: str, logical: str, *, is_new: bool) -> bool:
+    """True if a column can hold values of another type, as far as it is known.
+
+    Args:
+        before: the column's type, as rows or the mirror show it.
+        column: the one that can hold both.
+        logical: the values' type.
+        is_new: a statement alone says that type, of a new column.
+    """
+    is_text = types.delta(logical) == "STRING"
+    if logical == "unknown" or (is_new and not is_text):
+        return True
+    if types.delta(before) != "STRING":
+        return False
+    # the mirror may know the digits of a decimal without any; a whole number has none
+    lost = types.family(column) == "integer" if is_text else types.family(logical) not in _EXACT
+    return not (before == "decimal" and lost)
 
 
 def _retyped(column: Column, types_now: Mapping[str, str]) -> Column:

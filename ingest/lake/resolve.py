@@ -444,17 +444,8 @@ class _Made:
         self._forget(new)
         self._replace(new)
         if is_copy(old, new):
-            # a migration tool's copy takes the table's place, with the columns that were given to the copy
             yield Effect("swap_table", new, to=old, note=UNSEEN if done is None or unread else None)
-            if done and done[0].action == "create_table" and done[0].columns:
-                sent = self.sent(statement.source, new).items()
-                earlier = {
-                    name: column.type for name, column in sent if name and column.high < statement.order
-                }
-                yield from (_onto(new, change) for change in before.changed_to(done[0], earlier))
-            for change in done or ():
-                if change.action != "create_table":
-                    yield self._spelt(_onto(new, change), before, statement)
+            yield from self._copied(new, done or (), before, statement)
         elif (old in self.names.exact and not of_others) or done is None or unread:
             # a table with rows, or one of which it is not known: the rows go along
             self.origin[new] = old
@@ -464,13 +455,8 @@ class _Made:
             # it was renamed away and comes back, with what was done to it meanwhile
             yield Effect("swap_table", new, to=old)
             yield from (self._spelt(_onto(new, change), before, statement) for change in done)
-        elif (
-            done
-            and done[0].action == "create_table"
-            and done[0].note != "as-select"
+        elif _is_created(done) and (of_others or not self.sent(statement.source, old)):
             # a table that a rule excludes has sent rows, too
-            and (of_others or not self.sent(statement.source, old))
-        ):
             yield Effect("drop_table", old)  # it was empty, and its name is unused
             create, *changes = done
             yield _onto(new, replace(create, note=None))
@@ -480,6 +466,18 @@ class _Made:
             self.origin[new] = origin or old
             self.effects[new] = done
             yield effect
+
+    def _copied(
+        self, table: TableId, done: Sequence[Effect], before: _Structure, statement: Statement
+    ) -> Iterator[Effect]:
+        """The columns that were given to a migration tool's copy, which takes the table's place."""
+        if done and done[0].action == "create_table" and done[0].columns:
+            sent = self.sent(statement.source, table).items()
+            earlier = {name: column.type for name, column in sent if name and column.high < statement.order}
+            yield from (_onto(table, change) for change in before.changed_to(done[0], earlier))
+        for change in done:
+            if change.action != "create_table":
+                yield self._spelt(_onto(table, change), before, statement)
 
     def _rows_are_of_others(self, table: TableId, statement: Statement) -> bool:
         """True if a table's name has rows before a statement or after it, but this table has sent none of them."""
@@ -503,6 +501,11 @@ class _Made:
         self.created.pop(table, None)
         self.origin.pop(table, None)
         self.unread.discard(table)
+
+
+def _is_created(done: Sequence[Effect]) -> bool:
+    """True if the statements on a table begin with its creation, without rows."""
+    return bool(done) and done[0].action == "create_table" and done[0].note != "as-select"
 
 
 def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> bool:

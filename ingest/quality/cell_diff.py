@@ -442,7 +442,7 @@ class _Cells(NamedTuple):
         return self if self.names is None else _Cells(self.names.union(names))
 
 
-EVERY_CELL = _Cells(None)
+EVERY_CELL, NO_CELL = _Cells(None), _Cells(frozenset())
 
 
 @dataclass(slots=True)
@@ -473,18 +473,20 @@ class _Sent:
             images = (change.after, change.before)
             older = key == left or change.op is Op.DELETE
             self.texts[key] = _texts(table.keys, *(images[::-1] if older else images))
-        after = _Cells(frozenset(change.after or ()))
         if step.row is None:
             self.cells.pop(key, None)
-        elif change.partial and left is not None:
-            self.cells[key] = EVERY_CELL if self.history.whole and self.history.linked else after
-        elif step.effect != "overlay":
-            self.cells[key] = EVERY_CELL
-        elif key in self.cells:
-            self.cells[key] = self.cells[key].and_also(change.after or ())
-        else:
-            begins = self.history.whole or (self.cleared is not None and order > self.cleared)
-            self.cells[key] = EVERY_CELL if begins else after
+            return
+        before = self._cells_before(step, order, change, moved=left is not None)
+        self.cells[key] = before.and_also(change.after or ())
+
+    def _cells_before(self, step: Step, order: Order, change: Change, *, moved: bool) -> _Cells:
+        """Which cells of a row are determined beside those that a change sends."""
+        if change.partial and moved:
+            return EVERY_CELL if self.history.whole and self.history.linked else NO_CELL
+        if step.effect != "overlay":
+            return EVERY_CELL
+        begins = self.history.whole or (self.cleared is not None and order > self.cleared)
+        return self.cells.get(step.key, EVERY_CELL if begins else NO_CELL)
 
 
 def differences(

@@ -39,7 +39,7 @@ from ingest.quality.catalogue import (
     explained,
     key_cells,
 )
-from ingest.quality.subjects import CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
 _LASTING = ", ".join(duck.text(check.name) for check in CHECKS.values() if check.lasting)
 _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCILED}'
@@ -113,23 +113,31 @@ def _left(
     ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes
-    for lane in (checked for checked in subject.lanes if keys and checked.changes):
-        texts = [[str(cell) for cell in key_cells(key).values()] for key in keys]
-        names = subject.mirror.keys
-        listed = ", ".join(f"[{', '.join(map(duck.text, each))}]" for each in texts)
-        whole = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
-        written = lake.ask(
-            f"""SELECT DISTINCT k FROM (SELECT [{duck.cells(names)}] AS k FROM {{changes.change}}
-            WHERE {duck.of_lane(lane.source, lane.table)} AND batch > {since} AND batch <= {subject.applied}
-            AND op <> 'truncate' AND order_key > {duck.text(lane.folded_high or "")}{whole}) AS c WHERE k IN ({listed})"""
-        )
-        done = [each["k"] for each in written]
-        keys = [key for key, each in zip(keys, texts, strict=True) if each not in done]
+    condition = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
+    condition += f" AND batch > {since} AND batch <= {subject.applied}"
+    for lane in subject.lanes:
+        if keys and lane.changes:
+            keys = _not_written(lake, lane, keys, subject.mirror.keys, condition)
     if keys and row["check"] == "images_before" and steps and any(lane.floor for lane in subject.lanes):
         cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
         open_still = images_before.still_broken(lake, subject, cells.values(), steps)
         keys = [key for key in keys if cells[key] in open_still]
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
+
+
+def _not_written(
+    lake: Lake, lane: CheckedLane, keys: Sequence[str], names: Sequence[str], condition: str
+) -> list[str]:
+    """Those keys that no newer change of a lane, of those that meet a condition, has written or deleted."""
+    texts = [[str(cell) for cell in key_cells(key).values()] for key in keys]
+    listed = ", ".join(f"[{', '.join(map(duck.text, cells))}]" for cells in texts)
+    rows = lake.ask(
+        f"""SELECT DISTINCT k FROM (SELECT [{duck.cells(names)}] AS k FROM {{changes.change}}
+        WHERE {duck.of_lane(lane.source, lane.table)} AND op <> 'truncate'
+        AND order_key > {duck.text(lane.folded_high or "")}{condition}) AS c WHERE k IN ({listed})"""
+    )
+    written = [row["k"] for row in rows]
+    return [key for key, cells in zip(keys, texts, strict=True) if cells not in written]
 
 
 def _united(new: CheckResult, old: CheckResult) -> CheckResult:

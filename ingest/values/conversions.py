@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import NamedTuple
 
 from ingest import types
 from ingest.values import charsets, postgres_texts
@@ -511,31 +512,55 @@ def _padded(old: str, _new: str, declared: str) -> Conversion:
 
 def _limited(rule: Conversion, old: str, new: str, declared: str) -> Conversion:
     """The rule, and what a column of limited length cuts off."""
-    group = _group(new)
-    size = _LENGTH.match(declared) if group in ("text", "binary") else None
-    if size is None:
+    limit = _limit_of(new, declared)
+    if limit is None or (rule == KEEP and not limit.strips and _width(old, limit.name) <= limit.most):
         return rule
-    name, given = size["name"], int(size["size"] or 0)
-    most = _MOST.get(name) or given or (1 if name.startswith(("char", "nchar", "binary")) else 0)
-    padded = group == "binary" and name == "binary"
-    is_char = group == "text" and bool(_CHAR.match(name))
-    if not most or (rule == KEEP and not padded and not is_char and _width(old, name) <= most):
-        return rule
-
-    def cut(text: str) -> str:
-        return _cut_bytes(text, most, padded=padded) if group == "binary" else _cut_text(text, most, name)
 
     def convert(text: str) -> str:
-        return cut(rule.of(text))
+        return limit.cut(rule.of(text))
 
     def doubts(text: str) -> bool:
         """Of a limit in bytes, a character set decides."""
         made = rule.of(text)
-        return rule.doubted(text) or (
-            group == "text" and name in _MOST and cut(made) != made and not made.isascii()
-        )
+        is_cut = limit.counts_bytes and limit.cut(made) != made
+        return rule.doubted(text) or (is_cut and not made.isascii())
 
     return replace(rule, convert=convert, doubts=doubts, respells=False)
+
+
+class _Limit(NamedTuple):
+    """How much a column holds: characters of a text, or bytes."""
+
+    name: str  # the type's, as declared
+    most: int
+    binary: bool
+
+    @property
+    def strips(self) -> bool:
+        """True if values change also where they are short: zeros or spaces at their end."""
+        return self.name == "binary" if self.binary else bool(_CHAR.match(self.name))
+
+    @property
+    def counts_bytes(self) -> bool:
+        """True of a text whose length counts in bytes."""
+        return not self.binary and self.name in _MOST
+
+    def cut(self, text: str) -> str:
+        """What the column holds of a value."""
+        if self.binary:
+            return _cut_bytes(text, self.most, padded=self.name == "binary")
+        return _cut_text(text, self.most, self.name)
+
+
+def _limit_of(new: str, declared: str) -> _Limit | None:
+    group = _group(new)
+    size = _LENGTH.match(declared) if group in ("text", "binary") else None
+    if size is None:
+        return None
+    name = size["name"]
+    bare = 1 if name.startswith(("char", "nchar", "binary")) else 0
+    most = _MOST.get(name) or int(size["size"] or 0) or bare
+    return _Limit(name, most, group == "binary") if most else None
 
 
 def _width(old: str, name: str) -> float:
