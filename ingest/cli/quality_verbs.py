@@ -176,8 +176,8 @@ def _report(lake: Tables, out: Path) -> dict[str, Any]:
     from ingest.quality.report import page, render
 
     facts = problems.gathered(lake)
-    told = status.told(lake, status.look(lake), facts)
-    listed = [problems.of_described(cause) for cause in told["causes"]]
+    summary = status.summary(lake, status.look(lake), facts)
+    listed = [problems.of_described(cause) for cause in summary["causes"]]
     made = page(facts, problems.missing_from(page(facts), listed))
     _write(out, render(made))
     return {

@@ -175,19 +175,19 @@ class Removal:
         named = ("kind", "batch", *PLACE, "key", "column", "raw", "detail")
         rows = [[row[name] for name in named] for row in traces.rejects(self.lake, erasure, mirror)]
         done = self._merge(REJECTS, named, rows, "DELETE")
-        told: list[tuple[Any, ...]] = []
+        with_details: list[tuple[Any, ...]] = []
         names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
         for places in batched({change.place for change in erasure.changes if change.topic is not None}):
             rejected = self.lake.ask(
                 f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
                 f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(places)})"
             )
-            told += [tuple(row[name] for name in placed) for row in rejected]
+            with_details += [tuple(row[name] for name in placed) for row in rejected]
         then = f"UPDATE SET detail = '{GONE}', raw = NULL"
-        self._merge(REJECTS, placed, told, then, where="t.kind = 'message'")
+        self._merge(REJECTS, placed, with_details, then, where="t.kind = 'message'")
         then = f"UPDATE SET payload = to_json(struct(get_json_object(t.payload, '$.reason') AS reason, '{GONE}' AS detail))"
-        self._merge(CHANGES, placed, told, then, where="t.kind = 'reject'")
-        return {"rows": done, "details": len(told)}
+        self._merge(CHANGES, placed, with_details, then, where="t.kind = 'reject'")
+        return {"rows": done, "details": len(with_details)}
 
     def _dismissals(self, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
         """Delete dismissals that name the rows, and remove what alerts quote of them."""
@@ -197,10 +197,10 @@ class Removal:
         alerts = self.lake.ask(
             f"SELECT DISTINCT number, kind, subject, value FROM {{decisions}} WHERE kind = {duck.text(ALERT)}"
         )
-        told = list(quoting_alerts(alerts, erasure))
+        quoting = list(quoting_alerts(alerts, erasure))
         then = "UPDATE SET subject = s.new_subject, value = s.new_value"
-        self._merge(DECISIONS, named, told, then, new="new_subject STRING, new_value STRING")
-        return {"rows": done, "alerts": len(told)}
+        self._merge(DECISIONS, named, quoting, then, new="new_subject STRING, new_value STRING")
+        return {"rows": done, "alerts": len(quoting)}
 
     def _checks(self, erasure: Erasure) -> dict[str, int]:
         """Remove keys and cells from lists of failing keys and details, and numbers that are cells; the verdicts stay."""

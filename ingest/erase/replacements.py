@@ -41,12 +41,12 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
     going: list[tuple[Any, ...]] = []
     replays = _rows_at(lake, REPLAY, wanted)
     for row in replays:
-        told = json.loads(row["value"])
+        replayed = json.loads(row["value"])
         how = wanted[_place(row)]
         if row["batch"] in how:
-            how.setdefault(told["batch"], set()).update(how[row["batch"]])
-            told["reject"] = told.get("reject", {}) | {"detail": GONE}
-            value = json.dumps(told, ensure_ascii=False).encode()
+            how.setdefault(replayed["batch"], set()).update(how[row["batch"]])
+            replayed["reject"] = replayed.get("reject", {}) | {"detail": GONE}
+            value = json.dumps(replayed, ensure_ascii=False).encode()
             going.append((*_place(row), row["batch"], REPLAY, bytearray(value), None))
     keys = sealing.opener(lake)
     rows = [

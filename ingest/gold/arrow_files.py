@@ -118,10 +118,10 @@ def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
         )  # fmt: skip
         return replace(made, effort=effort, rejects=part.rejects)
 
-    return told(work, write)
+    return attempted(work, write)
 
 
-def told(work: MirrorWork, write: Callable[[], Written]) -> Written:
+def attempted(work: MirrorWork, write: Callable[[], Written]) -> Written:
     """What was written, with the processor time that it took, or why it was not."""
     began = time.thread_time()
     try:
@@ -157,7 +157,7 @@ def staged(work: MirrorWork, fold: Callable[[], MirrorOutcomes]) -> Written:
         file, cleared = stage(work, made.table), list(made.cleared)
         return Written(work.path, file=file, cleared=cleared, partial=made.is_partial, rejects=rejects)
 
-    return told(work, write)
+    return attempted(work, write)
 
 
 def staged_counts(work: MirrorWork, folded: Callable[[], keyless_arrow.RowCounts]) -> Written:
@@ -168,7 +168,7 @@ def staged_counts(work: MirrorWork, folded: Callable[[], keyless_arrow.RowCounts
         file = stage(work, made.table)
         return Written(work.path, file=file, cleared=list(made.cleared), rejects=made.rejects)
 
-    return told(work, write)
+    return attempted(work, write)
 
 
 def _merged(work: MirrorWork, rows: Rows) -> Part:

@@ -24,10 +24,10 @@ from ingest.gold.arrow_files import (
     READ,
     Written,
     as_they_become,
+    attempted,
     outcomes_of,
     stored_columns,
     there,
-    told,
     with_file,
 )
 from ingest.gold.arrow_merge import Effort, merge, pairs
@@ -76,7 +76,7 @@ def outcomes(work: MirrorWork, rows: Rows, folder: str) -> Written:
         rejects = [*made.rejected, *unfit.cells(made.table, work)]
         return Written(work.path, file=name, effort=effort, rejects=rejects)
 
-    return told(work, write)
+    return attempted(work, write)
 
 
 def _read(work: MirrorWork, name: str) -> pa.Table:
@@ -111,7 +111,7 @@ def passed(part: FilesPart) -> Written:
         spent = round(1000 * (time.monotonic() - began))
         return replace(made, effort=Effort(copied=copied, filled=filled, write_ms=spent))
 
-    return told(part.work, write)
+    return attempted(part.work, write)
 
 
 MATCHED = ""
@@ -165,4 +165,4 @@ def inserted(part: NewRowsPart) -> Written:
         made = with_file(Written(work.path, counts={"inserted": new.num_rows}), file)
         return replace(made, effort=Effort(write_ms=round(1000 * (time.monotonic() - began))))
 
-    return told(part.work, write)
+    return attempted(part.work, write)

@@ -211,19 +211,19 @@ def _after_earlier_keys(files: ChangeFiles, work: MirrorWork) -> Iterator[tuple[
     try:
         lanes, pieces = [], _pieces(files, [work])
         for lane in work.lanes:
-            left, standing, why = None, list[RowGroup](), None
+            left, existing, why = None, list[RowGroup](), None
             earlier = era_shares.endings(files.of([lane]), lane, work) if lane.eras and lane.whole else []
             for ending in earlier:
                 era = era_shares.under(ending, lane, work, left)
-                made = _settled(files, era, ending, [*pieces, *standing], kept)
+                made = _settled(files, era, ending, [*pieces, *existing], kept)
                 why = next((part for part in made if not part.is_made), None)
                 if why is not None:
                     yield work.path, [why]
                     return
-                standing = arrow_parts.pieces([part.file for part in made if part.file], era.lanes)
+                existing = arrow_parts.pieces([part.file for part in made if part.file], era.lanes)
                 left = ending
             lanes.append(era_shares.after(lane, left) if lane.eras and lane.whole else lane)
-            pieces = [*pieces, *standing]
+            pieces = [*pieces, *existing]
         yield from _of_shares(files, [replace(work, lanes=tuple(lanes))], pieces)
     finally:
         with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left

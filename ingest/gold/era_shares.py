@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ingest.change import Op
 from ingest.gold import past_keys
-from ingest.gold.arrow_files import Written, no_changes, pages, told
+from ingest.gold.arrow_files import Written, attempted, no_changes, pages
 from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_parts import EVERY, Dealt, DealtPart, RowGroup, batches_of, dealt_by
 from ingest.gold.arrow_shares import LANE, SHARE, ShareDealer, refuse_left
@@ -83,7 +83,7 @@ def settled(
         parts: the shares.
     """
     for work, dealt, share in parts:
-        yield told(work, lambda: _settled(ending, batch, kept, work, dealt, share))  # noqa: B023 called at once
+        yield attempted(work, lambda: _settled(ending, batch, kept, work, dealt, share))  # noqa: B023 called at once
 
 
 def _settled(

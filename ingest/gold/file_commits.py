@@ -33,9 +33,12 @@ def stopped(
         if not part.is_made:
             return MirrorCommit(part.held, failed=part.failed or part.refused)
         counts.update(part.counts)
-    mirror, told = fold.plan.mirror, retyped.told(fold.retyped)
+    mirror, announced = fold.plan.mirror, retyped.rejected_defaults(fold.retyped)
     rejects = [
-        each for part in made for each in part.rejects if each.place or (each.column, each.raw) not in told
+        each
+        for part in made
+        for each in part.rejects
+        if each.place or (each.column, each.raw) not in announced
     ]
     try:
         narrow = outgrown.narrow(mirror, fold.plan.job.rule, rejects)

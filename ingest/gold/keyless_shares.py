@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from ingest.gold import keyless_arrow
 from ingest.gold.arrow_files import (
     Written,
+    attempted,
     counted,
     leaves_files,
     no_changes,
     staged_counts,
-    told,
     written,
 )
 from ingest.gold.arrow_parts import EVERY, Dealer, Dealt, batches_of
@@ -59,4 +59,4 @@ def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, count: int) -> 
         whole = work.replacing() if replaces else work
         return written(whole, lambda: counted(whole, made, chosen))
 
-    return staged_counts(work, counts) if work.staging else told(work, write)
+    return staged_counts(work, counts) if work.staging else attempted(work, write)

@@ -203,7 +203,7 @@ def unfit_defaults(mirror: Mirror, work: Iterable[tuple[Lane, Steps]]) -> list[R
     return unfit
 
 
-def told(retyped: Iterable[Retyped]) -> set[tuple[str, str]]:
+def rejected_defaults(retyped: Iterable[Retyped]) -> set[tuple[str, str]]:
     """The columns, each with the text, of which one reject says that existing rows have it by a default."""
     return {
         (change.step.column, change.step.default)

@@ -206,7 +206,7 @@ class LakeLook:
 def status(lake: Tables) -> dict[str, Any]:
     """The health of a lake: one line per mirror, the problems in words, the next command."""
     seen = look(lake)
-    return told(lake, seen, problems.found_by_checks(lake, seen.gone))
+    return summary(lake, seen, problems.found_by_checks(lake, seen.gone))
 
 
 def look(lake: Tables) -> LakeLook:
@@ -253,7 +253,7 @@ def look(lake: Tables) -> LakeLook:
     )
 
 
-def told(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
+def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     """What `ingest status` says; a mirror's state is the worst of its open problems."""
     last = seen.last_run
     merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))

@@ -81,7 +81,11 @@ def announced(
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for lane, rows in _sent(lake, f"batch <= {last}" if last is not None else "true").items():
         for name, column in rows.sometimes():
-            if column.having < column.lacking or _is_null(column) or _is_told(lane, name, column, statements):
+            if (
+                column.having < column.lacking
+                or _is_null(column)
+                or _is_explained(lane, name, column, statements)
+            ):
                 continue
             if column.says is None and _is_null_there(column, leaves_out_nulls(lane[0])):
                 continue
@@ -152,7 +156,7 @@ def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> S
 # --- what statements say ----------------------------------------------------------------------------
 
 
-def _is_told(lane: LaneId, name: str, column: _SentColumn, statements: Iterable[Statement]) -> bool:
+def _is_explained(lane: LaneId, name: str, column: _SentColumn, statements: Iterable[Statement]) -> bool:
     """True if a statement on the table may explain that its first rows lack a column."""
     source, table = lane
     return any(

@@ -480,7 +480,7 @@ class _Sent:
         self.cells[key] = before.and_also(change.after or ())
 
     def _cells_before(self, step: Step, order: Order, change: Change, *, moved: bool) -> _Cells:
-        """Which cells of a row are determined beside those that a change sends."""
+        """Which cells of a row are determined in addition to those that a change sends."""
         if change.partial and moved:
             return EVERY_CELL if self.history.whole and self.history.linked else NO_CELL
         if step.effect != "overlay":

@@ -159,7 +159,7 @@ def _of_required(
     lane: CheckedLane,
     logged: Iterable[Statement],
     lacking: Iterable[str],
-    told: set[str | None],
+    explained: set[str | None],
 ) -> Iterator[Metric]:
     """Columns, of those that some rows lack, that are NULL in some rows of a mirror although the source's own schema says that they are never NULL."""
     if len(subject.lanes) > 1:  # rows of other tables may lack the column
@@ -167,7 +167,7 @@ def _of_required(
     settled = {effect.column for statement in logged if statement.decided for effect in statement.effects}
     rejected = {column for _, table, column in _misfits(lake) if table == subject.table}
     columns = {column.name: column.column for column in subject.decided.sent}
-    names = [name for name in lacking if name in columns and name not in told | settled | rejected]
+    names = [name for name in lacking if name in columns and name not in explained | settled | rejected]
     if not names:
         return
     rule = rule_for(lake.pipeline, lane.table, subject.path)

@@ -262,7 +262,7 @@ class Fleet:
         """What `ingest status` says, with the lag of this moment."""
         lake = self.lake(name)
         seen = self.kept(name, "status", lake, status.look)
-        return status.aged(status.told(lake, seen, self.facts(name, lake)))
+        return status.aged(status.summary(lake, seen, self.facts(name, lake)))
 
     def forget(self, name: str) -> None:
         """Look again at once: something was decided or run here."""
