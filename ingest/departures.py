@@ -166,8 +166,13 @@ def _comes_again(event: PlacedChange, present: PresentRow, values: Image) -> boo
 def _said(event: PlacedChange) -> Hashable:
     order, change = event.order, event.change
     place: Hashable = (order[:4], order.row) if order.sequence else change.event_time
+    return place, *content_of(change)
+
+
+def content_of(change: Change) -> tuple[Hashable, ...]:
+    """What a change says, wherever it stands."""
     images = (None if image is None else frozenset(image.items()) for image in (change.before, change.after))
-    return place, change.op, *images
+    return change.op, *images
 
 
 def _describes(change: Change, row: PresentRow) -> bool:

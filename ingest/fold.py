@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from ingest import types
 from ingest.change import Change, Image, Op, instant
-from ingest.departures import Crossings, Departure, transaction_of
+from ingest.departures import Crossings, Departure, content_of, transaction_of
 from ingest.order import Order, order_of
 from ingest.values.conversions import UNKNOWN, Conversion, conversion
 from ingest.values.typed_values import misfits, value_of
@@ -474,8 +474,12 @@ def identity(order: Order, change: Change, *, shared_reads: bool = False) -> tup
     """
     by_arrival = not order.sequence or (shared_reads and change.op is Op.READ)
     place: Hashable = order if by_arrival else (order[:4], order.row)
-    images = (None if image is None else frozenset(image.items()) for image in (change.before, change.after))
-    return place, change.op, *images
+    return place, *content_of(change)
+
+
+def is_loaded(order: Order, change: Change) -> bool:
+    """True for a row that is there already when it is sent: of a snapshot, or of a full load that sends inserts."""
+    return change.op is Op.READ or (change.op is Op.INSERT and not order.phase)
 
 
 def copies(events: Iterable[Placed | SchemaStep], *, shared_reads: bool = False) -> Iterator[Row]:

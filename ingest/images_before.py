@@ -28,6 +28,7 @@ from ingest.fold import (
     SchemaStep,
     Step,
     Table,
+    is_loaded,
     key_of_change,
     steps,
 )
@@ -220,9 +221,7 @@ class Chain:
         order, change = event
         if change.op is Op.UPDATE:
             self._tells = change.before is not None
-        loads = (change.op is Op.READ or (change.op is Op.INSERT and not order.phase)) and _has_no_place(
-            order
-        )
+        loads = is_loaded(order, change) and _has_no_place(order)
         for step in done:
             self._last[step.key] = order
             if self._open:

@@ -67,8 +67,10 @@ class Mark:
             _DEFINITION: table.registration.definition,
         }
 
-    def owns(self, properties: Mapping[str, str]) -> bool:
-        """True if a table with these properties was registered by this lake."""
+    def owns(self, properties: Mapping[str, str] | None) -> bool:
+        """True if a table with these properties was registered by this lake; False for no table."""
+        if properties is None:
+            return False
         return (properties.get(_PIPELINE), properties.get(_LAKE)) == (self.pipeline, self.lake)
 
     def registration(self, name: CatalogName, properties: Mapping[str, str]) -> Registration:

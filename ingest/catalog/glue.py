@@ -77,7 +77,7 @@ class GlueCatalog:
         """As `Catalog.drop`."""
         with _said("DeleteTable"):
             properties = self._properties(name)
-            if properties is not None and self._mark.owns(properties):
+            if self._mark.owns(properties):
                 self._glue.delete_table(DatabaseName=name.database, Name=name.table, **self._account)
 
     def _properties(self, name: CatalogName) -> dict[str, str] | None:

@@ -74,7 +74,7 @@ class UnityCatalog:
     def drop(self, name: CatalogName) -> None:
         """As `Catalog.drop`."""
         properties = self._properties(name)
-        if properties is not None and self._mark.owns(properties):
+        if self._mark.owns(properties):
             self.ask("DELETE", f"/tables/{self._full(name)}")
 
     def _properties(self, name: CatalogName) -> Mapping[str, str] | None:

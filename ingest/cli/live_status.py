@@ -97,16 +97,12 @@ def _drawn(status: Found, *, with_time: bool, wrap: bool = True) -> RenderableTy
     tables = [table | {"message": table["message"] if table["state"] == "ok" else ""} for table in tables]
     shown = COLUMNS if any(table["message"] for table in tables) else COLUMNS[:-1]
     rows = [[table[name] for name in shown] for table in tables]
-    complete = f"complete until {status['complete_until'] or 'no known time'} ({status['complete_reason']})"
 
     def line(text: str) -> Text:
         return Text(output.lines(text), no_wrap=not wrap, overflow="fold" if wrap else "ignore")
 
-    lines = [head + status["headline"], complete, *(f"- {text}" for text in status["problems"])]
-    last = status["last_run"] or {}
-    if last.get("where"):
-        lines.append(f"last run: {last['where']}")
-    parts: list[RenderableType] = [*map(line, lines), line(f"next: {status['next']}")]
+    first, *others = _sentences(status)
+    parts: list[RenderableType] = [line(head + first), *map(line, others)]
     if rows or not summarised:
         parts.append(output.drawn(shown, rows))
     if summarised:
@@ -114,6 +110,16 @@ def _drawn(status: Found, *, with_time: bool, wrap: bool = True) -> RenderableTy
         lag = f"; {slowest['table']} lags most, by {slowest['lag']}" if slowest["lag"] else ""
         parts.append(line(f"{len(well)} mirrors are ok{lag} (`ingest tables` lists them)"))
     return Group(*parts)
+
+
+def _sentences(status: Found) -> Iterator[str]:
+    yield status["headline"]
+    yield f"complete until {status['complete_until'] or 'no known time'} ({status['complete_reason']})"
+    yield from (f"- {text}" for text in status["problems"])
+    last = status["last_run"] or {}
+    if last.get("where"):
+        yield f"last run: {last['where']}"
+    yield f"next: {status['next']}"
 
 
 def _is_well(table: Mapping[str, Any]) -> bool:

@@ -99,12 +99,11 @@ def sql(
     answer = _asked(file, query, limit, as_of_batch, engine)
     for text in answer.lagging:
         output.warning(text)
-    records = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
     def show() -> None:
         output.table(answer.columns, [[_shown(cell) for cell in row] for row in answer.rows])
 
-    output.answer(output_as, records, show)
+    output.answer(output_as, answer.records, show)
 
 
 def _asked(file: Path, text: str, limit: int, batch: int | None, engine: str) -> QueryAnswer:

@@ -296,6 +296,11 @@ def finish(
     )
 
 
+def may_lack_columns(op: Op, hints: Hints) -> bool:
+    """True if a column that a new row or an update lacks keeps its value; False where the option says that it is NULL."""
+    return op in (Op.INSERT, Op.UPDATE) and hints.options.left_out != "null"
+
+
 def named_table(table: TableId, hints: Hints, topic: str) -> TableId:
     """The message's table, else the one that the options give its topic."""
     if table.table:

@@ -149,7 +149,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
         before, data = {**(data or {}), **(before or {})}, None
     elif place.op is not Op.UPDATE:
         before = None
-    partial = place.op in (Op.INSERT, Op.UPDATE) and hints.options.left_out != "null"
+    partial = rows.may_lack_columns(place.op, hints)
     return rows.finish(place, table, declared.keys, before or None, data, plan, kept, partial=partial)
 
 

@@ -142,7 +142,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hi
         data = {**dict.fromkeys(old), **data}
     keys = declared.keys or _keys(envelope, message.key)
     before, after = (data, None) if place.op is Op.DELETE else (old, data)
-    partial = place.op in (Op.INSERT, Op.UPDATE) and hints.options.left_out != "null"
+    partial = rows.may_lack_columns(place.op, hints)
     return rows.finish(place, table, keys, before, after, plan, [*kept_old, *kept], partial=partial)
 
 

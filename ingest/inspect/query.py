@@ -36,6 +36,11 @@ class QueryAnswer(NamedTuple):
     rows: list[list[Any]]
     lagging: list[str]
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The rows, each with its cells by the columns' names."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
 
 def query(
     lake: Tables, text: str, limit: int = 0, batch: int | None = None, bounds: Bounds | None = None

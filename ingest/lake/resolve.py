@@ -27,6 +27,10 @@ from ingest.order import is_weak, order_of, same_place
 Lanes = Iterable[LaneId]
 
 
+LEAVES_NAME = ("drop_table", "rename_table")
+"""After these no table has the name."""
+
+
 class SentColumn(NamedTuple):
     """A column that rows of a table have had: no row had it before ``low``, some row had it up to ``high``."""
 
@@ -144,7 +148,7 @@ class _Deliveries:
         """Track which tables exist: statements on an earlier table of the same name do not apply to this one."""
         for effect in statement.effects:
             table = (statement.source, effect.table)
-            if effect.action in ("drop_table", "rename_table"):
+            if effect.action in LEAVES_NAME:
                 self.gone.add(table)
                 self.made.pop(table, None)
             elif effect.action == "create_table" and (
@@ -166,9 +170,7 @@ class _Deliveries:
 def _renames(statement: Statement, table: TableId) -> bool:
     """True if a statement gave a table another name, so that a repetition after its next CREATE is one of before it."""
     effects = statement.effects
-    gone = any(
-        effect.action in ("drop_table", "rename_table") and effect.table == table for effect in effects
-    )
+    gone = any(effect.action in LEAVES_NAME and effect.table == table for effect in effects)
     return gone and any(effect.action == "rename_table" or effect.table != table for effect in effects)
 
 
@@ -292,7 +294,7 @@ class _Spellings:
         """The note of an effect on a table; takes account of it."""
         source = statement.source
         place = source, table
-        if effect.action in ("drop_table", "rename_table"):
+        if effect.action in LEAVES_NAME:
             if effect.table == table or (source, effect.table, table) in self.same:
                 self.gone.add(place)
             return effect.note
@@ -616,7 +618,7 @@ class Presence:
         A plain CREATE proves that no such table existed, whatever was seen before; a repetition of the same statement,
         and CREATE TABLE IF NOT EXISTS for an existing table, prove nothing.
         """
-        if effect.table == table and effect.action in ("drop_table", "rename_table"):
+        if effect.table == table and effect.action in LEAVES_NAME:
             self.gone, self.made = True, None
         elif effect.action == "swap_table":
             self.gone = False

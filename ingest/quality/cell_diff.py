@@ -24,6 +24,7 @@ from ingest.fold import (
     SchemaStep,
     Step,
     Table,
+    is_loaded,
     key_of_change,
     steps,
     texts_of_key,
@@ -352,7 +353,7 @@ class Inserts:
     def _take_change(self, step: Step, order: Order, change: Change) -> None:
         key = step.key
         sent = {name: text for name, text in change.new_cells.items() if name not in self.made}
-        if change.op is Op.READ or (change.op is Op.INSERT and not order.phase):
+        if is_loaded(order, change):
             self._there.pop(key, None)
             if not self.rereads:
                 self._take_read(key, sent, order)

@@ -29,9 +29,8 @@ from ingest.change import TableId
 from ingest.errors import command, counted
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
 from ingest.images_before import WHOLE, ImagesBefore
-from ingest.lake import decisions, duck
+from ingest.lake import duck
 from ingest.lake.datafiles import listed
-from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.image_columns import texts_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, rule_for, shard_of
@@ -61,7 +60,7 @@ from ingest.quality.cell_diff import (
 )
 from ingest.quality.images_before import Proof
 from ingest.quality.key_checks import damage_noted
-from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut, StepsOf
+from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut, StepsOf, lost_sources
 
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
@@ -193,9 +192,7 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, compared: Compared) -> M
     """Whether the source's key is a different one; not if messages are known to be lost, because deletes may be among
     them.
     """
-    lost = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)} & {
-        lane.source for lane in subject.lanes
-    }
+    lost = lost_sources(lake, subject)
     keys = [] if lost else [key_json(subject.decided.keys, compared.texts[key]) for key in compared.twice]
     detail = (
         f"not judged: messages of source {min(lost)} are lost, and deletes may be among them" if lost else ""

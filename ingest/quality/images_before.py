@@ -27,9 +27,7 @@ from ingest.change import Image
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, key_of_change, texts_of_key, typed
 from ingest.images_before import WHOLE, Chain, ImagesBefore, Mismatch, in_words
-from ingest.lake import decisions
 from ingest.lake.datafiles import listed
-from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, shard_of
@@ -39,7 +37,7 @@ from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import KeyHistory, key_of_row
 from ingest.quality.cell_values import of_text
-from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf, lost_sources
 
 FIRSTS = 100  # keys of a mirror whose first change is compared with the row that the mirror had before
 COMMITS = 64  # of a mirror's log that are searched for its state before a batch
@@ -454,9 +452,7 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
     """The metrics of changes that do not find the row that they say was there, of all that were compared, and of the proven ones."""
     if not proof.compared:
         return
-    lost = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)} & {
-        lane.source for lane in subject.lanes
-    }
+    lost = lost_sources(lake, subject)
     differing = [] if lost else proof.broken
     if lost and proof.broken:
         detail = f"not judged: messages of source {min(lost)} are lost, and these changes may follow them"

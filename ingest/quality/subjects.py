@@ -10,7 +10,8 @@ from typing import Any
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
 from ingest.fold import Key, SchemaStep
-from ingest.lake import faults, mirrors, targets
+from ingest.lake import decisions, faults, mirrors, targets
+from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
@@ -195,16 +196,27 @@ def survey(
     ]
     made.names = frozenset(subject.name for subject in subjects.values())
     for subject in made.subjects:
-        try:
-            state = lake.snapshot(subject.path)
-        except Exception as error:  # one damaged table must not hide the state of the others
-            subject.damage = faults.of_mirror(error, lake, subject.name, subject.path)
-            continue
-        subject.exists, subject.size = state.exists, state.known_size
-        subject.types = state.delta_types
-        if subject.mirror is not None:
-            subject.applied = mirrors.folded_until(lake, subject.mirror, state)
+        _look(lake, subject)
     return made
+
+
+def lost_sources(lake: Lake, subject: CheckedMirror) -> set[str]:
+    """The sources of a mirror's rows of which messages are lost, as the operator has accepted."""
+    accepted = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)}
+    return accepted & {lane.source for lane in subject.lanes}
+
+
+def _look(lake: Lake, subject: CheckedMirror) -> None:
+    """Note the state of a mirror's table; one damaged table must not hide the state of the others."""
+    try:
+        state = lake.snapshot(subject.path)
+    except Exception as error:
+        subject.damage = faults.of_mirror(error, lake, subject.name, subject.path)
+        return
+    subject.exists, subject.size = state.exists, state.known_size
+    subject.types = state.delta_types
+    if subject.mirror is not None:
+        subject.applied = mirrors.folded_until(lake, subject.mirror, state)
 
 
 def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:

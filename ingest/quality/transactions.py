@@ -25,18 +25,7 @@ _SHARES = '[{"data_collection": "VARCHAR", "event_count": "BIGINT"}]'
 
 def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
     """Incomplete transactions of each source whose messages show them."""
-    known = {
-        source.name: formats.load(source.format).ABOUT
-        for source in lake.pipeline.sources
-        if source.name in booked
-    }
-    marked = [
-        name
-        for name, about in known.items()
-        if booked[name].control_ever and booked[name].tables  # there may be marks, and their tables are known
-        if "commit" in about.operations and not about.binary
-    ]
-    numbered = [name for name, about in known.items() if about.numbers_parts]
+    marked, numbered = _shown_by(lake, booked)
     if not marked and not numbered:
         return
     messages = SentMessages(lake)
@@ -53,6 +42,22 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
         what = f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes"
         detail = f"{what}: {'; '.join(described[:FAILING_KEYS])}" if n else ""
         yield Metric("missing_parts", n, source=name, detail=detail)
+
+
+def _shown_by(lake: Lake, booked: Mapping[str, Booked]) -> tuple[list[str], list[str]]:
+    """The sources whose marks count a transaction's changes, and those that number its parts."""
+    abouts = {
+        source.name: formats.load(source.format).ABOUT
+        for source in lake.pipeline.sources
+        if source.name in booked
+    }
+    marked = [
+        name
+        for name, about in abouts.items()
+        if booked[name].control_ever and booked[name].tables  # there may be marks, and their tables are known
+        if "commit" in about.operations and not about.binary
+    ]
+    return marked, [name for name, about in abouts.items() if about.numbers_parts]
 
 
 def _ended(since: int, last: int) -> tuple[int, int]:

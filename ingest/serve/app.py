@@ -425,8 +425,7 @@ def _api_explain(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
 
 def _api_sql(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
     lake = fleet.lake(_first(asked, "pipeline"))
-    answer = pages.queried(lake, _first(asked, "q"), asked.get("batch", [""])[0])
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    return pages.queried(lake, _first(asked, "q"), asked.get("batch", [""])[0]).records
 
 
 Asked = Callable[[Fleet, Mapping[str, list[str]]], Any]
