@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(
         "a row without all columns is as usual",
         "ingest/formats/canal.py",
-        "if image.keys() != plan.columns or",
+        "if image.keys() != columns or",
         "if",
         tests=("tests/silver/test_lift.py",),
     ),
