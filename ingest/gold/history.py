@@ -36,7 +36,7 @@ def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan | None:
     before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
     applied = mirrors.folded_until(lake, table, before)
     foreign_commits.refuse_past(lake, table, before.version, applied, books.last)
-    work = planner.work_of(lake.pipeline, books, ledger, plan, before, applied)
+    work = planner.work_of(lake.pipeline, books, ledger, plan, applied)
     if not work:
         return None
     there = before.delta_types

@@ -88,7 +88,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     before, writer = lake.snapshot(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
     applied = mirrors.folded_until(lake, mirror, before)
     foreign_commits.refuse_past(lake, mirror, before.version, applied, books.last)
-    work = work_of(lake.pipeline, books, ledger, plan, before, applied)
+    work = work_of(lake.pipeline, books, ledger, plan, applied)
     fold = FoldPlan(plan, books, before, writer, work)
     if not work:
         return fold
@@ -308,9 +308,7 @@ def goes_on(work: Work) -> bool:
     return not any(lane.late or refolds(lane, steps) for lane, steps in work)
 
 
-def work_of(
-    pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, before: Snapshot, applied: int
-) -> Work:
+def work_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, applied: int) -> Work:
     """The lanes with new batches, each with its schema steps; all lanes of a mirror that merges them."""
     work = []
     merged, lines = plan.job.merged, dict(plan.job.lines)

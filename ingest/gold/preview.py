@@ -179,7 +179,7 @@ def _foreseen(
         again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan, applied))
         way = marking(pipeline, again)
         return replace(foreseen, why_merge=way.why_merge)
-    work = work_of(pipeline, books, ledger, plan, before, applied)
+    work = work_of(pipeline, books, ledger, plan, applied)
     way = marking(pipeline, with_statements(FoldPlan(plan, books, before, "", work), ledger))
     return replace(
         foreseen,

@@ -53,8 +53,8 @@ def of_mirrors(
                     detail = _sentence(lake, lane, gap, rows)
                     yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
             lacking = never_null.get((lane.source, lane.table), ())
-            told = {gap.column for gap in gaps}
-            for metric in _of_required(lake, subject, lane, logged, lacking, told) if lacking else ():
+            explained = {gap.column for gap in gaps}
+            for metric in _of_required(lake, subject, lane, logged, lacking, explained) if lacking else ():
                 is_found = True
                 yield metric
         if not is_found:
