@@ -24,19 +24,29 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     Raises:
         ValueError: it is not certain.
     """
-    family, text = types.base(logical), literal.text
     name = " ".join(declared.lower().partition("(")[0].split())
-    length = _LENGTH.search(declared)
-    if literal.kind == "number" and types.family(family) in _EXACT:
-        if fitted(text, logical) != text:
-            raise ValueError("Db2 cuts what MySQL rounds")
-        if name == "decfloat" and sum(map(str.isdigit, text)) > _DECFLOAT_DIGITS:
-            raise ValueError("a mode of the database rounds it")
+    if literal.kind == "number":
+        return _of_number(literal.text, logical, name)
+    if literal.kind in ("string", "moment"):
+        return _of_text(literal.text, name, declared)
+    raise ValueError("the type, or the literal, is not known")
+
+
+def _of_number(text: str, logical: str, name: str) -> str:
+    family = types.base(logical)
+    if family == "float64":
         return text
-    if literal.kind == "number" and family == "float64":
-        return text
-    if literal.kind not in ("string", "moment"):
+    if types.family(family) not in _EXACT:
         raise ValueError("the type, or the literal, is not known")
+    if fitted(text, logical) != text:
+        raise ValueError("Db2 cuts what MySQL rounds")
+    if name == "decfloat" and sum(map(str.isdigit, text)) > _DECFLOAT_DIGITS:
+        raise ValueError("a mode of the database rounds it")
+    return text
+
+
+def _of_text(text: str, name: str, declared: str) -> str:
+    length = _LENGTH.search(declared)
     if "(" in declared and length is None:
         raise ValueError("the length is not known")
     if name in _VARCHAR and text.isascii():
