@@ -244,7 +244,7 @@ def test_a_run_whose_java_was_killed_is_said(hook: Hook, monkeypatch: pytest.Mon
     """The system kills Java where memory is short, at night; the run ended and nobody was told."""
     world = World(monkeypatch, AlertTarget(hook.url))
     monkeypatch.setattr(alerts, "is_usable", lambda _spark: False)
-    AlertSender().stopped("gone", world.pipeline, StoppedError("Java has ended"))  # type: ignore[arg-type]
+    AlertSender(output.warning).stopped("gone", world.pipeline, StoppedError("Java has ended"))  # type: ignore[arg-type]
     assert ["Java has ended"] == [alert["text"] for alert in hook.bodies[0]["alerts"]]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ingest import formats
 from ingest.change import Hints, Message
-from ingest.cli import detection
 from ingest.decoding import unread
 from ingest.errors import Undecodable
+from ingest.operate import detection
 from tests.formats import golden
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
