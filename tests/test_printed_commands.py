@@ -28,7 +28,6 @@ NAMED = {  # verbs that a sentence names, as a part of the product
     "cli/live_status.py": {"tables"},
     "cli/run_verbs.py": {"run"},
     "cli/serve_verb.py": {"serve"},
-    "cli/starter.py": {"serve"},
     "erase/plan.py": {"erase"},
     "gold/past_keys.py": {
         "epoch FILE {0} --from-batch BATCH --resnapshot {1} --complete"
@@ -41,6 +40,7 @@ NAMED = {  # verbs that a sentence names, as a part of the product
     "lake/query.py": {"tables FILE --output json"},
     "lake/schemas.py": {"erase", "rejects"},
     "lake/sealing.py": {"maintain"},
+    "operate/starter.py": {"serve"},
     "serve/fleet.py": {"serve"},
     "serve/guard.py": {"serve"},
     "source/database.py": {"tables"},
