@@ -91,7 +91,9 @@ class _Loads:
     def _stretches(self) -> str:
         """Common table expressions: ``stretches`` has each row of a load with its stretch, and the stretch that had its key before."""
         changed = (
-            "count(*) FILTER (NOT loaded) OVER arrived" if self.is_one_stream and not self.beside else "0"
+            "sum(CASE WHEN loaded THEN 0 ELSE 1 END) OVER arrived"
+            if self.is_one_stream and not self.beside
+            else "0"
         )
         cut = "number - lag(number) OVER arrived > 1 OR changed <> lag(changed) OVER arrived"
         if self.in_files:
@@ -103,7 +105,7 @@ class _Loads:
             {self.loaded} AS loaded FROM {{changes.change}} WHERE op <> 'truncate' AND {self.ordered.where}),
         counted AS (SELECT *, {changed} AS changed FROM placed WINDOW arrived AS (ORDER BY {_ARRIVAL})),
         cut AS (SELECT *, {cut} AS cut FROM counted JOIN sent USING (batch) WHERE loaded WINDOW arrived AS (ORDER BY {_ARRIVAL})),
-        numbered AS (SELECT *, count(*) FILTER (cut) OVER (ORDER BY {_ARRIVAL}) AS stretch FROM cut),
+        numbered AS (SELECT *, sum(CASE WHEN cut THEN 1 ELSE 0 END) OVER (ORDER BY {_ARRIVAL}) AS stretch FROM cut),
         stretches AS (SELECT *, lag(stretch) OVER (PARTITION BY k ORDER BY {_ARRIVAL}) AS earlier, event_time IS NOT NULL
             AND row_number() OVER (PARTITION BY k, after, event_time ORDER BY {_ARRIVAL}) > 1 AS is_repeated FROM numbered)"""
 
@@ -122,7 +124,7 @@ class _Loads:
         if not begin:
             return []
         return self.ordered.lake.ask(
-            f"""WITH {self._stretches()}, load AS (FROM stretches WHERE stretch >= {begin})
+            f"""WITH {self._stretches()}, load AS (SELECT * FROM stretches WHERE stretch >= {begin})
             SELECT batch, topic, part, min("offset") AS first, (SELECT CAST(min(event_time) AS VARCHAR) FROM load) AS time,
             (SELECT CAST(max(event_time) AS VARCHAR) FROM stretches WHERE stretch < {begin}) AS time_before
             FROM load WHERE batch = (SELECT min(batch) FROM load) GROUP BY batch, topic, part ORDER BY part, topic"""

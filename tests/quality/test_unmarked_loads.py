@@ -16,7 +16,7 @@ from ingest.config.model import TableRule
 from ingest.lake import epochs
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import Metric
-from tests.shops import Shops, order_metrics
+from tests.shops import Shops, metrics_by_spark, order_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,6 +167,22 @@ def test_rows_that_a_second_load_lacks_are_named_once(tmp_path: Path, dialect: s
     assert "in-3.jsonl/0/0 --resnapshot cut.t --complete`" in found[0].detail
     assert f"`ingest quality {mine.pipeline.file} --accept cut.t`" in found[0].detail
     assert [] == mine.batch(mine.quiet(), mine.inserts(9)), "it is said once"
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_where_only_spark_reads_the_changes_the_same_is_said(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The questions are asked in words that Spark has, too."""
+    spark = request.getfixturevalue(
+        "spark"
+    )  # by the argument, the name of the test would choose how it merges
+    table = loads(tmp_path)
+    table.batch(table.load(1, 2, 3), table.inserts(4), table.load(1, 3), table.inserts(5))
+    said = order_metrics(table.lake, 0)
+    assert "rows_not_loaded_again" in {metric.check for metric in said}
+    assert said == metrics_by_spark(table.lake, 0, spark)
 
 
 @pytest.mark.parametrize("dialect", ["canal", "oms-default"])
