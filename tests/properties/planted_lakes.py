@@ -45,14 +45,12 @@ SECRET = "a secret of sixteen characters or more"
 SEAL = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 TABLE = "depot.parcels"
 FIT = ("id", "lane", "weight", "worth", "remark", "letter", "sent_on", "packed_at", "seal", "extras", "desk")
-BINARY = ("dts-avro", "obcloud-avro", "debezium-avro")
-REGISTERED = ("debezium-avro",)  # needs a schema registry
 BATCHES = 3
 
 
 def dialects() -> list[str]:
     """Those that files can hold: the ones whose messages have no key of their own, and need no registry."""
-    return [name for name, one in DIALECTS.items() if one.format not in REGISTERED]
+    return [name for name, one in DIALECTS.items() if not formats.load(one.format).ABOUT.by_registry]
 
 
 @dataclass(slots=True)
@@ -75,7 +73,8 @@ class PlantedLake:
     ) -> None:
         self.random = Random(f"planted/{seed}/{erases}")
         names = dialects()
-        self.name = names[seed * 8 % len(names)]
+        Random("planted").shuffle(names)  # neighbours are alike
+        self.name = names[seed % len(names)]
         self.dialect: Dialect = DIALECTS[self.name]
         self.loss = LOSSES.get(self.name, NONE)
         self.folder = folder / str(seed)
@@ -114,7 +113,7 @@ class PlantedLake:
             options["table"] = TABLE
         source: dict[str, Any] = {
             "name": "s", "kind": "files", "path": "./in-*.bin", "format": self.dialect.format, "settle": "1s",
-            "framing": "length" if self.dialect.format in BINARY else "lines",
+            "framing": "length" if self.is_binary else "lines",
         }  # fmt: skip
         if options:
             source["options"] = options
@@ -167,7 +166,7 @@ class PlantedLake:
         self.files += 1
         path = self.folder / f"in-{self.files}.bin"
         lines = [one.value or b"" for one in messages]
-        if self.dialect.format in BINARY:
+        if self.is_binary:
             path.write_bytes(b"".join(len(one).to_bytes(4, "big") + one for one in lines))
         else:
             path.write_bytes(b"".join(one + b"\n" for one in lines))
@@ -184,6 +183,11 @@ class PlantedLake:
         for at in range(0, len(messages), size):
             part = messages[at : at + size] + [Message(one) for one in damaged[at // size :: BATCHES]]
             self.deliver(part)
+
+    @property
+    def is_binary(self) -> bool:
+        """True if a message is not a line of text."""
+        return formats.load(self.dialect.format).ABOUT.binary
 
     @property
     def lake(self) -> Lake:
