@@ -27,8 +27,8 @@ from ingest.quality.ordered_lane import OrderedLane, from_places
 def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a load that came to its end in a new batch: those that it did not contain, or all if rows have no key."""
     mirror = ordered.subject.mirror
-    if mirror is None or (mirror.keys and not ordered.subject.keyed):
-        return
+    if mirror is None or mirror.where or (mirror.keys and not ordered.subject.keyed):
+        return  # a row that `where:` leaves out is in no mirror
     if ordered.lane.load_marked:
         yield from _not_in_marked_load(ordered)
     elif ordered.lane.reads:
@@ -51,7 +51,9 @@ def _doubled(ordered: OrderedLane, older: str, epoch: str) -> Iterator[Metric]:
         return
     [beside] = ordered.lake.ask(
         f"""SELECT coalesce(sum(CASE op WHEN 'insert' THEN 1 WHEN 'read' THEN 1 WHEN 'delete' THEN -1 ELSE 0 END), 0) AS n
-        FROM {{changes.change}} WHERE {ordered.where} AND op <> 'truncate' AND order_key > {duck.text(ordered.emptied())} AND {older}"""
+        FROM (SELECT DISTINCT op, before, after, "row", CASE WHEN op = 'read' THEN order_key ELSE coalesce({place_sql("order_key")}, order_key)
+            END AS place FROM {{changes.change}} WHERE {ordered.where} AND op <> 'truncate' AND order_key > {duck.text(ordered.emptied())}
+            AND {older}) AS each"""
     )
     if beside["n"] > 0:
         detail = (

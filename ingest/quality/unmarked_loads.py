@@ -4,7 +4,8 @@ Three things are not known, and are decided so that a right mirror has no compla
 
 - *Where a load begins.* Rows that were loaded without a change of their table or a quiet batch between them are one stretch.
   A stretch belongs to the load before it, unless it has rows of that load again: a load that goes on has other rows, and
-  a message that came twice has the clock that it had.
+  a message that came twice has the clock that it had. Without clocks it must have rows from that load's beginning: what a
+  source sends twice is the end.
 - *Whether it has come to its end.* It has if the source has sent a batch since without any row of it, or changes of the table
   came after it in the same stream, unless the dialect's loads run beside the changes.
 - *Whether it was of the whole table.* It was not if it left out more rows than it had again: of a part, or of a load that
@@ -29,6 +30,7 @@ from ingest.quality.live_rows import live_rows
 from ingest.quality.not_loaded import LoadBegin, changes_of, is_older
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
+_BEGINNING = 0.1  # the part of a load without clocks that a second one must have rows of
 FEW_LEFT_OUT = 100  # rows; a table that is as small is loaded as a whole
 _ARRIVAL = 'batch, part, "offset", "row"'
 
@@ -36,12 +38,13 @@ _ARRIVAL = 'batch, part, "offset", "row"'
 def rows_not_loaded_again(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a second load that has come to its end, and that it did not contain."""
     known = formats.load(ordered.source.format).ABOUT
-    if not ordered.subject.keyed or ordered.subject.mirror is None or known.load_ends == "marks":
+    mirror = ordered.subject.mirror
+    if mirror is None or mirror.where or not ordered.subject.keyed or known.load_ends == "marks":
         return
     if not ordered.lane.reads and not ordered.lane.load_rests:
         return
     loads = _Loads(ordered, beside=known.load_ends == "last row")
-    if not loads.has_ended():
+    if not loads.has_ended() or not loads.has_keys_again():
         return
     begun = loads.begin_of_second()
     if begun:
@@ -101,26 +104,42 @@ class _Loads:
         key = self.ordered.cells("after", "before")
         return f"""sent AS (SELECT batch, row_number() OVER (ORDER BY batch) AS number FROM
             (SELECT DISTINCT batch FROM {{books}} WHERE source = {duck.text(self.ordered.source.name)} AND messages > 0)),
-        placed AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", "row", event_time, after, [{key}] AS k,
+        placed AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", "row", event_time, hash(after) AS content, [{key}] AS k,
             {self.loaded} AS loaded FROM {{changes.change}} WHERE op <> 'truncate' AND {self.ordered.where}),
         counted AS (SELECT *, {changed} AS changed FROM placed WINDOW arrived AS (ORDER BY {_ARRIVAL})),
         cut AS (SELECT *, {cut} AS cut FROM counted JOIN sent USING (batch) WHERE loaded WINDOW arrived AS (ORDER BY {_ARRIVAL})),
-        numbered AS (SELECT *, sum(CASE WHEN cut THEN 1 ELSE 0 END) OVER (ORDER BY {_ARRIVAL}) AS stretch FROM cut),
-        stretches AS (SELECT *, lag(stretch) OVER (PARTITION BY k ORDER BY {_ARRIVAL}) AS earlier, event_time IS NOT NULL
-            AND row_number() OVER (PARTITION BY k, after, event_time ORDER BY {_ARRIVAL}) > 1 AS is_repeated FROM numbered)"""
+        numbered AS (SELECT *, sum(CASE WHEN cut THEN 1 ELSE 0 END) OVER arrived AS stretch, row_number() OVER arrived AS seat
+            FROM cut WINDOW arrived AS (ORDER BY {_ARRIVAL})),
+        stretches AS (SELECT *, lag(stretch) OVER of_key AS earlier, lag(seat) OVER of_key AS earlier_seat, event_time IS NOT NULL
+            AND row_number() OVER (PARTITION BY k, content, event_time ORDER BY {_ARRIVAL}) > 1 AS is_repeated
+            FROM numbered WINDOW of_key AS (PARTITION BY k ORDER BY {_ARRIVAL}))"""
+
+    def has_keys_again(self) -> bool:
+        """True if rows of one key were loaded more than once: of a first load nothing else has to be known."""
+        [loaded] = self.ordered.lake.ask(
+            f"""SELECT count(*) AS n, count(DISTINCT hash([{self.ordered.cells("after", "before")}])) AS keys
+            FROM {{changes.change}} WHERE op = 'read' AND {self.ordered.where} AND {self.loaded}"""
+        )
+        return bool(loaded["n"] > loaded["keys"])
 
     def begin_of_second(self) -> list[Row]:
         """Where the newest load begins in each stream of its first batch, and its first clock; empty if it is the first load."""
         stretches = self.ordered.lake.ask(
             f"""WITH {self._stretches()} SELECT stretch, max(earlier) FILTER (earlier < stretch AND NOT is_repeated) AS earlier,
-            count(*) AS n, count(*) FILTER (earlier < stretch AND NOT is_repeated) AS again,
+            count(*) AS n, count(*) FILTER (earlier < stretch AND NOT is_repeated) AS again, min(seat) AS seat,
+            min(earlier_seat) FILTER (earlier < stretch AND NOT is_repeated) AS again_from,
             coalesce(bool_or(event_time IS NOT NULL), false) AS is_clocked FROM stretches GROUP BY stretch ORDER BY stretch"""
         )
-        begin = 0
+        begin, first_seat = 0, 1
         for stretch in stretches:
-            is_certain = stretch["is_clocked"] or 2 * stretch["again"] >= stretch["n"]
-            if stretch["earlier"] is not None and stretch["earlier"] >= begin and is_certain:
-                begin = stretch["stretch"]
+            if stretch["earlier"] is None or stretch["earlier"] < begin:
+                continue
+            size = stretch["seat"] - first_seat
+            begins_anew = (
+                stretch["again_from"] - first_seat <= size * _BEGINNING
+            )  # what came twice is a load's end
+            if stretch["is_clocked"] or (begins_anew and 2 * stretch["again"] >= stretch["n"]):
+                begin, first_seat = stretch["stretch"], stretch["seat"]
         if not begin:
             return []
         return self.ordered.lake.ask(
@@ -166,7 +185,7 @@ def _is_restricted(ordered: OrderedLane) -> bool:
     names = [str(table), str(table._replace(database=None))]
     asked = ordered.lake.ask(
         f"""SELECT after FROM {{changes.change}} WHERE source = {duck.text(ordered.source.name)} AND op = 'insert'
-        AND contains(after, '"execute-snapshot"') AND ({" OR ".join(f"contains(after, {duck.text(name)})" for name in names)})
+        AND contains(after, '"execute-snapshot"') AND ({" OR ".join(f"contains(replace(after, chr(92), ''), {duck.text(name)})" for name in names)})
         ORDER BY batch DESC, order_key DESC LIMIT 1"""
     )
     return any("additional-condition" in signal["after"] for signal in asked)

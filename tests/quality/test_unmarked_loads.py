@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +193,25 @@ def test_how_messages_are_cut_into_batches_decides_nothing(tmp_path: Path, diale
     found = mine.batch(mine.load(1, 2, 3), mine.inserts(4), mine.load(1, 3), mine.inserts(5))
     assert [2, 4] == left_out(found)
     assert [] == mine.batch(mine.quiet()), "it is said once"
+
+
+def test_the_end_of_a_load_without_clocks_that_came_twice_is_no_complaint(tmp_path: Path) -> None:
+    """A source goes on from a place before its last message: what is printed would delete the rows that it had sent before."""
+    table = loads(tmp_path, "oms-default")
+    assert [] == table.batch(table.load(*range(20)))
+    assert [] == table.batch(table.quiet())
+    assert [] == table.batch(table.load(*range(10, 20)))
+    assert [] == table.batch(table.quiet())
+
+
+def test_rows_that_a_condition_leaves_out_are_not_missing(tmp_path: Path) -> None:
+    """They are in no mirror, and a load of the rest lacks them."""
+    table = loads(tmp_path)
+    table.rule = replace(table.rule, where="id < 3")
+    assert [] == table.batch(table.load(1, 2, 3, 4))
+    assert [] == table.batch(table.quiet())
+    assert [] == table.batch(table.load(1, 2))
+    assert [] == table.batch(table.quiet())
 
 
 def test_a_second_load_right_after_the_first_one(tmp_path: Path) -> None:
