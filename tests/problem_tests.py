@@ -22,6 +22,7 @@ SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the st
     "misread": {"bytes_misread"},
     "reconfigured": {"decoded_before"},
     "without_silver": {"lake"},
+    "taken": {"rows_removed"},
     "remasked": {"masks"},
     "decoded_again": {"outdated"},
     "stale": {"freshness"},

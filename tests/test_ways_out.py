@@ -385,6 +385,17 @@ def without_silver(spark: SparkSession, folder: Path) -> State:
     return state
 
 
+def taken(spark: SparkSession, folder: Path) -> State:
+    """Changes as they were before the second batch, by another program."""
+    state = State(Depot(folder), {"backfill"})
+    for key in (1, 2):
+        send(state.depot, *rows(key, base=10 * key))
+        tick(spark, state)
+    changes = DeltaTable(str(folder / "lake/changes"))
+    spark.sql(f"RESTORE TABLE delta.`{folder}/lake/changes` TO VERSION AS OF {changes.version() - 1}")
+    return state
+
+
 def refused(spark: SparkSession, folder: Path) -> State:
     """A change whose key does not fit."""
     state = State(Depot(folder), {"rejects"})
@@ -425,7 +436,7 @@ def stale(spark: SparkSession, folder: Path) -> State:
 STATES = (
     refused, remasked, decoded_again, stale,
     held, rejected, pending, unknown, paused, gone, damaged, foreign, excluded, set_back, inserted_twice, misread,
-    reconfigured, without_silver, late, lost, restarted, loaded_again, without_a_column, no_more_a_column,
+    reconfigured, without_silver, taken, late, lost, restarted, loaded_again, without_a_column, no_more_a_column,
     begun_in_the_middle, cut_off, spelt_twice, planted,
 )  # fmt: skip
 

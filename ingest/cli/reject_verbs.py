@@ -125,12 +125,13 @@ def replay(
 
     with opened(file, deferred=True) as lake:
         from ingest import run as running
-        from ingest.lake import decisions, lock
+        from ingest.lake import decisions, lock, removals
         from ingest.lake.decisions import REPLAYED, Decision
         from ingest.silver import replay as replaying
         from ingest.silver.decode import lifted, lifting
 
         with lock.held(lake.pipeline.lake, "replay"):
+            removals.refuse(lake)
             batch, count, still = replaying.appoint(lake, lifting, lifted, reason)
             if batch is not None:
                 asked = Decision(

@@ -51,7 +51,7 @@ def rebuild(
     if layer == "silver" and tables:
         raise IngestError("Silver is rebuilt whole: leave the tables out.")
     with (
-        locked(file, f"rebuild of {layer}") as lake,
+        locked(file, f"rebuild of {layer}", repairs=layer == "silver") as lake,
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
         if layer == "silver":
@@ -75,7 +75,7 @@ def backfill(
     output_as: Output = "table",
 ) -> None:
     """Decode the last batches again with today's parsers and options, show what changes, and fold the mirrors again."""
-    with locked(file, "backfill", deferred=accept) as lake:
+    with locked(file, "backfill", deferred=accept, repairs=not accept) as lake:
         from ingest.lake import decoded_with
 
         if accept:
@@ -328,7 +328,7 @@ def drop(
 
 def _decide(file: Path, table: str, kind: str, reason: str, output_as: str) -> None:
     with opened(file, deferred=True) as lake:
-        from ingest.lake import decisions, lock, mirrors, pauses
+        from ingest.lake import decisions, lock, mirrors, pauses, removals
 
         mirror = mirrors.named(lake, table)
         state, is_paused = f"{kind}d", mirror.path in pauses.paused(lake)
@@ -336,6 +336,7 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str) -> N
             state = "paused already" if is_paused else "not paused"
         else:
             with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
+                removals.refuse(lake)
                 pauses.decide(lake, mirror, kind, reason, decisions.user())
     output.answer(output_as, {"table": table, "state": state}, f"{table} is {state}")
 

@@ -194,12 +194,18 @@ def opened(file: Path, *, deferred: bool = False, to_look: bool = False) -> Iter
 
 
 @contextlib.contextmanager
-def locked(file: Path, purpose: str, *, deferred: bool = False) -> Iterator[Lake]:
-    """As `opened`, with the lake's lock held for a purpose that others who wait for it are shown."""
+def locked(file: Path, purpose: str, *, deferred: bool = False, repairs: bool = False) -> Iterator[Lake]:
+    """As `opened`, with the lake's lock held for a purpose that others who wait for it are shown.
+
+    Only what ``repairs`` its own tables begins where others have taken rows out of them: else `maintain` would delete the
+    files from which they come back.
+    """
     with opened(file, deferred=deferred) as lake:
-        from ingest.lake import lock
+        from ingest.lake import lock, removals
 
         with lock.held(lake.pipeline.lake, purpose):
+            if not repairs:
+                removals.refuse(lake)
             yield lake
 
 

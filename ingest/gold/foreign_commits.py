@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.errors import HeldError, command
-from ingest.lake.delta import metadata_of
+from ingest.lake.delta import foreign_operation, metadata_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 
@@ -76,12 +76,10 @@ def refuse_between(lake: Lake, mirror: Mirror, planned: int, committed: int) -> 
 
 
 def _refuse(lake: Lake, mirror: Mirror, version: int, actions: list[dict[str, Any]]) -> None:
-    """Refuse a commit that changed rows and is not ours: OPTIMIZE and VACUUM move rows without changing them."""
-    files = (action.get(kind, {}) for action in actions for kind in ("add", "remove"))
-    if "run" in metadata_of(actions) or not any(file.get("dataChange", False) for file in files):
+    """Refuse a commit that changed rows and is not ours."""
+    what = foreign_operation(actions)
+    if not what:
         return
-    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-    what = info.get("operation", "an unknown operation")
     typed = command("rebuild", lake.pipeline.file, mirror.name)
     raise HeldError(
         f"version {version} of {mirror.name} was not written by this pipeline ({what}), so what "

@@ -21,7 +21,7 @@ from ingest.gold.completed import STAGE
 from ingest.gold.results import Folded
 from ingest.gold.stage import apply
 from ingest.gold.work import Books, open_books
-from ingest.lake import decisions, duck, faults, histories, mirrors, rejects, targets
+from ingest.lake import decisions, duck, faults, histories, mirrors, rejects, removals, targets
 from ingest.lake.commits import Staged
 from ingest.lake.compare import Difference, TableState, as_sets, by_key
 from ingest.lake.datafiles import table_of
@@ -63,8 +63,9 @@ def rebuild(
         tell: called with the mirror and the step that it begins.
 
     Raises:
-        IngestError: there is no such mirror, or silver has nothing to fold.
+        IngestError: there is no such mirror, or silver has nothing to fold, or lacks rows that others have taken.
     """
+    removals.refuse(lake)
     known = mirrors.known(lake)
     last = lake.decoded()
     if not last:

@@ -57,6 +57,7 @@ OF_THE_LAKE = {
         Kind(EXCLUDED, "The table is excluded, and its mirror is there", WARN, ("drop",)),
         Kind(PAUSED, "The table is paused", WARN, ("resume",)),
         Kind("lake", "it is not whole", ERROR, ("rebuild",), "lake"),
+        Kind("rows_removed", "others have taken rows out of its own tables", ERROR, ("backfill",), "lake"),
         Kind("interrupted", "it did not come to its end", ERROR, ("run",), "run"),
         Kind("message_rejects", CHECKS["reject_rate"].fault, WARN, ("rejects",), "rejects"),
         Kind("cell_rejects", CHECKS["cell_rejects"].fault, WARN, ("rejects",), "rejects"),

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ingest.catalog import registrations
-from ingest.errors import IngestError, command, counted
+from ingest.errors import HeldError, IngestError, command, counted
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
@@ -324,6 +324,8 @@ def of_state(
     file = lake.pipeline.file
     try:
         identity.check(lake, identity.Seen())
+    except HeldError as error:
+        yield _of_kind("rows_removed", str(error), error.command)
     except IngestError as error:
         yield _of_kind("lake", str(error), command("rebuild", file, "--layer", "silver"))
     if cut := _cut_off(lake):

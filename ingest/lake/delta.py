@@ -93,6 +93,10 @@ class DataFile:
         least, most = (statistics.get(name, {}).get(column) for name in ("minValues", "maxValues"))
         return (None in (least, high) or least <= high) and (most is None or most >= low)
 
+    def least(self, column: str) -> Any:
+        """The least value of a column that is no partition, by the statistics; None if they do not say."""
+        return _statistics(self.stats).get("minValues", {}).get(column)
+
     @property
     def place(self) -> str:
         """Its path in the file system."""
@@ -371,6 +375,33 @@ def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
                 return {}
             return metadata if isinstance(metadata, dict) else {}
     return {}
+
+
+def foreign_operation(commit: list[dict[str, Any]]) -> str:
+    """What a commit of others that changed rows calls itself; empty for ours, and for those that only move rows.
+
+    OPTIMIZE, REORG and VACUUM move rows without changing them.
+    """
+    files = (action.get(kind, {}) for action in commit for kind in ("add", "remove"))
+    if "run" in metadata_of(commit) or not any(file.get("dataChange", False) for file in files):
+        return ""
+    info: dict[str, Any] = next((action["commitInfo"] for action in commit if "commitInfo" in action), {})
+    return str(info.get("operation") or "an unknown operation")
+
+
+def added(commit: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """The files that a commit adds to a table, by `DataFile.content`."""
+    return _files(commit, "add")
+
+
+def removed(commit: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """The files that a commit takes out of a table, by `DataFile.content`."""
+    return _files(commit, "remove")
+
+
+def _files(commit: Iterable[Mapping[str, Any]], kind: str) -> set[tuple[str, str]]:
+    files = (action[kind] for action in commit if kind in action)
+    return {(file["path"], _vector(file.get("deletionVector") or {})) for file in files}
 
 
 def _listed(log: str, version: int | None) -> tuple[dict[int, str], dict[int, list[str]]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError, command
+from ingest.lake import removals
 from ingest.lake.delta import Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, FORMAT, FORMAT_PROPERTY, REJECTS
 from ingest.lake.tables import Tables
@@ -57,9 +58,11 @@ def check(lake: Tables, before: Seen) -> None:
     Raises:
         IngestError: the lake belongs to another pipeline, lacks a table that others were made from, or was
             replaced since ``before``.
+        HeldError: others have taken rows out of its own tables.
     """
     now = look(lake)
     _refuse_parts(lake, now.batch)
+    removals.refuse(lake)
     if before.table_id and (now.table_id != before.table_id or now.batch < before.batch):
         what = "is another one or an older copy" if now.table_id else "is gone"
         raise IngestError(

@@ -27,6 +27,7 @@ from ingest.lake.datafiles import Added, FilePart, Layout, fitted, written
 from ingest.lake.delta import NO_TABLE, Extent, Snapshot, UnreadableError, metadata_of
 from ingest.lake.images import image_sql
 from ingest.lake.names import literal, quoted
+from ingest.lake.removals import AGAIN
 from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 from ingest.spark.deferred import NoSession
@@ -382,12 +383,14 @@ class Lake(Tables):
         *,
         new_schema: bool = False,
         landed: bool = False,
+        again: int | None = None,
     ) -> None:
         """Replace a table's rows (those that ``only`` describes) in one commit under a new generation.
 
-        A staged table's files are taken over as they are, with its columns.
+        A staged table's files are taken over as they are, with its columns. ``again``: after which batch all rows were
+        made again.
         """
-        metadata = self.metadata(batch, landed=landed)
+        metadata = self.metadata(batch, landed=landed, again=again)
         if isinstance(rows, Staged):
             commits.publish(self.path(name), rows, metadata, writer, batch)
             return
@@ -419,13 +422,21 @@ class Lake(Tables):
             )
             self._known.add(schema.name)
 
-    def metadata(self, batch: int | None = None, *, landed: bool = False, after: int | None = None) -> str:
+    def metadata(
+        self,
+        batch: int | None = None,
+        *,
+        landed: bool = False,
+        after: int | None = None,
+        again: int | None = None,
+    ) -> str:
         """The ``userMetadata`` of this run's commits.
 
         Args:
             batch: the batch that the commit completes, if it does.
             landed: says which run landed the batch, too.
             after: the version for which the commit was planned; only a MERGE may meet a later one.
+            again: after which batch the commit replaces all rows of a product table by those made again.
         """
         metadata: dict[str, object] = (
             {"run": self.run} if batch is None else {"batch": batch, "run": self.run}
@@ -434,6 +445,8 @@ class Lake(Tables):
             metadata["landed"] = self.landed_by(batch)
         if after is not None:
             metadata["after"] = after
+        if again is not None:
+            metadata[AGAIN] = again
         return json.dumps(metadata)
 
     def landed_by(self, batch: int) -> str | None:

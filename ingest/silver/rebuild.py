@@ -165,5 +165,10 @@ def _publish(lake: Lake, shadow: Lake, schema: TableSchema, since: int, batch: i
     writer = lake.writer(STAGE, schema.name, lake.generation(state, STAGE, schema.name) + 1)
     rows = shadow.read(schema.name) if there else lake.spark.createDataFrame([], schema.columns)
     lake.publish(
-        rows.select(*lake.read(schema.name).columns), schema.name, writer, batch, _only(schema, since)
+        rows.select(*lake.read(schema.name).columns),
+        schema.name,
+        writer,
+        batch,
+        _only(schema, since),
+        again=since,
     )

@@ -147,6 +147,7 @@ def test_a_missing_column_is_added(spark: SparkSession, tmp_path: Path) -> None:
     depot.row(id="1", n="1").run()
     lake = depot.lake()
     older = lake.read("books").drop("servers").write.format("delta").mode("overwrite")
+    older = older.option("userMetadata", lake.metadata(1))
     older.option("overwriteSchema", "true").save(lake.path("books"))
 
     assert [{}] == [line.servers for line in open_books(depot.lake(), 0, 1).lines]
