@@ -72,6 +72,7 @@ class Warm:
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
     reported: tuple[str, ...] | None = None  # failures that `runs` holds already
     of_batch: bool = False  # whether they are those of a run that had a batch
+    recorded: int = 0  # the last batch that had landed when `runs` was asked, and held it
     looked: bool = False  # whether this process has looked for batches decoded with other settings
     next_look: float = (
         0.0  # when to look again whether the mirrors are there, by the clock of `time.monotonic`
@@ -454,10 +455,13 @@ _STAGES = {"bronze": _bronze, "silver": _silver, "gold": _gold, "quality": _qual
 def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     """Append the run to `runs`; a run that did nothing leaves none if it found what the one before it did."""
     failures = tuple(result.failures)
+    is_whole = set(STAGES) <= result.stages.keys() and not result.stopped
+    if result.batch is None and is_whole and warm.recorded < (landed := last_batch(lake)):
+        # the run that landed it did not come to its end, and left this one perhaps nothing to do
+        result.batch, warm.recorded = completed.unrecorded(lake), landed
     if result.batch is None:
         if warm.reported is None:
             warm.reported = completed.alarms(lake)
-        is_whole = set(STAGES) <= result.stages.keys() and not result.stopped
         # one that finds nothing wrong any more ends the alarms of a run that had no batch either: those of a batch's
         # messages are not looked for again
         if failures == warm.reported or not (failures or (is_whole and not warm.of_batch)):

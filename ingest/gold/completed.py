@@ -12,7 +12,7 @@ from ingest.lake import faults, mirrors
 from ingest.lake.delta import UnreadableError, is_there
 from ingest.lake.histories import path_of
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import RUNS
+from ingest.lake.schemas import BRONZE, RUNS
 from ingest.lake.tables import Tables
 
 COMPLETE, LAGGING = "complete", "lagging"  # the marks that a run leaves in the log of `runs`
@@ -112,6 +112,13 @@ def alarms(lake: Tables) -> tuple[str, ...]:
         AND run = (SELECT max_by(run, started_at) FROM {runs})"""
     )
     return tuple(row["message"] for row in rows)
+
+
+def unrecorded(lake: Tables) -> int | None:
+    """The last batch that has landed, if no run has recorded it: one is at work, or did not come to its end."""
+    landed = lake.progress("bronze", BRONZE.name)
+    [newest] = lake.ask("SELECT max(batch) AS batch FROM {runs}")
+    return landed if landed > (newest["batch"] or 0) else None
 
 
 def recorded(lake: Tables, path: str) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.catalog import registrations
 from ingest.errors import HeldError, IngestError, command, counted
+from ingest.gold import completed
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
@@ -22,7 +23,6 @@ from ingest.lake import barriers, decisions, decoded_with, identity, lock, seali
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
-from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import (
     CHECKS,
@@ -371,14 +371,9 @@ def of_state(
 
 def _cut_off(lake: Tables) -> str:
     """That a run has recorded nothing: it was killed, or its disk was full; empty while one is at work."""
-
-    def unrecorded() -> int:
-        """The last batch that has landed, if no run has recorded it."""
-        landed = lake.progress("bronze", BRONZE.name)
-        return landed if landed > (lake.ask("SELECT max(batch) AS batch FROM {runs}")[0]["batch"] or 0) else 0
-
-    # a run may have ended between the two
-    if not unrecorded() or lock.is_held(lake.pipeline.lake) or not (batch := unrecorded()):
+    if not completed.unrecorded(lake) or lock.is_held(lake.pipeline.lake):
+        return ""
+    if not (batch := completed.unrecorded(lake)):  # a run has ended between the two
         return ""
     typed = command("run", lake.pipeline.file)
     return f"a run did not come to its end: batch {batch} has landed, and what became of it is not recorded; `{typed}` goes on"
