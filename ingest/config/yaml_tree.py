@@ -178,12 +178,19 @@ def _yaml_problem(error: MarkedYAMLError, text: str) -> tuple[int, int, str]:
             return line, column, f"a comma or the {closing} is missing before this"
         is_open = f"this {bracket} is not closed: a comma or the {closing} is missing behind it"
         return opened.line + 1, opened.column + 1, is_open
+    lines = text.splitlines()
     if said.startswith("mapping values are not allowed"):
-        if ": " in text.splitlines()[line - 1][: column - 1]:
+        if re.search(r":\s", lines[line - 1][: column - 1]):
             return line, column, "a second key on this line; write each key on a line of its own"
-        # a key without a colon goes on in the next line
-        before = next((n for n in range(line - 1, 0, -1) if text.splitlines()[n - 1].strip()), line)
-        return before, 1, "a colon is missing: a key is written as `key: value`"
+        # the text of a line above goes on in this one
+        before = next((n for n in range(line - 1, 0, -1) if _COMMENT.sub("", lines[n - 1]).strip()), line)
+        if re.search(r":\s", _COMMENT.sub("", lines[before - 1])):
+            start = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
+            is_indented = "this line is indented further than the one it belongs to"
+            return line, start, f"{is_indented}; indent all keys of an entry alike"
+        return _without_colon(lines, before)
+    if said.startswith("could not find expected ':'") and opened:
+        return _without_colon(lines, opened.line + 1)
     if "expected <block end>" in said and mark:
         is_not_aligned = "this line is not indented as the lines are that it belongs to"
         return line, column, f"{is_not_aligned}; indent all keys of an entry alike"
@@ -191,6 +198,18 @@ def _yaml_problem(error: MarkedYAMLError, text: str) -> tuple[int, int, str]:
 
 
 _CLOSES = {"{": "}", "[": "]"}
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_GLUED = re.compile(
+    r"[\s-]*[A-Za-z_][\w.]*:(?=\S)(?!//)"
+)  # a key up to its colon, behind which there is no space
+
+
+def _without_colon(lines: list[str], number: int) -> tuple[int, int, str]:
+    """Line, column and what is wrong where a key is taken for a text."""
+    if glued := _GLUED.match(lines[number - 1]):
+        return number, glued.end(), "a space is missing after the colon: a key is written as `key: value`"
+    start = len(lines[number - 1]) - len(lines[number - 1].lstrip(" -")) + 1
+    return number, start, "a colon is missing: a key is written as `key: value`"
 
 
 def _count(document: Document, node: Node, depth: int) -> None:
