@@ -10,7 +10,7 @@ from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.live_status import Watched
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFile, PipelineFiles, all_looked_at, locked, looked_at, readable
+from ingest.cli.spark import PipelineFile, PipelineFiles, all_looked_at, locked, looked_at, readable, refuse
 from ingest.errors import ConfigError, IngestError
 
 app = typer.Typer()
@@ -61,7 +61,7 @@ def status(
         statuses = [looking.status(lake) for lake in lakes]
     if output_as == "prom":
         output.text(prom.text(*statuses))
-        _refuse(faults)
+        refuse(faults)
         return  # what is wrong is among the metrics
 
     def show() -> None:
@@ -69,7 +69,7 @@ def status(
             live_status.show(status)
 
     output.answer(output_as, statuses if len(files) > 1 else statuses[0], show)
-    _refuse(faults)
+    refuse(faults)
     _end([problem for state in statuses for problem in state["causes"]], exit_zero=exit_zero)
 
 
@@ -95,7 +95,7 @@ def listing(
         rows = [problem for lake in lakes for problem in alerting.listed(lake)]
     columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")
     output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)
-    _refuse(faults)
+    refuse(faults)
     _end(rows, exit_zero=exit_zero)
 
 
@@ -115,14 +115,6 @@ def ack(
         known = problems.acknowledge(lake, status.problems_of(lake), problem, reason)
     said = f"acknowledged until it changes: {known.sentence}"
     output.answer(output_as, known.described(), said)
-
-
-def _refuse(faults: list[IngestError]) -> None:
-    """End with what is wrong with the first file that could not be looked at, after the answer about all others."""
-    for fault in faults[1:]:
-        output.warning(str(fault))
-    if faults:
-        raise faults[0]
 
 
 def _end(listed: list[dict[str, Any]], *, exit_zero: bool) -> None:

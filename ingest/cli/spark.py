@@ -151,8 +151,20 @@ def readable(files: list[Path]) -> tuple[list[Path], list[IngestError]]:
         else:
             sound.append(file)
     if not sound:
-        raise faults[0]
+        refuse(faults)
     return sound, faults
+
+
+def refuse(faults: list[IngestError]) -> None:
+    """End with what is wrong with the first file that could not be looked at, after all else that is to be said.
+
+    Raises:
+        IngestError: that of the first file; those of the others are warnings.
+    """
+    for fault in faults[1:]:
+        output.warning(str(fault))
+    if faults:
+        raise faults[0]
 
 
 def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:

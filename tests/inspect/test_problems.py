@@ -333,6 +333,19 @@ def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: s
         )
 
 
+@pytest.mark.parametrize("verb", ["status", "alerts"])
+def test_of_files_that_cannot_be_looked_at_none_hides_another(tmp_path: Path, verb: str) -> None:
+    """Who had set one file right was told of the next one's slip, file by file."""
+    made = WrittenLake(tmp_path / "depot", "depot")
+    text = made.file.read_text("utf-8")
+    slips = {"first": "sourcse:", "second": "suorces:", "third": "souces:"}
+    for name, slip in slips.items():
+        (tmp_path / f"{name}.yaml").write_text(text.replace("sources:", slip), "utf-8")
+    done = CliRunner().invoke(app, [verb, *(str(tmp_path / f"{name}.yaml") for name in slips)])
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert [] == [slip for slip in slips.values() if slip.strip(":") not in done.stderr]
+
+
 def test_a_problem_is_acknowledged_until_it_changes(tmp_path: Path) -> None:
     """An alarm that cannot be ended is switched off with all others."""
     made = complained(tmp_path, "rows_set_back")
