@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +51,14 @@ def decode(
     from ingest.config import read as config
 
     declared = TableHints(tuple(keys), dict(columns or {}))
-    hints = Hints(config.options(options, format_name), lambda _table: declared)
+    of_bytes = Hints(config.options(options, format_name), lambda _table: declared)
+    of_records = replace(of_bytes, framed=False)
     parse = formats.reader(format_name)
     for message in messages:
-        yield from described(parse, hints, message if isinstance(message, Message) else Message(message))
+        if isinstance(message, Message):
+            yield from described(parse, of_records, message)
+        else:
+            yield from described(parse, of_bytes, Message(message))
 
 
 def detect(messages: Sequence[bytes]) -> dict[str, Any]:

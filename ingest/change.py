@@ -272,12 +272,14 @@ class Hints:
     """A parser's input besides the message: the source's options and its tables' declarations.
 
     ``schema`` gives the JSON text of a registry's schema by its id, and raises `KeyError` for an id
-    that the registry does not know; None where the source has no registry.
+    that the registry does not know; None where the source has no registry. ``framed`` is True for messages that
+    were cut out of files; a broker hands its messages on whole.
     """
 
     options: Options = Options()
     tables: Callable[[TableId], TableHints] = lambda _table: NO_HINTS
     schema: Callable[[int], str] | None = None
+    framed: bool = True
 
     def table_of(self, topic: str) -> TableId | None:
         """The table that ``options.table`` gives a topic or file, or None."""

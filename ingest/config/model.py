@@ -376,7 +376,8 @@ class Pipeline:
             rule = _rule(rules, table)
             return TableHints(rule.keys, rule.columns) if rule.keys or rule.columns else NO_HINTS
 
-        return Hints(source.options, hints_of, None if schemas is None else schemas.__getitem__)
+        of_registry = None if schemas is None else schemas.__getitem__
+        return Hints(source.options, hints_of, of_registry, framed=source.kind == "files")
 
 
 def is_stored(path: str) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+WRONG_FRAMING = "wrong-framing"
 HEAD = 4096  # bytes of a message that are looked at
 
 
 class UnreadKind(NamedTuple):
     """One kind of message: how its beginning looks, what it is, what to choose at the source, and names that it holds.
 
-    ``code`` is ``unread-format``, or ``wrong-framing`` of what is not cut into messages as it should be.
+    ``code`` is ``unread-format``, or `WRONG_FRAMING` of what is not cut into messages as it should be.
     """
 
     begins: re.Pattern[bytes]
@@ -57,21 +58,22 @@ KINDS = (
     UnreadKind(
         re.compile(rb"Obj\x01"),
         "a whole Avro container file: take `framing:` out of the source, and give the file a new name, so that it is read again",
-        "wrong-framing",
+        WRONG_FRAMING,
     ),
     UnreadKind(
         re.compile(rb'\A\s*(?:[{\[]\s*\Z|[}\]]+,?\s*\Z|"(?:[^"\\]|\\.){0,200}"\s*:)'),
         "a line of a document whose lines are broken: write `framing: document` for the source, and give the file a new name, so "
         "that it is read again",
-        "wrong-framing",
+        WRONG_FRAMING,
     ),
 )
 
 
-def named(value: bytes) -> UnreadKind | None:
-    """The kind of a message, if it is one that is known and not read."""
+def named(value: bytes, *, framed: bool = True) -> UnreadKind | None:
+    """The kind of a message, if it is one that is known and not read; of `WRONG_FRAMING` only where it is ``framed`` here."""
     head = value[:HEAD]
+    kinds = (kind for kind in KINDS if framed or kind.code != WRONG_FRAMING)
     return next(
-        (kind for kind in KINDS if kind.begins.match(head) and all(name in head for name in kind.members)),
+        (kind for kind in kinds if kind.begins.match(head) and all(name in head for name in kind.members)),
         None,
     )

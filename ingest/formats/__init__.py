@@ -133,7 +133,9 @@ def _named(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:
     try:
         return parse(message, hints)
     except Undecodable as error:
-        kind = unread.named(message.value) if error.code in _UNLIKE and message.value else None
+        kind = None
+        if error.code in _UNLIKE and message.value:
+            kind = unread.named(message.value, framed=hints.framed)
         if kind is None:
             raise
         raise Undecodable(kind.code, kind.words) from None

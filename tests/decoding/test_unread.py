@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from ingest import formats
+import ingest
+from ingest import config, formats
 from ingest.change import Hints, Message
 from ingest.decoding import unread
 from ingest.errors import Undecodable
@@ -93,6 +95,41 @@ def test_a_message_that_is_cut_wrongly_names_the_framing(name, value, words):
     with pytest.raises(Undecodable) as refused:
         list(formats.reader(name)(Message(value), Hints()))
     assert ("wrong-framing", True) == (refused.value.code, words in refused.value.detail)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("maxwell", b"{\n", "bad-json"),
+        ("canal", b"[", "bad-json"),
+        ("ogg", b"}", "bad-json"),
+        ("debezium", b'  "database": "shop",', "bad-json"),
+        ("dts-avro", b"Obj\x01\x04\x16avro.schema", None),
+    ],
+)
+def test_a_message_of_a_broker_that_is_cut_is_not_said_to_be_framed_wrongly(name, value, code, tmp_path):
+    """A topic has no `framing:` and no name to change: the advice would hide that the sender has cut the message."""
+    [of_topic, of_file] = _sources(tmp_path, name)
+    with pytest.raises(Undecodable) as refused:
+        list(formats.reader(name)(Message(value), of_topic))
+    assert code in (refused.value.code, None)
+    assert "framing" not in str(refused.value)
+    with pytest.raises(Undecodable, match="wrong-framing"):
+        list(formats.reader(name)(Message(value), of_file))
+    [record, of_bytes] = ingest.decode(name, [Message(value, topic="orders"), value])
+    assert ("wrong-framing", refused.value.code) == (of_bytes["reject"], record["reject"])
+
+
+def _sources(folder: Path, name: str) -> list[Hints]:
+    """What a pipeline file says of a topic and of files of one format."""
+    file = folder / "p.yaml"
+    file.write_text(
+        f"pipeline: shop\nlake: {folder}/lake\nsources:\n"
+        f"  - {{name: a, kind: kafka, bootstrap_servers: 'b:9092', topics: [t], format: {name}}}\n"
+        f"  - {{name: b, kind: files, path: '{folder}/*', format: {name}}}\n"
+    )
+    pipeline = config.load(file)
+    return [pipeline.hints(source) for source in pipeline.sources]
 
 
 def test_a_canal_packet_is_named_where_tencents_envelopes_are_read():
