@@ -52,11 +52,13 @@ class Scope:
     def identity(self, parts: list[str], like: TableId | None = None) -> TableId:
         """One to three parts as a table's identity.
 
-        Two parts are schema and table where the message names a schema or the database has both databases and
+        A database of PostgreSQL's is the message's own: its statements reach no other. Two parts are schema and table where the message names a schema or the database has both databases and
         schemas, else database (or owner) and table.
         """
         base = like or self.message
         if len(parts) == 3:
+            if self.dialect == "postgres" and base.schema is not None:
+                return TableId(base.database, parts[1], parts[2])
             return TableId(parts[0], parts[1], parts[2])
         if len(parts) == 2:
             if self.dialect in _WITH_SCHEMAS or base.schema is not None:

@@ -8,6 +8,7 @@ Quirks:
 - An event that does not fit one message is split over several envelopes, whose parts mean nothing by themselves.
 - ``dataType`` says in which member a value is: numbers are texts in ``sv``, all other values bytes in ``bv``, which
   are text in ``charset``, or UTF-8 where none is sent. NIL is NULL, NA a column that was not sent.
+- ``schemaName`` is a database of MySQL. Of PostgreSQL it is taken for the schema: which of the two it holds is not documented.
 - A TIMESTAMP carries its zone: ``2021-05-17 07:22:42 +00:00``. Geometry is as MySQL stores it.
 - HEARTBEAT and CHECKPOINT are the service's own marks, the latter every ten seconds.
 """
@@ -79,7 +80,7 @@ def parse(message: Message, hints: Hints) -> list[Change]:
         raise Undecodable(
             "split-message",
             f"part {envelope.part + 1} of {envelope.total} of an event that does not fit one message; "
-            "parts are not read: take its rows from the database (`ingest reconcile --repair`)",
+            "parts are not read: take its rows from the database (`ingest reconcile FILE --repair`)",
         )
     entries = _entries(envelope.data)
     changes = list(chain.from_iterable(_changes(entry, hints) for entry in entries))
@@ -232,7 +233,7 @@ def _member(body: bytes, number: int, name: str) -> bytes:
 def _place(header: EventHeader, op: Op) -> Change:
     return Change(
         op=op,
-        table=TableId.without_schema(header.database, header.table),
+        table=_table(header.source, header.database, header.table),
         sequence=(header.sequence,) if header.sequence else (),
         position=f"{header.file}:{header.offset}" if header.file else None,
         event_time=values.micros_of(header.seconds, 1) if header.seconds else None,
@@ -251,8 +252,15 @@ def _statement(header: EventHeader, data: bytes) -> Sequence[Change]:
             sql = protobuf.text_of(value, "sql")
     place = _place(header, Op.DDL)
     return rows.statement(
-        replace(place, table=TableId.without_schema(database, header.table)), sql or None, None
+        replace(place, table=_table(header.source, database, header.table)), sql or None, None
     )
+
+
+def _table(source: int, name: str | None, table: str | None) -> TableId:
+    """The table of a header's ``schemaName`` and ``tableName``."""
+    if DIALECTS.get(source) == database_kinds.POSTGRES and (name or table):
+        return TableId(None, name, table)
+    return TableId.without_schema(name, table)
 
 
 def _rows(header: EventHeader, event: RowEvent, hints: Hints) -> list[Change]:
