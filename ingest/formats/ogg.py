@@ -15,8 +15,8 @@ the metadata. Quirks:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -179,16 +179,32 @@ def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[
     """
     if BEFORE in envelope or AFTER in envelope:
         return envelope
-    table = _table(values.member_text(envelope, "table"))
-    declared = hints.tables(table if table.table else hints.table_of(topic) or table)
-    columns = {*declared.columns, *declared.keys, *_keys(envelope)}
-    members = {name: raw for name, raw in envelope.items() if name in ALWAYS}
-    for name, raw in envelope.items():
+    table = values.member_text(envelope, "table")
+    return leading_metadata(envelope, table, _keys(envelope), hints, topic, _is_metadata)
+
+
+_Cell = TypeVar("_Cell")
+
+
+def leading_metadata(
+    members: Mapping[str, _Cell],
+    table: str | None,
+    keys: tuple[str, ...],
+    hints: Hints,
+    topic: str,
+    is_metadata: Callable[[str, _Cell], bool],
+) -> Mapping[str, _Cell]:
+    """The members of a row-modelled record that come before its columns, and those that every record has."""
+    named = _table(table)
+    declared = hints.tables(named if named.table else hints.table_of(topic) or named)
+    columns = {*declared.columns, *declared.keys, *keys}
+    meta = {name: cell for name, cell in members.items() if name in ALWAYS}
+    for name, cell in members.items():
         if name not in ALWAYS:
-            if name in columns or not _is_metadata(name, raw):
+            if name in columns or not is_metadata(name, cell):
                 break
-            members[name] = raw
-    return members
+            meta[name] = cell
+    return meta
 
 
 def _is_metadata(name: str, raw: Raw) -> bool:

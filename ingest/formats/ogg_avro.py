@@ -5,9 +5,12 @@ GoldenGate for Big Data. What the members mean is as in GoldenGate's JSON, and i
 
 - Operation-modelled records hold ``before`` and ``after``; row-modelled ones hold the columns next to the metadata.
 - A record has every column of its table, so a column that the trail lacks is null. ``<column>_isMissing`` tells it from NULL
-  where the formatter is set to write it. Without these marks an update's null means NULL where the image before has a value,
-  and is unchanged where that image has other values and none of this column; of all other nulls the option ``left_out``
-  has to say what they mean.
+  where the formatter is set to write it. Without these marks a null of an image before says nothing.
+- By default the image before has all columns that the source logs beside the changed ones (LOGALLSUPCOLS), and the image
+  after only the key and what changed (COMPRESSUPDATES, which holds for images after). So without marks an update's null may
+  mean unchanged even where the image before has a value. A column outside the key that is equal in both images is in no
+  compressed image: there such a null is NULL. What all other nulls mean the option ``left_out`` has to say; large values
+  that did not change are in no trail, so where both images are null nothing shows it.
 - Types are those of Connect's converter; a date and time is text unless the handler is set to write logical types.
 - The Kafka Handler writes the same records without a frame, and their schemas to another topic: these are refused.
 """
@@ -40,14 +43,16 @@ ABOUT: About = replaced(
     losses=(
         "DDL is not sent.",
         "op_ts names no zone: with a wrong `timezone` event times are off by hours.",
-        "Without `_isMissing` marks a column that a compressed update leaves out is null, as one that became NULL is.",
+        "Without `_isMissing` marks a column that a compressed update or delete leaves out is null, as one that became NULL is.",
+        "With `left_out: unchanged` and without marks a column that became NULL keeps its value.",
+        "Of rows a first column that is a text named `rowid`, `csn` or `xid` is taken for metadata unless `columns:` has it.",
         "Numbers are as GoldenGate maps them: a NUMBER may be a double, unless large ones are mapped to texts.",
     ),
     options={
         "timezone": "zone of op_ts and of times that name none, default UTC",
         "binary": "encoding of bytes in texts, default base64",
         "time_units": "unit of whole-number times; without it they stay as they are",
-        "left_out": "what a null of an update means: `null` if the trail has whole rows, `unchanged` if updates are compressed",
+        "left_out": "what a null without a mark means: `null` if the trail has whole rows, `unchanged` if updates are compressed",
         "order_by": "sequence (default), arrival or event_time",
     },
     framing="length",
@@ -66,37 +71,87 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     text, record = connect_avro.unframed(message.value, hints)
     if not isinstance(record, dict) or not record.keys() >= ALWAYS:
         raise Undecodable("not-this-format", "the datum is not a record with table and op_type")
-    named: list[Any] = next((record[name] for name in KEY_MEMBERS if isinstance(record.get(name), list)), [])
-    texts = {name: plain_text(record[name]) for name in METADATA if record.get(name) is not None}
+    modelled_by_row = not _has_images(text, record)
+    meta = _metadata(record, hints, message.topic) if modelled_by_row else record
+    texts = {name: plain_text(meta[name]) for name in METADATA if meta.get(name) is not None}
     op = ogg.operation(texts.get("op_type"))
-    place = ogg.placed(texts, op, tuple(map(str, named)), hints.options)
-    return (place,) if op is Op.TRUNCATE else (_row(place, text, record, message, hints),)
+    place = ogg.placed(texts, op, _keys(meta), hints.options)
+    if op is Op.TRUNCATE:
+        return (place,)
+    if not modelled_by_row:
+        return (
+            _row(
+                place,
+                text,
+                connect_avro.envelope_fields,
+                record.get(BEFORE),
+                record.get(AFTER),
+                message,
+                hints,
+            ),
+        )
+    row = {name: cell for name, cell in record.items() if name not in meta}
+    old, new = (row, None) if op is Op.DELETE else (None, row)
+    return (_row(place, text, connect_avro.row_fields, old, new, message, hints),)
 
 
 METADATA = ALWAYS | TEXTS
+Fields = Callable[[str], tuple[connect.Field, ...]]
 
 
-def _row(place: Change, text: str, record: Mapping[str, Any], message: Message, hints: Hints) -> Change:
+def _has_images(text: str, record: Mapping[str, Any]) -> bool:
+    """True for an operation-modelled record; a row-modelled one may have columns of the same names, which are no records."""
+    return (BEFORE in record or AFTER in record) and _describes_images(text)
+
+
+@lru_cache(maxsize=1024)
+def _describes_images(text: str) -> bool:
+    return bool(connect_avro.envelope_fields(text))
+
+
+def _keys(meta: Mapping[str, Any]) -> tuple[str, ...]:
+    named: list[Any] = next((meta[name] for name in KEY_MEMBERS if isinstance(meta.get(name), list)), [])
+    return tuple(map(str, named))
+
+
+def _metadata(record: Mapping[str, Any], hints: Hints, topic: str) -> Mapping[str, Any]:
+    """What a row-modelled record has before its columns."""
+    return ogg.leading_metadata(
+        record, plain_text(record["table"]), _keys(record), hints, topic, _is_metadata
+    )
+
+
+def _is_metadata(name: str, cell: Any) -> bool:
+    if cell is None:
+        return name in TEXTS or name in KEY_MEMBERS or name == "tokens"
+    if name in KEY_MEMBERS:
+        return isinstance(cell, list)
+    return (name in TEXTS and isinstance(cell, str)) or (name == "tokens" and isinstance(cell, dict))
+
+
+def _row(
+    place: Change, text: str, fields: Fields, old: Any, new: Any, message: Message, hints: Hints
+) -> Change:
+    """The change of a row, from its cells before and after."""
     table = rows.named_table(place.table, hints, message.topic)
     declared = hints.tables(table)
     keys = declared.keys or place.keys
-    if BEFORE in record or AFTER in record:
-        fields: Fields = connect_avro.envelope_fields
-        old, new = record.get(BEFORE), record.get(AFTER)
-    else:  # a row-modelled record has one image, next to its metadata
-        fields = connect_avro.row_fields
-        columns = {*declared.columns, *keys}
-        row = {name: cell for name, cell in record.items() if name in columns or name not in BESIDE}
-        old, new = (row, None) if place.op is Op.DELETE else (None, row)
     plan = connect.plan(text, fields, declared.columns, meanings, _reading(hints.options))
     before = None if place.op is Op.INSERT else _image(old, plan, declared)
     after = None if place.op is Op.DELETE else _image(new, plan, declared)
     rows.require_images(before, after, place.op)
-    is_marked = any(name.endswith(MISSING) for name in after or ())
+    is_marked = any(name.endswith(MISSING) for image in (before, after) for name in image or ())
     ogg.drop_missing(before)
     missing = ogg.drop_missing(after)
-    if place.op is Op.UPDATE and after is not None and not is_marked:
-        missing = _unsent(before or {}, after, keys, hints.options.left_out)
+    left_out = hints.options.left_out
+    if not is_marked and left_out != "null":
+        if place.op is Op.UPDATE and after is not None:
+            if left_out is None:
+                _require_sure(before or {}, after, frozenset({*keys, *place.keys} if place.keys else ()))
+            else:
+                missing = _drop_nulls(after)
+        if before is not None:
+            _drop_nulls(before)
     shown = after if after is not None else before or {}
     return replace(
         place,
@@ -111,11 +166,6 @@ def _row(place: Change, text: str, record: Mapping[str, Any], message: Message, 
     )
 
 
-Fields = Callable[[str], tuple[connect.Field, ...]]
-BESIDE = METADATA | {*KEY_MEMBERS, "tokens"}
-"""What a row-modelled record has next to its columns."""
-
-
 def _image(cells: Any, plan: ConnectPlan, declared: TableHints) -> Image | None:
     if cells is None:
         return None
@@ -125,21 +175,29 @@ def _image(cells: Any, plan: ConnectPlan, declared: TableHints) -> Image | None:
     return connect.plain_image(cells, plan)
 
 
-def _unsent(before: Image, after: Image, keys: tuple[str, ...], left_out: str | None) -> list[str]:
-    """Take the columns of an update that were not sent out of it, where no mark says which of its nulls are NULL."""
-    nulls = [name for name, cell in after.items() if cell is None and before.get(name) is None]
-    if left_out == "null" or not nulls:
-        return []
-    has_values = any(cell is not None for name, cell in before.items() if name not in keys)
-    if left_out is None and not has_values:
+def _require_sure(before: Image, after: Image, keys: frozenset[str]) -> None:
+    """Refuse an update without marks that has a null of which nothing shows what it means.
+
+    ``keys`` are the columns that a compressed image has though they did not change; none where the message does not say.
+    """
+    nulls = [name for name, cell in after.items() if cell is None]
+    is_whole = bool(keys) and any(
+        cell is not None and before.get(name) == cell for name, cell in after.items() if name not in keys
+    )
+    unsure = [name for name in nulls if not is_whole or before.get(name) is None]
+    if unsure:
         raise Undecodable(
             "unsure-null",
-            f"nothing shows whether the update's null in {nulls[0][:80]!r} means NULL or unchanged: write `left_out: null` under "
+            f"nothing shows whether the update's null in {unsure[0][:80]!r} means NULL or unchanged: write `left_out: null` under "
             "the options if the trail has whole rows, `left_out: unchanged` if its updates are compressed",
         )
+
+
+def _drop_nulls(image: Image) -> list[str]:
+    """Take what is null out of an image in which nothing tells NULL from a column that was not sent; the columns' names."""
+    nulls = [name for name, cell in image.items() if cell is None]
     for name in nulls:
-        del after[name]
-        before.pop(name, None)
+        del image[name]
     return nulls
 
 
