@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
@@ -25,20 +25,26 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 LARGE = 1 << 20  # bytes of a table's files together: of larger ones only what a query names is read
+HEAVY = 16 << 20  # characters of its rows together: a file holds a text once that a thousand rows have
+FEW = 1000  # rows are not weighed
 TABLES = 64  # that are kept: those of the last lakes
 _PART = '"#"'  # the column that says with which files a row was taken in; no table has one of that name
 _SERIAL = count()  # no name is used twice in a process: answers are remembered by their queries
 _Content = tuple[str, str, int, int]
 """What a file holds: its path and deletion vector, and on this machine, where it may be damaged, its size and time."""
+_Files = Mapping[_Content, DataFile]
+_Scan = Callable[[Iterable[DataFile]], str]
+"""The rows of some files of a table as a subquery of DuckDB's SQL."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Kept:
     """A table in DuckDB's memory, and in which part of it the rows of each file are: 1, 2, ..."""
 
-    name: str
-    columns: Mapping[str, str]
+    columns: list[tuple[str, str]]  # in order: rows are added by position
+    name: str = field(default_factory=lambda: f"small_{next(_SERIAL)}")
     parts: dict[_Content, int] = field(default_factory=dict)
+    users: int = 0  # questions that are not answered yet
 
     def whole(self, files: Collection[_Content]) -> int | None:
         """The last part with rows of some files, if all rows up to it are theirs; None if they are not."""
@@ -48,30 +54,121 @@ class _Kept:
         return last if there <= set(files) and (is_newest or len(there) == len(files)) else None
 
 
+@dataclass(slots=True)
+class _Folder:
+    """A table's lock, and what its rows weigh."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    weighed: set[_Content] = field(default_factory=set)
+    weight: int = 0  # characters
+
+    def is_light(self, files: _Files, weigh: Callable[[Iterable[DataFile]], int]) -> bool:
+        """True if the rows may be held in memory; a heavy table is not weighed again while it has the same files."""
+        if not self.weighed <= files.keys():
+            self.weighed, self.weight = set(), 0
+        if self.weight <= HEAVY:
+            new = {content: file for content, file in files.items() if content not in self.weighed}
+            if sum(FEW + 1 if file.rows is None else file.rows for file in new.values()) > FEW:
+                self.weight += weigh(new.values())
+                self.weighed |= new.keys()
+        return self.weight <= HEAVY
+
+
 class SmallTables:
     """What one database of DuckDB keeps of small tables, for any number of threads."""
 
     def __init__(self, base: DuckDBPyConnection) -> None:
         self.base = base
         self._kept: OrderedDict[str, _Kept] = OrderedDict()  # by folder, the last used at the end
-        self._old: list[_Kept] = []  # to be dropped when no query is running
-        self._asking = 0
-        self._lock = threading.Lock()
+        self._aside: list[_Kept] = []  # to be dropped when no question uses them
+        self._folders: dict[str, _Folder] = {}
+        self._lock = threading.Lock()  # of all this; no file is read meanwhile
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
-        """While a query is written and answered: nothing is dropped."""
-        with self._lock:
-            if not self._asking:
-                for old in self._old:
-                    self.base.cursor().execute(f"DROP TABLE {old.name}")
-                self._old.clear()
-            self._asking += 1
+    def asked(self) -> Iterator[Inquiry]:
+        """While a query is written and answered: the tables that it uses are not dropped."""
+        question = Inquiry(self)
         try:
-            yield
+            yield question
         finally:
             with self._lock:
-                self._asking -= 1
+                for kept in question.used:
+                    kept.users -= 1
+                self._drop_unused()
+
+    def _drop_unused(self) -> None:
+        for kept in [kept for kept in self._aside if not kept.users]:
+            import duckdb
+
+            with suppress(duckdb.Error):  # the next question tries again
+                self.base.cursor().execute(f"DROP TABLE IF EXISTS {kept.name}")
+                self._aside.remove(kept)
+
+    def taken_in(
+        self, question: Inquiry, folder: str, columns: Mapping[str, str], files: _Files, scan: _Scan
+    ) -> tuple[_Kept, int] | None:
+        """The kept table with the rows of some files, and the last part of it that is theirs; None if it is heavy."""
+        order = [*columns.items()]
+        with self._lock:
+            of_folder = self._folders.setdefault(folder, _Folder())
+        with of_folder.lock:
+            # aside until all its rows are there: a table at which a thread was interrupted is not used again
+            kept, part = self.set_aside(folder, question), None
+            if kept is not None and kept.columns == order:
+                part = kept.whole(files)
+            if kept is None or part is None:
+                kept, part = self._begun(order, question), 0
+            if new := {content: file for content, file in files.items() if content not in kept.parts}:
+                if not of_folder.is_light(files, lambda some: self._weight(scan(some))):
+                    return None
+                part += 1
+                begin = f"INSERT INTO {kept.name}" if kept.parts else f"CREATE TABLE {kept.name} AS"
+                self.base.cursor().execute(f"{begin} SELECT {part} AS {_PART}, * FROM {scan(new.values())}")
+                kept.parts |= dict.fromkeys(new, part)
+            self._keep(folder, kept)
+        return kept, part
+
+    def _weight(self, rows: str) -> int:
+        cursor = self.base.cursor().execute(f"SELECT sum(strlen(COLUMNS(*)::VARCHAR)) FROM {rows}")
+        return sum(int(length or 0) for length in cursor.fetchone() or ())
+
+    def _begun(self, columns: list[tuple[str, str]], question: Inquiry) -> _Kept:
+        """A table that is not made yet."""
+        kept = _Kept(columns)
+        with self._lock:
+            self._aside.append(kept)
+            question.uses(kept)
+        return kept
+
+    def set_aside(self, folder: str, question: Inquiry | None = None) -> _Kept | None:
+        """A table that is no longer kept, but for a question."""
+        with self._lock:
+            kept = self._kept.pop(folder, None)
+            if kept is not None:
+                self._aside.append(kept)
+                if question is not None:
+                    question.uses(kept)
+        return kept
+
+    def _keep(self, folder: str, kept: _Kept) -> None:
+        with self._lock:
+            self._aside.remove(kept)
+            self._kept[folder] = kept
+            if len(self._kept) > TABLES:
+                self._aside.append(self._kept.popitem(last=False)[1])
+
+
+@dataclass(slots=True)
+class Inquiry:
+    """A query that is being written or answered."""
+
+    tables: SmallTables
+    used: list[_Kept] = field(default_factory=list)
+
+    def uses(self, kept: _Kept) -> None:
+        """Have a table stay until this is answered."""
+        kept.users += 1
+        self.used.append(kept)
 
     def rows(
         self,
@@ -92,45 +189,25 @@ class SmallTables:
         """
         import duckdb
 
-        if not state.files or state.partition_by or sum(file.size for file in state.files) > LARGE:
+        if not state.files or state.partition_by:
+            return ""
+        if sum(file.size for file in state.files) > LARGE:
+            self.tables.set_aside(folder)
             return ""
         try:
             files = {_content(folder, file): file for file in state.files}
-            with self._lock:
-                kept, part = self._taken_in(
-                    folder, columns, files, lambda new: scan(replace(state, files=new))
-                )
+            taken = self.tables.taken_in(
+                self, folder, columns, files, lambda some: scan(replace(state, files=(*some,)))
+            )
         except (OSError, duckdb.Error):  # who reads the files says what is wrong
             return ""
+        if taken is None:
+            return ""
+        kept, part = taken
         names = f"* EXCLUDE ({_PART})"
         if wanted is not None:
             names = ", ".join(duck.name(name) for name in columns if name in wanted) or _PART
         return f"(SELECT {names} FROM {kept.name} WHERE {_PART} <= {part})"
-
-    def _taken_in(
-        self,
-        folder: str,
-        columns: Mapping[str, str],
-        files: Mapping[_Content, DataFile],
-        scan: Callable[[tuple[DataFile, ...]], str],
-    ) -> tuple[_Kept, int]:
-        """The kept table with the rows of some files, and the last part of it that is theirs."""
-        kept = self._kept.get(folder)
-        part = kept.whole(files) if kept is not None and kept.columns == columns else None
-        if kept is None or part is None:
-            kept, part = _Kept(f"small_{next(_SERIAL)}", columns), 0
-        if new := {content: file for content, file in files.items() if content not in kept.parts}:
-            part += 1
-            begin = f"INSERT INTO {kept.name}" if kept.parts else f"CREATE TABLE {kept.name} AS"
-            self.base.cursor().execute(f"{begin} SELECT {part} AS {_PART}, * FROM {scan((*new.values(),))}")
-            kept.parts |= dict.fromkeys(new, part)
-        if self._kept.setdefault(folder, kept) is not kept:
-            self._old.append(self._kept[folder])
-            self._kept[folder] = kept
-        self._kept.move_to_end(folder)
-        if len(self._kept) > TABLES:
-            self._old.append(self._kept.popitem(last=False)[1])
-        return kept, part
 
 
 def _content(folder: str, file: DataFile) -> _Content:

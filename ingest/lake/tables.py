@@ -21,7 +21,7 @@ from ingest.config import Pipeline
 from ingest.lake import delta, duck, small_tables, stores
 from ingest.lake.delta import DataFile, Extent, Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, FORMAT, FORMAT_PROPERTY, TableSchema
-from ingest.lake.small_tables import SmallTables
+from ingest.lake.small_tables import Inquiry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,18 +119,18 @@ class Tables:
         table that does not exist has no rows. Times are returned in UTC without a zone.
         """
         small = small_tables.of_database(duck.connection())
-        with small.asked():
-            return self._rows(self._filled(query, small), small.base)
+        with small.asked() as question:
+            return self._rows(self._filled(query, question), small.base)
 
     def sql(self, query: str) -> str:
         """A query of `ask` with its tables filled in, for another connection of DuckDB."""
         return self._filled(query, None)
 
-    def _filled(self, query: str, small: SmallTables | None) -> str:
+    def _filled(self, query: str, question: Inquiry | None) -> str:
         # the words of the query, among them each column that it names: most of a short query's time is spent on the
         # columns that its tables have; None if it may mean columns that it does not name
         wanted = None if "*" in query.replace("count(*)", "") else set(_WORD.findall(query.lower()))
-        return filled(query, lambda name, kind: self._scanned(name, kind, wanted, small))
+        return filled(query, lambda name, kind: self._scanned(name, kind, wanted, question))
 
     def far_rows(self, _query: str) -> pa.Table | None:
         """The rows of a query of `ask` in a store that only Hadoop reaches; None where DuckDB reads them itself."""
@@ -150,13 +150,13 @@ class Tables:
         return duck.rows(filled(query, lambda _name, _kind: scan(folder, delta.snapshot(folder))))
 
     def _scanned(
-        self, name: str, kind: str | None, wanted: Collection[str] | None, small: SmallTables | None
+        self, name: str, kind: str | None, wanted: Collection[str] | None, question: Inquiry | None
     ) -> str:
         schema, folder = BY_NAME[name], self.path(name)
         state, expected = delta.snapshot(folder), duck_types(schema)
-        if small is not None:
+        if question is not None:
             columns, whole = columns_of(state, expected), partial(scan, folder, expected=expected)
-            if rows := small.rows(folder, state, columns, whole, wanted):
+            if rows := question.rows(folder, state, columns, whole, wanted):
                 return rows
         if kind:
             files = tuple(file for file in state.files if file.partition.get("kind") == kind)
