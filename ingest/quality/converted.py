@@ -19,10 +19,10 @@ from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
 from ingest.quality.live_rows import live_rows
-from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.subjects import CheckedLane, CheckedMirror, of_some
 from ingest.quality.unknown_values import loaded_again
 from ingest.quality.vanished import touches
-from ingest.values.typed_values import value_of
+from ingest.values.typed_values import fits
 
 _OF_ROWS = "op IN ('read', 'insert', 'update')"
 
@@ -91,7 +91,7 @@ def _places_of_types(lake: Lake, lanes: Iterable[CheckedLane], since: int) -> di
     places: dict[LaneId, _Places] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
-            WHERE {_of_some(lanes)} AND batch > {since} AND {_OF_ROWS} GROUP BY {duck.LANE_SQL}, types"""
+            WHERE {of_some(lanes)} AND batch > {since} AND {_OF_ROWS} GROUP BY {duck.LANE_SQL}, types"""
     ):
         of_lane = places.setdefault((row["source"], TableId.of(row)), {})
         for column, logical in json.loads(row["types"] or "{}").items():
@@ -104,18 +104,12 @@ def _types_before(lake: Lake, lanes: Iterable[CheckedLane], since: int) -> dict[
     types_before: dict[LaneId, _Types] = {}
     for row in lake.ask(
         f"""SELECT DISTINCT {duck.LANE_SQL}, columns FROM {{books}}
-            WHERE changes > 0 AND batch <= {since} AND {_of_some(lanes)}"""
+            WHERE changes > 0 AND batch <= {since} AND {of_some(lanes)}"""
     ):
         of_lane = types_before.setdefault((row["source"], TableId.of(row)), {})
         for column, logical in json.loads(row["columns"] or "{}").items():
             of_lane.setdefault(column, set()).add(logical)
     return types_before
-
-
-def _of_some(lanes: Iterable[CheckedLane]) -> str:
-    """A condition that rows of some lanes meet, and few others: no other lane is asked for."""
-    names = sorted({lane.table.name for lane in lanes})
-    return f"coalesce(\"table\", '') IN ({', '.join(map(duck.text, names))})"
 
 
 def _narrows(old: str, new: str) -> bool:
@@ -166,7 +160,7 @@ def _is_converted(old: str, new: str, text: str) -> bool:
     """True if a value of one type cannot be the same value of the other."""
     if _is_binary(old) != _is_binary(new):
         return True
-    return _fits(old, text) and not _fits(_of_any_size(new), text)
+    return fits(old, text) and not fits(_of_any_size(new), text)
 
 
 def _of_any_size(logical: str) -> str:
@@ -175,11 +169,3 @@ def _of_any_size(logical: str) -> str:
     if parts is None and types.family(logical) != "integer":
         return logical
     return f"decimal(38,{parts[1] if parts else 0})"
-
-
-def _fits(logical: str, text: str) -> bool:
-    try:
-        value_of(logical, text)
-    except (ValueError, ArithmeticError):
-        return False
-    return True

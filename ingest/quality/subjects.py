@@ -10,7 +10,7 @@ from typing import Any
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
 from ingest.fold import Key, SchemaStep
-from ingest.lake import decisions, faults, mirrors, targets
+from ingest.lake import decisions, duck, faults, mirrors, targets
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for
@@ -204,6 +204,12 @@ def lost_sources(lake: Lake, subject: CheckedMirror) -> set[str]:
     """The sources of a mirror's rows of which messages are lost, as the operator has accepted."""
     accepted = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)}
     return accepted & {lane.source for lane in subject.lanes}
+
+
+def of_some(lanes: Iterable[CheckedLane]) -> str:
+    """A condition that rows of some lanes meet, and few others: no other lane is asked for."""
+    names = sorted({lane.table.name for lane in lanes})
+    return f"coalesce(\"table\", '') IN ({', '.join(map(duck.text, names))})"
 
 
 def _look(lake: Lake, subject: CheckedMirror) -> None:

@@ -35,6 +35,15 @@ def value_of(logical: str, text: str) -> object:
     return _VALUES[kind](text, delta)
 
 
+def fits(logical: str, text: str) -> bool:
+    """True if a text is a value of a logical type."""
+    try:
+        value_of(logical, text)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
+
+
 def _integer(text: str, delta: str) -> object:
     number = int(text)
     bits = _BITS.get(delta)
