@@ -161,7 +161,10 @@ def test_each_fault_is_said_in_words(checked):
         ("depot.tied", "schema"): "extra is INT, decided absent",
         ("depot.counted", "row_count"): "the source counts 4 rows, the mirror has 1",
         ("depot.nowhere", "row_count"): "the source counts 7 rows, there is no mirror",
-        ("source gate", "reject_rate"): "3 messages could not be decoded and wait: each may belong to any table of gate",
+        (
+            "source gate",
+            "reject_rate",
+        ): "3 messages could not be decoded and wait: each may belong to any table of gate",
         ("source gate", "books_balance"): "10 messages landed, 10 are in the books",
         ("source gate", "gaps"): "gate/1.jsonl bytes 50 to 70",
         ("source bus", "gaps"): "parcels/0 offsets 5 to 8",
