@@ -125,6 +125,8 @@ def _is_newer(read: str, change: str) -> str:
 
 def _are_behind_changes(ordered: OrderedLane) -> bool:
     """True if rows of a full load came after changes in a stream of a new batch."""
+    if ordered.lane.reads == ordered.lane.changes:
+        return False
     streams = ordered.lake.ask(
         f"""SELECT coalesce(min("offset") FILTER (op <> 'read') < max("offset") FILTER (op = 'read' AND {loaded_sql("order_key")}), false)
             AS is_behind FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} GROUP BY batch, topic, {_PART}"""
@@ -178,7 +180,7 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
     # it must begin after the statement, in the middle of the batch
     if any(row["batch"] == first for row in cleared):
         begun = [row for row in streams if row["batch"] == first]
-        places = from_places(begun[:1] if ordered.source.kind == "files" else begun)
+        places = from_places(begun[:1] if ordered.in_files else begun)
     n = sum(row["n"] for row in streams)
     detail = (
         f"{n} rows of {ordered.lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
