@@ -47,7 +47,7 @@ def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: st
 
 def _doubled(ordered: OrderedLane, older: str, epoch: str) -> Iterator[Metric]:
     """Complains of a table without a key that has rows older than a load, by a condition in SQL: no row of it replaces one."""
-    if not ordered.lane.folded_high and not _is_any(ordered, older):
+    if not _is_any(ordered, older):
         return
     [beside] = ordered.lake.ask(
         f"""SELECT coalesce(sum(CASE op WHEN 'insert' THEN 1 WHEN 'read' THEN 1 WHEN 'delete' THEN -1 ELSE 0 END), 0) AS n
@@ -112,8 +112,8 @@ def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files
 
 def _older_rows(ordered: OrderedLane, begin: LoadBegin, streams: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The keys of the rows that arrived before a load and that it did not contain."""
-    older = is_older(begin, streams, in_files=ordered.source.kind == "files")
-    if not ordered.lane.folded_high and not _is_any(ordered, older):  # a first load has nothing before it
+    older = is_older(begin, streams, in_files=ordered.in_files)
+    if not _is_any(ordered, older):
         return []
     return ordered.lake.ask(
         f"""WITH {live_rows(changes_of(ordered, f"{older} AS is_older"), "is_older")}
@@ -123,7 +123,9 @@ def _older_rows(ordered: OrderedLane, begin: LoadBegin, streams: Sequence[Mappin
 
 
 def _is_any(ordered: OrderedLane, condition: str) -> bool:
-    """True if a new change meets a condition in SQL."""
+    """True if some change may meet a condition in SQL: a first load has nothing before it."""
+    if ordered.lane.folded_high:
+        return True
     [new] = ordered.lake.ask(
         f"SELECT coalesce(bool_or({condition}), false) AS met FROM {{changes.change}} WHERE batch > {ordered.since} AND {ordered.where}"
     )
@@ -140,9 +142,12 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     begun = ordered.begin_of_load(place)
     epoch = ordered.epoch(places=from_places(begun), complete=True)
     if not ordered.subject.keyed:
-        in_files = ordered.source.kind == "files"
         is_before = f"order_key < {duck.text(place)}"
-        older = is_before if phase_of(place) else is_older(LoadBegin.at(begun[0]), begun, in_files=in_files)
+        older = (
+            is_before
+            if phase_of(place)
+            else is_older(LoadBegin.at(begun[0]), begun, in_files=ordered.in_files)
+        )
         yield from _doubled(ordered, older, epoch)
         return
     if phase_of(place):
@@ -218,7 +223,7 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
     if not ends:
         return
     end = max(ends, key=lambda mark: mark.arrival)
-    in_files = ordered.source.kind == "files"
+    in_files = ordered.in_files
     begins = [mark for mark in marks if not mark.mark.ends and end.follows(mark, in_files=in_files)]
     if not begins or _is_restricted(ordered, end.batch):
         return

@@ -49,6 +49,11 @@ class OrderedLane:
         """True if the first new change has no position, so that arrival decides."""
         return self.lane.order_low is not None and is_weak(self.lane.order_low)
 
+    @property
+    def in_files(self) -> bool:
+        """True if its source is files, which are read one after the other."""
+        return self.source.kind == "files"
+
     def cells(self, first: str, second: str) -> str:
         """The key cells in SQL, each from one image or else from the other."""
         names = self.subject.mirror.keys if self.subject.mirror else ()
@@ -80,7 +85,7 @@ class OrderedLane:
             WHERE op = 'read' AND {self.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
         )
         begun = [row for row in streams if row["batch"] == streams[0]["batch"]]
-        return begun[:1] if self.source.kind == "files" else begun
+        return begun[:1] if self.in_files else begun
 
     def backfill(self) -> str:
         """The command that decodes what has landed again: all batches."""

@@ -65,13 +65,9 @@ class _Loads:
         return f"(op = 'read' AND NOT {read_sql()}{noted})"
 
     @property
-    def in_files(self) -> bool:
-        return self.ordered.source.kind == "files"
-
-    @property
     def is_one_stream(self) -> bool:
         """True if arrival orders all changes of the lane: files are read one after the other."""
-        return self.in_files or self.ordered.lane.places <= 1
+        return self.ordered.in_files or self.ordered.lane.places <= 1
 
     def has_ended(self) -> bool:
         """True if the newest load has come to its end with the new batches, and not before."""
@@ -99,7 +95,7 @@ class _Loads:
             else "0"
         )
         cut = "number - lag(number) OVER arrived > 1 OR changed <> lag(changed) OVER arrived"
-        if self.in_files:
+        if self.ordered.in_files:
             cut += " OR topic <> lag(topic) OVER arrived"
         key = self.ordered.cells("after", "before")
         return f"""sent AS (SELECT batch, row_number() OVER (ORDER BY batch) AS number FROM
@@ -135,9 +131,8 @@ class _Loads:
             if stretch["earlier"] is None or stretch["earlier"] < begin:
                 continue
             size = stretch["seat"] - first_seat
-            begins_anew = (
-                stretch["again_from"] - first_seat <= size * _BEGINNING
-            )  # what came twice is a load's end
+            # what a source sends twice is a load's end
+            begins_anew = stretch["again_from"] - first_seat <= size * _BEGINNING
             if stretch["is_clocked"] or (begins_anew and 2 * stretch["again"] >= stretch["n"]):
                 begin, first_seat = stretch["stretch"], stretch["seat"]
         if not begin:
@@ -153,7 +148,7 @@ class _Loads:
 def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iterator[Metric]:
     first = begun[0]
     begin = LoadBegin.at(first)
-    older = is_older(begin, begun, in_files=loads.in_files)
+    older = is_older(begin, begun, in_files=ordered.in_files)
     time, before = first["time"], first["time_before"]
     # a clock that all loads share is not that of the reading
     is_clocked = time is not None and (before is None or before < time)
@@ -169,7 +164,7 @@ def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iter
         return
     names = ordered.subject.decided.keys
     failing = tuple(key_json(names, row["k"]) for row in rows)
-    epoch = ordered.epoch(places=from_places(begun[:1] if loads.in_files else begun), complete=True)
+    epoch = ordered.epoch(places=from_places(begun[:1] if ordered.in_files else begun), complete=True)
     accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
     detail = (
         f"{ordered.lane.table} was loaded again, and {counted(rows[0]['n'], 'row')} of the mirror, such as {failing[0]}, came neither with "
