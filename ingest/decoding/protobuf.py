@@ -8,7 +8,7 @@ does not end with its last field is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ingest.errors import Undecodable
 
@@ -56,6 +56,15 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
             place += size
         else:
             raise Undecodable("bad-protobuf", f"field {number} is of the unknown kind {kind}")
+
+
+def repeated(data: bytes, names: Mapping[int, str]) -> dict[int, list[bytes]]:
+    """The bytes of all fields with some numbers, whose ``names`` are for errors; other fields are skipped."""
+    parts: dict[int, list[bytes]] = {number: [] for number in names}
+    for number, value in fields(data):
+        if number in parts:
+            parts[number].append(bytes_of(value, names[number]))
+    return parts
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:

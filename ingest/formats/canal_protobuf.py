@@ -122,7 +122,7 @@ def packet(data: bytes) -> list[bytes]:
         raise Undecodable(
             "compressed-packet", "the packet is compressed, which Canal's own connectors cannot do"
         )
-    return [protobuf.bytes_of(value, "a message") for number, value in protobuf.fields(body) if number == 2]
+    return protobuf.repeated(body, {2: "a message"})[2]
 
 
 class Header(NamedTuple):
@@ -289,11 +289,11 @@ class Pair(NamedTuple):
         return self.before.has_gap or self.after.has_gap
 
 
+_ROW_IMAGES = {1: "a column", 2: "a column"}
+
+
 def _pair_of_images(data: bytes) -> Pair:
-    parts: dict[int, list[bytes]] = {1: [], 2: []}
-    for number, value in protobuf.fields(data):
-        if number in parts:
-            parts[number].append(protobuf.bytes_of(value, "a column"))
+    parts = protobuf.repeated(data, _ROW_IMAGES)
     return Pair(_columns(parts[1]), _columns(parts[2]))
 
 

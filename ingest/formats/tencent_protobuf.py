@@ -137,7 +137,7 @@ def _envelope(data: bytes) -> EnvelopePart:
 
 
 def _entries(data: bytes) -> list[bytes]:
-    return [protobuf.bytes_of(value, "an entry") for number, value in protobuf.fields(data) if number == 1]
+    return protobuf.repeated(data, {1: "an entry"})[1]
 
 
 class EventHeader(NamedTuple):
@@ -364,12 +364,12 @@ _READERS: dict[str, ReadBytes] = {
 }
 
 
+_ROW_IMAGES = {1: "a value", 2: "a value"}
+
+
 def _images(row: bytes, names: tuple[str, ...], frame: ValueReaders) -> tuple[Image | None, Image | None]:
     """A row before and after its change, None where it has none."""
-    parts: dict[int, list[bytes]] = {1: [], 2: []}
-    for number, value in protobuf.fields(row):
-        if number in parts:
-            parts[number].append(protobuf.bytes_of(value, "a value"))
+    parts = protobuf.repeated(row, _ROW_IMAGES)
     return _image(parts[1], names, frame), _image(parts[2], names, frame)
 
 
