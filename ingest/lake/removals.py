@@ -86,13 +86,11 @@ def _since(lake: Tables, name: str, newest: int, seen: int) -> tuple[list[_Commi
 
 def _removal(name: str, commits: Collection[_Commit]) -> _Removal | None:
     """What others have taken in these commits and not brought back; None if it is nothing."""
-    foreign = [(version, operation) for version, actions in commits if (operation := _takes(name, actions))]
-    if not foreign:
+    taking = {version: operation for version, actions in commits if (operation := _takes(name, actions))}
+    if not taking:
         return None
-    (first, operation), last = (
-        foreign[0],
-        max(v for v, actions in commits if delta.foreign_operation(actions)),
-    )
+    first = min(taking)
+    last = max(version for version, actions in commits if delta.foreign_operation(actions))
     gone: set[tuple[str, str]] = set()
     new: set[tuple[str, str]] = set()
     for version, actions in commits:
@@ -102,7 +100,7 @@ def _removal(name: str, commits: Collection[_Commit]) -> _Removal | None:
             for file in delta.added(actions):
                 (gone.discard if file in gone else new.add)(file)
     files = frozenset(file for file in gone if _matters(name, file))
-    return _Removal(name, first, operation, files) if files else None
+    return _Removal(name, first, taking[first], files) if files else None
 
 
 def _takes(name: str, actions: list[dict[str, Any]]) -> str:
