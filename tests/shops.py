@@ -22,8 +22,6 @@ from ingest.run import Warm, run
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ingest.result import Result
 
 
@@ -34,8 +32,12 @@ def order_metrics(lake: Lake, since: int) -> list[Metric]:
     return list(order_checks.of_mirrors(lake, chosen, since, books.statements, steps_of(lake)))
 
 
-def metrics_by_spark(lake: Lake, since: int, spark: SparkSession) -> list[Metric]:
-    """The same in a lake that only Spark reads, as in a store that Arrow and DuckDB do not reach."""
+def metrics_by_spark(lake: Lake, since: int, request: pytest.FixtureRequest) -> list[Metric]:
+    """The same in a lake that only Spark reads, as in a store that Arrow and DuckDB do not reach.
+
+    By an argument ``spark`` the name of the test would choose how it merges.
+    """
+    spark = request.getfixturevalue("spark")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Lake, "is_local", False)
         return order_metrics(Lake(spark, lake.pipeline), since)

@@ -87,15 +87,12 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Spark lacks functions of DuckDB's: there the checks of such a lake would end with an error at each run."""
-    spark = request.getfixturevalue(
-        "spark"
-    )  # by the argument, the name of the test would choose how it merges
     numbers = Numbers(tmp_path, ANY, dialect="debezium")
     numbers.batch(("c", "1"), ("c", "2"), ("u", "1.0"), ("c", "3.50"), ("d", "3.5"))
     said = order_metrics(numbers.lake, 0)
     [spelt] = [metric for metric in said if metric.check == "key_spellings"]
     assert len(spelt.failing) == 2
-    assert said == metrics_by_spark(numbers.lake, 0, spark)
+    assert said == metrics_by_spark(numbers.lake, 0, request)
 
 
 @pytest.mark.parametrize("declared", ["decimal", "decimal(38,10)"])

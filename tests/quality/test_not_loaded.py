@@ -83,15 +83,12 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Spark lacks functions of DuckDB's: there the checks of such a lake would end with an error at each run."""
-    spark = request.getfixturevalue(
-        "spark"
-    )  # by the argument, the name of the test would choose how it merges
     loads = Maxwell(tmp_path, RULE, dialect="maxwell")
     loads.batch(*loads.bootstrap((1, "a"), (2, "b")), loads.row("insert", 3, "c", 5))
     loads.batch(*loads.bootstrap((1, "a")))
     said = order_metrics(loads.lake, 1)
     assert [('{"id":"2"}', '{"id":"3"}')] == [metric.failing for metric in not_loaded(said)]
-    assert said == metrics_by_spark(loads.lake, 1, spark)
+    assert said == metrics_by_spark(loads.lake, 1, request)
 
 
 def test_two_bootstraps_in_one_batch(tmp_path: Path) -> None:

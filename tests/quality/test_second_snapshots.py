@@ -162,13 +162,10 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
     table: Postgres, request: pytest.FixtureRequest
 ) -> None:
     """The questions are asked in words that Spark has, too."""
-    spark = request.getfixturevalue(
-        "spark"
-    )  # by the argument, the name of the test would choose how it merges
     table.batch(*table.snapshot(100, FIRST), *stream(table), *table.snapshot(300, {2: "b3", 4: "d"}))
     said = order_metrics(table.lake, 0)
     assert {"re_reads_ignored", "rows_not_loaded"} == {metric.check for metric in said}
-    assert said == metrics_by_spark(table.lake, 0, spark)
+    assert said == metrics_by_spark(table.lake, 0, request)
 
 
 def test_rows_that_come_late_in_another_file_are_no_complaint(table: Postgres) -> None:

@@ -176,14 +176,11 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The questions are asked in words that Spark has, too."""
-    spark = request.getfixturevalue(
-        "spark"
-    )  # by the argument, the name of the test would choose how it merges
     table = loads(tmp_path)
     table.batch(table.load(1, 2, 3), table.inserts(4), table.load(1, 3), table.inserts(5))
     said = order_metrics(table.lake, 0)
     assert "rows_not_loaded_again" in {metric.check for metric in said}
-    assert said == metrics_by_spark(table.lake, 0, spark)
+    assert said == metrics_by_spark(table.lake, 0, request)
 
 
 @pytest.mark.parametrize("dialect", ["canal", "oms-default"])
