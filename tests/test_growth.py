@@ -71,7 +71,10 @@ def test_clauses_are_put_in_order_in_linear_time(clause: str) -> None:
         return time.process_time() - began
 
     seconds(100)  # what is made once
-    assert seconds(4_000) < 10 * seconds(1_000)
+    few, many = (
+        min(seconds(count) for _ in range(3)) for count in (1_000, 4_000)
+    )  # the least is the least disturbed
+    assert many < 10 * few
 
 
 @pytest.mark.parametrize("name", ["mysql", "oracle", "postgres", "sqlserver", "oms", "streamx", "labels"])
