@@ -170,15 +170,18 @@ def _geometry_text(encoding: str, value: str) -> str:
 
 def zoned(value: str, zone: str) -> str:
     """An instant, as `ingest.values.zoned_text` reads it."""
-    size = len(value)
-    usual = size == 19 or (size == 20 and value[19] == "Z")
+    second, rest = value[:19], value[19:]
+    is_utc = zone == "UTC" if not rest else rest in _UTC
+    usual = len(second) == 19 and (is_utc or not rest)
     if usual and value[7] == "-" and value[13] == ":" == value[16] and value[10] in " T":
-        second = value[:19]
         dt.datetime.fromisoformat(second)  # refuses what is in no calendar
-        hour = f"{value[:10]}T{value[11:13]}" if size == 20 or zone == "UTC" else _hour(value[:13], zone)
+        hour = f"{value[:10]}T{value[11:13]}" if is_utc else _hour(value[:13], zone)
         if hour is not None:
             return f"{hour}{second[13:]}Z"
     return values.zoned_text(value, zone)
+
+
+_UTC = frozenset({"Z", "+00:00", " +00:00"})
 
 
 @lru_cache(maxsize=16_384)

@@ -1,111 +1,71 @@
-"""Protobuf's wire format (protobuf.dev, "Encoding"): the fields of one message, read without its schema.
+"""Protobuf read by Google's own library, from tables of fields instead of generated classes.
 
-A field is a number and a value: an integer where it is a varint or of fixed width, else its bytes. A format knows
-from its vendor's ``.proto`` what a number means and asks for it by `number_of`, `signed` or `text_of`; what it does not ask
-for is skipped. Every length is compared with what is left before it is believed, nothing recurses, and a message that
-does not end with its last field is refused.
+A format writes down, message by message, those fields of its vendor's ``.proto`` that it reads, each by its number in the
+words of a ``.proto``: ``{1: "string name", 2: "repeated Column columns"}``. What a table does not name is skipped, and
+so is a field whose value is of another kind than its table says. A message that does not end with its last field, or has a
+``string`` that is not UTF-8, is refused whole; the library bounds lengths by what is left, and the depth of groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
 
 from ingest.errors import Undecodable
 
-Value = int | bytes
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_FIXED = {FIXED64: 8, FIXED32: 4}
-_WORD = 1 << 64
+Fields = Mapping[int, str]
 
 
-def fields(data: bytes) -> Iterator[tuple[int, Value]]:
-    """The fields of a message in their order, each as its number and its value.
+class MessageTypes:
+    """The messages of one ``.proto``, by their names.
 
-    `Undecodable`: ``truncated`` or ``bad-protobuf``.
+    A name that a field's type does not find among them is one of Protobuf's own: ``int64``, ``uint64``, ``bool``,
+    ``string``, ``bytes``. Numbers and enums are ``int64`` or ``uint64``, so that none is cut.
     """
-    place, end = 0, len(data)
-    while place < end:
-        tag = data[place]
-        place += 1
-        if tag > 0x7F:
-            tag, place = _varint(data, place - 1)
-        number, kind = tag >> 3, tag & 7
-        if not number:
-            raise Undecodable("bad-protobuf", f"byte {place - 1} begins a field with the number 0")
-        if kind == BYTES:
-            if place < end and data[place] < 0x80:
-                size, place = data[place], place + 1
-            else:
-                size, place = _varint(data, place)
-            if size > end - place:
-                raise Undecodable(
-                    "truncated", f"field {number} is to have {size} bytes, {end - place} are left"
-                )
-            yield number, data[place : place + size]
-            place += size
-        elif kind == VARINT:
-            value, place = _varint(data, place)
-            yield number, value
-        elif kind in _FIXED:
-            size = _FIXED[kind]
-            if size > end - place:
-                raise Undecodable(
-                    "truncated", f"field {number} is to have {size} bytes, {end - place} are left"
-                )
-            yield number, int.from_bytes(data[place : place + size], "little")
-            place += size
+
+    def __init__(self, document: str, fields: Mapping[str, Fields]) -> None:
+        self._document, self._fields = document, fields
+
+    def read(self, name: str, data: bytes) -> Any:
+        """One message, its fields as attributes; `Undecodable`: ``bad-protobuf``."""
+        try:
+            return self._parsers[name](data)
+        except Exception:  # the library's own, which is imported by the first message
+            raise Undecodable(
+                "bad-protobuf",
+                f"the bytes are no {name} of {self._document}: they are cut, of another type, or have a text that is not UTF-8",
+            ) from None
+
+    @cached_property
+    def _parsers(self) -> Mapping[str, Callable[[bytes], Any]]:
+        from google.protobuf import descriptor_pool, message_factory
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        file = FileDescriptorProto(name=self._document, package=_PACKAGE, syntax="proto3")
+        for name, fields in self._fields.items():
+            described = file.message_type.add(name=name)
+            for number, declared in fields.items():
+                self._describe(described, number, *declared.split())
+        pool = descriptor_pool.DescriptorPool()
+        pool.AddSerializedFile(file.SerializeToString())
+        return {
+            name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")).FromString
+            for name in self._fields
+        }
+
+    def _describe(self, message: Any, number: int, *words: str) -> None:
+        """Add a field to a message's description."""
+        label, kind, name = ("", *words)[-3:]
+        field = message.field.add(name=name, number=number)
+        field.label = field.LABEL_REPEATED if label == "repeated" else field.LABEL_OPTIONAL
+        if kind in self._fields:
+            field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
         else:
-            raise Undecodable("bad-protobuf", f"field {number} is of the unknown kind {kind}")
+            field.type = getattr(field, f"TYPE_{kind.upper()}")
+        if label == "optional":  # that it is there shows although it is 0 or empty: a choice of one field
+            field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{name}")
 
 
-def repeated(data: bytes, names: Mapping[int, str]) -> dict[int, list[bytes]]:
-    """The bytes of all fields with some numbers, whose ``names`` are for errors; other fields are skipped."""
-    parts: dict[int, list[bytes]] = {number: [] for number in names}
-    for number, value in fields(data):
-        if number in parts:
-            parts[number].append(bytes_of(value, names[number]))
-    return parts
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """An unsigned number of at most 64 bits, and the position after it."""
-    value = shift = 0
-    for byte in data[place : place + 10]:
-        value |= (byte & 0x7F) << shift
-        place += 1
-        if byte < 0x80:
-            if value >= _WORD:
-                break
-            return value, place
-        shift += 7
-    if shift < 70 and value < _WORD:
-        raise Undecodable("truncated", "the message ends inside a number")
-    raise Undecodable("bad-protobuf", "a number has more than 64 bits")
-
-
-def signed(value: Value, name: str) -> int:
-    """An ``int32`` or ``int64``, which are sent as 64 bits in two's complement."""
-    number = number_of(value, name)
-    return number - _WORD if number >= _WORD >> 1 else number
-
-
-def number_of(value: Value, name: str) -> int:
-    """An unsigned number, a truth value or the number of an enum's word."""
-    if isinstance(value, int):
-        return value
-    raise Undecodable("bad-protobuf", f"{name} is no number: the message is of another type")
-
-
-def bytes_of(value: Value, name: str) -> bytes:
-    """The bytes of a ``bytes`` field or of a message inside the message."""
-    if isinstance(value, bytes):
-        return value
-    raise Undecodable("bad-protobuf", f"{name} is a number: the message is of another type")
-
-
-def text_of(value: Value, name: str) -> str:
-    """A ``string``, which is UTF-8."""
-    try:
-        return bytes_of(value, name).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Undecodable("bad-utf8", f"byte {error.start} of {name} is not UTF-8") from None
+_PACKAGE = "read"

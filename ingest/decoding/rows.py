@@ -155,6 +155,38 @@ def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -
     return failed
 
 
+def convert_both(
+    before: Image | None,
+    after: Image | None,
+    plan: RowPlan,
+    old: values.Raw | None = None,
+    new: values.Raw | None = None,
+) -> list[str]:
+    """Make a row's images before and after canonical in place, as `convert` does one; a text that did not change is read once.
+
+    ``old`` and ``new`` are the images as sent.
+    """
+    if not before or not after or plan.bits:
+        return [*convert(before, plan, old), *convert(after, plan, new)]
+    sent = {column: before.get(column) for column, _ in plan.converts}
+    failed = convert(before, plan, old)
+    failed_again = []
+    for column, function in plan.converts:
+        value = after.get(column)
+        if value is None:
+            continue
+        if value == sent[column]:
+            after[column] = before[column]
+            if column in failed:
+                failed_again.append(column)
+            continue
+        try:
+            after[column] = function(value)
+        except (ValueError, OverflowError):
+            failed_again.append(column)
+    return failed + failed_again
+
+
 def integer_text(value: str) -> str:
     """An integer's digits; ``true`` is 1, and ``1E3`` or ``7.0`` are written out."""
     if value.isdecimal() or values.INTEGER.fullmatch(value):

@@ -14,9 +14,8 @@ statements mean is as in flat messages, and is read there. Quirks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -89,163 +88,91 @@ def recognise(sample: bytes) -> str | None:
     """A packet of messages, to the last byte, whose first entry names a log's file."""
     try:
         entries = packet(sample)
-        header = _entry(entries[0]).header if entries else None
+        file = CANAL.read("Entry", entries[0]).header.logfileName if entries else None
     except Undecodable:
         return None
-    return f"a Canal packet with {len(entries)} entries of {header.file}" if header and header.file else None
+    return f"a Canal packet with {len(entries)} entries of {file}" if file else None
 
 
 # --- the layers ---------------------------------------------------------------------------------
 
+CANAL = protobuf.MessageTypes(
+    "CanalProtocol.proto and EntryProtocol.proto",
+    {
+        "Packet": {3: "uint64 type", 4: "int64 compression", 5: "optional bytes body"},
+        "Messages": {2: "repeated bytes messages"},
+        "Entry": {1: "Header header", 2: "optional uint64 entryType", 3: "bytes storeValue"},
+        "Header": {
+            2: "string logfileName",
+            3: "int64 logfileOffset",
+            4: "int64 serverId",
+            6: "int64 executeTime",
+            8: "string schemaName",
+            9: "string tableName",
+            11: "uint64 eventType",
+            12: "repeated Pair props",
+        },
+        "Pair": {1: "string key", 2: "string value"},
+        "RowChange": {
+            2: "uint64 eventType",
+            10: "bool isDdl",
+            11: "string sql",
+            12: "repeated RowData rowDatas",
+        },
+        "RowData": {1: "repeated Column beforeColumns", 2: "repeated Column afterColumns"},
+        "Column": {
+            1: "int64 index",
+            3: "string name",
+            4: "bool isKey",
+            6: "bool isNull",
+            8: "string value",
+            10: "string mysqlType",
+        },
+        "Envelope": {1: "int64 version", 4: "optional bytes data"},
+    },
+)
+"""What is read of them; an ``Envelope`` is a message of Tencent Cloud DTS's subscription."""
 
-def packet(data: bytes) -> list[bytes]:
+
+def packet(data: bytes) -> Any:
     """The entries of a packet, still in bytes."""
-    kind = compression = 0
-    body = None
-    for number, value in protobuf.fields(data):
-        if number == 4 and isinstance(value, bytes):
+    found = CANAL.read("Packet", data)
+    if found.type != MESSAGES or not found.HasField("body"):
+        if CANAL.read("Envelope", data).HasField("data"):
             raise Undecodable(
                 "another-protobuf",
                 "an envelope of Tencent Cloud DTS's data subscription: write `format: tencent-protobuf`",
             )
-        if number == 3:
-            kind = protobuf.number_of(value, "the packet's type")
-        elif number == 4:
-            compression = protobuf.number_of(value, "compression")
-        elif number == 5:
-            body = protobuf.bytes_of(value, "body")
-    if kind != MESSAGES or body is None:
         raise Undecodable(
-            "not-this-format", f"no Canal packet of messages: its type is {kind}, not {MESSAGES}"
+            "not-this-format", f"no Canal packet of messages: its type is {found.type}, not {MESSAGES}"
         )
-    if compression not in UNCOMPRESSED:
+    if found.compression not in UNCOMPRESSED:
         raise Undecodable(
             "compressed-packet", "the packet is compressed, which Canal's own connectors cannot do"
         )
-    return protobuf.repeated(body, {2: "a message"})[2]
-
-
-class Header(NamedTuple):
-    """What an entry says of its event."""
-
-    file: str
-    offset: int
-    server: str
-    milliseconds: int
-    database: str
-    table: str
-    event: int
-    transaction: str | None
-
-
-class LogEntry(NamedTuple):
-    """One event of the log; its content depends on its kind."""
-
-    header: Header
-    kind: int
-    content: bytes
-
-
-def _entry(data: bytes) -> LogEntry:
-    header, kind, content = None, ROWS, b""
-    for number, value in protobuf.fields(data):
-        if number == 1:
-            header = _header(protobuf.bytes_of(value, "header"))
-        elif number == 2:
-            kind = protobuf.number_of(value, "entryType")
-        elif number == 3:
-            content = protobuf.bytes_of(value, "storeValue")
-    if header is None:
-        raise Undecodable("not-this-format", "an entry has no header")
-    return LogEntry(header, kind, content)
-
-
-_WORDS = {2: "logfileName", 8: "schemaName", 9: "tableName"}
-_COUNTS = {3: "logfileOffset", 4: "serverId", 6: "executeTime", 11: "eventType"}
-
-
-def _header(data: bytes) -> Header:
-    words: dict[int, str] = {}
-    counts: dict[int, int] = {}
-    transaction = None
-    for number, value in protobuf.fields(data):
-        if number in _WORDS:
-            words[number] = protobuf.text_of(value, _WORDS[number])
-        elif number in _COUNTS:
-            counts[number] = protobuf.signed(value, _COUNTS[number])
-        elif number == 12:
-            name, text = _pair(protobuf.bytes_of(value, "props"))
-            transaction = text if name == "curtGtid" else transaction
-    file, database, table = (words.get(number, "") for number in _WORDS)
-    offset, server, milliseconds, event = (counts.get(number, 0) for number in _COUNTS)
-    return Header(file, offset, str(server), milliseconds, database, table, event, transaction)
-
-
-def _pair(data: bytes) -> tuple[str, str]:
-    texts = {number: protobuf.text_of(value, "props") for number, value in protobuf.fields(data)}
-    return texts.get(1, ""), texts.get(2, "")
-
-
-class RowChange(NamedTuple):
-    """The content of an entry of rows or of a statement."""
-
-    event: int
-    is_ddl: bool
-    sql: str
-    rows: list[bytes]
-
-
-def _row_change(data: bytes) -> RowChange:
-    event, is_ddl, sql, row_data = 0, False, "", []
-    for number, value in protobuf.fields(data):
-        if number == 2:
-            event = protobuf.number_of(value, "eventType")
-        elif number == 10:
-            is_ddl = bool(protobuf.number_of(value, "isDdl"))
-        elif number == 11:
-            sql = protobuf.text_of(value, "sql")
-        elif number == 12:
-            row_data.append(protobuf.bytes_of(value, "rowDatas"))
-    return RowChange(event, is_ddl, sql, row_data)
+    return CANAL.read("Messages", found.body).messages
 
 
 class Columns(NamedTuple):
     """One image of a row, and what its columns say of themselves."""
 
     image: Image
-    types: dict[str, str]
-    keys: list[str]
+    types: tuple[tuple[str, str], ...]
+    keys: tuple[str, ...]
     has_gap: bool  # between its columns' places in the table
 
 
-def _columns(parts: Sequence[bytes]) -> Columns:
-    image: Image = {}
-    types: dict[str, str] = {}
-    keys: list[str] = []
-    has_gap = False
-    for place, part in enumerate(parts):
-        index, name, value, declared, is_key, is_null = 0, "", "", "", False, False
-        for number, field in protobuf.fields(part):
-            if number == 1:
-                index = protobuf.signed(field, "index")
-            elif number == 3:
-                name = protobuf.text_of(field, "a column's name")
-            elif number == 4:
-                is_key = field != 0
-            elif number == 6:
-                is_null = field != 0
-            elif number == 8:
-                value = protobuf.text_of(field, "a value")
-            elif number == 10:
-                declared = protobuf.text_of(field, "mysqlType")
-        if not name:
-            raise Undecodable("bad-message", f"column {index} of a row has no name")
-        if name in types:
-            raise Undecodable("duplicate-name", f"the column {name[:80]!r} occurs twice in a row")
-        image[name], types[name] = None if is_null else value, declared
-        has_gap = has_gap or index != place
-        if is_key:
-            keys.append(name)
+def _columns(columns: list[Any]) -> Columns:
+    image = {column.name: None if column.isNull else column.value for column in columns}
+    types = tuple([(column.name, column.mysqlType) for column in columns])
+    if "" in image:
+        place = next(column.index for column in columns if not column.name)
+        raise Undecodable("bad-message", f"column {place} of a row has no name")
+    if len(image) != len(types):
+        twice = next(name for number, (name, _) in enumerate(types) if name in dict(types[:number]))
+        raise Undecodable("duplicate-name", f"the column {twice[:80]!r} occurs twice in a row")
+    keys = tuple([column.name for column in columns if column.isKey])
+    has_gap = [column.index for column in columns] != [*range(len(columns))]
     return Columns(image, types, keys, has_gap)
 
 
@@ -253,23 +180,27 @@ def _columns(parts: Sequence[bytes]) -> Columns:
 
 
 def _changes(data: bytes, topic: str, hints: Hints) -> list[Change]:
-    header, kind, content = _entry(data)
+    entry = CANAL.read("Entry", data)
+    if not entry.HasField("header"):
+        raise Undecodable("not-this-format", "an entry has no header")
+    header, kind = entry.header, entry.entryType if entry.HasField("entryType") else ROWS
+    place = _place(header)
     if kind in MARKS:
-        return [_placed(Change(op=MARKS[kind], event_time=_time(header)), header)]
+        return [_placed(Change(op=MARKS[kind], event_time=_time(header.executeTime)), place)]
     if kind != ROWS:
         raise Undecodable("unknown-operation", f"entry type {kind} is not documented")
-    change = _row_change(content)
-    event = change.event or header.event
+    change = CANAL.read("RowChange", entry.storeValue)
+    event = change.eventType or header.eventType
     if not 0 < event < len(EVENTS):
         raise Undecodable("unknown-operation", f"event type {event} is not documented")
     word = EVENTS[event]
-    if change.rows and word not in ROW_TYPES:
+    pairs = [Pair(_columns(row.beforeColumns[:]), _columns(row.afterColumns[:])) for row in change.rowDatas]
+    if pairs and word not in ROW_TYPES:
         raise Undecodable("bad-message", f"the {word} of a table holds rows")
-    pairs = [_pair_of_images(row) for row in change.rows]
     envelope = _envelope(word, header, change, pairs)
-    head = _placed(head_of(envelope, topic, hints, DIALECT, None), header)
+    head = _placed(head_of(envelope, topic, hints, DIALECT, None), place)
     changes = changes_of(envelope, head, hints, DIALECT)
-    if not pairs:
+    if not any(pair.has_gap for pair in pairs):
         return changes
     return [
         replace(row, partial=True) if pair.has_gap and row.op is not Op.DELETE else row
@@ -289,31 +220,33 @@ class Pair(NamedTuple):
         return self.before.has_gap or self.after.has_gap
 
 
-_ROW_IMAGES = {1: "a column", 2: "a column"}
-
-
-def _pair_of_images(data: bytes) -> Pair:
-    parts = protobuf.repeated(data, _ROW_IMAGES)
-    return Pair(_columns(parts[1]), _columns(parts[2]))
-
-
-def _envelope(kind: str, header: Header, change: RowChange, pairs: list[Pair]) -> Decoded:
+def _envelope(kind: str, header: Any, change: Any, pairs: list[Pair]) -> Decoded:
     """The entry as the flat message that Canal would make of it, but with the whole row before."""
     decoded = Decoded(
         type=kind,
-        database=header.database,
-        table=header.table,
-        id=header.offset,
-        es=header.milliseconds,
-        is_ddl=change.is_ddl,
+        database=header.schemaName,
+        table=header.tableName,
+        id=header.logfileOffset,
+        es=header.executeTime,
+        is_ddl=change.isDdl,
         sql=change.sql,
     )
     if pairs:
-        types = pairs[0].before.types | pairs[0].after.types
-        keys = dict.fromkeys(chain(pairs[0].before.keys, pairs[0].after.keys))
-        decoded.mysql_type, decoded.pk_names = Raw(_json(types)), Raw(_json(list(keys)))
+        before, after = pairs[0]
+        decoded.mysql_type, decoded.pk_names = _described(before.types, after.types, before.keys, after.keys)
         decoded.data, decoded.old = _images(kind, pairs)
     return decoded
+
+
+_Types = tuple[tuple[str, str], ...]
+
+
+@remembered(1024)
+def _described(
+    old: _Types, new: _Types, old_keys: tuple[str, ...], new_keys: tuple[str, ...]
+) -> tuple[Raw, Raw]:
+    """``mysqlType`` and ``pkNames`` of what the images' columns say of themselves."""
+    return Raw(_json(dict(old) | dict(new))), Raw(_json(list(dict.fromkeys(old_keys + new_keys))))
 
 
 def _images(kind: str, pairs: list[Pair]) -> tuple[list[Image | None], list[Image | None] | None]:
@@ -328,23 +261,41 @@ def _images(kind: str, pairs: list[Pair]) -> tuple[list[Image | None], list[Imag
     return after, [pair.before.image for pair in pairs]
 
 
-def _time(header: Header) -> int | None:
-    return values.micros_of(header.milliseconds, 1000) if header.milliseconds > 0 else None
+class LogPlace(NamedTuple):
+    """An event's place in the log: its sequence (none if the file has no number), its text, transaction and servers."""
+
+    sequence: tuple[int, ...]
+    text: str
+    transaction: str | None
+    servers: tuple[str, ...]
 
 
-def _placed(change: Change, header: Header) -> Change:
+def _place(header: Any) -> LogPlace:
+    file, offset = header.logfileName, header.logfileOffset
+    number = _file_number(file)
+    transaction = next((pair.value for pair in header.props if pair.key == "curtGtid"), None)
+    return LogPlace(
+        (number, offset) if number is not None and offset >= 0 else (),
+        f"{file}:{offset}",
+        transaction,
+        rows.binlog(str(header.serverId), file),
+    )
+
+
+def _time(milliseconds: int) -> int | None:
+    return values.micros_of(milliseconds, 1000) if milliseconds > 0 else None
+
+
+def _placed(change: Change, place: LogPlace) -> Change:
     """A change at its event's place in the log."""
-    number = _file_number(header.file)
-    readable = number is not None and header.offset >= 0
+    note = change.note
     return replace(
         change,
-        sequence=(number, header.offset) if number is not None and readable else (),
-        position=f"{header.file}:{header.offset}",
-        transaction=header.transaction,
-        servers=rows.binlog(header.server, header.file),
-        note=change.note
-        if readable
-        else rows.noted(change.note, "the log file has no number, arrival decides"),
+        sequence=place.sequence,
+        position=place.text,
+        transaction=place.transaction,
+        servers=place.servers,
+        note=note if place.sequence else rows.noted(note, "the log file has no number, arrival decides"),
     )
 
 

@@ -160,7 +160,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], schema: bytes, message: Mes
     table = rows.named_table(place.table, hints, message.topic)
     declared = hints.tables(table)
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, whole=MILLIS)
-    kept = [*rows.convert(before, plan, old), *rows.convert(image, plan, row)]
+    kept = rows.convert_both(before, image, plan, old, row)
     keys = declared.keys or _keys(message.key, image or before or {})
     if place.op is Op.DELETE:
         gone = {**(image or {}), **(before or {})} or None

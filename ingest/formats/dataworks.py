@@ -236,7 +236,7 @@ def _row(
     oracle = schema.dialect == "oracle"
     zone, binary = hints.options.timezone, hints.options.binary
     plan = dialect.plan(schema.columns, oracle, tuple(declared.columns.items()), zone, binary)
-    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+    kept = rows.convert_both(before, after, plan, old, new)
     if kind == "UPDATE_AFTER" and before is None:
         place = replace(place, half=1)
     # a list of columns that shares no name with the row is not the row's

@@ -144,7 +144,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
     if data is not None and before is None:
         before = _take_prefixed(data, place.op, {*declared.columns, *declared.keys})
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, binary=HEX)
-    kept = [*rows.convert(before, plan), *rows.convert(data, plan, raw)]
+    kept = rows.convert_both(before, data, plan, new=raw)
     if place.op is Op.DELETE:
         before, data = {**(data or {}), **(before or {})}, None
     elif place.op is not Op.UPDATE:

@@ -230,7 +230,7 @@ def _row(
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
     separate(before, plan.types)
     separate(after, plan.types)
-    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+    kept = rows.convert_both(before, after, plan, old, new)
     keys = declared.keys or place.keys
     return rows.finish(
         place,

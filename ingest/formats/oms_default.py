@@ -175,7 +175,7 @@ def _row(place: Change, meta: Image, envelope: Mapping[str, Raw], hints: Hints, 
     declared = hints.tables(table)
     oracle_mode = meta.get("dbType") in ORACLE_MODE
     plan = plan_of(light or old_light or b"", oracle_mode, tuple(declared.columns.items()), hints.options)
-    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+    kept = rows.convert_both(before, after, plan, old, new)
     keys, hide = declared.keys or place.keys, place.op is Op.UPDATE
     return rows.finish(place, table, keys, before, after, plan, kept, nulls_may_hide=hide)
 

@@ -183,7 +183,7 @@ def _row(
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, dialect.whole)
     sent, sent_key = envelope.get("data"), envelope.get("key")
     data, key = values.optional_image(sent), values.optional_image(sent_key)
-    kept = [*rows.convert(key, plan, sent_key), *rows.convert(data, plan, sent)]
+    kept = rows.convert_both(key, data, plan, sent_key, sent)
     both = {**key, **data} if key and data else key or data  # an update's data lies over its key
     before, after = key, dict(both) if both else None
     if place.op is Op.INSERT:

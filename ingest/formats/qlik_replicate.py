@@ -160,13 +160,13 @@ def _row(
     plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, binary=HEX)
     if place.op is Op.DELETE:
         _without_absent(before if after is None else after, mask)
-        kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+        kept = rows.convert_both(before, after, plan, old, new)
         before, after = {**(after or {}), **(before or {})} or None, None
         rows.require_image(before, place.op)
         return rows.finish(place, table, declared.keys, before, None, plan, kept)
     rows.require_image(after, place.op)
     whole = _without_absent(after, mask)
-    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
+    kept = rows.convert_both(before, after, plan, old, new)
     partial = place.op is Op.UPDATE and not whole
     before = before if place.op is Op.UPDATE else None
     return rows.finish(place, table, declared.keys, before, after, plan, kept, partial=partial)

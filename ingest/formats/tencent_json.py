@@ -120,7 +120,7 @@ def _row(place: Change, record: Mapping[str, Raw], hints: Hints) -> Change:
     )
     before = _image(record.get("oldColumns"), described.names, "oldColumns")
     after = _image(record.get("newColumns"), described.names, "newColumns")
-    kept = [*rows.convert(before, plan), *rows.convert(after, plan)]
+    kept = rows.convert_both(before, after, plan)
     keys = declared.keys or values.names(record.get("pkNames")) or described.keys
     rows.require_images(before, after, place.op)
     if place.op is Op.INSERT:

@@ -15,9 +15,9 @@ Quirks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -79,16 +79,13 @@ def parse(message: Message, hints: Hints) -> list[Change]:
     if envelope.total > 1:
         raise Undecodable(
             "split-message",
-            f"part {envelope.part + 1} of {envelope.total} of an event that does not fit one message; "
+            f"part {envelope.index + 1} of {envelope.total} of an event that does not fit one message; "
             "parts are not read: take its rows from the database (`ingest reconcile FILE --repair`)",
         )
-    entries = _entries(envelope.data)
-    changes = list(chain.from_iterable(_changes(entry, hints) for entry in entries))
-    if len(changes) == 1:
-        return changes
-    return [replace(change, row=row) for row, change in enumerate(changes)] or [
-        Change(op=Op.CONTROL, note="an envelope without entries")
-    ]
+    changes: list[Change] = []
+    for entry in _entries(envelope):
+        changes += _changes(entry, hints, len(changes))
+    return changes or [Change(op=Op.CONTROL, note="an envelope without entries")]
 
 
 def recognise(sample: bytes) -> str | None:
@@ -97,200 +94,157 @@ def recognise(sample: bytes) -> str | None:
         envelope = _envelope(sample)
         if envelope.total > 1:
             return SharedEvidence(
-                f"perhaps part {envelope.part + 1} of {envelope.total} of a subscription's envelope"
+                f"perhaps part {envelope.index + 1} of {envelope.total} of a subscription's envelope"
             )
-        entries = _entries(envelope.data)
-        header = _entry(entries[0]).header if entries else None
+        entries = _entries(envelope)
     except Undecodable:
         return None
-    return f"a subscription's envelope with {len(entries)} entries" if header and header.sequence else None
+    return (
+        f"a subscription's envelope with {len(entries)} entries"
+        if entries and entries[0].header.seqId
+        else None
+    )
 
 
 # --- the layers ---------------------------------------------------------------------------------
 
+SUBSCRIBE = protobuf.MessageTypes(
+    "subscribe.proto",
+    {
+        "Envelope": {
+            1: "int64 version",
+            2: "uint64 total",
+            3: "uint64 index",
+            4: "optional bytes data",
+            5: "bytes body_of_canal",
+        },
+        "Entries": {1: "repeated Entry items"},
+        "Entry": {1: "Header header", 2: "Event event"},
+        "Header": {
+            2: "uint64 sourceType",
+            3: "uint64 messageType",
+            4: "uint64 timestamp",
+            6: "string fileName",
+            7: "uint64 position",
+            8: "string gtid",
+            9: "string schemaName",
+            10: "string tableName",
+            11: "uint64 seqId",
+        },
+        "Event": {2: "DMLEvent dmlEvent", 4: "DDLEvent ddlEvent"},
+        "DMLEvent": {1: "uint64 dmlEventType", 2: "repeated bytes columns", 3: "repeated RowChange rows"},
+        "DDLEvent": {1: "string schemaName", 2: "string sql"},
+        "Column": {1: "string name", 2: "string originalType", 3: "bool isKey"},
+        "RowChange": {1: "repeated bytes oldColumns", 2: "repeated bytes newColumns"},
+        "Data": {1: "uint64 dataType", 2: "string charset", 3: "string sv", 4: "bytes bv"},
+    },
+)
+"""What is read of it. ``data`` is documented as bytes; a column's description and a value stay bytes, which are compared."""
 
-class EnvelopePart(NamedTuple):
-    """What Kafka carries: entries, or a part of the bytes of entries."""
 
-    total: int
-    part: int  # from 0
-    data: bytes
-
-
-def _envelope(data: bytes) -> EnvelopePart:
-    version = total = index = 0
-    content = None
-    for number, value in protobuf.fields(data):
-        if number == 1:
-            version = protobuf.number_of(value, "version")
-        elif number == 2:
-            total = protobuf.number_of(value, "total")
-        elif number == 3:
-            index = protobuf.number_of(value, "index")
-        elif number == 4 and isinstance(value, bytes):
-            content = value
-        elif number == 5 and content is None:
-            raise Undecodable("another-protobuf", "a packet of Canal: write `format: canal-protobuf`")
-    if version != VERSION or content is None or index >= max(total, 1):
+def _envelope(data: bytes) -> Any:
+    envelope = SUBSCRIBE.read("Envelope", data)
+    if not envelope.HasField("data") and envelope.body_of_canal:
+        raise Undecodable("another-protobuf", "a packet of Canal: write `format: canal-protobuf`")
+    if (
+        envelope.version != VERSION
+        or not envelope.HasField("data")
+        or envelope.index >= max(envelope.total, 1)
+    ):
         raise Undecodable("not-this-format", f"no envelope of a subscription of version {VERSION}")
-    return EnvelopePart(total, index, content)
+    return envelope
 
 
-def _entries(data: bytes) -> list[bytes]:
-    return protobuf.repeated(data, {1: "an entry"})[1]
-
-
-class EventHeader(NamedTuple):
-    """What an entry says of its event."""
-
-    source: int
-    kind: int
-    seconds: int
-    file: str
-    offset: int
-    transaction: str | None
-    database: str | None
-    table: str | None
-    sequence: int
-
-
-class SubscribedEvent(NamedTuple):
-    """One event, and the members of its body by their numbers."""
-
-    header: EventHeader
-    body: bytes
-
-
-def _entry(data: bytes) -> SubscribedEvent:
-    header, body = None, b""
-    for number, value in protobuf.fields(data):
-        if number == 1:
-            header = _header(protobuf.bytes_of(value, "header"))
-        elif number == 2:
-            body = protobuf.bytes_of(value, "event")
-    if header is None:
-        raise Undecodable("not-this-format", "an entry has no header")
-    return SubscribedEvent(header, body)
-
-
-_WORDS = {6: "fileName", 8: "gtid", 9: "schemaName", 10: "tableName"}
-_COUNTS = {2: "sourceType", 3: "messageType", 4: "timestamp", 7: "position", 11: "seqId"}
-
-
-def _header(data: bytes) -> EventHeader:
-    words: dict[int, str] = {}
-    counts: dict[int, int] = {}
-    for number, value in protobuf.fields(data):
-        if number in _COUNTS:
-            counts[number] = protobuf.number_of(value, _COUNTS[number])
-        elif number in _WORDS:
-            words[number] = protobuf.text_of(value, _WORDS[number])
-    source, kind, seconds, offset, sequence = (counts.get(number, 0) for number in _COUNTS)
-    file, transaction, database, table = (words.get(number) or None for number in _WORDS)
-    return EventHeader(source, kind, seconds, file or "", offset, transaction, database, table, sequence)
-
-
-class RowEvent(NamedTuple):
-    """A ``DMLEvent``: its number, the columns and the rows, still in bytes."""
-
-    kind: int
-    columns: tuple[bytes, ...]
-    rows: list[bytes]
-
-
-def _row_event(data: bytes) -> RowEvent:
-    kind = 0
-    parts: dict[int, list[bytes]] = {2: [], 3: []}
-    for number, value in protobuf.fields(data):
-        if number == 1:
-            kind = protobuf.number_of(value, "dmlEventType")
-        elif number in parts:
-            parts[number].append(protobuf.bytes_of(value, "columns" if number == 2 else "rows"))
-    return RowEvent(kind, tuple(parts[2]), parts[3])
+def _entries(envelope: Any) -> Any:
+    return SUBSCRIBE.read("Entries", envelope.data).items
 
 
 # --- its changes --------------------------------------------------------------------------------
 
 
-def _changes(data: bytes, hints: Hints) -> Sequence[Change]:
-    header, body = _entry(data)
-    if header.kind in MARKS:
-        return [replace(_place(header, MARKS[header.kind]), note=NOTES.get(header.kind))]
-    if header.kind == ROWS:
-        return _rows(header, _row_event(_member(body, 2, "dmlEvent")), hints)
-    if header.kind == STATEMENT:
-        return _statement(header, _member(body, 4, "ddlEvent"))
-    raise Undecodable("unknown-operation", f"message type {header.kind} is not documented")
+def _changes(entry: Any, hints: Hints, row: int) -> Sequence[Change]:
+    """The changes of one event, of which ``row`` is the number of the first in its envelope."""
+    if not entry.HasField("header"):
+        raise Undecodable("not-this-format", "an entry has no header")
+    header = entry.header
+    kind = header.messageType
+    if kind == ROWS:
+        return _rows(header, _member(entry, "dmlEvent"), hints, row)
+    if kind == STATEMENT:
+        changes = _statement(header, _member(entry, "ddlEvent"))
+        return [replace(change, row=row + change.row) for change in changes]
+    if kind in MARKS:
+        return [_place(header, MARKS[kind], row, NOTES.get(kind))]
+    raise Undecodable("unknown-operation", f"message type {kind} is not documented")
 
 
-def _member(body: bytes, number: int, name: str) -> bytes:
-    for each, value in protobuf.fields(body):
-        if each == number:
-            return protobuf.bytes_of(value, name)
-    raise Undecodable("bad-message", f"an entry has no {name}")
+def _member(entry: Any, name: str) -> Any:
+    if not entry.event.HasField(name):
+        raise Undecodable("bad-message", f"an entry has no {name}")
+    return getattr(entry.event, name)
 
 
-def _place(header: EventHeader, op: Op) -> Change:
+def _place(header: Any, op: Op, row: int, note: str | None) -> Change:
+    source, file, sequence, seconds = header.sourceType, header.fileName, header.seqId, header.timestamp
     return Change(
         op=op,
-        table=_table(header.source, header.database, header.table),
-        sequence=(header.sequence,) if header.sequence else (),
-        position=f"{header.file}:{header.offset}" if header.file else None,
-        event_time=values.micros_of(header.seconds, 1) if header.seconds else None,
-        transaction=header.transaction,
-        dialect=DIALECTS.get(header.source, database_kinds.MYSQL),
-        note=None if header.sequence else "seqId is missing, arrival decides",
+        table=_table(source, header.schemaName, header.tableName),
+        sequence=(sequence,) if sequence else (),
+        row=row,
+        position=f"{file}:{header.position}" if file else None,
+        event_time=values.micros_of(seconds, 1) if seconds else None,
+        transaction=header.gtid or None,
+        dialect=DIALECTS.get(source, database_kinds.MYSQL),
+        note=note,
     )
 
 
-def _statement(header: EventHeader, data: bytes) -> Sequence[Change]:
-    database, sql = header.database, None
-    for number, value in protobuf.fields(data):
-        if number == 1:
-            database = protobuf.text_of(value, "schemaName") or database
-        elif number == 2:
-            sql = protobuf.text_of(value, "sql")
-    place = _place(header, Op.DDL)
-    return rows.statement(
-        replace(place, table=_table(header.source, database, header.table)), sql or None, None
-    )
+def _unplaced(header: Any) -> str | None:
+    """The note of an event without its place."""
+    return None if header.seqId else "seqId is missing, arrival decides"
 
 
-def _table(source: int, name: str | None, table: str | None) -> TableId:
+def _statement(header: Any, event: Any) -> Sequence[Change]:
+    table = _table(header.sourceType, event.schemaName or header.schemaName, header.tableName)
+    place = replace(_place(header, Op.DDL, 0, _unplaced(header)), table=table)
+    return rows.statement(place, event.sql or None, None)
+
+
+@remembered(4096)
+def _table(source: int, name: str, table: str) -> TableId:
     """The table of a header's ``schemaName`` and ``tableName``."""
     if DIALECTS.get(source) == database_kinds.POSTGRES and (name or table):
-        return TableId(None, name, table)
-    return TableId.without_schema(name, table)
+        return TableId(None, name or None, table or None)
+    return TableId.without_schema(name or None, table or None)
 
 
-def _rows(header: EventHeader, event: RowEvent, hints: Hints) -> list[Change]:
-    if not event.kind < len(ROW_EVENTS):
-        raise Undecodable("unknown-operation", f"a row event of type {event.kind} is not documented")
-    op = ROW_EVENTS[event.kind]
-    place = _place(header, op)
+def _rows(header: Any, event: Any, hints: Hints, row: int) -> list[Change]:
+    if not event.dmlEventType < len(ROW_EVENTS):
+        raise Undecodable("unknown-operation", f"a row event of type {event.dmlEventType} is not documented")
+    op = ROW_EVENTS[event.dmlEventType]
+    place = _place(header, op, row, _unplaced(header))
     if place.table.table is None:
         raise Undecodable("no-table", "an event of rows has no tableName")
-    described = _described(event.columns)
+    described = _described(tuple(event.columns[:]))
     declared = hints.tables(place.table)
-    frame = _frame(described.types, tuple(declared.columns.items()), header.source, hints.options.timezone)
+    frame = _frame(
+        described.types, tuple(declared.columns.items()), header.sourceType, hints.options.timezone
+    )
     keys = declared.keys or described.keys
     changes = []
-    for number, row in enumerate(event.rows):
-        before, after = _images(row, described.names, frame)
-        partial_row = after is not None and len(after) < len(described.names)
-        kept = [*rows.convert(before, frame.plan), *rows.convert(after, frame.plan)]
+    for number, images in enumerate(event.rows):
+        before, after = _images(images, frame.columns)
+        is_partial = op is not Op.DELETE and after is not None and len(after) < len(described.names)
+        kept = rows.convert_both(before, after, frame.plan)
         rows.require_images(before, after, op)
-        change = rows.finish(
-            place,
-            place.table,
-            keys,
-            None if op is Op.INSERT else before,
-            None if op is Op.DELETE else after,
-            frame.plan,
-            kept,
-            partial=partial_row and op is not Op.DELETE,
+        if op is Op.INSERT:
+            before = None
+        elif op is Op.DELETE:
+            after = None
+        at = replace(place, row=row + number, sequence=(*place.sequence, number) if place.sequence else ())
+        changes.append(
+            rows.finish(at, place.table, keys, before, after, frame.plan, kept, partial=is_partial)
         )
-        changes.append(replace(change, sequence=(*place.sequence, number)) if place.sequence else change)
     return changes
 
 
@@ -305,27 +259,17 @@ class DescribedColumns(NamedTuple):
 @remembered(1024)
 def _described(columns: tuple[bytes, ...]) -> DescribedColumns:
     """What the columns say of themselves; `Undecodable` if one has no name, or two have the same."""
-    names: list[str] = []
-    declared: list[tuple[str, str]] = []
-    keys: list[str] = []
-    for column in columns:
-        name, kind, is_key = "", "", False
-        for number, value in protobuf.fields(column):
-            if number == 1:
-                name = protobuf.text_of(value, "a column's name")
-            elif number == 2:
-                kind = protobuf.text_of(value, "originalType")
-            elif number == 3:
-                is_key = value != 0
-        if not name:
-            raise Undecodable("bad-message", f"column {len(names)} of an event has no name")
-        names.append(name)
-        declared.append((name, kind))
-        if is_key:
-            keys.append(name)
+    described = [SUBSCRIBE.read("Column", column) for column in columns]
+    names = tuple(column.name for column in described)
+    if not all(names):
+        raise Undecodable("bad-message", f"column {names.index('')} of an event has no name")
     if len({*names}) < len(names):
         raise Undecodable("duplicate-name", "a column occurs twice in columns")
-    return DescribedColumns(tuple(names), tuple(declared), tuple(keys))
+    return DescribedColumns(
+        names,
+        tuple((column.name, column.originalType) for column in described),
+        tuple(column.name for column in described if column.isKey),
+    )
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -338,7 +282,7 @@ class ValueReaders(NamedTuple):
     """How the rows of one list of columns are read."""
 
     plan: rows.RowPlan
-    readers: tuple[ReadBytes, ...]
+    columns: tuple[tuple[str, ReadBytes], ...]
 
 
 @remembered(1024)
@@ -347,7 +291,9 @@ def _frame(
 ) -> ValueReaders:
     kinds = database_kinds.TYPES.get(DIALECTS.get(source, ""), mysql_types)
     plan = rows.plan(kinds(dict(sent)), declared, zone)
-    return ValueReaders(plan, tuple(_READERS.get(types.base(plan.types[name]), _text) for name, _ in sent))
+    return ValueReaders(
+        plan, tuple((name, _READERS.get(types.base(plan.types[name]), _text)) for name, _ in sent)
+    )
 
 
 def _text(data: bytes, charset: str) -> str:
@@ -364,23 +310,33 @@ _READERS: dict[str, ReadBytes] = {
 }
 
 
-_ROW_IMAGES = {1: "a value", 2: "a value"}
+def _images(row: Any, columns: tuple[tuple[str, ReadBytes], ...]) -> tuple[Image | None, Image | None]:
+    """A row before and after its change, None where it has none; most values do not change, and are read once."""
+    old, new = row.oldColumns[:], row.newColumns[:]
+    if (old and len(old) != len(columns)) or (new and len(new) != len(columns)):
+        raise Undecodable(
+            "bad-message", f"an image does not hold one value for each of {len(columns)} columns"
+        )
+    before = _image(columns, old, repeat(None), {}) if old else None
+    after = _image(columns, new, old or repeat(None), before or {}) if new else None
+    return before, after
 
 
-def _images(row: bytes, names: tuple[str, ...], frame: ValueReaders) -> tuple[Image | None, Image | None]:
-    """A row before and after its change, None where it has none."""
-    parts = protobuf.repeated(row, _ROW_IMAGES)
-    return _image(parts[1], names, frame), _image(parts[2], names, frame)
-
-
-def _image(cells: list[bytes], names: tuple[str, ...], frame: ValueReaders) -> Image | None:
-    if not cells:
-        return None
-    if len(cells) != len(names):
-        raise Undecodable("bad-message", f"an image does not hold one value for each of {len(names)} columns")
+def _image(
+    columns: tuple[tuple[str, ReadBytes], ...],
+    cells: Sequence[bytes],
+    was: Iterable[bytes | None],
+    known: Image,
+) -> Image:
+    """An image from its values; one that ``was`` the same before has the text that is ``known``."""
     image: Image = {}
-    for name, cell, read in zip(names, cells, frame.readers, strict=True):
-        kind, charset, digits, content = _cell(cell)
+    for (name, read), cell, old in zip(columns, cells, was, strict=False):
+        if cell == old:
+            if name in known:
+                image[name] = known[name]
+            continue
+        value = SUBSCRIBE.read("Data", cell)
+        kind = value.dataType
         if kind == NULL:
             image[name] = None
         elif kind > ABSENT:
@@ -390,24 +346,9 @@ def _image(cells: list[bytes], names: tuple[str, ...], frame: ValueReaders) -> I
             )
         elif kind != ABSENT:
             try:
-                image[name] = read(content, charset) if kind in (BYTES, TEXT) else digits
+                image[name] = read(value.bv, value.charset) if kind in (BYTES, TEXT) else value.sv
             except ValueError as error:  # also bytes that are not of their character set
                 raise Undecodable(
                     "bad-value", f"the value of column {name[:80]!r} cannot be read: {error}"
                 ) from None
     return image
-
-
-def _cell(data: bytes) -> tuple[int, str, str, bytes]:
-    """A value's data type, character set, text and bytes, of which it has those that its type needs."""
-    kind, charset, digits, content = NULL, "", "", b""
-    for number, value in protobuf.fields(data):
-        if number == 1:
-            kind = protobuf.number_of(value, "dataType")
-        elif number == 2:
-            charset = protobuf.text_of(value, "charset")
-        elif number == 3:
-            digits = protobuf.text_of(value, "sv")
-        elif number == 4:
-            content = protobuf.bytes_of(value, "bv")
-    return kind, charset, digits, content

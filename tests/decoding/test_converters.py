@@ -31,7 +31,12 @@ def outcome(read: Callable[[str, str], str], text: str, zone: str) -> str:
         return "refused"
 
 
-@given(moments, st.sampled_from(ZONES), st.sampled_from(" T"), st.sampled_from(["", "Z", ".5", "+01:00"]))
+@given(
+    moments,
+    st.sampled_from(ZONES),
+    st.sampled_from(" T"),
+    st.sampled_from(["", "Z", ".5", "+01:00", "+00:00", " +00:00"]),
+)
 def test_instants(moment: dt.datetime, zone: str, blank: str, rest: str):
     """An hour kept for its zone and used for another instant shifts it by the zone's offset."""
     text = moment.replace(microsecond=0).isoformat(blank) + rest
@@ -127,3 +132,19 @@ def test_what_is_no_integer_of_any_column(text: str):
 def test_integers_in_other_words(text: str, expected: str):
     """An integer left as `1E3` is refused by the mirror's column."""
     assert expected == rows.integer_text(text)
+
+
+_TEXTS = st.sampled_from(["1", "1E3", "x", "2024-05-01T08:20:17", "2024-05-01 08:20:17", "AAE=", None])
+_IMAGES = st.none() | st.dictionaries(st.sampled_from("abcd"), _TEXTS)
+
+
+@given(
+    _IMAGES, _IMAGES, st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["int32", "datetime", "bit"]))
+)
+def test_two_images_at_once_become_what_each_becomes_alone(before, after, declared):
+    """A text that was taken over from the image before would be another value of the row after."""
+    plan = rows.plan({}, tuple(declared.items()), "UTC")
+    alone = [dict(before) if before is not None else None, dict(after) if after is not None else None]
+    failed = [column for image in alone for column in rows.convert(image, plan)]
+    assert failed == rows.convert_both(before, after, plan)
+    assert alone == [before, after]
