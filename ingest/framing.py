@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import msgspec
 
 from ingest.decoding import avro, documents
-from ingest.errors import Undecodable
+from ingest.errors import Undecodable, counted
 from ingest.values import lenient
 
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
@@ -274,7 +274,9 @@ def _datums(schema: avro.AvroSchema, block: bytes, count: int, offset: int) -> I
         yield block[begin:end]
         begin = end
     if begin != len(block) or count > len(block):
-        raise Undecodable("bad-container", f"the block at byte {offset} does not hold its {count} datums")
+        raise Undecodable(
+            "bad-container", f"the block at byte {offset} does not hold its {counted(count, 'datum')}"
+        )
 
 
 def _codec(name: str) -> Callable[[bytes], bytes]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ingest import types
 from ingest.change import Change, Image, Op
 from ingest.departures import transaction_of
+from ingest.errors import counted
 from ingest.fold import (
     OPEN,
     Key,
@@ -264,7 +265,7 @@ def in_words(differences: Sequence[Mismatch]) -> str:
         f"{each.column} was {_shown(each.said)}, the changes before give {_shown(each.had)}"
         for each in differences[:_SHOWN]
     ]
-    more = f" and {len(differences) - _SHOWN} more columns" if len(differences) > _SHOWN else ""
+    more = f" and {counted(len(differences) - _SHOWN, 'more column')}" if len(differences) > _SHOWN else ""
     return f"a change says that {', '.join(parts)}{more}"
 
 

@@ -176,7 +176,7 @@ def _decimal(column: SeenColumn, all_: str) -> tuple[str, str]:
             f"{all_} fit {seen}, {room}{_maybe_moment(column)}",
         )
     scale = min(column.scale + HEADROOM[1], WIDEST - whole)
-    room = f"{whole - column.whole} digits of head-room before the point, {scale - column.scale} after"
+    room = f"{counted(whole - column.whole, 'digit')} of head-room before the point, {scale - column.scale} after"
     return f"decimal({whole + scale},{scale})", f"{all_} fit {seen}; {room}{_maybe_moment(column)}"
 
 

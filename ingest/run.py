@@ -283,7 +283,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     if decoded.batches:
         result.batch = decoded.batches[-1]
     if result.rejected:
-        said = "1 message was" if result.rejected == 1 else f"{result.rejected} messages were"
+        said = counted(result.rejected, "message was", "messages were")
         result.warnings.append(f"{said} rejected: see `{command('rejects', lake.pipeline.file)}`.")
     return bool(decoded.batches)
 
@@ -336,7 +336,7 @@ def _report(mirror: Folded, result: Result, file: Path) -> None:
         result.warnings.append(f"{mirror.mirror} is paused: {mirror.message}")
     if unfit := mirror.counts.get(COUNTED):
         result.warnings.append(
-            f"{mirror.mirror}: {counted(unfit, 'value')} {'does' if unfit == 1 else 'do'} not fit: "
+            f"{mirror.mirror}: {counted(unfit, 'value does', 'values do')} not fit: "
             f"see `{command('rejects', file)}`."
         )
     if unread := mirror.counts.get(UNREAD):

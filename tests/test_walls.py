@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -300,3 +303,40 @@ def test_queries_start_spark_before_they_are_written(sources):
             if first and not any(one in ast.unparse(node.args) for one in given):
                 late += [] if any(one in before for one in starts) else [f"{file}:{first}"]
     assert [] == late
+
+
+def test_numbers_agree_with_their_nouns(sources):
+    """`1 rows` looks as if nobody had ever read it; `ingest.errors.counted` writes a number and its noun."""
+    written = {(path, noun) for path, tree in sources.items() for noun in _nouns_of_numbers(tree)}
+    assert set() == written - _ALWAYS_SEVERAL
+    assert set() == _ALWAYS_SEVERAL - written, "exceptions that nothing needs any more"
+
+
+_NOUNS = "rows|changes|messages|bytes|keys|mirrors|files|batches|statements|values|cells|columns|tables|checks|problems|offsets|ranges|chunks|partitions|topics"
+_PLURAL = re.compile(rf" (?:(?:of its|landed|more|older|other|sampled) )?({_NOUNS})\b(?! no |/)")
+_ALWAYS_SEVERAL = {
+    ("ingest/cli/plan_verb.py", "messages"),  # the most that a sample has
+    ("ingest/config/schema.py", "columns"),  # too many
+    ("ingest/config/small_files.py", "bytes"),
+    ("ingest/gold/past_keys.py", "rows"),  # with the same key
+    ("ingest/gold/planner.py", "bytes"),  # too many
+    ("ingest/inspect/duck_query.py", "cells"),  # the most of an answer
+    ("ingest/lake/targets.py", "rows"),  # after a place in the pipeline file
+    ("ingest/operate/dry_run.py", "tables"),  # if there are others
+    ("ingest/quality/counts.py", "partitions"),  # from two on
+    ("ingest/quality/order_checks.py", "topics"),
+    ("ingest/quality/report.py", "tables"),
+    ("ingest/silver/lift.py", "bytes"),  # too many
+    ("ingest/values/numbers_and_bytes.py", "bytes"),
+}
+
+
+def _nouns_of_numbers(tree: ast.AST) -> Iterator[str]:
+    """The plural nouns in a module's texts that stand behind a value which is not that of ``counted``."""
+    for node in ast.walk(tree):
+        for value, text in pairwise(node.values) if isinstance(node, ast.JoinedStr) else ():
+            if isinstance(value, ast.FormattedValue) and isinstance(text, ast.Constant):
+                noun = _PLURAL.match(text.value)
+                is_limit = isinstance(value.value, ast.Name) and value.value.id.isupper()
+                if noun and not is_limit and _calls(value.value) != "counted":
+                    yield noun[1]

@@ -236,8 +236,8 @@ def _content_of(source: Source, files: list[Found]) -> moved.Same:
 def _said_of_moved(source: Source, seen: moved.Recognised) -> tuple[list[str], dict[str, NotRead]]:
     """What is said of files that are in another place than when they were read, and which of them are not read."""
     notes = [
-        f"{counted(count, 'file')} that {'was' if count == 1 else 'were'} read in {shown(former)} "
-        f"{'is' if count == 1 else 'are'} now in {shown(folder)}: nothing of {'it' if count == 1 else 'them'} is read again"
+        f"{counted(count, 'file that was', 'files that were')} read in {shown(former)} {'is' if count == 1 else 'are'} now in "
+        f"{shown(folder)}: nothing of {'it' if count == 1 else 'them'} is read again"
         for (former, folder), count in moved.folders(seen.moved, moved.below(source.path)).items()
     ]
     refused: dict[str, NotRead] = {}
@@ -276,7 +276,7 @@ def _vanished(files: list[Found], known: dict[str, FileState]) -> Iterator[str]:
         if path in present or state.damage:  # removing a damaged file is one way to fix it
             continue
         if state.holes() or state.unread(_compressed(path)):
-            what = f"vanished when {state.position} of its bytes were read, and more were there: put it back"
+            what = f"vanished when {counted(state.position, 'byte')} had been read, and more were there: put it back"
             yield f"{shown(path)} {what}."
 
 
@@ -355,9 +355,7 @@ def _difference(source: Source, file: Found, state: FileState) -> str:
     """Why a changed file is not the one that was read; empty if it only grew or was touched."""
     rewritten = "was rewritten after it was read: none of it was read; give new content a new name"
     if file.size < state.size:
-        return (
-            f"shrank from {state.size} to {file.size} bytes: none of it was read; give new content a new name"
-        )
+        return f"shrank from {state.size} to {counted(file.size, 'byte')}: none of it was read; give new content a new name"
     framing = framing_of(source)
     with _open(source, file) as stream:
         try:

@@ -19,7 +19,7 @@ from ingest.bronze import opening
 from ingest.bronze.opening import Identity
 from ingest.bronze.receipts import FINGERPRINT, Receipt
 from ingest.config import is_stored
-from ingest.errors import FaultError, Undecodable, fault_of
+from ingest.errors import FaultError, Undecodable, counted, fault_of
 
 BLOCK = 8 * 1024 * 1024
 WHOLE = 1 << 30  # the largest file that is held in memory: a document, a container, a raw datum
@@ -207,7 +207,9 @@ def skip(stream: BinaryIO, count: int) -> None:
     while count > 0:
         block = stream.read(min(count, BLOCK))
         if not block:
-            raise ValueError(f"the file ends {count} bytes before the place up to which it was read")
+            raise ValueError(
+                f"the file ends {counted(count, 'byte')} before the place up to which it was read"
+            )
         count -= len(block)
 
 
@@ -367,7 +369,7 @@ def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
             f"there one a line, or as smaller files",
         )
     if len(data) < work.start:
-        raise ValueError(f"the file is shorter than the {work.start} bytes already read")
+        raise ValueError(f"the file is shorter than the {counted(work.start, 'byte')} already read")
     end = done = work.start
     yield [], end
     group: list[Record] = []

@@ -115,7 +115,7 @@ def _verify(file: Path, texts: list[str], output_as: str) -> None:
         for name in searched.unread:
             output.note(f"not read: {name}")
         output.line(
-            f"{counted(len(searched.hits), 'hit')} in {counted(searched.files, 'file')} of {searched.size} bytes"
+            f"{counted(len(searched.hits), 'hit')} in {counted(searched.files, 'file')} of {counted(searched.size, 'byte')}"
         )
 
     output.answer(output_as, asdict(searched), show)

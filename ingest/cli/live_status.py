@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from ingest.cli import output
 from ingest.cli.stopping import StopRequest
+from ingest.errors import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -108,7 +109,9 @@ def _drawn(status: Found, *, with_time: bool, wrap: bool = True) -> RenderableTy
     if summarised:
         slowest = max(well, key=lambda table: table["lag_seconds"] or 0)
         lag = f"; {slowest['table']} lags most, by {slowest['lag']}" if slowest["lag"] else ""
-        parts.append(line(f"{len(well)} mirrors are ok{lag} (`ingest tables` lists them)"))
+        parts.append(
+            line(f"{counted(len(well), 'mirror is', 'mirrors are')} ok{lag} (`ingest tables` lists them)")
+        )
     return Group(*parts)
 
 

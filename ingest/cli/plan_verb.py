@@ -12,6 +12,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import PipelineFiles, session_for
+from ingest.errors import counted
 from ingest.spark.jobs import DRIVER, SPARK
 
 app = typer.Typer()
@@ -79,7 +80,7 @@ def _headline(foreseen: dict[str, Any]) -> str:
     else:
         said = f"{name}: a run would land batch {foreseen['next_batch']} in {where}."
     if waiting := foreseen["undecoded_batches"]:
-        said += f" {len(waiting)} landed batches wait to be decoded."
+        said += f" {counted(len(waiting), 'landed batch waits', 'landed batches wait')} to be decoded."
     if stages := foreseen["stages"]:
         places = {SPARK: "Spark", DRIVER: "the driver"}
         done = "; ".join(f"{stage}: {places[where]}" for stage, where in stages.items())
@@ -94,13 +95,19 @@ def _reads(source: dict[str, Any], file: Path) -> Iterator[tuple[object, ...]]:
     if source["kind"] == "kafka":
         for read in reads:
             place = f"{read['topic']}/{read['partition']}"
-            yield name, place, read["start"], read["end"], f"{read['messages']:,} offsets"
+            yield name, place, read["start"], read["end"], counted(read["messages"], "offset")
         return
     for read in reads[:_SHOWN]:
         end = "its end" if read["end"] is None else read["end"]
         yield name, _plain(shown_from(file, read["file"])), read["start"], end, _size(read["bytes"])
     if rest := reads[_SHOWN:]:
-        yield name, f"and {len(rest)} more files", "", "", _size(sum(read["bytes"] for read in rest))
+        yield (
+            name,
+            f"and {counted(len(rest), 'more file')}",
+            "",
+            "",
+            _size(sum(read["bytes"] for read in rest)),
+        )
 
 
 def _table(table: dict[str, Any]) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ingest.cli import output
+from ingest.errors import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +91,7 @@ class ProgressLine:
                     done, total = done + info.numCompletedTasks, total + info.numTasks
         except Exception:  # the session may end under us; progress must never end a run
             return ""
-        return f" ({done}/{total} tasks)" if total else ""
+        return f" ({done} of {counted(total, 'task')})" if total else ""
 
 
 def silent(_subject: str, _step: str) -> None:

@@ -245,7 +245,7 @@ def _so_far(progress: Reconciled) -> str:
     """How far a table has been compared."""
     return (
         f"{progress.table}: {counted(progress.ranges, 'range')}, {progress.rows:,} of about "
-        f"{progress.mirror_rows:,} rows compared, {progress.equal:,} ranges equal"
+        f"{counted(progress.mirror_rows, 'row')} compared, {counted(progress.equal, 'range')} equal"
     )
 
 

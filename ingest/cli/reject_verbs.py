@@ -85,7 +85,7 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
     for message in bytes_of:
         said.append(f"{'base64' if message.binary else 'message':<10} {message.text}")
         if len(message.text) < message.length and not message.binary:
-            said.append(f"{'':<10} ... {message.length} bytes in all")
+            said.append(f"{'':<10} ... {counted(message.length, 'byte')} in all")
     if row["open"]:
         ways = [command("replay", file)] if row["kind"] == "message" else []
         ways.append(command("rejects", "dismiss", file, which, "--reason", "..."))

@@ -10,6 +10,7 @@ from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.progress import SpacedNotes
 from ingest.cli.spark import COST, OfSource, Parallel, PipelineFile
+from ingest.errors import counted
 
 if TYPE_CHECKING:
     from ingest.source.snapshot import SnapshotProgress
@@ -64,6 +65,6 @@ def snapshot(
 def _so_far(progress: SnapshotProgress) -> str:
     """How far a table has been read."""
     return (
-        f"{progress.table}: {progress.done} of {progress.chunks} chunks, {progress.rows:,} rows, "
+        f"{progress.table}: {progress.done} of {counted(progress.chunks, 'chunk')}, {counted(progress.rows, 'row')}, "
         f"{progress.rate:,.0f} rows/s, {progress.left:.0f} s left"
     )

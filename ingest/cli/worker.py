@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ingest.cli import output
 from ingest.cli.stopping import StopRequest
 from ingest.config import load
-from ingest.errors import IngestError, LockedError, unexpected
+from ingest.errors import IngestError, LockedError, counted, unexpected
 from ingest.operate.alerts import AlertSender
 from ingest.result import STAGES
 from ingest.spark.deferred import is_usable
@@ -134,7 +134,7 @@ class Worker:
         texts += [f"warning: {text}" for text in result.warnings]
         batch = "nothing new"
         if result.batch is not None:
-            batch = f"batch {result.batch}: {result.read} read, {result.changes} changes"
+            batch = f"batch {result.batch}: {result.read:,} read, {counted(result.changes, 'change')}"
         return {"code": result.exit_code, "text": "\n".join([batch, *texts])[:MOST], "batch": result.batch}
 
 

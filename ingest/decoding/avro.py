@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from ingest.errors import Undecodable
+from ingest.errors import Undecodable, counted
 from ingest.values import strict
 
 MAX_TYPES = 100_000  # of a schema with every named type written out; a wide table has 10,000
@@ -85,7 +85,9 @@ def read(schema: AvroSchema, data: bytes) -> Any:
     """
     value, end = read_at(schema, data, 0)
     if end != len(data):
-        raise Undecodable("trailing-bytes", f"{len(data) - end} bytes are left after the datum")
+        raise Undecodable(
+            "trailing-bytes", f"{counted(len(data) - end, 'byte is', 'bytes are')} left after the datum"
+        )
     return value
 
 

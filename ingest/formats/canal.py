@@ -42,7 +42,7 @@ from ingest.decoding.flat_messages import (
     nowhere,
 )
 from ingest.decoding.rows import drop_hidden, emptied, noted
-from ingest.errors import Undecodable
+from ingest.errors import Undecodable, counted
 from ingest.fold import may_change_key
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
@@ -301,7 +301,7 @@ def _pairs_of_update(after: list[Image], old: Rows, swap: bool) -> list[Pair]:
     if not old:
         return [(None, image) for image in after]
     if len(old) != len(after):
-        raise Undecodable("images-differ", f"old holds {len(old)} rows, data {len(after)}")
+        raise Undecodable("images-differ", f"old holds {counted(len(old), 'row')}, data {len(after)}")
     if swap:  # old is the row after the change, or what changed of it
         return [(image, image | (old[row] or {})) for row, image in enumerate(after)]
     return [(old[row], image) for row, image in enumerate(after)]

@@ -25,7 +25,7 @@ from ingest import values
 from ingest.change import Change, Hints, Image, Message, Op
 from ingest.decoding import protobuf, rows
 from ingest.decoding.flat_messages import CanalDialect, Decoded
-from ingest.errors import Undecodable
+from ingest.errors import Undecodable, counted
 from ingest.formats import About
 from ingest.formats.canal import ROW_TYPES, TEXT_MAKERS, changes_of, head_of
 from ingest.values.remembered import remembered
@@ -91,7 +91,7 @@ def recognise(sample: bytes) -> str | None:
         file = CANAL.read("Entry", entries[0]).header.logfileName if entries else None
     except Undecodable:
         return None
-    return f"a Canal packet with {len(entries)} entries of {file}" if file else None
+    return f"a Canal packet with {counted(len(entries), 'entry', 'entries')} of {file}" if file else None
 
 
 # --- the layers ---------------------------------------------------------------------------------

@@ -150,7 +150,9 @@ def _image(
     if cells is None:
         return None, 0
     if isinstance(cells, str) or len(cells) != len(plan):
-        raise Undecodable("bad-message", f"an image does not have the {len(plan)} values of its fields")
+        raise Undecodable(
+            "bad-message", f"an image does not have one value for each of its fields (there are {len(plan)})"
+        )
     image: Image = {}
     for (name, readers), cell in zip(plan, cells, strict=True):
         if cell is None:

@@ -204,7 +204,9 @@ def _images(raw: bytes, columns: tuple[str, ...]) -> list[Image]:
         raise Undecodable("bad-json", f"rows: {error}") from None
     wanted = len(columns)
     if not rows or any(len(row) != wanted for row in rows):
-        raise Undecodable("no-image", f"a row has not the {wanted} values that types names")
+        raise Undecodable(
+            "no-image", f"a row does not have one value for each column that types names (there are {wanted})"
+        )
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 

@@ -146,7 +146,9 @@ def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str
     if cells is None:
         return None
     if len(cells) != len(names):
-        raise Undecodable("bad-message", f"an image does not have the {len(names)} values of its fields")
+        raise Undecodable(
+            "bad-message", f"an image does not have one value for each of its fields (there are {len(names)})"
+        )
     image: Image = {}
     for name, cell in zip(names, cells, strict=True):
         value, info = cell["value"], cell["type_info"]

@@ -168,5 +168,7 @@ def _image(raw: Raw | None, names: tuple[str, ...], member: str) -> Image | None
         raise Undecodable("bad-message", f"{member} is not a list of values")
     cells = values.items(raw)
     if len(cells) != len(names) or any(bytes(value)[:1] in (b"{", b"[") for value in cells):
-        raise Undecodable("bad-message", f"{member} does not hold one value for each of {len(names)} columns")
+        raise Undecodable(
+            "bad-message", f"{member} does not hold one value for each column (there are {len(names)})"
+        )
     return {name: values.text(value) for name, value in zip(names, cells, strict=True)}

@@ -25,7 +25,7 @@ from ingest import types, values
 from ingest.change import Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import converters, database_kinds, protobuf, rows
 from ingest.decoding.flat_messages import mysql_types
-from ingest.errors import Undecodable
+from ingest.errors import Undecodable, counted
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
 from ingest.values.charsets import decoded
@@ -100,7 +100,7 @@ def recognise(sample: bytes) -> str | None:
     except Undecodable:
         return None
     return (
-        f"a subscription's envelope with {len(entries)} entries"
+        f"a subscription's envelope with {counted(len(entries), 'entry', 'entries')}"
         if entries and entries[0].header.seqId
         else None
     )
@@ -315,7 +315,7 @@ def _images(row: Any, columns: tuple[tuple[str, ReadBytes], ...]) -> tuple[Image
     old, new = row.oldColumns[:], row.newColumns[:]
     if (old and len(old) != len(columns)) or (new and len(new) != len(columns)):
         raise Undecodable(
-            "bad-message", f"an image does not hold one value for each of {len(columns)} columns"
+            "bad-message", f"an image does not hold one value for each column (there are {len(columns)})"
         )
     before = _image(columns, old, repeat(None), {}) if old else None
     after = _image(columns, new, old or repeat(None), before or {}) if new else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ingest import types
 from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
+from ingest.errors import counted
 from ingest.fold import SchemaStep
 from ingest.gold import forgotten, passes, ways
 from ingest.gold.completed import STAGE
@@ -138,7 +139,9 @@ def with_statements(
     ]
     answer = passes.statement_pass(fold.plan, fold.before, fold.work, earlier, altered, misfits)
     if not answer.why_not and fold.changes > CHANGES_AT_MOST:
-        answer = answer._replace(why_not=f"its {fold.changes} changes are too many to hold at once")
+        answer = answer._replace(
+            why_not=f"its {counted(fold.changes, 'change')} are too many to hold at once"
+        )
     if answer.why_not:
         return replace(fold, why_folded=answer.why_not)
     work = tuple((lane, replace(steps, passes=True)) for lane, steps in fold.work)
@@ -258,7 +261,9 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
     """Why a table of that many bytes is not rewritten for that many changes; empty if it may be."""
     most = budget(pipeline, changes)
     return (
-        f"its {size} bytes are more than the {most} that {changes} changes may rewrite" if size > most else ""
+        f"its {counted(size, 'byte')} are more than the {most:,} that {counted(changes, 'change')} may rewrite"
+        if size > most
+        else ""
     )
 
 

@@ -344,7 +344,7 @@ def of_state(
         text, typed = known_mirrors.outdated_text(lake, mirror), command("rebuild", file, mirror.name)
         yield _of_kind("outdated", text, typed, mirror.name)
     if statements:
-        waits = f"{counted(statements, 'statement')} {'waits' if statements == 1 else 'wait'} for a decision"
+        waits = f"{counted(statements, 'statement waits', 'statements wait')} for a decision"
         typed = command("ddl", file)
         problem = _of_kind("ddl_pending", f"{waits}: {typed}", typed)
         yield replace(problem, since=since.get("ddl"))
@@ -392,7 +392,7 @@ def _rejected(kind: str, count: int) -> str:
         "message": f"{counted(count, 'message')} could not be decoded; "
         f"{'it' if one else 'each'} may belong to any table",
         "cell": f"{counted(count, 'cell')} did not fit {'its' if one else 'their'} column",
-    }.get(kind, f"{counted(count, 'change')} {'was' if one else 'were'} refused")
+    }.get(kind, f"{counted(count, 'change was', 'changes were')} refused")
 
 
 def resolving_command(lake: Tables, row: Mapping[str, Any]) -> str:

@@ -265,14 +265,12 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     bad = [row for row in rows if row["state"] != OK]
     waits = min(seen.waits, len(rows) - len(bad))
     headline = (
-        f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {len(rows)} mirrors are up to date with batch {seen.done}"
+        f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {counted(len(rows), 'mirror is', 'mirrors are')} up to date with batch {seen.done}"
         + (f"; decoded is batch {seen.decoded}" if seen.decoded > seen.done else "")
     )
     needing = [problem for problem in listed if not problem.acknowledged]
     if needing:
-        headline += (
-            f"; {counted(len(needing), 'problem')} {'needs' if len(needing) == 1 else 'need'} somebody"
-        )
+        headline += f"; {counted(len(needing), 'problem needs', 'problems need')} somebody"
     return {
         "pipeline": lake.pipeline.name,
         "headline": f"{headline}.",

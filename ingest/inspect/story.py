@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ingest.errors import counted
+
 if TYPE_CHECKING:
     from ingest.change import Image
     from ingest.gold.explain import Story, StoryEffect, StoryEvent
@@ -68,19 +70,15 @@ def suspect(reject: Mapping[str, Any]) -> str:
 def headline(story: Story) -> str:
     """One sentence: the number of events, and whether the mirror agrees with them."""
     key = ", ".join(f"{name} = {value}" for name, value in story.key.items())
-    count = f"{len(story.events)} event" + ("" if len(story.events) == 1 else "s")
-    waiting = (
-        f", {story.waiting} more {'waits' if story.waiting == 1 else 'wait'} to be folded"
-        if story.waiting
-        else ""
-    )
+    count = counted(len(story.events), "event")
+    waiting = f", {counted(story.waiting, 'more waits', 'more wait')} to be folded" if story.waiting else ""
     return f"{story.mirror}, {key}: {count} up to batch {story.batch}{waiting}; {_verdict(story)}."
 
 
 def _verdict(story: Story) -> str:
     if story.equal:
         cells = sum(suspect["kind"] == "cell" for suspect in story.suspects)
-        but = f", but for {cells} cell{'' if cells == 1 else 's'} that did not fit" if cells else ""
+        but = f", but for {counted(cells, 'cell')} that did not fit" if cells else ""
         if story.left_out:
             return f"no row, because the one that they give does not meet {story.left_out}"
         if not story.mirror_rows and not story.events:
@@ -129,7 +127,7 @@ def _labelled(label: str, text: str | None) -> Iterator[str]:
 def _message(raw: Raw) -> str:
     """The message's bytes, and how many there are if some are cut off."""
     is_cut = not raw.binary and len(raw.text.encode("utf-8", "replace")) < raw.length
-    cut = f" ... ({raw.length} bytes)" if is_cut else ""
+    cut = f" ... ({counted(raw.length, 'byte')})" if is_cut else ""
     return f"   {'base64' if raw.binary else 'message':<10} {raw.text}{cut}"
 
 

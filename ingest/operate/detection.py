@@ -19,7 +19,7 @@ from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableId
 from ingest.config.scalars import listed, plain_name
 from ingest.decoding import documents, unread
-from ingest.errors import Undecodable
+from ingest.errors import Undecodable, counted
 from ingest.operate.message_input import messages
 
 _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
@@ -236,7 +236,9 @@ def in_words(verdict: dict[str, Any]) -> str:
     if not verdict["candidates"]:
         if verdict["unread"]:
             return f"{file}: {verdict['unread']}"
-        return f"{file}: none of its {count} messages is of a known format; `ingest formats` lists them"
+        return (
+            f"{file}: none of {counted(count, 'message')} is of a known format; `ingest formats` lists them"
+        )
     if not verdict["format"]:
         first, *others = verdict["candidates"]
         apart = [
@@ -252,7 +254,7 @@ def in_words(verdict: dict[str, Any]) -> str:
         lines.append(f"  {uncertain}")
     for name, numbers in verdict["odd"].items():
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
-        lines.append(f"  does not fit: {len(numbers)} of {count} messages are {name}: number {shown}")
+        lines.append(f"  does not fit: {len(numbers)} of {counted(count, 'message')}: {name}, number {shown}")
     if verdict["odd"] and is_one_source(verdict):
         lines.append("  A run rejects such messages: it keeps them, counts them and says where they are.")
     elif verdict["odd"]:

@@ -185,7 +185,7 @@ def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding
         return Finding(check, "wrong", str(error), "correct `database:` of the source, or start the database")
     said = f"{place_of(database)} lets {database.user} in"
     if faults:
-        more = f" And {len(faults) - 5} more tables." if len(faults) > 5 else ""
+        more = f" And {counted(len(faults) - 5, 'more table')}." if len(faults) > 5 else ""
         return Finding(
             check,
             "wrong",

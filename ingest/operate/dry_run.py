@@ -26,7 +26,7 @@ from ingest.catalog import registrations
 from ingest.change import TableId
 from ingest.config import Pipeline, Source, TableRule, matches, target
 from ingest.config.scalars import nearest
-from ingest.errors import StoreError, command
+from ingest.errors import StoreError, command, counted
 from ingest.formats import ingest_snapshot
 from ingest.gold import preview as gold
 from ingest.gold.preview import CHANGE, CREATE, FOLD, HOLD, Foreseen, Known
@@ -346,7 +346,7 @@ def _add_sample(source: dict[str, Any], decoded: silver.Foretold, count: int) ->
     if rejects:
         *_, reason, detail = rejects[0]
         source["warnings"].append(
-            f"{len(rejects)} of {count} sampled messages would be rejected; the first: {reason}: {detail}"
+            f"{len(rejects)} of {counted(count, 'sampled message')} would be rejected; the first: {reason}: {detail}"
         )
     if name in decoded.faults:
         source["problems"].append(decoded.faults[name])

@@ -165,7 +165,7 @@ def warnings(pipeline: Pipeline, table: Reconciled, *, waits: bool) -> Iterator[
         )
     if table.ahead:
         yield (
-            f"{table.table}: the times in its messages are {table.ahead:,.0f} seconds later than its database's clock, so they "
+            f"{table.table}: the times in its messages are {counted(round(table.ahead), 'second')} later than its database's clock, so they "
             "do not say which rows have arrived: correct the clock, or type the same with --settled if nothing is on its way."
         )
 

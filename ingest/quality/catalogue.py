@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ingest.errors import capitalised, command
+from ingest.errors import capitalised, command, counted
 
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
 STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
@@ -324,8 +324,8 @@ def duration(seconds: float) -> str:
     for span, name in _SPANS:
         if whole >= 2 * span or span == 1:
             count = whole // span
-            return f"{count:,} {name}{'' if count == 1 else 's'}"
-    return f"{whole} seconds"
+            return counted(count, name)
+    return counted(whole, "second")
 
 
 def with_limit(metric: Metric, thresholds: dict[str, float]) -> Metric:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from ingest.errors import counted
 from ingest.quality.report_model import TREND, DdlFact, RunFact, TableFact
 from ingest.quality.trends import BatchTrend
 
@@ -30,7 +31,7 @@ class Chart(NamedTuple):
         low, high, last = (
             self.in_words(value) for value in (min(self.values), max(self.values), self.values[-1])
         )
-        return f"{self.label} over the last {len(self.values)} batches: from {low} to {high}, now {last}"
+        return f"{self.label} over {counted(len(self.values), 'batch', 'batches')}: from {low} to {high}, now {last}"
 
 
 def charts(
@@ -145,8 +146,8 @@ def timeline(statements: Iterable[DdlFact], last: int | None) -> Markup:
         for statement in known
     )
     waiting = sum(statement.pending for statement in known)
-    said = f"{len(known)} schema changes from batch {first} to batch {last}" + (
-        f", {waiting} of them wait for a decision" if waiting else ""
+    said = f"{counted(len(known), 'schema change')} from batch {first} to batch {last}" + (
+        f", {counted(waiting, 'of them waits', 'of them wait')} for a decision" if waiting else ""
     )
     return Markup(
         '<svg class="strip" viewBox="0 0 {0} 32" role="img" aria-label="{1}"><line x1="{2}" x2="{3}" y1="10" y2="10"/>{4}'

@@ -89,9 +89,9 @@ def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator
             continue
         check, n = REFUSED[row["kind"]], row["n"]
         reported.add((check, subject.name))
-        what = counted(n, "cell") + (" does" if n == 1 else " do") + " not fit"
+        what = counted(n, "cell does", "cells do") + " not fit"
         if row["kind"] == "change":
-            what = counted(n, "change") + (" was" if n == 1 else " were") + " not applied"
+            what = counted(n, "change was", "changes were") + " not applied"
         yield Metric(
             check, n, subject.name, column=row["column"],
             detail=f"{what}: {row['why']}" + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
@@ -130,10 +130,8 @@ def ddl_pending(chosen: Iterable[CheckedMirror], waiting: Mapping[str, list[str]
         texts = waiting.get(subject.path, [])
         detail = ""
         if texts:
-            waits = (
-                f"{counted(len(texts), 'statement')} {'waits' if len(texts) == 1 else 'wait'} for a decision"
-            )
-            detail = f"{waits}, the last: {_short(texts[-1], 120)}"
+            waits = counted(len(texts), "statement waits", "statements wait")
+            detail = f"{waits} for a decision, the last: {_short(texts[-1], 120)}"
         yield Metric("ddl_pending", len(texts), subject.name, detail=detail)
 
 
@@ -146,7 +144,7 @@ def of_sources(
         books = booked.get(source, Booked())
         messages, ranges = landed.get(source, (0, {}))
         off = abs(messages - books.messages) + books.off
-        detail = f"{messages:,} messages landed, {books.messages:,} are in the books" if off else ""
+        detail = f"{counted(messages, 'message')} landed, {books.messages:,} in the books" if off else ""
         yield Metric("books_balance", off, source=source, detail=detail)
         accepted = [gap for name, gap in ledgers.accepted if name == source]
         places = [f"{gap.get('topic')}/{gap.get('partition')}" for gap in accepted]

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import VariantType
 
 from ingest.config import Expectation, matches
+from ingest.errors import counted
 from ingest.lake import exact, faults
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
@@ -313,7 +314,7 @@ def _verdict(metric: Metric, result: Any) -> CheckResult:
     observed = facts.get("observed_value")
     text = metric.detail
     if bad is not None:
-        text = f"{text}: {bad:,} of {facts.get('element_count', 0):,} rows are not as expected"
+        text = f"{text}: not as expected in {bad:,} of {counted(facts.get('element_count', 0), 'row')}"
     elif observed is not None:
         text = f"{text}: observed {observed}"
     number = bad if bad is not None else observed

@@ -463,11 +463,11 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
         "images_before", len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],
         severity="error" if proof.strong else "warn",
     )  # fmt: skip
-    later = f"; {proof.unjudged:,} keys were not judged" if proof.unjudged else ""
+    later = f"; {counted(proof.unjudged, 'key was', 'keys were')} not judged" if proof.unjudged else ""
     yield Metric("changes_compared", proof.compared, subject.name)
     yield Metric(
         "changes_proven", proof.proven, subject.name,
-        detail=f"{proof.proven:,} of {proof.compared:,} changes with an image before found the row that it describes{later}",
+        detail=f"{proof.proven:,} of {counted(proof.compared, 'change')} with an image before found the row that it describes{later}",
     )  # fmt: skip
 
 

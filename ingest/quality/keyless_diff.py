@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ingest.change import Image, Op
+from ingest.errors import counted
 from ingest.fold import Placed, SchemaStep, Table, identity, steps
 from ingest.lake.mirrors import Mirror
 from ingest.lake.stamps import change_of
@@ -67,7 +68,7 @@ def differences(
             cells = ", ".join(
                 shown(value, delta, 20) for value, delta in zip(content[:8], types, strict=False)
             )
-            yield f"the row ({cells}) occurs {present[content]} times, the changes give {wanted[content]}"
+            yield f"the row ({cells}) occurs {counted(present[content], 'time')}, the changes give {wanted[content]}"
 
 
 def _apply(table: Table, event: Placed | SchemaStep) -> None:

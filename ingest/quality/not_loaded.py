@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import LOAD_ENDS
-from ingest.errors import command
+from ingest.errors import command, counted
 from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
 from ingest.lake.lanes import IS_LOAD_MARKED
@@ -39,8 +39,8 @@ def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: st
     names = ordered.subject.decided.keys
     failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
     detail = (
-        f"{ordered.lane.table} was loaded again, and {len(keys)} of its rows, such as {failing[0]}, were not in the load: no delete of "
-        f"them has come, so they are still in the mirror. {ways_out}"
+        f"{ordered.lane.table} was loaded again, and {counted(len(keys), 'row')} of the mirror, such as {failing[0]}, {'was' if len(keys) == 1 else 'were'} "
+        f"not in the load: no delete has come, so {'it is' if len(keys) == 1 else 'they are'} still there. {ways_out}"
     )
     return ordered.metric("rows_not_loaded", len(keys), detail, failing)
 
@@ -57,7 +57,7 @@ def _doubled(ordered: OrderedLane, older: str, epoch: str) -> Iterator[Metric]:
     )
     if beside["n"] > 0:
         detail = (
-            f"{ordered.lane.table} was loaded again, and its rows have no key: {beside['n']} older ones are in the mirror beside those "
+            f"{ordered.lane.table} was loaded again, and its rows have no key: {counted(int(beside['n']), 'older row is', 'older rows are')} in the mirror beside those "
             f"of the load. {epoch} removes them"
         )
         yield ordered.metric("rows_not_loaded", int(beside["n"]), detail)

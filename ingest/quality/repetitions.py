@@ -39,8 +39,8 @@ def repeated(ordered: OrderedLane) -> Iterator[Metric]:
         return
     if ordered.lane.key_changes and (moves := _repeated_moves(ordered)):
         detail = (
-            f"{moves} updates of {table} that change the key and lack unchanged columns came again; what they "
-            "lack was taken from the row that has the old key now: compare these rows with the source, or load "
+            f"{counted(moves, 'update')} of {table} without unchanged columns and with another key came again; what was "
+            "left out was taken from the row that has the old key now: compare these rows with the source, or load "
             f"the table again with {ordered.epoch()}"
         )
         yield ordered.metric("repeated_moves", moves, detail)
@@ -50,7 +50,7 @@ def repeated(ordered: OrderedLane) -> Iterator[Metric]:
     keys = _set_back(ordered, "true" if across else f"batch > {ordered.since}")
     if keys:
         detail = (
-            f"{len(keys)} rows of {table} were set back: their last change came before, and a newer one or a statement since then; "
+            f"{counted(len(keys), 'row')} of {table} {'was' if len(keys) == 1 else 'were'} set back: the last change of each came before, and a newer one or a statement since then; "
             "unless the source sends that one again, too, compare these rows with the source, or load the table again"
         )
         yield _rows_set_back(ordered, keys, detail)

@@ -32,8 +32,8 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
         yield ordered.metric("old_positions", lane.changes, detail)
     if lost := _started_again(ordered):
         detail = (
-            f"{lost} changes of {lane.table} are newer by the source's clock than all changes before them, and lost "
-            "against older ones because their positions are lower, as if the source's positions had started again: "
+            f"{counted(lost, 'change')} of {lane.table}, newer by the source's clock than all changes before, lost "
+            "against older ones with higher positions, as if the source's positions had started again: "
             f"{ordered.epoch(places=_first_of_each_stream(ordered), loaded=False)} places them after everything before"
         )
         yield ordered.metric("positions_started_again", lost, detail)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches, scalars
+from ingest.errors import counted
 from ingest.quality.catalogue import ERROR, CheckResult, Metric
 from ingest.quality.subjects import CheckedMirror
 
@@ -59,14 +60,17 @@ def _metrics(
         if subject is None:
             if table not in known and matches(rule.table, _table(table)):
                 yield Metric(
-                    NAME, expected, table, detail=f"the source counts {expected:,} rows, there is no mirror"
+                    NAME,
+                    expected,
+                    table,
+                    detail=f"the source counts {counted(expected, 'row')}, there is no mirror",
                 )
         elif matches(rule.table, subject.table) and not (subject.mirror and subject.mirror.soft):
             leaves_out = subject.mirror is not None and subject.mirror.where
             if leaves_out and subject.name not in rows:
                 continue
             there = rows.get(subject.name, 0)
-            detail = f"the source counts {expected:,} rows, the mirror has {there:,}"
+            detail = f"the source counts {counted(expected, 'row')}, the mirror has {there:,}"
             detail += " with those that `where:` leaves out" if leaves_out else ""
             yield Metric(NAME, abs(there - expected), table, detail=detail)
 

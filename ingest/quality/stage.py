@@ -12,7 +12,7 @@ from pathlib import Path
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.config.entries import CELLS_CHECKED
-from ingest.errors import command
+from ingest.errors import command, counted
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
@@ -147,7 +147,9 @@ def complaints(
 
 
 def _bounded(sentences: list[str], file: Path) -> list[str]:
-    more = [f"{len(sentences) - _SAID} more checks complain: see `{command('quality', file, '--last')}`."]
+    more = [
+        f"{counted(len(sentences) - _SAID, 'more check complains', 'more checks complain')}: see `{command('quality', file, '--last')}`."
+    ]
     return sentences[:_SAID] + (more if len(sentences) > _SAID else [])
 
 

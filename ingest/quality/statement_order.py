@@ -11,6 +11,7 @@ from typing import Any
 
 from ingest import formats
 from ingest.config import Source
+from ingest.errors import counted
 from ingest.lake import duck
 from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of
 from ingest.quality.catalogue import Metric
@@ -46,29 +47,29 @@ def unsure_statements(ordered: OrderedLane) -> Iterator[Metric]:
     table = ordered.lane.table
     if unsure := unsure_in_second(ordered):
         detail = (
-            f"{unsure} rows of {table} were sent in the second of a TRUNCATE or DDL statement that has no "
-            "position, and the order of their arrival does not say whether they came before or after it: "
+            f"{counted(unsure, 'row')} of {table} came with the second of a TRUNCATE or DDL statement that has no "
+            "position, and the order of arrival does not say whether before or after it: "
             f"compare with the source, or load the table again ({ordered.epoch()}); "
             "one partition for all messages of a table prevents it"
         )
         yield ordered.metric("event_order", unsure, detail)
     if again := cleared_again(ordered):
         detail = (
-            f"{again} rows of {table} were sent again together with a TRUNCATE or DDL statement that has no position, "
-            "and that counts as executed after them: compare with the source, or load the table again "
+            f"{counted(again, 'row')} of {table} came again together with a TRUNCATE or DDL statement that has no position, "
+            "which counts as executed after that: compare with the source, or load the table again "
             f"({ordered.epoch()})"
         )
         yield ordered.metric("event_order", again, detail)
     if late := late_by_clock(ordered):
         detail = (
-            f"{late} rows of {table} arrived after a TRUNCATE or DDL statement that no row preceded in its file or partition, and "
-            "are ordered before it by its clock alone: if that clock is of another zone, write `timezone:` under the options "
+            f"{counted(late, 'row')} of {table} arrived after a TRUNCATE or DDL statement that no row preceded in its file or partition, ordered "
+            "before it by its clock alone: if that clock is of another zone, write `timezone:` under the options "
             f"of source {ordered.source.name}, then run {ordered.backfill()}; else compare with the source"
         )
         yield ordered.metric("event_order", late, detail)
     if elsewhere := apart(ordered):
         detail = (
-            f"{elsewhere} TRUNCATE or DDL statements of {table} came through another partition or topic than its "
+            f"{counted(elsewhere, 'TRUNCATE or DDL statement')} of {table} came through another partition or topic than its "
             f"rows, and {ordered.source.format} has no positions that put them in order: compare with the source, and "
             "send all messages of a table to one partition"
         )

@@ -39,7 +39,7 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
         span = max(0, since - SPAN), last
         incomplete |= _ask(messages, numbered, span, '"idx"', _by_numbers(_ended(since, last)))
     for name, (n, described) in incomplete.items():
-        what = f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes"
+        what = f"{counted(n, 'transaction lacks', 'transactions lack')} changes"
         detail = f"{what}: {'; '.join(described[:FAILING_KEYS])}" if n else ""
         yield Metric("missing_parts", n, source=name, detail=detail)
 

@@ -193,7 +193,7 @@ def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str
     if statement.is_announced:
         what = (
             f"rows of {lane.table} came with the new column {gap.column} and without the statement that added it, so what "
-            f"{counted(rows, 'older row')} {'has' if rows == 1 else 'have'} there is not known"
+            f"{counted(rows, 'older row has', 'older rows have')} there is not known"
         )
     accept = command("ddl", "approve", file, statement.id)
     ways = f"{loaded_again(lake.pipeline, lane)}, or `{accept}` accepts them as they are"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ingest.change import NULL_VALUE
+from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
 from ingest.order import is_weak, loaded_sql, order_of, place_sql, stream_sql, weak_sql
@@ -22,15 +23,15 @@ def unplaced_changes(ordered: OrderedLane) -> Iterator[Metric]:
     unplaced = _unplaced(ordered) + lost.unplaced
     if lost.placed:
         detail = (
-            f"{lost.placed} rows of {table} that were read again lost against changes that came before them: to let them win, "
+            f"{counted(lost.placed, 'row')} of {table} read again lost against changes that came before: to let what was read win, "
             f"{ordered.epoch_of_load(lost.batch, lost.places(ordered))}"
         )
         severity = "error" if lost.newest else "warn"
         yield ordered.metric("re_reads_ignored", lost.placed, detail, severity=severity)
     if unplaced:
         detail = (
-            f"{unplaced} changes of {table} have no position while others before them have one, so they come "
-            f"before these: write `order_by: arrival` under the options of source {ordered.lane.source}, then run {ordered.backfill()}"
+            f"{counted(unplaced, 'change')} of {table} came without a position after others with one, and so counts as "
+            f"the older: write `order_by: arrival` under the options of source {ordered.lane.source}, then run {ordered.backfill()}"
         )
         yield ordered.metric("unplaced_changes", unplaced, detail)
     if ordered.lane.reads:
@@ -183,7 +184,7 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
         places = from_places(begun[:1] if ordered.in_files else begun)
     n = sum(row["n"] for row in streams)
     detail = (
-        f"{n} rows of {ordered.lane.table} were loaded after a TRUNCATE, CREATE or RENAME of the table, and are not in "
+        f"{counted(n, 'row')} of {ordered.lane.table}, loaded after a TRUNCATE, CREATE or RENAME of the table, {'is' if n == 1 else 'are'} not in "
         "the mirror: rows of a full load have no position, so they come before all statements. To let them win, "
         f"{ordered.epoch_of_load(first, places)}"
     )

@@ -33,7 +33,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
             query = f"SELECT count(*) AS n FROM {{mirror}} WHERE {duck.name(column.column)} < 0"
             if rows := lake.ask_mirror(subject.path, query)[0]["n"]:
                 detail = (
-                    f"{counted(rows, 'row')} {'has' if rows == 1 else 'have'} a negative number in {column.name}, which a "
+                    f"{counted(rows, 'row has', 'rows have')} a negative number in {column.name}, which a "
                     f"statement declares UNSIGNED: write `{column.name}: {UNSIGNED}` under columns: of its tables: entry, then "
                     f"`{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`"
                 )

@@ -123,7 +123,7 @@ def fleet(fleet: Fleet, asked: Query) -> View:
 
 
 def _headline(count: int, bad: int, warn: int, light: str, reading: int) -> str:
-    pipelines = f"{count} pipeline{'' if count == 1 else 's'}"
+    pipelines = counted(count, "pipeline")
     if reading:
         known = f"{bad} need attention now, " if bad else ""
         return f"{pipelines}: {known}{reading} still being read."

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from ingest.change import LaneId, TableId
 from ingest.config import target
+from ingest.errors import counted
 from ingest.lake import condensed, mirrors
 from ingest.lake.condensed import Condensed
 from ingest.lake.decisions import CONDENSE
@@ -69,7 +70,9 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
             return 0
         floors = {(row["source"], TableId(*row[1:4])): row["floor"] for row in counts}
         condensed.record(
-            lake, _now(lake, upto, floors, lanes), f"{going} changes that later ones supersede are dropped"
+            lake,
+            _now(lake, upto, floors, lanes),
+            f"{counted(going, 'change is', 'changes are')} dropped that later ones supersede",
         )
         kept = old.alias("l").join(gone.alias("r"), _same(_PLACE), "left_anti")
         files = max(1, -(-state.known_size // FILE))

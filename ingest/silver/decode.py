@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from ingest.change import Op
 from ingest.config import Pipeline
 from ingest.config.entries import Sealing
+from ingest.errors import counted
 from ingest.lake import barriers, decoded_with, epochs, identity, sealing
 from ingest.lake.books import Line, merged
 from ingest.lake.datafiles import Added, Files, table_of, written
@@ -231,8 +232,8 @@ def _unbalanced(landed: Mapping[tuple[int, str], int], lines: list[Line]) -> lis
     for place in sorted(landed.keys() | booked.keys()):
         if landed.get(place, 0) != booked[place]:
             faults.append(
-                f"batch {place[0]}, source {place[1]}: {landed.get(place, 0)} messages landed, "
-                f"{booked[place]} are in the books"
+                f"batch {place[0]}, source {place[1]}: {counted(landed.get(place, 0), 'message')} landed, "
+                f"{booked[place]:,} in the books"
             )
     return faults
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
-from ingest.errors import IngestError, command
+from ingest.errors import IngestError, command, counted
 from ingest.lake import condensed, decisions, decoded_with, duck, mirrors, sealing
 from ingest.lake.compare import Difference, TableState, as_sets, groups
 from ingest.lake.lake import Lake, Tell
@@ -127,8 +127,8 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     ]
     if missing:
         raise IngestError(
-            f"Bronze no longer holds all messages of batch {missing[0]} ({len(missing)} of {last - since} batches "
-            "lack some), so silver cannot be made from it: mirrors can still be rebuilt from silver."
+            f"Bronze no longer holds all messages of batch {missing[0]} ({counted(len(missing), 'batch lacks', 'batches lack')} some), "
+            "so silver cannot be made from it: mirrors can still be rebuilt from silver."
         )
 
 

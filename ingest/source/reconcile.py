@@ -24,7 +24,7 @@ import orjson
 
 from ingest.change import TableId
 from ingest.config import Pipeline, Source, target
-from ingest.errors import IngestError, command
+from ingest.errors import IngestError, command, counted
 from ingest.formats import ingest_snapshot
 from ingest.lake import duck, lanes, mirrors, targets
 from ingest.lake.mirrors import Mirror
@@ -273,7 +273,7 @@ def repair(
         place = snapshot.place_of(pipeline, source, table, now)
         snapshot.wait_for_open_transactions(dialect, connection, table)
         plan = snapshot.SnapshotPlan(
-            table, f"{len(keys)} keys", described_table.shape, mirror.keys, place, []
+            table, counted(len(keys), "key"), described_table.shape, mirror.keys, place, []
         )
         here = snapshot.begin(pipeline, source, plan)
         now_there = clock(dialect, connection)

@@ -23,7 +23,7 @@ import orjson
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, Source, TableRule
-from ingest.errors import IngestError, command
+from ingest.errors import IngestError, command, counted
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
@@ -230,8 +230,8 @@ def _unkeyed(
     [(count,)] = dialect.values(connection, f"SELECT COUNT(*) FROM {table.name} WHERE {nulls}")
     if int(count):
         yield (
-            f"{int(count):,} rows of {table.id} hold NULL in ({', '.join(keys)}), its mirror's key, so the mirror cannot hold "
-            "them, and each becomes a reject (key-does-not-fit): write `keys: [...]` of columns that are unique and never "
+            f"{counted(int(count), 'row')} of {table.id} with NULL in ({', '.join(keys)}), its mirror's key: the mirror cannot hold "
+            "such a row, and it becomes a reject (key-does-not-fit): write `keys: [...]` of columns that are unique and never "
             f"NULL into its entry under `tables:` of {pipeline.file.name}, and read it again after the next run."
         )
 

@@ -101,9 +101,7 @@ def test_a_file_taken_away_before_it_was_read_to_its_end_is_an_alarm(feed: Feed)
     file.unlink()
     done.unlink()
     assert [] == feed.run()
-    assert [
-        f"{file} vanished when 2 of its bytes were read, and more were there: put it back."
-    ] == feed.alarms
+    assert [f"{file} vanished when 2 bytes had been read, and more were there: put it back."] == feed.alarms
 
 
 @pytest.mark.parametrize("ending", [".jsonl.gz"])

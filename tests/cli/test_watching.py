@@ -15,7 +15,7 @@ from ingest.cli.app import app as command
 from ingest.cli.live_status import Watched, watch
 
 FOUND = {
-    "headline": "shop: 1 of 1 mirrors are up to date with batch 3.",
+    "headline": "shop: 1 of 1 mirror is up to date with batch 3.",
     "last_run": None,
     "tables": [dict.fromkeys(live_status.COLUMNS, "x") | {"table": "shop.<b>orders[red]"}],
     "complete_until": None,
@@ -82,7 +82,7 @@ def test_a_signal_ends_it_in_peace(number, capsys):
     look, seen = looks(3, number)
     watch(look, 0.01, "table")
     assert 3 == len(seen)
-    assert 2 == capsys.readouterr().out.count("1 of 1 mirrors")
+    assert 2 == capsys.readouterr().out.count("1 of 1 mirror")
 
 
 def test_a_message_is_said_once(capsys):

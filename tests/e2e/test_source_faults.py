@@ -230,7 +230,7 @@ def test_a_null_in_the_mirrors_key_is_reported_before_its_row_is_a_reject(garden
     rows = pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([None], pa.int32())})
     made.mirror(lake(garden), table_of(garden, "loose"), {"a": "int32", "b": "int32"}, ["a"], rows)
     [warning] = garden.read("loose").warnings
-    assert f"2 rows of {garden.database}.loose hold NULL in (a), its mirror's key" in warning
+    assert f"2 rows of {garden.database}.loose with NULL in (a), its mirror's key" in warning
     assert "key-does-not-fit" in warning
     garden.execute("DELETE FROM loose WHERE a IS NULL")
     assert [] == garden.read("loose").warnings

@@ -176,7 +176,7 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
     made.take([change("INSERT", "bins", 2, {"id": "2", "word": "y"})])
     said = status.status(made.reader)
     assert f"ingest run {made.file}" == said["next"]
-    assert "depot: 1 of 1 mirrors are up to date with batch 1; decoded is batch 2." == said["headline"]
+    assert "depot: 1 of 1 mirror is up to date with batch 1; decoded is batch 2." == said["headline"]
 
 
 def test_a_mirror_that_lags_is_not_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_a_mirror_that_lags_is_not_up_to_date(tmp_path: Path, monkeypatch: pytes
     lagging = Progress(1, frozenset({"mirrors/depot/bins"}))
     monkeypatch.setattr(completed, "progress", lambda _lake: lagging)
     said = status.status(made.reader)
-    assert "depot: 0 of 1 mirrors are up to date with batch 1." == said["headline"]
+    assert "depot: 0 of 1 mirror is up to date with batch 1." == said["headline"]
     assert ["later batches wait: `ingest run " in one["message"] for one in said["tables"]] == [True]
 
 
@@ -264,7 +264,7 @@ def test_a_mirror_has_the_state_of_its_worst_problem(
     made = complained(tmp_path, check, severity)
     found = status.status(made.reader)
     assert [state] == [one["state"] for one in found["tables"]]
-    assert f"{int(state == 'ok')} of 1 mirrors are up to date" in found["headline"]
+    assert f"{int(state == 'ok')} of 1 mirror is up to date" in found["headline"]
     [problem] = found["causes"]
     assert (check, "depot.bins") == (problem["kind"], problem["mirror"])
     assert problem["since"].startswith("2026-03-14T09:")

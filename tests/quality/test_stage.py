@@ -165,7 +165,7 @@ def test_each_fault_is_said_in_words(checked):
             "source gate",
             "reject_rate",
         ): "3 messages could not be decoded and wait: each may belong to any table of gate",
-        ("source gate", "books_balance"): "10 messages landed, 10 are in the books",
+        ("source gate", "books_balance"): "10 messages landed, 10 in the books",
         ("source gate", "gaps"): "gate/1.jsonl bytes 50 to 70",
         ("source bus", "gaps"): "parcels/0 offsets 5 to 8",
         ("source bus", "losses"): "parcels/1 was trimmed by retention: offsets 4 to 5 were not read",
