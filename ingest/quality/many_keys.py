@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,7 +20,7 @@ from pyspark.sql import functions as F
 from ingest import types
 from ingest.departures import NO_TRANSACTION
 from ingest.fold import KeyCellError, typed
-from ingest.lake import delta, duck
+from ingest.lake import delta, duck, stores
 from ingest.lake.cleared import last_truncate
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
@@ -32,9 +31,6 @@ from ingest.quality.arrow_rows import key_text
 from ingest.quality.catalogue import FAILING_KEYS
 from ingest.quality.cell_values import of_column, of_text
 from ingest.quality.key_sides import Side, SideLane
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 MEMORY = "1GB"  # of DuckDB, before it writes to disk
 LARGE_IMAGES = 16 << 10  # bytes of a change's images that are read one after another
@@ -61,16 +57,40 @@ Numbers = dict[str, int]
 _Filled = Callable[[str], str]
 
 
-class KeyDatabase:
-    """The keys of some mirrors, in a database of their own."""
+class KeyFunctions:
+    """A database of DuckDB with the functions that texts of keys need; they end with the connection that defines them."""
 
-    def __init__(self, lake: Lake, base: DuckDBPyConnection) -> None:
-        self._lake = lake
-        self._base = base
+    def __init__(self) -> None:
+        self.base = duck.opened()
         self._functions: dict[str, str] = {}  # by logical type
-        base.create_function(  # type: ignore[call-overload]  # which knows no texts as names of options
+        self.base.execute("SET preserve_insertion_order = false")
+        self.base.create_function(  # type: ignore[call-overload]  # which knows no texts as names of options
             "cell_of_large", _cell_of_large, ["VARCHAR"] * 3, "VARCHAR", null_handling="special"
         )
+
+    def exact(self, logical: str) -> str:
+        """A function for texts that SQL casts in another way than the fold, or not at all."""
+        if logical not in self._functions:
+            name, kind = f"exact_{len(self._functions)}", duck.type_of(types.delta(logical))
+            values = partial(_values, logical)
+            self.base.create_function(  # type: ignore[call-overload]  # which knows no texts as names of options
+                name, values, ["VARCHAR"], kind, type="arrow", null_handling="special"
+            )
+            self._functions[logical] = name
+        return self._functions[logical]
+
+
+class KeyDatabase:
+    """The keys of some mirrors, in temporary tables of a database that no one else uses meanwhile."""
+
+    def __init__(self, lake: Lake, database: KeyFunctions) -> None:
+        self._lake = lake
+        self._exact = database.exact
+        self._base = database.base.cursor()
+
+    def close(self) -> None:
+        """Drop the tables."""
+        self._base.close()
 
     def take(self, sides: Sequence[Side]) -> None:
         """Take in what the changes say of the mirrors' keys."""
@@ -251,17 +271,6 @@ class KeyDatabase:
         cast = f"TRY_CAST({text} AS {duck.type_of(kind)})"
         return f"CASE WHEN regexp_full_match({text}, '{form}') THEN {cast} ELSE {odd} END" if form else odd
 
-    def _exact(self, logical: str) -> str:
-        """A function for texts that SQL casts in another way than the fold, or not at all."""
-        if logical not in self._functions:
-            name, kind = f"exact_{len(self._functions)}", duck.type_of(types.delta(logical))
-            values = partial(_values, logical)
-            self._base.create_function(  # type: ignore[call-overload]  # which knows no texts as names of options
-                name, values, ["VARCHAR"], kind, type="arrow", null_handling="special"
-            )
-            self._functions[logical] = name
-        return self._functions[logical]
-
 
 def _begun_before(sides: Sequence[Side]) -> pa.Table:
     """The transactions of mirrors that began in earlier batches; NULL where rows have met outside of transactions."""
@@ -274,14 +283,34 @@ def _begun_before(sides: Sequence[Side]) -> pa.Table:
     return pa.Table.from_pylist(rows, pa.schema([("m", pa.int32()), ("transaction", pa.string())]))
 
 
+_idle: list[KeyFunctions] = []  # opening another one takes longer than the checks of a small lake
+
+
 @contextmanager
 def opened(lake: Lake) -> Iterator[KeyDatabase]:
-    """An empty database, which is deleted at the end."""
-    with tempfile.TemporaryDirectory() as folder, closing(duck.opened()) as base:
-        base.execute(f"SET memory_limit = '{MEMORY}'")
-        base.execute(f"SET temp_directory = {duck.text(folder)}")
-        base.execute("SET preserve_insertion_order = false")
-        yield KeyDatabase(lake, base)
+    """An empty database; what it writes to disk is deleted at the end."""
+    try:  # a database of earlier times cannot read the files of a store
+        database = KeyFunctions() if stores.are_used() else _idle.pop()
+    except IndexError:
+        database = KeyFunctions()
+    with tempfile.TemporaryDirectory() as folder:
+        database.base.execute(f"SET memory_limit = '{MEMORY}'")
+        database.base.execute(f"SET temp_directory = {duck.text(folder)}")
+        try:
+            with closing(KeyDatabase(lake, database)) as keys:
+                yield keys
+        finally:
+            _leave(database)
+
+
+def _leave(database: KeyFunctions) -> None:
+    """Keep a database for the next check, unless it keeps parts of a store's files or has used its folder, which cannot be changed."""
+    with suppress(Exception):
+        database.base.execute("SET temp_directory = ''")
+        if not stores.are_used():
+            _idle.append(database)
+            return
+    database.base.close()
 
 
 def _pages(frame: DataFrame, columns: Sequence[str], count: int) -> Iterator[pa.Table]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,3 +213,46 @@ def test_large_rows_fit_into_little_memory(tmp_path: Path, monkeypatch: pytest.M
     story.run()
     for since in (0, 1):
         assert 0 == story.alike(since)["ghost_rows"]
+
+
+def test_one_database_serves_check_after_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening another one for each check was an eighth of a small lake's tick; two checks at once share nothing."""
+    story, databases = _Story(tmp_path), list[many_keys.KeyFunctions]()
+
+    class Counted(many_keys.KeyFunctions):
+        def __init__(self) -> None:
+            super().__init__()
+            databases.append(self)
+
+    monkeypatch.setattr(many_keys, "_idle", [])
+    monkeypatch.setattr(many_keys, "KeyFunctions", Counted)
+    story.say("INSERT", "1", "a")
+    story.run()
+    databases.clear()
+    monkeypatch.setattr(many_keys, "_idle", [])
+    assert story.alike(0) == story.alike(0)
+    assert 1 == len(databases)
+    lake = story.depot.lake()
+    with many_keys.opened(lake) as first, many_keys.opened(lake) as second:
+        for keys in (first, second):
+            keys._base.execute("CREATE TEMP TABLE states AS SELECT 1 AS m")
+    assert 2 == len(databases) == len(many_keys._idle)
+
+
+def test_a_database_that_has_written_to_disk_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB cannot take another folder then; and nothing of the changes stays on disk."""
+    monkeypatch.setattr(many_keys, "_idle", [])
+    monkeypatch.setattr(many_keys, "MEMORY", "40MB")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lake = _Story(tmp_path / "story").depot.lake()
+    with many_keys.opened(lake) as keys:
+        keys._base.execute(
+            "CREATE TEMP TABLE hashes AS SELECT hash(range) AS h, hash(-range) AS g FROM range(5_000_000)"
+        )
+        assert list(tmp_path.glob("tmp*/*"))
+    assert [] == many_keys._idle == list(tmp_path.glob("tmp*"))
+    with many_keys.opened(lake):
+        pass
+    assert 1 == len(many_keys._idle)

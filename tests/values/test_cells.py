@@ -50,14 +50,14 @@ def texts() -> list[str]:
 def test_the_check_of_keys_types_them_alike(logical: str) -> None:
     """A key that it reads in another way is a row that is missing, or one too many."""
     from ingest.lake import duck
-    from ingest.quality.many_keys import KeyDatabase
+    from ingest.quality.many_keys import KeyDatabase, KeyFunctions
 
-    wanted, base = texts(), duck.opened()
-    value = KeyDatabase(cast("Lake", None), base)._typed("t", logical)
+    wanted, database = texts(), KeyFunctions()
+    value = KeyDatabase(cast("Lake", None), database)._typed("t", logical)
     of = "hash(x::VARCHAR)" if types.delta(logical).startswith("DECIMAL") else "hash(x)"
     listed = ", ".join(f"({duck.text(text)})" for text in wanted)
     found = dict(
-        base.execute(
+        database.base.execute(
             f"SELECT t, CASE WHEN x IS NOT NULL THEN {of} END FROM (SELECT t, {value} AS x FROM (VALUES {listed}) v(t))"
         ).fetchall()
     )
