@@ -79,7 +79,7 @@ def announced(
     """
     unannounced = []
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
-    for lane, rows in _sent(lake, f"batch <= {last}" if last is not None else "true").items():
+    for lane, rows in _sent(lake, last).items():
         for name, column in rows.sometimes():
             if (
                 column.having < column.lacking
@@ -103,7 +103,7 @@ def required(lake: Tables) -> dict[LaneId, list[str]]:
             for name, column in rows.sometimes()
             if column.says is not None and not column.says.nullable and column.says.high > column.last_lacking
         ]
-        for lane, rows in _sent(lake, "true").items()
+        for lane, rows in _sent(lake).items()
     }
 
 
@@ -191,15 +191,16 @@ def _brings(effect: Effect, table: TableId, name: str, *, later: bool) -> bool:
 # --- what the books say -------------------------------------------------------------------------------
 
 
-def _sent(lake: Tables, condition: str) -> dict[LaneId, _SentRows]:
-    """The books' lines that meet a condition, by lane, those with the same columns as one.
+def _sent(lake: Tables, last: int | None = None) -> dict[LaneId, _SentRows]:
+    """The books' lines up to a batch, by lane, those with the same columns as one.
 
     Lanes whose rows all have the same columns are left out: no row lacks a column of another one.
     """
+    last = lake.decoded() if last is None else last  # so that a run's stages ask in the same words, once
     by_lane: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(_COUNTS)}, min(order_low) AS low,
-        max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND {condition}
+        max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND batch <= {last}
         GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced
         QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}'"""
     ):
