@@ -38,7 +38,7 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
         f"WHERE batch > {since} AND batch <= {last} GROUP BY source"
     )
     ledgers = Ledgers(
-        lake.ask(_lanes(since)),
+        _with_source(lake.ask(_lanes(since))),
         [(row["source"], json.loads(row["value"])) for row in lake.ask(receipts)]
         + [(row["source"], {"count": row["count"]}) for row in lake.ask(replays)],
         lake.ask(f"SELECT * FROM {{ddl}} WHERE {COUNTING}"),
@@ -70,7 +70,6 @@ def _lanes(since: int) -> str:
     sums = ", ".join(f"CAST(coalesce(sum({column}), 0) AS BIGINT) AS {name}" for column, name in summed)
     parts = " + ".join(f"coalesce({name}, 0)" for name in PARTS)
     return (
-        f"SELECT *, {_RESTS} AS load_rests, max(of_batch) OVER of_source AS last_sent FROM ("
         f"SELECT {duck.LANE_SQL}, max(active) AS active, max(fresh AND (active OR marked)) AS new, "
         f"max(fresh AND marked) AS load_marked, {sums}, "
         "coalesce(max(CASE WHEN changed THEN batch END), 0) AS last, "
@@ -78,15 +77,27 @@ def _lanes(since: int) -> str:
         "max(CASE WHEN fresh AND changed THEN order_high END) AS order_high, "
         "max(CASE WHEN NOT fresh THEN order_high END) AS folded_high, max(event_high) AS newest, "
         """count(DISTINCT topic || '/' || CAST("partition" AS VARCHAR)) AS places, """
-        "count(DISTINCT CASE WHEN fresh AND changed THEN topic END) AS new_places, "
+        "coalesce(min(CASE WHEN fresh AND changed THEN topic END) <> max(CASE WHEN fresh AND changed THEN topic END), false) "
+        "AS several_new_topics, "
         "coalesce(max(CASE WHEN reads > 0 THEN batch END), 0) AS last_read, min(CASE WHEN reads > 0 THEN batch END) AS first_read, "
         "max(CASE WHEN messages > 0 THEN batch END) AS of_batch, max(CASE WHEN NOT fresh AND messages > 0 THEN batch END) AS before "
         f"FROM (SELECT *, batch > {since} AS fresh, changes > 0 AS changed, changes > 0 OR ddl > 0 AS active, "
         f"{IS_LOAD_MARKED} AS marked, "
-        f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {duck.LANE_SQL}) AS lanes WINDOW of_source AS (PARTITION BY source)"
+        f"abs(messages - ({parts})) AS off FROM {{books}}) AS b GROUP BY {duck.LANE_SQL}"
     )
 
 
-_RESTS = (  # first_read is NULL without a load
-    "coalesce(first_read < last_read AND last_read = max(before) OVER of_source AND max(of_batch) OVER of_source > last_read, false)"
-)
+def _with_source(lanes: list[Row]) -> list[Row]:
+    """The lanes, each with the last batch of its source, and whether that is the first one without rows of its load."""
+    sent: dict[str, int] = {}
+    before: dict[str, int] = {}
+    for lane in lanes:
+        source = lane["source"]
+        sent[source] = max(sent.get(source, 0), lane["of_batch"] or 0)
+        before[source] = max(before.get(source, 0), lane["before"] or 0)
+    for lane in lanes:
+        source, last_read = lane["source"], lane["last_read"]
+        was_loaded = lane["first_read"] is not None and lane["first_read"] < last_read
+        lane["last_sent"] = sent[source]
+        lane["load_rests"] = was_loaded and before[source] == last_read < sent[source]
+    return lanes

@@ -51,7 +51,7 @@ def _started_again(ordered: OrderedLane) -> int:
     lane = ordered.lane
     if lane.order_low is None or ordered.is_weak or not ordered.subject.keyed:
         return 0
-    several = ordered.in_files and lane.new_places > 1
+    several = ordered.in_files and lane.several_new_topics
     if not (lane.floor or lane.turned_back or (several and (lane.source, lane.table) in ordered.turned())):
         return 0
     newest, doubtful = _newer_and_lower(ordered.where, ordered.source, ordered.since)

@@ -50,7 +50,7 @@ class CheckedLane:
     load_rests: bool = (
         False  # its last rows of a load came before; its source has now sent a first batch without any
     )
-    new_places: int = 0  # the topics or files that new changes were read from
+    several_new_topics: bool = False  # new changes were read from several topics or files
 
     @property
     def is_late(self) -> bool:
