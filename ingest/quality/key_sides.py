@@ -40,7 +40,9 @@ class Side:
             return self.subject.keyed
         if check in ("missing_rows", LEFT_OUT) and check != self.lacking:
             return False
-        return self.comparable and (check != "incomplete_rows" or self.since <= 0)
+        if check == "incomplete_rows" and (self.since > 0 or self.subject.decided.eras):
+            return False  # a row may have come whole earlier, or under another key
+        return self.comparable
 
     @property
     def lacking(self) -> str:

@@ -106,3 +106,31 @@ def test_two_whole_images_of_a_stream_that_begins_in_the_middle(
     assert incomplete == counted["incomplete_rows"]
     failed = mine.lake.ask("SELECT DISTINCT \"check\" FROM {checks} WHERE state = 'fail'")
     assert ([{"check": "incomplete_rows"}] if incomplete else []) == failed, "by the checks of the run"
+
+
+RENAMED = "ALTER TABLE t CHANGE id k INT"
+KEYS = {  # of a table that has rows: the first key, the statement, the key after it, a row's key then
+    "another column": (["id"], "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (a)", ["a"], {"a": "x"}),
+    "one more column": (["id"], "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)", ["id", "a"], {"id": 9, "a": "x"}),
+    "another name": (["id"], RENAMED, ["k"], {"k": 9}),
+    "the first one": ([], "ALTER TABLE t ADD PRIMARY KEY (id)", ["id"], {"id": 9}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", KEYS)
+def test_a_row_from_before_its_key_changed_is_whole(tmp_path: Path, case: str) -> None:
+    """A table whose key has changed failed each first and each deep check, for rows that came whole under the earlier key."""
+    first, sql, then, key = KEYS[case]
+    mine = Shops(tmp_path, TableRule(match="*"), dialect="maxwell", stages=("bronze", "silver", "gold", "quality"))  # fmt: skip
+    row = {"id": 9, "a": "x", "b": "y"}
+    place = {"database": "cut", "table": "t", "ts": 1718000000123, "sql": sql}
+    mine.lines = [
+        json.dumps(json.loads(maxwell("insert", row, None, 1)) | {"primary_key_columns": first}),
+        json.dumps(place | {"type": "table-alter"}),
+        json.dumps(
+            json.loads(maxwell("update", key | {"b": "new"}, {"b": "y"}, 3)) | {"primary_key_columns": then}
+        ),
+    ]
+    mine.number += 1
+    assert ("done", "") == mine.run()
+    assert mine.lake.ask("SELECT DISTINCT \"check\" FROM {checks} WHERE state = 'fail'") == []
