@@ -65,6 +65,7 @@ def altered(
         why.tables = (table,)
         raise
     if scope.dialect == "mysql":
+        found = _with_other_defaults(found)
         found += [effect for clause in clauses for effect in cascading_keys(clause, scope, table)]
     if ignore and (clause := next(filter(_removes_rows, clauses), None)):
         found.append(Effect("truncate_partition", table, note=f"IGNORE {_text(clause)}"))
@@ -115,6 +116,21 @@ def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
                 ranked[3 if renamed else _RANKS.get(one.action, 3)].append(one)
     gone_key, gone, changed, rest = ranked
     return [*gone_key, *gone, *changed, *_one_by_one(renames), *rest]
+
+
+def _with_other_defaults(effects: list[Effect]) -> list[Effect]:
+    """The effects, with what is not known where ``ALTER c SET DEFAULT`` stands beside the ADD of a column.
+
+    MariaDB gives existing rows that default (measured with 10.11), MySQL refuses the statement, PostgreSQL gives them the first
+    one.
+    """
+    altered = {one.name.casefold() for one in effects if one.action == "modify_column" and one.type is None}
+    return [
+        replace(one, default=None, has_default=True, note="expression")
+        if one.action == "add_column" and one.name.casefold() in altered
+        else one
+        for one in effects
+    ]
 
 
 _RANKS = {"drop_primary_key": 0, "drop_column": 1, "default_charset": 1, "modify_column": 2}

@@ -473,11 +473,12 @@ _ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "enum": 
 _OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is not an empty text
 
 
-def zero(effect: Effect) -> str | None:
+def zero(effect: Effect, former: as_stored.Default) -> str | None:
     """What a NULL becomes in MySQL where a column becomes NOT NULL; None if that cannot be known.
 
     A server gives NULL in a TIMESTAMP this moment or a zero, as it is set.  MySQL copies the table and puts the
-    type's zero there, whatever the DEFAULT; MariaDB alters it in place and puts the DEFAULT.
+    type's zero there, whatever the DEFAULT; MariaDB, where it alters in place, puts the DEFAULT that the column had before
+    (``former``; measured with 10.11).
     """
     kind = types.base(effect.type or "")
     if kind in ("timestamp", "json"):
@@ -485,7 +486,7 @@ def zero(effect: Effect) -> str | None:
     found = _ZERO_DATES.get(kind)
     if found is None:
         found = implicit(ColumnDefinition("", kind, effect.declared, nullable=False)).default
-    agree = not effect.has_default or same_value(effect.type or kind, effect.default, found)
+    agree = not former.known or same_value(effect.type or kind, former.text, found)
     return found if agree else None
 
 

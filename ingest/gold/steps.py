@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import COMPUTED, REACHED, Effect, columns
+from ingest.ddl import COMPUTED, REACHED, ColumnDefinition, Effect, columns
+from ingest.ddl.as_stored import Default
 from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
@@ -102,6 +103,12 @@ def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> I
 _TEXTS = ("string", "enum", "set")
 
 
+def _default_of(column: Effect | ColumnDefinition) -> Default:
+    """The DEFAULT that a statement gives a column; DEFAULT NULL, and what fills existing rows alone, is none."""
+    given = column.note != "implicit" and (column.default is not None or column.note is not None)
+    return Default(column.default, True, column.note) if given else Default()
+
+
 @dataclass(slots=True)
 class _Walk:
     """The source's columns according to its statements, and columns that are gone there but still in the mirror."""
@@ -112,6 +119,9 @@ class _Walk:
     types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
     charset: str = UNSAID  # of new columns
     charsets: dict[str, str] = field(default_factory=dict)
+    defaults: dict[str, Default] = field(
+        default_factory=dict
+    )  # of columns whose DEFAULT a statement has said
     made: set[str] = field(default_factory=set)  # columns that a statement has created and none has dropped
     presence: Presence = field(default_factory=Presence)
 
@@ -122,7 +132,7 @@ class _Walk:
         if self.presence.begins(effect, statement, self.table):
             self.stale.clear()
             self.made = {column.name for column in effect.columns}
-            self.charset, self.charsets = UNSAID, {}
+            self.charset, self.charsets, self.defaults = UNSAID, {}, {}
             self._declare(effect)
             yield SchemaStep(order, "new_incarnation")
             return
@@ -169,6 +179,7 @@ class _Walk:
                     for column in effect.columns
                 }
             )
+            self.defaults.update({column.name: _default_of(column) for column in effect.columns})
             self.charset = effect.charset or UNSAID
             self.charsets = {column.name: column.charset or self.charset for column in effect.columns}
         elif effect.action in ("default_charset", "convert_charset"):
@@ -177,9 +188,14 @@ class _Walk:
             self.types[effect.new_name] = self.types.pop(effect.name, "")
             if charset := self.charsets.pop(effect.name, ""):
                 self.charsets[effect.new_name] = charset
+            if default := self.defaults.pop(effect.name, None):
+                self.defaults[effect.new_name] = default
         elif effect.column and effect.type:
+            self.defaults[effect.column] = _default_of(effect)
             self.types[effect.column] = named(effect.type, effect.written, mysql=effect.rules == "mysql")
             self.charsets[effect.column] = effect.charset or self.charset
+        elif effect.column and (effect.has_default or effect.note == "expression"):  # ALTER ... SET DEFAULT
+            self.defaults[effect.column] = _default_of(effect)
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What the source does to its rows; if no statement has named the old type, their messages may."""
@@ -193,7 +209,7 @@ class _Walk:
             declared=self._declared(effect),
             dialect=effect.rules,
             solid=effect.solid,
-            zero=columns.zero(effect) if effect.solid else None,
+            zero=columns.zero(effect, self.defaults.get(name, _default_of(effect))) if effect.solid else None,
             computed=effect.note in (COMPUTED, "generated"),
             serial=effect.note == "identity",
         )
@@ -213,7 +229,8 @@ class _Walk:
                 kind = self.types.get(name) or self.subject.known.get(name, "unknown")
                 solid = Effect("modify_column", effect.table, name, type=kind, declared=kind)
                 # BINARY(n) is filled up, VARBINARY is empty, and the type does not say which it is
-                zero = None if types.base(kind) == "binary" else columns.zero(solid)
+                former = self.defaults.get(name, Default())
+                zero = None if types.base(kind) == "binary" else columns.zero(solid, former)
                 # other values stay as they are, whatever their type
                 yield SchemaStep(
                     order, "retype_column", name, old="unknown", type="unknown", declared="NOT NULL", solid=True, zero=zero
@@ -260,6 +277,8 @@ class _Walk:
         self.types |= {effect.new_name: self.types.get(effect.name, "") for effect in ring}
         sets = {effect.new_name: self.charsets.pop(effect.name, "") for effect in ring}
         self.charsets |= {name: charset for name, charset in sets.items() if charset}
+        defaults = {effect.new_name: self.defaults.pop(effect.name, None) for effect in ring}
+        self.defaults |= {name: default for name, default in defaults.items() if default}
         self.stale -= {effect.new_name for effect in ring}
         self.made |= {effect.new_name for effect in ring}
         for rename in recased(ring):

@@ -185,6 +185,50 @@ def test_null_becomes_a_zero_in_a_column_of_mysql_that_becomes_not_null(
     assert (True, zero) == (step.solid, step.zero)
 
 
+CREATED = "CREATE TABLE depot (no INT PRIMARY KEY, n INT{})"
+SOLID = "ALTER TABLE depot MODIFY n INT NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("texts", "zero"),
+    [
+        ([CREATED.format(" DEFAULT 3"), SOLID], None),
+        ([CREATED.format(" DEFAULT (1 + 1)"), SOLID], None),
+        ([CREATED.format(" DEFAULT 3"), SOLID + " DEFAULT 4"], None),
+        ([CREATED.format(" DEFAULT 0"), SOLID + " DEFAULT 4"], "0"),
+        ([CREATED.format(""), SOLID + " DEFAULT 4"], "0"),
+        ([CREATED.format(" DEFAULT NULL"), SOLID + " DEFAULT 4"], "0"),
+        ([CREATED.format(" DEFAULT 3"), "ALTER TABLE depot ALTER n SET DEFAULT NULL", SOLID], "0"),
+        ([CREATED.format(""), "ALTER TABLE depot ALTER n SET DEFAULT 3", SOLID], None),
+        ([CREATED.format(""), "ALTER TABLE depot ALTER n SET DEFAULT (uuid_short())", SOLID], None),
+        ([CREATED.format(""), "ALTER TABLE depot MODIFY n INT DEFAULT 3", SOLID], None),
+        ([CREATED.format(" DEFAULT 3"), "ALTER TABLE depot MODIFY n INT", SOLID], "0"),
+        ([CREATED.format(" DEFAULT 3"), "ALTER TABLE depot CHANGE n m INT NOT NULL"], None),
+        (["CREATE TABLE depot (no INT PRIMARY KEY)", "ALTER TABLE depot ADD n INT DEFAULT 3", SOLID], None),
+        (["CREATE TABLE depot (no INT PRIMARY KEY)", "ALTER TABLE depot ADD n INT", SOLID + " DEFAULT 4"], "0"),
+        (["CREATE TABLE depot (no INT PRIMARY KEY, n INT DEFAULT 3, m INT)",
+          "ALTER TABLE depot RENAME COLUMN n TO m, RENAME COLUMN m TO n", SOLID], "0"),
+        ([CREATED.format(" DEFAULT 3"), "DROP TABLE depot", CREATED.format(""), SOLID], "0"),
+    ],
+)  # fmt: skip
+def test_null_becomes_the_default_that_the_column_had(texts: list[str], zero: str | None) -> None:
+    """MariaDB, altering in place, puts the former DEFAULT (10.11, executed): the mirror had 0. The new one is not asked by any server."""
+    found = steps([said(text, n) for n, text in enumerate(texts, 1)], subject())
+    [step] = [step for step, _ in found if step.solid]
+    assert zero == step.zero
+
+
+@pytest.mark.parametrize(
+    "clause", ["ALTER d SET DEFAULT 2", "ALTER COLUMN D SET DEFAULT (1 + 1)", "ALTER d DROP DEFAULT"]
+)
+@pytest.mark.parametrize("added", ["ADD d INT DEFAULT 1", "ADD d INT NOT NULL"])
+def test_a_default_beside_the_column_that_it_is_of(added: str, clause: str) -> None:
+    """MariaDB gives existing rows the second DEFAULT (10.11, executed), PostgreSQL 15 the first: the mirror had the first."""
+    for text in (f"ALTER TABLE depot {added}, {clause}", f"ALTER TABLE depot {clause}, {added}"):
+        [step] = [step for step, _ in steps([said(text)], subject()) if step.action != "retype_column"]
+        assert ("open_column", "d") == (step.action, step.column)
+
+
 def test_other_databases_refuse_not_null_where_there_are_nulls() -> None:
     """Oracle's ENABLE NOVALIDATE keeps them."""
     for dialect in ("oracle", "postgres"):
