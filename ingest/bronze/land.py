@@ -26,6 +26,7 @@ from ingest.lake.datafiles import Added
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
+from ingest.lake.tables import Tables
 from ingest.spark.pace import paced
 from ingest.spark.tasks import ANY, Load, Work, dealt
 
@@ -53,7 +54,7 @@ class Landed:
     warnings: list[str] = field(default_factory=list)
 
 
-def last_batch(lake: Lake) -> int:
+def last_batch(lake: Tables) -> int:
     """The newest landed batch; 0 before the first."""
     return max(0, lake.progress(STAGE, BRONZE.name))
 

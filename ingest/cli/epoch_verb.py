@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake, Tell
     from ingest.lake.mirrors import Mirror
     from ingest.lake.starts import Start
+    from ingest.lake.tables import Tables
 
 app = typer.Typer()
 
@@ -80,7 +81,7 @@ def epoch(
     fail_unless_done(rows)
 
 
-def _start(lake: Lake, source: str, places: list[str], batch: int | None) -> Start:
+def _start(lake: Tables, source: str, places: list[str], batch: int | None) -> Start:
     """Where the epoch in question begins: as given, else the newest one decided."""
     from ingest.lake import epochs
 
@@ -122,7 +123,7 @@ def decide(
             epochs.record_resnapshot(lake, source, start, table, reason, complete=complete)
 
 
-def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> list[TableId]:
+def _tables(lake: Tables, source: str, names: list[str], since: Start | None) -> list[TableId]:
     """The source's tables of these names; a snapshot that has sent nothing is not complete."""
     from ingest.lake import epochs
 
@@ -149,7 +150,7 @@ def carry_out(lake: Lake, source: str, start: Start, tell: Tell = silent) -> lis
     return fold_again(lake, sorted(concerned), dry_run=False, tell=tell) if concerned else []
 
 
-def _concerned(lake: Lake, source: str, start: Start) -> list[Mirror]:
+def _concerned(lake: Tables, source: str, start: Start) -> list[Mirror]:
     """The mirrors of which a source has sent anything since a start."""
     from ingest.lake import epochs, mirrors
     from ingest.lake.names import mirror_path
@@ -160,7 +161,7 @@ def _concerned(lake: Lake, source: str, start: Start) -> list[Mirror]:
     return [known[path] for path in sorted(targets & known.keys())]
 
 
-def _listed(lake: Lake, source: str) -> list[dict[str, Any]]:
+def _listed(lake: Tables, source: str) -> list[dict[str, Any]]:
     from ingest.lake import epochs
 
     known = epochs.read(lake)

@@ -17,6 +17,7 @@ from ingest.errors import counted
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
     from ingest.lake.maintenance import Kept
+    from ingest.lake.tables import Tables
 
 app = typer.Typer()
 
@@ -136,7 +137,7 @@ def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:
     return condense(lake, before, complete(lake))
 
 
-def _tables(lake: Lake) -> list[str]:
+def _tables(lake: Tables) -> list[str]:
     """The product's own tables, then every mirror with its table of old states and its change feed."""
     from ingest.lake import feeds, histories, mirrors
     from ingest.lake.schemas import ALL

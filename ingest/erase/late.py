@@ -20,7 +20,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.lake.starts import parted
-from ingest.lake.tables import Row
+from ingest.lake.tables import Row, Tables
 from ingest.silver.decode import lifting
 from ingest.silver.lift import INPUT, SourceDecoder
 from ingest.silver.messages import of_batches
@@ -50,7 +50,7 @@ def erase(lake: Lake) -> int:
     return len(replaced)
 
 
-def _batches(lake: Lake, since: int, last: int) -> list[int]:
+def _batches(lake: Tables, since: int, last: int) -> list[int]:
     """The batches in which a barrier has stopped something."""
     if "erased" not in lake.snapshot(BOOKS.name).columns:  # no run of this version has decoded anything yet
         return []

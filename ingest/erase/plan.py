@@ -165,7 +165,7 @@ def refuse(lake: Lake) -> None:
         )
 
 
-def _unlanded(lake: Lake, source: str) -> list[str]:
+def _unlanded(lake: Tables, source: str) -> list[str]:
     """The files of a source's snapshots that have not landed yet."""
     here = snapshots.folder(lake.pipeline, source)
     files = sorted(here.glob(f"*/*{ingest_snapshot.SUFFIX}")) if here.is_dir() else []
@@ -178,7 +178,7 @@ def _unlanded(lake: Lake, source: str) -> list[str]:
     return [str(file) for file in files if file.parts[-2:] not in landed]
 
 
-def keys_where(lake: Lake, name: str, condition: str) -> list[Texts]:
+def keys_where(lake: Tables, name: str, condition: str) -> list[Texts]:
     """The keys of a mirror's rows that meet a condition.
 
     Raises:
@@ -271,7 +271,7 @@ class _Found:
     doubtful: dict[Key, Texts] = field(default_factory=dict)
     unplaced: int = 0
 
-    def add(self, lake: Lake, mirror: Mirror, lane: LaneId) -> None:
+    def add(self, lake: Tables, mirror: Mirror, lane: LaneId) -> None:
         """Add what a lane has of them."""
         stretches, rows = _of_lane(lake, mirror, lane, self)
         if stretches:
@@ -291,7 +291,7 @@ class _Found:
             self.cells.update(filter(None, texts))
 
 
-def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> None:
+def _refuse_several(lake: Tables, mirror: Mirror, several: Collection[object]) -> None:
     """Refuse keys that had other rows, too, where a table cannot distinguish them."""
     for path, what, rule in (
         (histories.path_of(mirror), "old states of the two in {}'s history table", "history:"),
@@ -310,7 +310,7 @@ def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> 
 
 
 def _others(
-    lake: Lake, mirror: Mirror, of_lanes: Mapping[LaneId, Sequence[Stretch]], known: Mapping[Key, Texts]
+    lake: Tables, mirror: Mirror, of_lanes: Mapping[LaneId, Sequence[Stretch]], known: Mapping[Key, Texts]
 ) -> list[Share]:
     """What is removed from the further mirrors of the tables."""
     existing = mirrors.known(lake)
@@ -339,7 +339,7 @@ def _others(
     return list(shares.values())
 
 
-def _refuse_unlike(lake: Lake, mirror: Mirror, other: Mirror, *, merged: bool) -> None:
+def _refuse_unlike(lake: Tables, mirror: Mirror, other: Mirror, *, merged: bool) -> None:
     """Refuse a further mirror in which the rows cannot be distinguished from others."""
     lanes = evidence.lanes(lake, other)
     _refuse_renamed(lake, other, lanes)
@@ -350,7 +350,7 @@ def _refuse_unlike(lake: Lake, mirror: Mirror, other: Mirror, *, merged: bool) -
         )
 
 
-def _refuse_renamed(lake: Lake, mirror: Mirror, lanes: Iterable[LaneId]) -> None:
+def _refuse_renamed(lake: Tables, mirror: Mirror, lanes: Iterable[LaneId]) -> None:
     """Refuse to erase rows whose older changes are under other names: they would be left in the lake."""
     for lane in lanes:
         if mirror.eras_of(*lane):
@@ -382,7 +382,9 @@ def _table(value: Any) -> Any:
 # --- one lane -----------------------------------------------------------------------------------
 
 
-def _of_lane(lake: Lake, mirror: Mirror, lane: LaneId, all_found: _Found) -> tuple[list[Stretch], list[Row]]:
+def _of_lane(
+    lake: Tables, mirror: Mirror, lane: LaneId, all_found: _Found
+) -> tuple[list[Stretch], list[Row]]:
     """The stretches of the rows in a lane, and the changes in them; what is known of their keys is added."""
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)
     wanted = dict(all_found.asked)
@@ -402,7 +404,7 @@ def _of_lane(lake: Lake, mirror: Mirror, lane: LaneId, all_found: _Found) -> tup
 
 
 def _linked(
-    lake: Lake, mirror: Mirror, lane: LaneId, wanted: Mapping[Key, Texts], known: dict[Key, Texts]
+    lake: Tables, mirror: Mirror, lane: LaneId, wanted: Mapping[Key, Texts], known: dict[Key, Texts]
 ) -> list[tuple[Row, Spoken]]:
     """The changes of some keys in a lane, and of each key that a row of these has had before or since.
 
@@ -437,7 +439,7 @@ def _linked(
     ]
 
 
-def _beside(lake: Lake, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> dict[Key, Texts]:
+def _beside(lake: Tables, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> dict[Key, Texts]:
     """The keys that were inserted at the very places at which rows were deleted, or deleted where they were inserted.
 
     A source that sends a changed key as a delete and an insert gives both one place; messages that name neither the old
@@ -483,7 +485,7 @@ def _is_in(ends: dict[Key, list[Stretch]], spoken: Spoken) -> bool:
 
 
 def _barrier(
-    secret: Barriers, lake: Lake, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
+    secret: Barriers, lake: Tables, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
 ) -> Barrier:
     """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)

@@ -32,7 +32,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE
 from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS, TableSchema
-from ingest.lake.tables import LOG_DAYS, Row
+from ingest.lake.tables import LOG_DAYS, Row, Tables
 from ingest.quality.catalogue import LAST_RUN
 from ingest.spark.settings import USER_METADATA
 
@@ -320,7 +320,7 @@ class Removal:
             self.session.catalog.dropTempView("erasing")
 
 
-def snapshot_files(lake: Lake, erasure: Erasure) -> int:
+def snapshot_files(lake: Tables, erasure: Erasure) -> int:
     """Delete the files of `ingest snapshot` in which changes of the rows landed: bronze has the other rows of them."""
     landed = {
         (change.source, *Path(change.topic).parts[-2:])
@@ -374,14 +374,14 @@ def _shown(text: str | None, quotes: Quotes) -> str | None:
     return GONE if text != GONE and quotes.found_in(text) else text
 
 
-def _tables(lake: Lake, mirror: Mirror) -> list[str]:
+def _tables(lake: Tables, mirror: Mirror) -> list[str]:
     """Every table whose old versions may hold the rows."""
     names = [schema.name for schema in _REWRITTEN]
     names += [mirror.path, histories.path_of(mirror), feeds.path_of(mirror)]
     return [name for name in names if lake.exists(name)]
 
 
-def _data_files(lake: Lake, name: str) -> int:
+def _data_files(lake: Tables, name: str) -> int:
     folder = Path(lake.path(name))
     return sum(path.is_file() and LOG not in path.relative_to(folder).parts for path in folder.rglob("*"))
 

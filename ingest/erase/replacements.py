@@ -17,7 +17,7 @@ from ingest.lake.envelope import Opener, Parts
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import Row
+from ingest.lake.tables import Row, Tables
 from ingest.silver.lift import Lifting, SourceDecoder
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
@@ -88,7 +88,7 @@ def _place(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in PLACE)
 
 
-def _rows_at(lake: Lake, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
+def _rows_at(lake: Tables, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
     names = ", ".join(map(duck.name, PLACE))
     for places_of_batch in batched(places):
         yield from lake.ask(

@@ -12,13 +12,12 @@ from ingest.fold import Key
 from ingest.gold import evidence
 from ingest.lake import duck
 from ingest.lake.barriers import Barrier
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.rejects import PLACE, key_of
-from ingest.lake.tables import Row
+from ingest.lake.tables import Row, Tables
 
 
-def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
+def rejects(lake: Tables, erasure: Erasure, mirror: Mirror) -> list[Row]:
     """Gold's rejects of the rows' cells and changes."""
     keys = _typed(mirror, erasure.keys)
     alone = _typed(mirror, erasure.alone)
@@ -33,7 +32,7 @@ def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     return traces
 
 
-def dismissals(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
+def dismissals(lake: Tables, erasure: Erasure, mirror: Mirror) -> list[Row]:
     """Decisions on rejects that name the rows' keys."""
     keys = _typed(mirror, erasure.keys)
     traces = []
@@ -54,7 +53,7 @@ def quoting(erasure: Erasure) -> Quotes:
     return Quotes({text for key in erasure.keys for text in key}, erasure.cells)
 
 
-def unknown(lake: Lake, erasure: Erasure) -> list[str]:
+def unknown(lake: Tables, erasure: Erasure) -> list[str]:
     """What may hold more of the rows, in sentences without a key or a value."""
     traces = []
     sources = ", ".join(
@@ -90,7 +89,7 @@ _ELSEWHERE = {
 }
 
 
-def _named_elsewhere(lake: Lake, quotes: Quotes) -> Iterator[str]:
+def _named_elsewhere(lake: Tables, quotes: Quotes) -> Iterator[str]:
     """Where longer values of the rows stand that no erasure removes, in sentences without a value."""
     for what, query in _ELSEWHERE.items():
         if n := sum(quotes.surely_in(row["text"]) for row in lake.ask(query)):

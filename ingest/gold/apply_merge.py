@@ -32,6 +32,7 @@ from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
+from ingest.lake.tables import Tables
 from ingest.spark.pace import SMALL, narrow, pace
 from ingest.spark.session import new_session
 from ingest.spark.settings import USER_METADATA, is_set
@@ -199,7 +200,7 @@ def prepare(lake: Lake, plan: Plan, before: Snapshot) -> None:
     mirror_table.reshape(lake, plan.mirror, before.columns)
 
 
-def made_of(lake: Lake, plan: Plan) -> mirror_table.Made:
+def made_of(lake: Tables, plan: Plan) -> mirror_table.Made:
     """How the mirror's table is created."""
     return mirror_table.Made.of(lake.pipeline, plan.job.rule)
 
@@ -214,7 +215,7 @@ def finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
         mirror_table.drop_columns(lake, mirror, before.columns)
 
 
-def counts_of(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
+def counts_of(lake: Tables, mirror: Mirror, version: int) -> dict[str, int]:
     """A batch's counts, from its own commit."""
     for action in lake.actions(mirror.path, version):
         metrics = action.get("commitInfo", {}).get("operationMetrics", {})

@@ -21,6 +21,7 @@ from ingest.lake import mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +120,13 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
     )
 
 
-def _reached(lake: Lake, path: str, known: Mirror | None) -> int | None:
+def _reached(lake: Tables, path: str, known: Mirror | None) -> int | None:
     """As `ingest.lake.mirrors.reached`; None if the mirror's table does not exist yet."""
     return mirrors.reached(lake, known) if known is not None and lake.exists(path) else None
 
 
 def _planned(
-    lake: Lake, books: Books, ledger: Ledger, job: Job, known: Mirror | None, settled: int
+    lake: Tables, books: Books, ledger: Ledger, job: Job, known: Mirror | None, settled: int
 ) -> Plan | Folded:
     """What a mirror shall be with this batch; its result if that holds it or fails."""
     applied, last = job.applied, books.last

@@ -25,7 +25,7 @@ from ingest.lake.feeds import DELETE, INSERT, STAGE, UPDATE, schema_of, version
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.stamps import change_of
-from ingest.lake.tables import scan
+from ingest.lake.tables import Tables, scan
 
 AT_ONCE = 50_000  # rows in memory
 CAUSES_AT_MOST = 200_000  # changes of a lane, of which the last one of each key is looked for
@@ -95,7 +95,7 @@ def skip(lake: Lake, mirror: Mirror) -> None:
     lake.append([], schema_of(mirror), STAGE, lake.snapshot(mirror.path).version)
 
 
-def _batch(lake: Lake, mirror: Mirror, version: int) -> int:
+def _batch(lake: Tables, mirror: Mirror, version: int) -> int:
     """The last batch that the mirror contains at a version."""
     commits = lake.commits(mirror.path) if version >= 0 else ()
     return next((marks["batch"] for number, marks in commits if number <= version and "batch" in marks), 0)
@@ -153,7 +153,7 @@ def _text(name: str, kind: object) -> str:
 class _Causes:
     """The transaction and the time of the last change of each key in some batches."""
 
-    def __init__(self, lake: Lake, mirror: Mirror, since: int, last: int) -> None:
+    def __init__(self, lake: Tables, mirror: Mirror, since: int, last: int) -> None:
         self._types = mirror.key_types
         self._keys = mirror.keys
         self._found: dict[Key, Cause] = {}
@@ -164,7 +164,7 @@ class _Causes:
             if asked["n"] <= CAUSES_AT_MOST:
                 self._read(lake, mirror, lane, wanted)
 
-    def _read(self, lake: Lake, mirror: Mirror, lane: LaneId, wanted: str) -> None:
+    def _read(self, lake: Tables, mirror: Mirror, lane: LaneId, wanted: str) -> None:
         shard = mirrors.shard_of(lake.pipeline, mirror, lane)
         rows = lake.ask(
             'SELECT op, partial, types, before, after, "transaction", event_time FROM {changes.change} '

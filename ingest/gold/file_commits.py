@@ -20,6 +20,7 @@ from ingest.lake import commits, faults
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
 from ingest.lake.lake import Lake
+from ingest.lake.tables import Tables
 
 
 def stopped(
@@ -80,7 +81,7 @@ def committed(
     return MirrorCommit(version=before.version + 1, size=size, counts=dict(counts))
 
 
-def _described(lake: Lake, fold: FoldPlan) -> dict[str, Any]:
+def _described(lake: Tables, fold: FoldPlan) -> dict[str, Any]:
     """A new mirror's metadata and protocol, as Spark would create the table.
 
     delta-rs would require features that the table does not use.

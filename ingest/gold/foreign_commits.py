@@ -12,6 +12,7 @@ from ingest.errors import HeldError, command
 from ingest.lake.delta import foreign_operation, metadata_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.tables import Tables
 
 
 def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: int) -> None:
@@ -40,7 +41,7 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
         )
 
 
-def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
+def _last_batch(lake: Tables, mirror: Mirror, version: int) -> dict[str, Any]:
     """The metadata of our last batch's commit, usually the newest one; empty if the log has none.
 
     Raises:
@@ -59,7 +60,7 @@ def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
     return {}
 
 
-def refuse_between(lake: Lake, mirror: Mirror, planned: int, committed: int) -> None:
+def refuse_between(lake: Tables, mirror: Mirror, planned: int, committed: int) -> None:
     """Check what came between a batch's plan and its commit: a MERGE takes whatever rows it meets.
 
     Args:
@@ -75,7 +76,7 @@ def refuse_between(lake: Lake, mirror: Mirror, planned: int, committed: int) -> 
         _refuse(lake, mirror, number, lake.actions(mirror.path, number))
 
 
-def _refuse(lake: Lake, mirror: Mirror, version: int, actions: list[dict[str, Any]]) -> None:
+def _refuse(lake: Tables, mirror: Mirror, version: int, actions: list[dict[str, Any]]) -> None:
     """Refuse a commit that changed rows and is not ours."""
     what = foreign_operation(actions)
     if not what:

@@ -17,10 +17,10 @@ from ingest.lake import condensed, duck
 from ingest.lake.mirrors import Mirror
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.lake.tables import Tables
 
 
-def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
+def refuse(lake: Tables, mirror: Mirror, lanes: Iterable[Lane]) -> None:
     """Look for such changes in the few lanes that ever had key changes without the whole row.
 
     Raises:
@@ -45,7 +45,7 @@ def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
             )
 
 
-def _asks(lake: Lake, mirror: Mirror, lane: Lane, floor: str) -> bool:
+def _asks(lake: Tables, mirror: Mirror, lane: Lane, floor: str) -> bool:
     """True if a change up to a place moves a row, and carries a part of it."""
     of_lane = f"kind = 'change' AND source = {duck.text(lane.source)} AND {duck.of_table(lane.table)}"
     in_part = f"partial AND before IS NOT NULL AND batch <= {lane.last} AND order_key <= {duck.text(floor)}"

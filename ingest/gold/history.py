@@ -24,6 +24,7 @@ from ingest.lake import histories, mirrors
 from ingest.lake.duck import text
 from ingest.lake.lake import Lake
 from ingest.lake.stamps import micros
+from ingest.lake.tables import Tables
 
 
 def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan | None:
@@ -50,7 +51,7 @@ def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan | None:
     return planner.in_its_way(lake, planner.marking(lake.pipeline, fold))
 
 
-def with_history(lake: Lake, lanes: Sequence[LaneWork], work: Work) -> tuple[LaneWork, ...]:
+def with_history(lake: Tables, lanes: Sequence[LaneWork], work: Work) -> tuple[LaneWork, ...]:
     """The lanes of a history table: the whole history of each is read, and its event times.
 
     All keys are folded if all are new, or if a new truncate or statement may concern all.
@@ -67,7 +68,7 @@ def with_history(lake: Lake, lanes: Sequence[LaneWork], work: Work) -> tuple[Lan
     )
 
 
-def _moments(lake: Lake, places: Sequence[str]) -> tuple[tuple[str, int | None], ...]:
+def _moments(lake: Tables, places: Sequence[str]) -> tuple[tuple[str, int | None], ...]:
     """When some statements were, by their places."""
     if not places:
         return ()

@@ -13,16 +13,19 @@ from ingest.lake import exact
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
+from ingest.lake.tables import Tables
 
 CONTENT, TAKEN, STANDING = "%content", "%taken", "%standing"
 
 
-def replaced(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
+def replaced(lake: Tables, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
     """Replace the table's rows and columns by these."""
     guard.replace(_each(mirror, counts), lake.path(mirror.path))
 
 
-def cleared(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard, shards: list[Shard | None]) -> None:
+def cleared(
+    lake: Tables, mirror: Mirror, counts: DataFrame, guard: Guard, shards: list[Shard | None]
+) -> None:
     """Replace the rows of some of the tables that share a mirror, or of all."""
     rows, path = _each(mirror, counts), lake.path(mirror.path)
     named = [shard for shard in shards if shard is not None]
@@ -34,7 +37,7 @@ def cleared(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard, shards:
     guard.write(rows, path, "overwrite", replaceWhere=f"{quoted(column)} IN ({values})")
 
 
-def appended(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
+def appended(lake: Tables, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
     """Add rows."""
     guard.write(_each(mirror, counts), lake.path(mirror.path), "append")
 

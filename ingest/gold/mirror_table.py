@@ -17,6 +17,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded, literal, quoted
+from ingest.lake.tables import Tables
 
 REWRITTEN = "rewritten_bytes"
 METRICS = {
@@ -94,7 +95,7 @@ def _defined(column: MirrorColumn) -> str:
     return f"{quoted(column.column)} {column.delta}" + (f" COMMENT {literal(comment)}" if comment else "")
 
 
-def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
+def _head(lake: Tables, mirror: Mirror, made: Made) -> str:
     given = made.properties(lake.pipeline.horizon_days).items()
     properties = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in given)
     return f"USING delta COMMENT {literal(description(mirror))} TBLPROPERTIES ({properties})"

@@ -31,7 +31,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, mirror_path
 from ingest.lake.schemas import REJECTS, RUNS
 from ingest.lake.staging import shadow_of
-from ingest.lake.tables import Row
+from ingest.lake.tables import Row, Tables
 
 _TABLE = ("kind", "database", "schema", "table", "key", "raw")
 _NAMED = {"cell": (*_TABLE, "column"), "change": (*_TABLE, "topic", "partition", "offset")}
@@ -171,13 +171,13 @@ def _folded(
     return result, decided[mirror.path]
 
 
-def _paths(lake: Lake, books: Books) -> frozenset[str]:
+def _paths(lake: Tables, books: Books) -> frozenset[str]:
     """The mirrors in the books. All lines are kept: a statement may concern other tables than its own."""
     tables = {line.table_id for line in books.lines if line.table is not None}
     return frozenset(mirror_path(target(lake.pipeline.rule(table), table)) for table in tables)
 
 
-def _rule(lake: Lake, mirror: Mirror) -> TableRule:
+def _rule(lake: Tables, mirror: Mirror) -> TableRule:
     """The rule of a mirror, whatever its source tables are called."""
     return next(iter(mirrors.rules(lake).get(mirror.path, ())), lake.pipeline.rule(mirror.table))
 
@@ -194,7 +194,7 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
     return as_sets(present, rebuilt, [name for name in shadow.snapshot(mirror.path).columns if name in have])
 
 
-def _next(lake: Lake, mirror: Mirror) -> Mirror:
+def _next(lake: Tables, mirror: Mirror) -> Mirror:
     """The next generation, also after a rebuild that was killed with one of the two tables published."""
     paths = (mirror.path, histories.path_of(mirror))
     known = (lake.generation(lake.snapshot(path), STAGE, path) for path in paths)

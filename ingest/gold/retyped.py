@@ -26,6 +26,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.rejects import VALUES_NOT_KNOWN
 from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import types_of
+from ingest.lake.tables import Tables
 from ingest.spark.tasks import Load, Work, one_each
 from ingest.values.conversions import KEEP, in_words
 from ingest.values.typed_values import misfits, value_of
@@ -83,7 +84,7 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps) -> Iterator[Retyped]:
             yield Retyped(lane, step, met)
 
 
-def _converting(lake: Lake, lane: Lane, names: Names) -> dict[SchemaStep, Sequence[str]]:
+def _converting(lake: Tables, lane: Lane, names: Names) -> dict[SchemaStep, Sequence[str]]:
     """The steps that may convert a value of the types that the lane's messages name: only for these are values read."""
     of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
     rows = lake.ask(f"SELECT DISTINCT types FROM {{changes.change}} WHERE {of_lane}")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, TableRule, target
@@ -22,9 +22,6 @@ from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Era, Mirror, feeding
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
-
-if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
 
 LOOKS = 3  # logs that are read at once
 _OF_NEW = ("reads",)  # needed for new lines only
@@ -144,7 +141,11 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
 
 
 def caught_up(
-    lake: Lake, books: Books, known: Mapping[str, Mirror], lagging: Collection[str], resting: Collection[str]
+    lake: Tables,
+    books: Books,
+    known: Mapping[str, Mirror],
+    lagging: Collection[str],
+    resting: Collection[str],
 ) -> Books:
     """The same books, with single lines for each mirror that has not folded all that they sum up, unless it rests."""
     touched = {job.path for job in jobs(lake.pipeline, books)}.difference(resting)
@@ -152,7 +153,11 @@ def caught_up(
 
 
 def incomplete(
-    lake: Lake, books: Books, known: Mapping[str, Mirror], touched: Collection[str], lagging: Collection[str]
+    lake: Tables,
+    books: Books,
+    known: Mapping[str, Mirror],
+    touched: Collection[str],
+    lagging: Collection[str],
 ) -> dict[str, int]:
     """The mirrors that have not folded all batches that the books sum up, each with the last one it has folded.
 

@@ -18,6 +18,7 @@ from ingest.lake.schemas import CHANGES
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
+    from ingest.lake.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Condensed:
     keys: Mapping[LaneId, tuple[str, ...]] = field(default_factory=dict)  # by which rows were distinguished
 
 
-def read(lake: Lake) -> Condensed:
+def read(lake: Tables) -> Condensed:
     """Read the newest decision."""
     decision = decisions.read(lake).newest(CONDENSE).get(CHANGES.name)
     if decision is None:
@@ -42,7 +43,7 @@ def read(lake: Lake) -> Condensed:
     )
 
 
-def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+def refuse_keys(lake: Tables, lane: LaneId, eras: Sequence[tuple[str, tuple[str, ...]]]) -> None:
     """Refuse to fold changes by a key if changes that it distinguishes may have been dropped under another key.
 
     ``eras`` are the keys of the lane, each with the place after which it holds.
@@ -66,7 +67,7 @@ def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, .
         )
 
 
-def ever(lake: Lake) -> bool:
+def ever(lake: Tables) -> bool:
     """True if changes have ever been dropped: the log of ``changes`` says so without reading a table."""
     writer = f"{lake.pipeline.name}/{CONDENSE}/"
     return any(transaction.startswith(writer) for transaction in lake.snapshot(CHANGES.name).transactions)
@@ -82,7 +83,7 @@ def record(lake: Lake, now: Condensed, reason: str) -> None:
     decisions.append(lake, [Decision(CONDENSE, CHANGES.name, value, now.batch, reason)])
 
 
-def refuse(lake: Lake, since: int) -> None:
+def refuse(lake: Tables, since: int) -> None:
     """Refuse to decode only some of the batches that lack changes: the others would miss what was in them.
 
     Raises:

@@ -238,7 +238,7 @@ def readable(opener: Opener, rows: DataFrame) -> DataFrame:
 # --- keys -----------------------------------------------------------------------------------------
 
 
-def _key_of(lake: Lake, wanted: Sealing, day: str) -> Seal:
+def _key_of(lake: Tables, wanted: Sealing, day: str) -> Seal:
     """The day's data key, made if there is none.
 
     Raises:
@@ -427,7 +427,7 @@ def _needed(lake: Lake) -> dict[str, str]:
     return reasons | {today: "the day is not over, and more messages will be sealed with it"}
 
 
-def rewrap(lake: Lake) -> int:
+def rewrap(lake: Tables) -> int:
     """Wrap all data keys with the present master key; returns how many had been wrapped by the previous one.
 
     Raises:

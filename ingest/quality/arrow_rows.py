@@ -16,7 +16,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import TIME
-from ingest.lake.tables import scan
+from ingest.lake.tables import Tables, scan
 from ingest.quality.catalogue import key_json
 from ingest.quality.cell_values import of_column, text_of
 from ingest.quality.subjects import CheckedLane
@@ -47,7 +47,7 @@ def by_duck(lake: Lake, name: str, columns: Sequence[str], where: str) -> Iterat
     return iter(cursor.to_arrow_table().to_batches())
 
 
-def by_delta(lake: Lake, name: str, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
+def by_delta(lake: Tables, name: str, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
     """Read with delta-rs, which supports deletion vectors and skips files by their statistics."""
     from deltalake import QueryBuilder  # a heavy import, not needed if Spark has to read
 
@@ -136,7 +136,7 @@ def mirror_rows(
 
 
 def _of_state(
-    lake: Lake, mirror: Mirror, columns: Sequence[str], where: str, state: Snapshot
+    lake: Tables, mirror: Mirror, columns: Sequence[str], where: str, state: Snapshot
 ) -> list[pa.RecordBatch]:
     table = scan(lake.path(mirror.path), state, zones=True, wanted=columns)
     cursor = duck.connection().cursor().execute(_query(table, columns, where))
@@ -144,7 +144,7 @@ def _of_state(
 
 
 def changes_of_keys(
-    lake: Lake,
+    lake: Tables,
     mirror: Mirror,
     lane: CheckedLane,
     shard: tuple[str, str] | None,

@@ -15,9 +15,8 @@ from ingest.change import LaneId, TableId
 from ingest.config import target
 from ingest.errors import counted
 from ingest.lake import duck
-from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
-from ingest.lake.tables import Row
+from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import CASCADED_ROWS, FAILING_KEYS, Metric, key_json
 from ingest.quality.live_rows import live_rows
@@ -98,7 +97,7 @@ def foreign_keys(statements: Iterable[Row]) -> list[ForeignKey]:
     return keys.known
 
 
-def mirrors_of(lake: Lake, keys: Iterable[ForeignKey], lanes: Sequence[Row]) -> set[str]:
+def mirrors_of(lake: Tables, keys: Iterable[ForeignKey], lanes: Sequence[Row]) -> set[str]:
     """The paths of the mirrors whose rows may have gone with new changes of the tables to which they refer."""
     tables = {_folded(row["source"], TableId.of(row)): row for row in lanes if row["table"] is not None}
     paths = set()
@@ -111,7 +110,7 @@ def mirrors_of(lake: Lake, keys: Iterable[ForeignKey], lanes: Sequence[Row]) -> 
 
 
 def of_mirrors(
-    lake: Lake, chosen: Sequence[CheckedMirror], since: int, keys: Collection[ForeignKey]
+    lake: Tables, chosen: Sequence[CheckedMirror], since: int, keys: Collection[ForeignKey]
 ) -> Iterator[Metric]:
     """Count the rows that are older than what took them away, among the changes after the batch ``since``."""
     lanes = {
@@ -136,7 +135,7 @@ def of_mirrors(
 
 
 def _older(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, parent: TableId, since: int, key: ForeignKey
+    lake: Tables, subject: CheckedMirror, lane: CheckedLane, parent: TableId, since: int, key: ForeignKey
 ) -> list[Row]:
     """The live rows whose last change comes before a change that took away the row to which they refer."""
     names = subject.decided.keys
@@ -179,7 +178,7 @@ def _is_surely_older(row: Row) -> bool:
     return one_place or (None not in clocks and clocks[0] < clocks[1])
 
 
-def _sentence(lake: Lake, lane: CheckedLane, key: ForeignKey, failing: Sequence[str]) -> str:
+def _sentence(lake: Tables, lane: CheckedLane, key: ForeignKey, failing: Sequence[str]) -> str:
     """What is wrong, and the ways out with the commands to type."""
     ways = loaded_again(lake.pipeline, lane)
     return (

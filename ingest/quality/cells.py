@@ -36,6 +36,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
+from ingest.lake.tables import Tables
 from ingest.quality import images_before, keyless_diff, reloads
 from ingest.quality.arrow_rows import (
     ALWAYS,
@@ -132,7 +133,7 @@ def compare(
             yield check.subject, check.run()
 
 
-def rows_before(lake: Lake, since: int) -> dict[str, int]:
+def rows_before(lake: Tables, since: int) -> dict[str, int]:
     """The rows of each mirror when it was last checked, up to a batch."""
     if since <= 0:
         return {}
@@ -188,7 +189,7 @@ def metrics(lake: Lake, subject: CheckedMirror, compared: Compared) -> Iterator[
     yield Metric("cells_checked", compared.keys, subject.name, detail=detail)
 
 
-def _inserted_twice(lake: Lake, subject: CheckedMirror, compared: Compared) -> Metric:
+def _inserted_twice(lake: Tables, subject: CheckedMirror, compared: Compared) -> Metric:
     """Whether the source's key is a different one; not if messages are known to be lost, because deletes may be among
     them.
     """
@@ -209,7 +210,7 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, compared: Compared) -> M
     return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)
 
 
-def _detail(lake: Lake, subject: CheckedMirror, compared: Compared, differences: Sequence[Wrong]) -> str:
+def _detail(lake: Tables, subject: CheckedMirror, compared: Compared, differences: Sequence[Wrong]) -> str:
     shown = []
     for wrong in differences[:3]:
         texts = compared.texts[wrong.key]

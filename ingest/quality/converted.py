@@ -15,8 +15,8 @@ from ingest import types
 from ingest.change import LaneId, TableId
 from ingest.errors import counted
 from ingest.lake import duck
-from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
+from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
 from ingest.quality.live_rows import live_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror, of_some
@@ -37,7 +37,7 @@ class _Retyped:
 
 
 def of_mirrors(
-    lake: Lake, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
+    lake: Tables, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
 ) -> Iterator[Metric]:
     """Count the rows of each mirror that hold what the types of new batches cannot."""
     checked = [
@@ -58,7 +58,7 @@ def of_mirrors(
 
 
 def _retyped(
-    lake: Lake, lane: CheckedLane, places: _Places, earlier: _Types, logged: Sequence[Statement]
+    lake: Tables, lane: CheckedLane, places: _Places, earlier: _Types, logged: Sequence[Statement]
 ) -> Iterator[_Retyped]:
     """The columns to which new rows give a narrower or another type than all rows before, and no statement does."""
     pinned = lake.pipeline.rule(lane.table).declared
@@ -86,7 +86,7 @@ _Types = dict[str, set[str]]
 """Types by column."""
 
 
-def _places_of_types(lake: Lake, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Places]:
+def _places_of_types(lake: Tables, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Places]:
     """Between which places new rows of some lanes give each column each of its types."""
     places: dict[LaneId, _Places] = {}
     for row in lake.ask(
@@ -99,7 +99,7 @@ def _places_of_types(lake: Lake, lanes: Iterable[CheckedLane], since: int) -> di
     return places
 
 
-def _types_before(lake: Lake, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Types]:
+def _types_before(lake: Tables, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Types]:
     """The types that each column of some lanes had in the batches that were checked before."""
     types_before: dict[LaneId, _Types] = {}
     for row in lake.ask(
@@ -123,7 +123,7 @@ def _is_binary(logical: str) -> bool:
     return types.base(logical) == "binary"
 
 
-def _of_column(lake: Lake, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
+def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
     names = subject.decided.keys
     has = duck.has_member("after", change.column)
     changes = f"""SELECT op, order_key AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,

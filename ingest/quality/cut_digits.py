@@ -8,7 +8,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.errors import counted
 from ingest.lake import duck
-from ingest.lake.lake import Lake
+from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CELLS_CUT, Metric
 from ingest.quality.subjects import CheckedMirror, of_some
 from ingest.values.dates_and_times import CUT_DIGITS
@@ -19,7 +19,7 @@ _Columns = dict[str, str]
 """Types by column."""
 
 
-def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
+def of_mirrors(lake: Tables, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """The cells of new changes that lose digits, by mirror; nothing for a mirror without any."""
     times = [(subject, columns) for subject in chosen if (columns := _times(subject))]
     if not times:
@@ -51,7 +51,7 @@ def _times(subject: CheckedMirror) -> _Columns:
     }
 
 
-def _of_mirror(lake: Lake, subject: CheckedMirror, columns: _Columns, where: str) -> Iterator[Metric]:
+def _of_mirror(lake: Tables, subject: CheckedMirror, columns: _Columns, where: str) -> Iterator[Metric]:
     of_column = {name: n for name, logical in columns.items() if (n := _cut(lake, name, logical, where))}
     if of_column:
         told = ", ".join(f"{n} of {name}" for name, n in of_column.items())
@@ -63,7 +63,7 @@ def _of_mirror(lake: Lake, subject: CheckedMirror, columns: _Columns, where: str
         yield Metric(CELLS_CUT, n, subject.name, detail=detail)
 
 
-def _cut(lake: Lake, name: str, logical: str, where: str) -> int:
+def _cut(lake: Tables, name: str, logical: str, where: str) -> int:
     """The cells of a column that are cut: one whose text is no value of its type is rejected as a whole."""
     text = duck.member("after", name)
     # all times of a day are values, or none is

@@ -22,6 +22,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import shard_of
 from ingest.lake.schemas import CHANGES
+from ingest.lake.tables import Tables
 from ingest.quality.arrow_rows import changes_since, read_sums
 from ingest.quality.images_before import typed_key
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut
@@ -91,7 +92,7 @@ def _by_transaction(spans: pa.Table) -> pa.Table:
 # --- without transactions -------------------------------------------------------------------------
 
 
-def _met(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> dict[Key, tuple[str, ...]]:
+def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) -> dict[Key, tuple[str, ...]]:
     """The keys to which rows have moved outside of transactions, and which rows leave after that with the changes to check."""
     mirror = subject.decided
     shard = shard_of(lake.pipeline, mirror, (lane.source, lane.table))

@@ -20,6 +20,7 @@ from ingest.lake.cleared import Cleared
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import quoted
+from ingest.lake.tables import Tables
 from ingest.quality import many_keys
 from ingest.quality.catalogue import complains
 from ingest.quality.key_sides import Side
@@ -106,7 +107,7 @@ def _together(lake: Lake, sides: Sequence[Side]) -> Iterator[list[Side]]:
 
 
 @contextmanager
-def damage_noted(lake: Lake, subject: CheckedMirror) -> Iterator[None]:
+def damage_noted(lake: Tables, subject: CheckedMirror) -> Iterator[None]:
     """Note why a mirror cannot be read; the others are still checked."""
     try:
         yield
@@ -114,7 +115,7 @@ def damage_noted(lake: Lake, subject: CheckedMirror) -> Iterator[None]:
         _note(lake, subject, error)
 
 
-def _note(lake: Lake, subject: CheckedMirror, error: Exception) -> None:
+def _note(lake: Tables, subject: CheckedMirror, error: Exception) -> None:
     subject.damage = faults.of_mirror(error, lake, subject.name, subject.path)
 
 

@@ -21,7 +21,7 @@ from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import refused_sql
 from ingest.lake.schemas import CHECKS as TABLE
-from ingest.lake.tables import Row
+from ingest.lake.tables import Row, Tables
 from ingest.quality import images_before
 from ingest.quality.catalogue import (
     CHECKS,
@@ -49,7 +49,7 @@ _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCI
 OPEN = "open"  # the mark in the log of `checks` that says whether faults are left
 
 
-def may_be_open(lake: Lake) -> bool:
+def may_be_open(lake: Tables) -> bool:
     """False if the last check has marked that no fault is left, so that nothing has to be read to know it."""
     return lake.last_marks(TABLE.name).get(OPEN) is not False
 
@@ -126,7 +126,7 @@ def _left(
 
 
 def _not_written(
-    lake: Lake, lane: CheckedLane, keys: Sequence[str], names: Sequence[str], condition: str
+    lake: Tables, lane: CheckedLane, keys: Sequence[str], names: Sequence[str], condition: str
 ) -> list[str]:
     """Those keys that no newer change of a lane, of those that meet a condition, has written or deleted."""
     texts = [[str(cell) for cell in key_cells(key).values()] for key in keys]
@@ -168,7 +168,7 @@ def _place(result: CheckResult) -> tuple[str | None, str | None, str, str | None
 
 
 def _unrepaired(
-    lake: Lake, rows: list[Row], lanes: dict[tuple[str | None, str | None], set[str]]
+    lake: Tables, rows: list[Row], lanes: dict[tuple[str | None, str | None], set[str]]
 ) -> list[Row]:
     if not rows:
         return []

@@ -13,7 +13,7 @@ from ingest.lake.logged_statements import COUNTING
 from ingest.lake.tables import Row
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake  # Spark's, which the report does without
+    from ingest.lake.tables import Tables
 
 _NEW = "changes reads inserts deletes key_changes truncates messages rejected off turned_back".split()
 _EVER = ("truncates", "changes", "key_changes", "messages", "rejected", "control", "erased")
@@ -30,7 +30,7 @@ class Ledgers:
     accepted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # source, gap that was accepted
 
 
-def read(lake: Lake, since: int, last: int) -> Ledgers:
+def read(lake: Tables, since: int, last: int) -> Ledgers:
     """Read everything; ``since`` is the last batch checked before, ``last`` the last one in the books."""
     receipts = f"SELECT source, value FROM {{bronze.receipt}} WHERE batch > {since} AND batch <= {last}"
     replays = (
@@ -51,7 +51,7 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
     return ledgers
 
 
-def lagging(lake: Lake) -> dict[str, int]:
+def lagging(lake: Tables) -> dict[str, int]:
     """Mirrors whose last state in `runs` is not "done", with the last batch that was done."""
     rows = lake.ask(
         "SELECT subject, coalesce(done, 0) AS done FROM ("

@@ -8,16 +8,16 @@ from ingest.change import TableId
 from ingest.errors import counted
 from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import ERASED
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import rule_for
 from ingest.lake.schemas import CHANGES
+from ingest.lake.tables import Tables
 from ingest.quality.catalogue import LEFT_OUT, Metric
 from ingest.quality.subjects import CheckedMirror
 
 SHOWN = 20  # columns that are named
 
 
-def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
+def of_mirrors(lake: Tables, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Columns that the batches' rows have and the mirror lacks or masks, and what was erased; nothing without such
     rules.
     """
@@ -52,13 +52,13 @@ def source_rows(
     return rows
 
 
-def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
+def _chooses(lake: Tables, subject: CheckedMirror) -> bool:
     rules = [rule_for(lake.pipeline, lane.table, subject.path) for lane in subject.lanes]
     return any(rule.without or rule.mask or rule.ignores for rule in rules)
 
 
 def _of_columns(
-    lake: Lake, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
+    lake: Tables, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
 ) -> Iterator[Metric]:
     known = {*subject.decided.by_name}
     without, masked = dict[str, str](), dict[str, str]()

@@ -14,7 +14,7 @@ from contextlib import closing
 from ingest import formats
 from ingest.errors import counted
 from ingest.lake import duck
-from ingest.lake.lake import Lake
+from ingest.lake.tables import Tables
 from ingest.quality.catalogue import Metric
 from ingest.quality.sent_messages import SentMessages
 from ingest.quality.subjects import Booked
@@ -22,7 +22,7 @@ from ingest.quality.subjects import Booked
 _PLACE = 'source, topic, "partition", "offset"'
 
 
-def not_deleted(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
+def not_deleted(lake: Tables, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
     """The number of such null values of each source that sends any, in the batches after ``since``."""
     names = [
         source.name

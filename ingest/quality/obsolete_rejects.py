@@ -14,6 +14,7 @@ from ingest.lake.decisions import DISMISS_REJECT
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import GOLD
 from ingest.lake.schemas import REJECTS
+from ingest.lake.tables import Tables
 from ingest.quality.arrow_rows import cell_rejects, mirror_rows
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cells import Compared
@@ -44,7 +45,7 @@ def close(
                 rejects.dismiss(lake, over, why)
 
 
-def has_rejects(lake: Lake, subject: CheckedMirror) -> bool:
+def has_rejects(lake: Tables, subject: CheckedMirror) -> bool:
     """True if some change or cell of a mirror with a key was ever rejected."""
     head = f"{lake.pipeline.name}/{GOLD}/{subject.path}/"
     writers = lake.snapshot(REJECTS.name).transactions
@@ -74,7 +75,7 @@ def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -
 
 
 def _cleared(
-    lake: Lake, subject: CheckedMirror, refused: Sequence[dict[str, Any]], steps: StepsOf
+    lake: Tables, subject: CheckedMirror, refused: Sequence[dict[str, Any]], steps: StepsOf
 ) -> list[dict[str, Any]]:
     """Changes whose row would be gone, because the table was emptied or created again after them."""
     mirror, gone = subject.decided, set[tuple[Any, ...]]()

@@ -7,15 +7,14 @@ from itertools import takewhile
 
 from ingest.errors import command
 from ingest.lake import duck
-from ingest.lake.lake import Lake
 from ingest.lake.snapshots import read_sql
-from ingest.lake.tables import Row
+from ingest.lake.tables import Row, Tables
 from ingest.order import place_sql
 from ingest.quality.ordered_lane import from_places
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 
-def advice(lake: Lake, subject: CheckedMirror) -> str:
+def advice(lake: Tables, subject: CheckedMirror) -> str:
     """What to do if rows that came again were a second load of a table, as a sentence before another; empty if none is found."""
     for lane in subject.lanes:
         batches = _batches(lake, subject, lane)
@@ -44,7 +43,7 @@ def advice(lake: Lake, subject: CheckedMirror) -> str:
     return ""
 
 
-def _batches(lake: Lake, subject: CheckedMirror, lane: CheckedLane) -> list[Sequence[Row]]:
+def _batches(lake: Tables, subject: CheckedMirror, lane: CheckedLane) -> list[Sequence[Row]]:
     """The parts of each batch of a lane, in order of arrival: whether inserts met rows of their keys, and where a load began.
 
     What a snapshot of the source itself has read is no load: it says by itself what is to go.

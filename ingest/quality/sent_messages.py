@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ingest.lake import duck, sealing
 from ingest.lake.envelope import COLUMNS
-from ingest.lake.lake import Lake
+from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +18,7 @@ _PAGE = 10_000  # sealed messages that are opened together
 class SentMessages:
     """A lake's messages, without those that nothing can open any more."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Tables) -> None:
         self.filled = lake.sql
         self._lake, self._opener = lake, sealing.opener(lake)
 

@@ -15,6 +15,7 @@ from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
+from ingest.lake.tables import Tables
 from ingest.order import same_place
 
 StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
@@ -200,7 +201,7 @@ def survey(
     return made
 
 
-def lost_sources(lake: Lake, subject: CheckedMirror) -> set[str]:
+def lost_sources(lake: Tables, subject: CheckedMirror) -> set[str]:
     """The sources of a mirror's rows of which messages are lost, as the operator has accepted."""
     accepted = {decision.subject for decision in decisions.read(lake).of(ACCEPT_GAP)}
     return accepted & {lane.source for lane in subject.lanes}
@@ -212,7 +213,7 @@ def of_some(lanes: Iterable[CheckedLane]) -> str:
     return f"coalesce(\"table\", '') IN ({', '.join(map(duck.text, names))})"
 
 
-def _look(lake: Lake, subject: CheckedMirror) -> None:
+def _look(lake: Tables, subject: CheckedMirror) -> None:
     """Note the state of a mirror's table; one damaged table must not hide the state of the others."""
     try:
         state = lake.snapshot(subject.path)

@@ -17,8 +17,8 @@ from ingest.ddl import UNREAD, Effect
 from ingest.errors import command
 from ingest.lake import duck, lanes, rejects
 from ingest.lake.books import Line, PlaceSpan, united
-from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
+from ingest.lake.tables import Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
@@ -30,7 +30,7 @@ Lane = tuple[str, TableId]
 
 
 def of_mirrors(
-    lake: Lake, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
+    lake: Tables, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
 ) -> Iterator[Metric]:
     """Count the columns of each mirror that whole rows of new batches lack."""
     fresh = _lines(lake, f"batch > {since}")
@@ -50,7 +50,7 @@ def of_mirrors(
 
 
 def _of_lane(
-    lake: Lake,
+    lake: Tables,
     subject: CheckedMirror,
     lane: CheckedLane,
     since: int,
@@ -88,7 +88,7 @@ def _of_lane(
 
 
 def _has_keys_alone(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int, short: Iterable[str]
+    lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int, short: Iterable[str]
 ) -> bool:
     """True if rows that lack columns are all updates that have only the key of the row before, where it is read as that whole row.
 
@@ -109,7 +109,7 @@ def _has_keys_alone(
     return bool(0 < rows["n"] == rows["alone"])
 
 
-def _of_keys(lake: Lake, lane: CheckedLane, names: Iterable[str]) -> str:
+def _of_keys(lake: Tables, lane: CheckedLane, names: Iterable[str]) -> str:
     decode = command("backfill", lake.pipeline.file, "--last", lake.decoded())
     return (
         f"updates of {lane.table} came without {', '.join(names)}, which earlier rows have, and their `key` holds only the key, not the "
@@ -118,7 +118,7 @@ def _of_keys(lake: Lake, lane: CheckedLane, names: Iterable[str]) -> str:
     )
 
 
-def _is_refused(lake: Lake, lane: CheckedLane, name: str, since: int) -> bool:
+def _is_refused(lake: Tables, lane: CheckedLane, name: str, since: int) -> bool:
     """True if all new rows without a column were refused: the mirror has none of them, and so no NULL there."""
     place = duck.same(rejects.PLACE, "r", "c")
     rows = lake.ask(
@@ -131,7 +131,7 @@ def _is_refused(lake: Lake, lane: CheckedLane, name: str, since: int) -> bool:
     return bool(0 < rows[0]["rows"] == rows[0]["refused"])
 
 
-def _is_repeated(lake: Lake, lane: CheckedLane, name: str, first: str) -> bool:
+def _is_repeated(lake: Tables, lane: CheckedLane, name: str, first: str) -> bool:
     """True if all rows without a column came before its first row already: a stream without positions has gone back."""
     rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND op IN ('read', 'insert', 'update')"
     same = duck.same(("op", "before", "after", "event_time"), "o", "n")
@@ -172,7 +172,7 @@ def touches(effect: Effect, name: str) -> bool:
     return effect.action in _OF_TABLE or effect.note == UNREAD or name.casefold() in named
 
 
-def _lines(lake: Lake, condition: str) -> dict[Lane, Line]:
+def _lines(lake: Tables, condition: str) -> dict[Lane, Line]:
     """The books of each source table, all lines that meet a condition as one."""
     lines: dict[Lane, Line] = {}
     for row in lake.ask(

@@ -14,6 +14,7 @@ from ingest.lake import duck, sealing
 from ingest.lake.envelope import Opener
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE
+from ingest.lake.tables import Tables
 from ingest.silver.anchors import EVENT, FOUND, Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Lifting, Spot
 from ingest.silver.messages import WANTED, Messages
@@ -76,7 +77,7 @@ def _of_topics(lake: Lake, events: Sequence[Event], opener: Opener, batches: Seq
     )
 
 
-def _batches(lake: Lake, events: Sequence[Event]) -> list[int]:
+def _batches(lake: Tables, events: Sequence[Event]) -> list[int]:
     """The batches up to the newest event's, from the last one with rows of each event's topic or file."""
     batches = {event.spot.batch for event in events}
     first, newest = min(batches), max(batches)
