@@ -125,6 +125,8 @@ class UnityCatalog:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise CatalogError(f"Unity Catalog at {self.place} gave no answer ({reason})") from None
+        if method == "DELETE":  # the server answers the text "200 OK"
+            return {}
         try:
             return json.loads(answer) if answer.strip() else {}
         except ValueError:

@@ -135,7 +135,8 @@ class UnitySays(BaseHTTPRequestHandler):
         """An external table: its files stay."""
         path, _ = self._path()
         gone = self.server.tables.pop(path.removeprefix("tables/"), None)
-        self._answer(200 if gone else 404, {})
+        # the real server's answer is no JSON
+        self._answer(*((200, "200 OK") if gone else (404, {"message": "Table not found"})))
 
     def _path(self) -> tuple[str, dict[str, str]]:
         url = urlsplit(self.path)
@@ -145,7 +146,7 @@ class UnitySays(BaseHTTPRequestHandler):
     def _answer(self, code: int, body: Any) -> None:
         if self.server.token and self.headers["Authorization"] != f"Bearer {self.server.token}":
             code, body = 401, {"message": "No authorization found"}
-        text = json.dumps(body).encode()
+        text = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
