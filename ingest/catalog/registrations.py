@@ -226,13 +226,16 @@ def _said(where: str, registration: Registration, definition: str) -> Decision:
     return Decision(REGISTERED, f"{where} {registration.name}", value)
 
 
+def last_attempt(lake: Tables) -> Decision | None:
+    """How the last attempt to bring the catalog in step ended: its value's ``fault`` is empty if it is in step."""
+    settings = lake.pipeline.catalog
+    return None if settings is None else decisions.read(lake).newest(CATALOG).get(target(settings))
+
+
 def fault(lake: Tables) -> str:
     """Why the catalog is not in step, as the last attempt found; empty if it is."""
-    settings = lake.pipeline.catalog
-    if settings is None:
-        return ""
-    last = decisions.read(lake).newest(CATALOG).get(target(settings))
-    return str(last.value["fault"]) if last is not None else ""
+    attempt = last_attempt(lake)
+    return "" if attempt is None else str(attempt.value["fault"])
 
 
 def is_due(lake: Tables) -> bool:

@@ -108,7 +108,11 @@ def _drawn(status: Found, *, with_time: bool, wrap: bool = True) -> RenderableTy
         parts.append(output.drawn(shown, rows))
     if summarised:
         slowest = max(well, key=lambda table: table["lag_seconds"] or 0)
-        lag = f"; {slowest['table']} lags most, by {slowest['lag']}" if slowest["lag"] else ""
+        lag = (
+            f"; {slowest['table']} lags most, by {slowest['lag']}"
+            if (slowest["lag_seconds"] or 0) > 0
+            else ""
+        )
         parts.append(
             line(f"{counted(len(well), 'mirror is', 'mirrors are')} ok{lag} (`ingest tables` lists them)")
         )

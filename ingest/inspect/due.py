@@ -1,15 +1,17 @@
-"""Which tables of a source are to be compared with its database again, from the last outcomes in `checks`."""
+"""Which tables of a source are to be compared with its database again, and which should have been long ago."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ingest.change import TableId
 from ingest.config import Source
+from ingest.errors import counted
 from ingest.lake import duck, mirrors
 from ingest.lake.tables import Row, Tables
-from ingest.quality.catalogue import RECONCILED, WARN
+from ingest.quality.catalogue import RECONCILED, WARN, duration
 
 NOW = dt.datetime.fromtimestamp(0, dt.UTC).replace(tzinfo=None)  # due since ever
 
@@ -26,6 +28,69 @@ def next_due(lake: Tables, source: Source) -> dt.datetime | None:
 
     last = _last(lake)
     return min((_when(lake, source, table, last) for table in tables_of(lake, source)), default=None)
+
+
+PATIENCE = 2  # times `reconcile_every:` after which a comparison is overdue, not only due
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueComparisons:
+    """Mirrors of one source whose scheduled comparison has failed, or was not begun, for too long."""
+
+    source: str
+    every: float  # seconds
+    mirrors: tuple[str, ...]
+    since: dt.datetime  # of the last comparison of any of them, or of its first rows; in UTC without a zone
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong."""
+        several = counted(len(self.mirrors), "mirror was", "mirrors were")
+        which = (
+            f"{several}, {self.mirrors[0]} among them," if len(self.mirrors) > 1 else f"{self.mirrors[0]} was"
+        )
+        return (
+            f"{which} not compared with the database of source {self.source} since {self.since:%Y-%m-%d %H:%M}, although "
+            f"`reconcile_every:` asks for it every {duration(self.every)}"
+        )
+
+
+def overdue(lake: Tables, gone: Container[str] = ()) -> Iterator[OverdueComparisons]:
+    """The sources whose comparisons are overdue; tables that are ``gone`` from them cannot be compared."""
+    scheduled = [
+        each
+        for each in lake.pipeline.sources
+        if each.enabled and each.database and each.database.reconcile_every
+    ]
+    if not scheduled:
+        return
+    from ingest.source.reconcile import (
+        comparable_views,
+        mirror_of,
+        tables_of,
+    )  # few pipelines have a database
+
+    last, now = _last(lake), dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    begun = _begun(lake)
+    for source in scheduled:
+        every = (source.database.reconcile_every if source.database else None) or 0.0
+        times: dict[str, dt.datetime] = {}
+        for table in tables_of(lake, source):
+            for view in comparable_views(lake, source, table):
+                name = mirror_of(view, source, table).name
+                compared = last[name]["checked_at"] if name in last else begun.get(name)
+                if compared and name not in gone and compared + dt.timedelta(seconds=PATIENCE * every) < now:
+                    times[name] = compared
+        if times:
+            yield OverdueComparisons(source.name, every, tuple(times), min(times.values()))
+
+
+def _begun(lake: Tables) -> dict[str, dt.datetime]:
+    """When each mirror was folded for the first time."""
+    rows = lake.ask(
+        "SELECT subject, min(started_at) AS moment FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL GROUP BY subject"
+    )
+    return {row["subject"]: row["moment"] for row in rows}
 
 
 def _when(lake: Tables, source: Source, table: TableId, last: Mapping[str, Row]) -> dt.datetime:

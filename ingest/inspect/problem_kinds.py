@@ -65,6 +65,7 @@ OF_THE_LAKE = {
         Kind("ddl_pending", CHECKS["ddl_pending"].fault, WARN, ("ddl",), "schema changes"),
         Kind("outdated", "folded from changes that were decoded again", WARN, ("rebuild",)),
         Kind("decoded_before", "decoded otherwise than today", WARN, ("backfill",), "source"),
+        Kind("not_compared", "not compared with its database in time", WARN, ("reconcile",), "source"),
         Kind("masks", "silver has others", ERROR, ("rebuild",), "masks"),
         Kind("catalog", "it is not in step", WARN, ("catalog",), "catalog"),
         Kind("key_lost", "the key of sealed messages is lost", ERROR, ("maintain",), "bronze"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.catalog import registrations
 from ingest.errors import HeldError, IngestError, command, counted
 from ingest.gold import completed
+from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
@@ -246,7 +247,11 @@ def _of_complaint(complaint: report.Complaint, facts: Facts, alarm: str) -> Prob
 
 
 def _moment(at: dt.datetime | None) -> str | None:
-    return None if at is None else at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A moment in UTC as text; tables have it without a zone."""
+    if at is None:
+        return None
+    aware = at if at.tzinfo else at.replace(tzinfo=dt.UTC)
+    return aware.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _typed(complaint: report.Complaint, mirror: str, facts: Facts) -> str:
@@ -299,9 +304,10 @@ def _old(table: TableFact, file: str) -> Iterable[Problem]:
             f"the newest change is {duration(check.observed)} old, and `freshness:` allows {duration(check.limit)}: "
             f"see whether {sources} still sends"
         )
+        since = table.newest + dt.timedelta(seconds=check.limit) if table.newest else check.bad_since
         yield Problem(
             f"{table.name}: {_OLD}", str(check.severity), text, command("plan", file), alone=f"{table.name}: {text}", kind=AGE,
-            mirror=table.name, since=_moment(check.bad_since),
+            mirror=table.name, since=_moment(since),
         )  # fmt: skip
 
 
@@ -311,6 +317,7 @@ def of_state(
     rejects: Mapping[str, int],
     statements: int,
     since: Mapping[str, str | None] = MappingProxyType({}),
+    gone: Container[str] = (),
 ) -> Iterable[Problem]:
     """Problems independent of the checks: mirrors that are not ok, and what waits for the operator.
 
@@ -320,6 +327,7 @@ def of_state(
         rejects: how many are open, by kind.
         statements: how many wait for a decision.
         since: since when the rejects of a kind, and statements (``ddl``), wait.
+        gone: the mirrors whose source tables are.
     """
     file = lake.pipeline.file
     try:
@@ -342,14 +350,14 @@ def of_state(
         yield replace(problem, since=since.get(kind))
     for mirror in known_mirrors.outdated(lake):
         text, typed = known_mirrors.outdated_text(lake, mirror), command("rebuild", file, mirror.name)
-        yield _of_kind("outdated", text, typed, mirror.name)
+        yield _of_kind("outdated", text, typed, mirror.name, known_mirrors.outdated_since(lake, mirror))
     if statements:
         waits = f"{counted(statements, 'statement waits', 'statements wait')} for a decision"
         typed = command("ddl", file)
         problem = _of_kind("ddl_pending", f"{waits}: {typed}", typed)
         yield replace(problem, since=since.get("ddl"))
-    if text := registrations.fault(lake):
-        yield _of_kind("catalog", text, command("catalog", "sync", file))
+    if (attempt := registrations.last_attempt(lake)) and (text := attempt.value["fault"]):
+        yield _of_kind("catalog", text, command("catalog", "sync", file), since=attempt.decided_at)
     if days := sealing.lost(lake):
         typed = command("maintain", file, "--drop-key", days[0])
         yield _of_kind("key_lost", sealing.lost_text(lake, days), typed)
@@ -359,14 +367,17 @@ def of_state(
             f"an erasure of rows of {table} was interrupted, and some of their data is still there: "
             f"`{typed}` completes it"
         )
-        yield _of_kind("erasure", text, typed, table)
+        yield _of_kind("erasure", text, typed, table, begun.decided_at)
     newest = lake.decoded()
     if mixed := decoded_with.mixed_masks(lake, newest):
         yield _of_kind("masks", mixed, command("rebuild", file, "--layer", "silver"))
     for outdated in decoded_with.outdated(lake, newest):
         text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
-        problem = _of_kind("decoded_before", text, typed)
-        yield replace(problem, subject=f"source {outdated.source}: {KINDS['decoded_before'].title}")
+        yield _of_source(outdated.source, _of_kind("decoded_before", text, typed, since=outdated.since))
+    for late in overdue(lake, gone):
+        typed = command("reconcile", file, "--due", f"--source={late.source}")
+        problem = _of_kind("not_compared", f"{late.sentence}: `{typed}`", typed, since=late.since)
+        yield _of_source(late.source, problem)
 
 
 def _cut_off(lake: Tables) -> str:
@@ -379,11 +390,18 @@ def _cut_off(lake: Tables) -> str:
     return f"a run did not come to its end: batch {batch} has landed, and what became of it is not recorded; `{typed}` goes on"
 
 
-def _of_kind(name: str, text: str, typed: str = "", mirror: str = "") -> Problem:
+def _of_kind(
+    name: str, text: str, typed: str = "", mirror: str = "", since: dt.datetime | None = None
+) -> Problem:
     """A problem that needs no check; its text says by itself what it is about."""
     kind = KINDS[name]
     subject = f"{kind.about or mirror}: {kind.title}"[:LONGEST]
-    return Problem(subject, kind.severity, text, typed, text, kind.name, mirror)
+    return Problem(subject, kind.severity, text, typed, text, kind.name, mirror, _moment(since))
+
+
+def _of_source(name: str, problem: Problem) -> Problem:
+    """The problem under the name of its source: others may have the same."""
+    return replace(problem, subject=f"source {name}: {KINDS[problem.kind].title}")
 
 
 def _rejected(kind: str, count: int) -> str:

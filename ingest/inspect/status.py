@@ -73,7 +73,8 @@ def _excluded(lake: Tables, entry: Mapping[str, Any], match: str) -> dict[str, A
     typed = command("drop", lake.pipeline.file, entry["table"], "--reason", "excluded")
     at = "" if entry["batch"] is None else f": its rows are of batch {entry['batch']} and get no more"
     said = f"{lake.pipeline.file} excludes it (match: {match}){at}; `{typed}` removes it"
-    return {"state": EXCLUDED, "message": said, "command": typed}
+    [later] = lake.ask(f"SELECT min(started_at) AS moment FROM {{runs}} WHERE batch > {entry['batch'] or 0}")
+    return {"state": EXCLUDED, "message": said, "command": typed, "since": _utc(later["moment"])}
 
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -242,7 +243,7 @@ def look(lake: Tables) -> LakeLook:
         waiting,
         len(pending),
         gone,
-        list(problems.of_state(lake, rows, waiting, len(pending), _started(lake, began))),
+        list(problems.of_state(lake, rows, waiting, len(pending), _started(lake, began), gone)),
         min(folded.complete, decoded),
         decoded,
         completeness.of_all(complete),
@@ -408,7 +409,10 @@ def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
 
 
 def _span(span: dt.timedelta) -> str:
+    """A lag in the largest unit that gives at least two; below zero the source's clock is ahead of this machine's."""
     seconds = int(span.total_seconds())
+    if seconds < 0:
+        return f"clock {_span(-span)} ahead"
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"

@@ -6,6 +6,7 @@ between two decisions; rows of an older version have no counter and keep the ord
 
 from __future__ import annotations
 
+import datetime as dt
 import getpass
 import json
 import os
@@ -52,6 +53,9 @@ class Decision:
     batch: int | None = None
     reason: str = ""
     by: str = ""  # the run, if it is not given
+    decided_at: dt.datetime | None = field(
+        default=None, compare=False
+    )  # in UTC without a zone, once it is in the ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ def _read(lake: Tables) -> Decisions:
     every = []
     for row in kept:
         value, reason, by = json.loads(row["value"] or "{}"), row["reason"] or "", row["by"] or ""
-        every.append(Decision(row["kind"], row["subject"], value, row["batch"], reason, by))
+        decided_at = row["decided_at"]
+        every.append(Decision(row["kind"], row["subject"], value, row["batch"], reason, by, decided_at))
     return Decisions(tuple(every), max((row["number"] or 0 for row in kept), default=0))
 
 

@@ -7,9 +7,10 @@ not recorded, as in lakes of older versions, is not reported.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -39,6 +40,7 @@ class Outdated:
     first: int
     last: int
     differences: tuple[str, ...]  # "timezone was UTC and is Asia/Shanghai"
+    since: dt.datetime | None = None  # when the settings became others, in UTC without a zone
 
     def command(self, pipeline: Pipeline, newest: int) -> str:
         """The command that decodes them again, as batches up to ``newest`` are."""
@@ -93,7 +95,7 @@ def note(lake: Lake, sources: Iterable[str], first: int) -> None:
     for name in sorted(set(sources) & named.keys()):
         now = settings_of(lake.pipeline, named[name])
         before = known.get(name, [])
-        if not before or before[-1][1] != now or before[-1][0] > first:
+        if not before or before[-1].settings != now or before[-1].first > first:
             notes.append(Decision(DECODING, name, now, first))
     decisions.append(lake, notes)
 
@@ -109,15 +111,23 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
         if name not in named:
             continue
         now = settings_of(lake.pipeline, named[name])
-        ends = [batch - 1 for batch, _ in spans[1:]] + [newest]
-        for (first, then), last in zip(spans, ends, strict=True):
+        ends = [(span.first - 1, span.decided_at) for span in spans[1:]] + [(newest, _edited(lake.pipeline))]
+        for (first, then, _), (last, since) in zip(spans, ends, strict=True):
             if _MASKS in then and _MASKS in now:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
             if then != now and first <= last and _has_decoded(lake, name, first, last):
-                older.append(Outdated(name, first, last, tuple(_differences(then, now))))
+                older.append(Outdated(name, first, last, tuple(_differences(then, now)), since))
     if any(batch.differences == (_OTHER_MASKS,) for batch in older) and mixed_masks(lake, newest):
         older = [batch for batch in older if batch.differences != (_OTHER_MASKS,)]
     return older
+
+
+def _edited(pipeline: Pipeline) -> dt.datetime | None:
+    """When the pipeline file was written last, at which it may have got the settings that no batch has yet."""
+    try:
+        return dt.datetime.fromtimestamp(pipeline.file.stat().st_mtime, dt.UTC).replace(tzinfo=None)
+    except OSError:
+        return None
 
 
 def _has_decoded(lake: Tables, source: str, first: int, last: int) -> bool:
@@ -135,16 +145,22 @@ def _comparable(pipeline: Pipeline, now: dict[str, Any], then: dict[str, Any]) -
     return now | {"secret": then.get("secret", "")} if MASK_SECRET in pipeline.unresolved else now
 
 
-def _by_source(lake: Tables) -> dict[str, list[tuple[int, dict[str, Any]]]]:
-    """Each source's settings with the batch from which they apply; a later decision replaces those at or after its
-    batch.
-    """
-    spans: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+class _DecodedWith(NamedTuple):
+    """Settings of a source, and from which batch on they apply."""
+
+    first: int
+    settings: dict[str, Any]
+    decided_at: dt.datetime | None
+
+
+def _by_source(lake: Tables) -> dict[str, list[_DecodedWith]]:
+    """Each source's settings in the order of their batches; a later decision replaces those at or after its batch."""
+    spans: dict[str, list[_DecodedWith]] = {}
     for decision in decisions.read(lake).of(DECODING):
         first = decision.batch or 1
-        kept = [span for span in spans.get(decision.subject, []) if span[0] < first]
-        if not kept or kept[-1][1] != decision.value:
-            kept.append((first, decision.value))
+        kept = [span for span in spans.get(decision.subject, []) if span.first < first]
+        if not kept or kept[-1].settings != decision.value:
+            kept.append(_DecodedWith(first, decision.value, decision.decided_at))
         spans[decision.subject] = kept
     return spans
 
@@ -252,9 +268,9 @@ def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str
     known = _by_source(lake)
     for source in lake.pipeline.sources:
         spans = known.get(source.name, [])
-        if not spans or spans[0][0] > 1:  # what is not recorded was decoded by a version without masks
+        if not spans or spans[0].first > 1:  # what is not recorded was decoded by a version without masks
             yield source.name, 1, {}
-        for first, then in spans:
+        for first, then, _ in spans:
             if first <= last:
                 yield source.name, first, then.get(_MASKS, {})
 

@@ -6,6 +6,7 @@ after a kill knows what was intended, and a rebuild uses the same types.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
@@ -351,6 +352,15 @@ def outdated(lake: Tables) -> list[Mirror]:
     by_path = known(lake) if paths else {}
     left = excluded(lake) if paths else {}
     return [by_path[path] for path in sorted(paths) if path in by_path and path not in left]
+
+
+def outdated_since(lake: Tables, mirror: Mirror) -> dt.datetime | None:
+    """When changes that a mirror holds were decoded again last, in UTC without a zone."""
+    again = decisions.read(lake).of(DECODED)
+    return max(
+        (each.decided_at for each in again if each.decided_at and mirror.path in each.value["mirrors"]),
+        default=None,
+    )
 
 
 def not_created_yet(lake: Tables) -> frozenset[str]:

@@ -319,13 +319,11 @@ _SPANS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def duration(seconds: float) -> str:
-    """A duration in the largest unit that gives at least two: ``36 hours``, ``3 days``."""
+    """A duration in the largest unit that gives at least two: ``36 hours``, ``3 days``; below zero ``36 hours ahead``."""
     whole = int(abs(seconds))
-    for span, name in _SPANS:
-        if whole >= 2 * span or span == 1:
-            count = whole // span
-            return counted(count, name)
-    return counted(whole, "second")
+    span, name = next(each for each in _SPANS if whole >= 2 * each[0] or each[0] == 1)
+    said = counted(whole // span, name)
+    return f"{said} ahead" if int(seconds) < 0 else said
 
 
 def with_limit(metric: Metric, thresholds: dict[str, float]) -> Metric:

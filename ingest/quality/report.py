@@ -292,7 +292,8 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
     rows = [check for table in facts.tables if (check := table.check("rows"))]
     total = number(sum(row.observed for row in rows))
     lags = [(facts.now - table.newest).total_seconds() for table in facts.tables if table.newest]
-    age = (duration(min(lags)), "ago, at the source") if lags else ("–", "no commit times")
+    since = "at the source's clock" if lags and min(lags) <= -1 else "ago, at the source"
+    age = (duration(min(lags)), since) if lags else ("–", "no commit times")
     runs = [run.counts for run in reversed(facts.runs)]
     trends = {name: [counts.get(name, 0) for counts in runs] for name in ("read", "changes")}
     read, changes = (number(trend[-1]) if trend else "–" for trend in trends.values())

@@ -138,8 +138,13 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
 
 def views_of(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
     """The views of the lake whose mirror of a table can be compared with it; the first one if there is none."""
+    return comparable_views(lake, source, table) or [lake]
+
+
+def comparable_views(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
+    """The views of the lake whose mirror of a table can be compared with it."""
     views = (view for view in targets.views(lake) if not view.pipeline.rule(table).exclude)
-    return [view for view in views if _is_comparable(view, source, table)] or [lake]
+    return [view for view in views if _is_comparable(view, source, table)]
 
 
 def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:

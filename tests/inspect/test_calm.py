@@ -78,6 +78,7 @@ def test_a_table_that_sends_no_more_does_not_grow_old(clock: Clock, tmp_path: Pa
     assert {
         ("excluded", "depot.boxes"), ("freshness", "depot.racks"), ("decoded_before", None)
     } == listed.keys(), listed  # fmt: skip
+    assert [] == [one["kind"] for one in plant.problems() if not one["since"]], "nobody knows since when"
     page = plant.folder / "page.html"
     typed(f"ingest report {plant.file} --out {page}")
     assert 1 == page.read_text("utf-8").count("<strong>The newest change is old</strong>"), (
@@ -101,6 +102,25 @@ def test_a_reject_says_how_it_is_closed(clock: Clock, tmp_path: Path) -> None:
     assert 0 == typed(f"ingest rejects dismiss {file} 1 --reason seen")[0]
     assert [] == plant.problems()
     assert "next:" not in typed(f"ingest rejects show {file} 1")[1]
+
+
+def test_a_comparison_that_no_schedule_makes_is_said(clock: Clock, tmp_path: Path) -> None:
+    """A timer that is gone, or a password that is wrong for days, was in no list: everybody took the mirrors for proven."""
+    plant = Plant("dts-canal", tmp_path / "p", clock)
+    plant.begin()
+    database = '"database": {"url": "mysql://127.0.0.1:1", "user": "reader", "reconcile_every": "20h"}'
+    plant.rewrite('"settle": "1s"', f'"settle": "1s", {database}')
+    plant.tables |= {"bins": {}}
+    assert set() == ran(plant, 0), "it is due, and may be under way"
+    assert {"not_compared"} == ran(plant, 1)
+    [problem] = plant.problems()
+    assert f"ingest reconcile {shlex.quote(str(plant.file))} --due --source=feed" == problem["command"]
+    assert problem["text"].startswith(
+        "depot.bins was not compared with the database of source feed since 2026-03-02 09:0"
+    )
+    assert ("2026-03-02T09:0", "warn") == (problem["since"][:15], problem["severity"])
+    code, out = typed(problem["command"])
+    assert (2, True) == (code, "127.0.0.1:1" in out), "the command says what is wrong"
 
 
 def test_a_table_that_the_source_has_dropped_does_not_grow_old(clock: Clock, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from ingest.lake.schemas import RUNS
 from ingest.lake.tables import LakeReader
 from ingest.operate import alerts
 from ingest.quality import report
+from ingest.quality.catalogue import duration
 from ingest.quality.report_data import gather
 from ingest.quality.report_model import AlarmFact
 from ingest.serve.fleet import Fleet
@@ -363,3 +364,13 @@ def test_a_problem_is_acknowledged_until_it_changes(tmp_path: Path) -> None:
     made.now += dt.timedelta(hours=1)
     made.product("checks", [made.check("depot.bins", "rows_set_back", 3.0, "warn", "3 rows")])
     assert [None] == [one["acknowledged"] for one in status.status(made.reader)["causes"]]
+
+
+def test_a_source_whose_clock_is_ahead_does_not_lag() -> None:
+    """`-57800s` says nothing to anybody, and 16 hours of lag are another thing."""
+    ahead = dt.datetime.now(dt.UTC) + dt.timedelta(hours=16, minutes=5)
+    newest = {"newest commit": ahead.isoformat(timespec="seconds").replace("+00:00", "Z")}
+    [row] = status.aged({"tables": [newest]})["tables"]
+    assert ("clock 16h ahead", True) == (row["lag"], row["lag_seconds"] < -57_600)
+    assert "16 hours ahead" == duration(row["lag_seconds"])
+    assert ["0 seconds", "1 second", "2 minutes"] == [duration(seconds) for seconds in (-0.5, 1.9, 120)]

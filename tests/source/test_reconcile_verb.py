@@ -17,10 +17,12 @@ from ingest.config import load
 from ingest.errors import IngestError
 from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
+from ingest.inspect import due
 from ingest.lake import records
 from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
 from ingest.order import Order
+from tests.fleet import Clock
 from tests.source import duck_source
 from tests.source.bins import Bins
 
@@ -183,6 +185,28 @@ def test_a_comparison_is_due_after_a_while(bins: Bins) -> None:
     assert [1, 0] == tables
     bins.file.write_text(text, "utf-8")
     assert 1 == len(json.loads(bins.type("--due", "--output", "json").stdout)["tables"])
+
+
+def test_an_overdue_comparison_is_a_problem_until_it_is_made(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that a problem names must end it, and one that cannot be made must not be asked for."""
+    text = bins.file.read_text("utf-8").replace(
+        "user: reader", "user: reader, reconcile_every: 1h, connections: 1"
+    )
+    bins.file.write_text(text, "utf-8")
+    bins.mirror()
+    lake = LakeReader(load(bins.file))
+    assert 0 == bins.type("--settled").exit_code
+    assert [] == list(due.overdue(lake))
+    clock = Clock(monkeypatch, dt.datetime.now(dt.UTC) + dt.timedelta(hours=3))
+    [late] = due.overdue(lake)
+    assert (("shop.bins",), 3600.0) == (late.mirrors, late.every)
+    assert [] == list(due.overdue(lake, {"shop.bins"})), "its table is gone"
+    clock.ahead -= dt.timedelta(hours=3)  # outcomes have the real time
+    assert 0 == bins.type("--due", "--source=shop", "--settled").exit_code
+    clock.ahead += dt.timedelta(hours=1, minutes=59)
+    assert [] == list(due.overdue(lake))
 
 
 def test_a_question_that_fails_is_asked_again_and_then_ends_in_one_sentence(
