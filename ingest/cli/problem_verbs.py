@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -56,7 +57,8 @@ def status(
         with looked_at(files[0]) as lake:
             live_status.watch(lambda: looking.status(lake), watch, output_as)
         return
-    sound, faults = readable(files)
+    faults: dict[Path, IngestError] = {}
+    sound = readable(files, faults)
     with all_looked_at(sound) as lakes:
         statuses = [looking.status(lake) for lake in lakes]
     if output_as == "prom":
@@ -90,7 +92,8 @@ def listing(
         if any(sample["error"] for sample in sent):
             raise typer.Exit(1)
         return
-    sound, faults = readable(files)
+    faults: dict[Path, IngestError] = {}
+    sound = readable(files, faults)
     with all_looked_at(sound) as lakes:
         rows = [problem for lake in lakes for problem in alerting.listed(lake)]
     columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")

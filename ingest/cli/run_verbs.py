@@ -17,7 +17,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFiles, session_for
+from ingest.cli.spark import PipelineFiles, each_usable, session_for
 from ingest.cli.stopping import StopRequest
 from ingest.errors import ConfigError, IngestError, LockedError, unexpected
 from ingest.result import STAGES
@@ -49,7 +49,7 @@ def run(
     engine: Annotated[str, typer.Option(help="spark or auto, instead of the pipeline file's engine:.")] = "",
     output_as: Output = "table",
 ) -> None:
-    """Land what is new, decode it, fold it into the mirrors, check them."""
+    """Land what is new, decode it, fold it into the mirrors, check them; of several files one that cannot be used stops no other."""
     from ingest.config.model import SPARK
     from ingest.lake import identity
     from ingest.spark.deferred import begin
@@ -58,14 +58,18 @@ def run(
     pause = output.seconds("--every", every) if every else None
     if pause is not None and pause < _SHORTEST:
         raise ConfigError([f"--every: {every!r} leaves no pause; write at least 100ms"])
-    pipelines = [_loaded(file, _engine(engine)) for file in files]
+    _engine(engine)
+    faults: dict[Path, IngestError] = {}
+    pipelines = each_usable(files, lambda file: _loaded(file, engine), faults)
+    for fault in faults.values():  # the others run
+        output.error(str(fault))
     identity.refuse_shared(pipelines)
     _look_before(pipelines, patient=pause is not None)
     busy: list[Pipeline] = []
     if pause is None and (idle := _idle_all(pipelines, stages, busy)) is not None:
-        _show(idle, output_as, repeated=False)
+        _show(idle, output_as, repeated=False, several=len(files) > 1)
         _complain(idle, {})
-        if code := max(result.exit_code for result in idle):
+        if code := max(bool(faults), *(result.exit_code for result in idle)):
             raise typer.Exit(code)
         return
     stop = StopRequest()
@@ -79,7 +83,8 @@ def run(
     with session_for(pipelines, profile, begun=listen) as spark:
         if any(pipeline.engine == SPARK for pipeline in busy):
             begin(spark)  # while what the stages need is imported
-        code = Ticks(spark, pipelines, stages, select, pause, stop, output_as, engine).run()
+        several = len(files) > 1
+        code = Ticks(spark, pipelines, stages, select, pause, stop, output_as, engine, several, faults).run()
     if code:
         raise typer.Exit(code)
 
@@ -187,6 +192,10 @@ class Ticks:
     stop: StopRequest
     output_as: str
     engine: str = ""  # instead of the pipeline files'
+    several: bool = False  # files were given
+    unusable: dict[Path, IngestError] = field(
+        default_factory=dict
+    )  # what is wrong with files that were given
     code: int = 0
     any_ran: bool = False
     warm: dict[Path, Warm] = field(default_factory=dict)
@@ -204,13 +213,31 @@ class Ticks:
             self.any_ran |= bool(results)
             if self.pause is None and any(result.stopped for result in results):
                 self.code = max(self.code, 1)
-            _show(results, self.output_as, repeated=self.pause is not None)
+            _show(results, self.output_as, repeated=self.pause is not None, several=self.several)
             _complain(results, self._printed)
             if self.pause is not None and not self.stop.is_set():
                 self.stop.wait(max(0.0, self.pause - (time.monotonic() - started)))
             if self.pause is None or self.stop.is_set():
-                return min(self.code, 1) if self.any_ran else self.code  # 2: nothing could start
+                code = max(self.code, int(bool(self.unusable)))
+                return min(code, 1) if self.any_ran else code  # 2: nothing could start
             again = True
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Read files again that could not be used: one that is corrected joins the others."""
+        from ingest.lake import identity
+
+        for file, said in [*self.unusable.items()]:
+            try:
+                pipeline = _loaded(file, self.engine)
+                identity.refuse_shared([*self.pipelines, pipeline])
+            except IngestError as error:
+                if str(error) != str(said):
+                    output.error(str(error))
+                    self.unusable[file] = error
+            else:
+                del self.unusable[file]
+                self.pipelines.append(pipeline)
 
     def _run_one(self, place: int, *, again: bool) -> Result | None:
         """A pipeline's run in this tick; None if it was not run, or met an error."""
@@ -298,14 +325,14 @@ def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
     return 2
 
 
-def _show(results: list[Result], output_as: str, *, repeated: bool) -> None:
-    """Print the results; of repeated runs, each on a line of JSON, or those that read something."""
+def _show(results: list[Result], output_as: str, *, repeated: bool, several: bool) -> None:
+    """Print the results, of several files as a list; of repeated runs, each on a line of JSON, or those that read something."""
     if output_as == "json" and repeated:
         for result in results:
             output.json_line(describe(result))
     elif output_as == "json":
         documents = [describe(result) for result in results]
-        output.json(documents if len(documents) != 1 else documents[0])
+        output.json(documents if several or not documents else documents[0])
     elif results and not (repeated and all(result.batch is None for result in results)):
         from ingest.spark.jobs import said
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.lake.tables import Tables
     from ingest.spark.settings import Profile
 
+Taken = TypeVar("Taken")
 PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 PipelineFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")]
 MirrorName = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")]
@@ -136,35 +137,46 @@ def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
     yield [*readers]
 
 
-def readable(files: list[Path]) -> tuple[list[Path], list[IngestError]]:
-    """The pipeline files whose lakes can be looked at, and what is wrong with the others, so that one hides no other.
+def readable(files: list[Path], faults: dict[Path, IngestError]) -> list[Path]:
+    """The pipeline files whose lakes can be looked at; as `each_usable`."""
+
+    def look(file: Path) -> Path:
+        _with_lakes([file], to_look=True)
+        return file
+
+    return each_usable(files, look, faults)
+
+
+def each_usable(
+    files: list[Path], take: Callable[[Path], Taken], faults: dict[Path, IngestError]
+) -> list[Taken]:
+    """What ``take`` makes of each pipeline file, so that one fault hides no other file; ``faults`` gets those of the others.
 
     Raises:
-        IngestError: none of them can.
+        IngestError: it can take none of them; that of the first file, those of the others are warnings.
     """
-    sound, faults = [], []
+    usable = []
     for file in files:
         try:
-            _with_lakes([file], to_look=True)
+            usable.append(take(file))
         except IngestError as error:
-            faults.append(error)
-        else:
-            sound.append(file)
-    if not sound:
+            faults[file] = error
+    if not usable:
         refuse(faults)
-    return sound, faults
+    return usable
 
 
-def refuse(faults: list[IngestError]) -> None:
-    """End with what is wrong with the first file that could not be looked at, after all else that is to be said.
+def refuse(faults: dict[Path, IngestError]) -> None:
+    """End with what is wrong with the first file that could not be used, after all else that is to be said.
 
     Raises:
         IngestError: that of the first file; those of the others are warnings.
     """
-    for fault in faults[1:]:
+    first, *others = faults.values() or (None,)
+    for fault in others:
         output.warning(str(fault))
-    if faults:
-        raise faults[0]
+    if first is not None:
+        raise first
 
 
 def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:

@@ -69,6 +69,22 @@ def test_small_batches_need_no_java(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
+def test_of_several_files_one_that_cannot_be_used_stops_no_other(tmp_path: Path) -> None:
+    """One slip in one of eight files at night, and none of the eight was read."""
+    depot = Depot(tmp_path / "depot", "tables: [{match: depot.*, keys: [id]}]\n")
+    depot.grow()
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(PIPELINE.replace("sources:", "sourcse:"), "utf-8")
+    for batch in (1, None):  # with something to do, and idle
+        for files in ([wrong, depot.file], [depot.file, wrong]) if batch is None else ([wrong, depot.file],):
+            done = CliRunner().invoke(app, ["run", *map(str, files), "--output", "json"])
+            assert 1 == done.exit_code, done.output
+            assert [("depot", batch)] == [(one["pipeline"], one["batch"]) for one in json.loads(done.stdout)]
+            assert 1 == done.stderr.count("did you mean sources?"), done.stderr
+    assert (2, "") == ((done := CliRunner().invoke(app, ["run", str(wrong)])).exit_code, done.stdout)
+
+
+@pytest.mark.usefixtures("no_spark")
 def test_the_engine_is_a_word_of_the_command(tmp_path: Path) -> None:
     """Who tries a pipeline on a laptop would have to edit its file; an unknown word would be passed over."""
     depot = Depot(tmp_path, "engine: spark\n")

@@ -14,7 +14,7 @@ import pytest
 
 from ingest.cli import run_verbs
 from ingest.config import Pipeline, load
-from ingest.errors import SetupError
+from ingest.errors import IngestError, SetupError
 from ingest.result import Result
 from tests.lakes import ROOT
 from tests.timing import PATIENCE
@@ -153,6 +153,44 @@ def test_the_exit_code_says_whether_anything_has_run(
     monkeypatch.setattr(run_verbs, "is_usable", lambda _spark: True)
     stop = threading.Event()
     assert code == run_verbs.Ticks(None, pipelines, [], "", None, stop, "table").run()  # type: ignore[arg-type]
+
+
+def test_a_file_with_a_slip_joins_the_others_when_it_is_corrected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One slip in one of eight files kept all eight from being read, and a loop would go on without it for ever."""
+    files = {name: tmp_path / f"{name}.yaml" for name in ("depot", "shed")}
+    for name, file in files.items():
+        file.write_text(PIPELINE.replace("depot", name).replace("./lake", f"./{name}"), "utf-8")
+    sound = files["shed"].read_text("utf-8")
+    files["shed"].write_text(sound.replace("sources:", "sourcse:"), "utf-8")
+    with pytest.raises(IngestError) as fault:
+        load(files["shed"])
+    said = str(fault.value)
+    ran: list[list[str]] = [[]]
+    contents = iter([sound.replace("sources:", "sourcse:"), sound.replace("format:", "fromat:"), sound, None])
+
+    def tick(_ticks: Any, pipeline: Pipeline) -> Result:
+        ran[-1].append(pipeline.name)
+        return Result(pipeline.name, "run")
+
+    def wait(_seconds: float) -> None:
+        if (text := next(contents)) is None:
+            stop.set()
+        else:
+            files["shed"].write_text(text, "utf-8")
+            ran.append([])
+
+    stop = threading.Event()
+    monkeypatch.setattr(stop, "wait", wait)
+    monkeypatch.setattr(run_verbs.Ticks, "tick", tick)
+    monkeypatch.setattr(run_verbs, "is_usable", lambda _spark: True)
+    ticks = run_verbs.Ticks(None, [load(files["depot"])], [], "", 0.1, stop, "table")  # type: ignore[arg-type]
+    ticks.unusable = {files["shed"]: IngestError(said)}
+    assert 0 == ticks.run()
+    assert [["depot"], ["depot"], ["depot"], ["depot", "shed"]] == ran
+    errors = capsys.readouterr().err
+    assert (0, 1) == (errors.count("sourcse"), errors.count("fromat")), "each fault is said once"
 
 
 @pytest.mark.parametrize("pause", [None, 0.1])
