@@ -11,8 +11,8 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFiles, session_for
-from ingest.errors import counted
+from ingest.cli.spark import PipelineFiles, each_usable, refuse, session_for
+from ingest.errors import IngestError, counted
 from ingest.spark.jobs import DRIVER, SPARK
 
 app = typer.Typer()
@@ -32,7 +32,8 @@ def plan(
     from ingest.config import load
     from ingest.operate import dry_run
 
-    pipelines = [load(file) for file in files]
+    faults: dict[Path, IngestError] = {}
+    pipelines = each_usable(files, load, faults)
     reasons = [dry_run.why_spark(pipeline) for pipeline in pipelines]
     asking = [pipeline for pipeline, why in zip(pipelines, reasons, strict=True) if why]
     for why in dict.fromkeys(filter(None, reasons)):
@@ -42,6 +43,7 @@ def plan(
             dry_run.foresee(pipeline, spark if pipeline in asking else None, sample) for pipeline in pipelines
         ]
     output.answer(output_as, foreseen, lambda: _show(foreseen, sample))
+    refuse(faults)
     if any(foreseen_run["problems"] for foreseen_run in foreseen):
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFile, PipelineFiles, Reason, all_looked_at, locked
+from ingest.cli.spark import PipelineFile, PipelineFiles, Reason, all_looked_at, locked, readable, refuse
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -163,12 +163,14 @@ def report(
     """Write the quality report: one HTML page that needs no network."""
     if len(files) > 1 and out.suffix:
         raise ConfigError([f"--out {out} is one page; give a folder for the {len(files)} pipelines' pages"])
-    with all_looked_at(files) as lakes:
+    faults: dict[Path, IngestError] = {}
+    with all_looked_at(readable(files, faults)) as lakes:
         reports = [
             _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
         ]
     said = "\n".join(f"{page['headline']} Wrote {page['file']}." for page in reports)
     output.answer(output_as, reports if len(files) > 1 else reports[0], said)
+    refuse(faults)
 
 
 def _report(lake: Tables, out: Path) -> dict[str, Any]:

@@ -323,13 +323,22 @@ def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: s
     text = made.file.read_text("utf-8").replace("pipeline: depot", "pipeline: other")
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(text if fault == "no lake" else text.replace("sources:", fault), "utf-8")
-    for verb in ("status", "alerts"):
+    pages = ["--out", str(tmp_path / "pages")]
+    for verb, more in (
+        ("status", []),
+        ("alerts", []),
+        ("report", pages),
+        *([("plan", [])] if "sour" in fault else []),
+    ):
         for files in ([wrong, made.file], [made.file, wrong]):
-            done = CliRunner().invoke(app, [verb, *map(str, files), "-o", "json"])
-            assert (2, ["depot"]) == (done.exit_code, [one["pipeline"] for one in json.loads(done.stdout)])
+            done = CliRunner().invoke(app, [verb, *map(str, files), *more, "-o", "json"])
+            assert (2, ["depot"]) == (
+                done.exit_code,
+                [one.get("pipeline", "depot") for one in json.loads(done.stdout)],
+            )
             assert ("There is no lake" if fault == "no lake" else "did you mean sources?") in done.stderr
         assert (2, "") == (
-            (alone := CliRunner().invoke(app, [verb, str(wrong), "-o", "json"])).exit_code,
+            (alone := CliRunner().invoke(app, [verb, str(wrong), *more, "-o", "json"])).exit_code,
             alone.stdout,
         )
 
