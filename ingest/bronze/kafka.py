@@ -249,8 +249,10 @@ def reason(error: Py4JJavaError) -> str:
 def _described(jvm: Any, admin: Any, source: Source) -> Cluster:
     cluster_id = str(admin.describeCluster().clusterId().get())
     wanted = jvm.java.util.ArrayList()
-    listed = jvm.java.lang.String.join(" ", admin.listTopics().names().get())  # one call for all topics
-    for topic in topics_of(source, str(listed).split()):
+    seen = str(
+        jvm.java.lang.String.join(" ", admin.listTopics().names().get())
+    ).split()  # one call for all topics
+    for topic in topics_of(source, seen):
         wanted.add(topic)
     described = admin.describeTopics(wanted).allTopicNames().get()
     topics: dict[str, str] = {}
@@ -274,4 +276,6 @@ def _described(jvm: Any, admin: Any, source: Source) -> Cluster:
         return {place: int(listed.get(partition).offset()) for place, partition in places.items()}
 
     begins, ends = ask(specs.earliest()), ask(specs.latest())
-    return Cluster(cluster_id, topics, begins, ends, lambda moment: ask(specs.forTimestamp(moment)))
+    return Cluster(
+        cluster_id, topics, begins, ends, lambda moment: ask(specs.forTimestamp(moment)), tuple(seen)
+    )

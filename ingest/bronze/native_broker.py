@@ -126,7 +126,12 @@ def _described(admin: AdminClient, source: Source) -> Cluster:
     ids = {name: _id(topic.topic_id) for name, topic in described.items()}
     begins, ends = ask(specs.earliest()), ask(specs.latest())
     return Cluster(
-        str(cluster.cluster_id), ids, begins, ends, lambda moment: ask(specs.for_timestamp(moment))
+        str(cluster.cluster_id),
+        ids,
+        begins,
+        ends,
+        lambda moment: ask(specs.for_timestamp(moment)),
+        tuple(cluster.topics),
     )
 
 

@@ -19,7 +19,8 @@ import msgspec
 
 from ingest.bronze.kafka_settings import BrokerError
 from ingest.config import Source
-from ingest.errors import command
+from ingest.config.scalars import nearest
+from ingest.errors import command, counted
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, Decision
 from ingest.lake.tables import Tables
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 _NEAR = 0.9  # of max_messages: a cut in time with this share is good enough
+_SHOWN = 5  # topics that are there, where none fits
 
 
 class Place(NamedTuple):
@@ -90,7 +92,7 @@ class Cluster:
     """The topics of a source as their cluster describes them.
 
     ``ask_since`` gives for every place the offset of the first message with this timestamp (milliseconds) or a later
-    one, and a negative number if there is none.
+    one, and a negative number if there is none. ``seen`` are all topics that the source's user may see, for hints.
     """
 
     id: str
@@ -98,6 +100,7 @@ class Cluster:
     begins: Offsets
     ends: Offsets
     ask_since: Callable[[int], Offsets]
+    seen: tuple[str, ...] = ()
 
     def since(self, moment: int) -> Offsets:
         """The same, and the end if there is none."""
@@ -201,9 +204,12 @@ def _warnings(
     read = {place.topic for place in known}
     for topic in source.topics:
         if topic not in cluster.topics and topic not in read:
-            yield f"topic {topic} does not exist yet."
+            hint = nearest(topic, cluster.seen)
+            yield f"topic {topic} does not exist yet, or its user may not see it{hint or '.'}"
     if source.topic_pattern and not cluster.topics and not known:
-        yield f"no topic matches {source.topic_pattern} yet."
+        seen = [topic for topic in sorted(cluster.seen) if not topic.startswith("__")]  # Kafka's own
+        such = f", such as {', '.join(seen[:_SHOWN])}" if seen else ""
+        yield f"no topic matches {source.topic_pattern} yet: its user sees {counted(len(seen), 'topic')}{such}."
     for place in sorted(resumed):
         yield f"{place} goes on at {cluster.begins[place]}: the loss before was accepted."
 

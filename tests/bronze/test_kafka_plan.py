@@ -96,7 +96,19 @@ def test_nothing_new_makes_no_batch():
 def test_topic_that_is_not_there_yet():
     """A topic that was never read may come later: a warning, no failure."""
     found = plan(SOURCE, {}, cluster({}))
-    assert (("topic soil does not exist yet.",), ()) == (found.warnings, found.gaps)
+    said = "topic soil does not exist yet, or its user may not see it"
+    assert ((f"{said}.",), ()) == (found.warnings, found.gaps)
+    near = plan(SOURCE, {}, replace(cluster({}), seen=("seed", "soils", "__consumer_offsets")))
+    assert (f"{said}; did you mean soils?",) == near.warnings
+
+
+def test_a_pattern_that_fits_no_topic() -> None:
+    """A slip in a pattern was told as "yet", every time, and nothing said what there is."""
+    source = replace(SOURCE, topics=(), topic_pattern=r"sois\..*")
+    found = plan(source, {}, replace(cluster({}), seen=("soil.b", "soil.a", "__consumer_offsets")))
+    assert (
+        r"no topic matches sois\..* yet: its user sees 2 topics, such as soil.a, soil.b.",
+    ) == found.warnings
 
 
 # --- gaps ---------------------------------------------------------------------------------------
