@@ -191,6 +191,8 @@ class Chain:
             return
         for column, said in self.images.of(change).items():
             had = row.values.get(column)
+            if said == had:
+                continue
             sent, held = change.types.get(column), row.types.get(column)
             kind = sent or held or self.logical.get(column) or "unknown"
             is_known = column in row.values or (row.complete and said is not None)
@@ -236,6 +238,8 @@ class Chain:
 
 def _moves_in_time(now: str | None, then: str | None) -> bool:
     """True if a column's type was, between two messages, changed to or from an instant."""
+    if now == then:
+        return False
     kinds = {types.base(now or "unknown"), types.base(then or "unknown")}
     return "timestamp" in kinds and bool(kinds & {"datetime", "date"})
 

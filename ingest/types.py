@@ -58,11 +58,13 @@ def is_logical(name: str) -> bool:
     return name in (*LOGICAL, "bit(64)") or bool(_FRACTION.fullmatch(name))
 
 
+@lru_cache(maxsize=1024)  # as are the next ones: asked for each cell that is compared
 def base(logical: str) -> str:
     """``decimal`` of ``decimal(10,2)``, ``uint32`` of ``uint32 zerofill 5``; every other type is its own base."""
     return logical.partition("(")[0].partition(_ZEROFILL)[0]
 
 
+@lru_cache(maxsize=1024)
 def family(logical: str) -> str | None:
     """The name of the type's pattern in `PATTERNS`, or None if any text fits."""
     known = base(logical)
@@ -76,13 +78,14 @@ def matches(logical: str, text: str) -> bool:
     return kind is None or re.fullmatch(PATTERNS[kind], text, re.ASCII) is not None
 
 
-@lru_cache(maxsize=1024)  # asked for each value of some formats
+@lru_cache(maxsize=1024)
 def decimal_parts(logical: str) -> tuple[int, int] | None:
     """Precision and scale of a ``decimal(p,s)``, else None."""
     match = _DECIMAL.fullmatch(logical)
     return (int(match[1]), int(match[2])) if match else None
 
 
+@lru_cache(maxsize=1024)
 def delta(logical: str) -> str:
     """The Delta type of a logical type, in Spark SQL."""
     parts = decimal_parts(logical)
