@@ -2,6 +2,7 @@
 
     python -m benchmarks.histories plain                  # 1,000,000 histories on all cores
     python -m benchmarks.histories spark                  # 10,000 histories, then all mirrors rebuilt
+    python -m benchmarks.histories spark --histories 2000 --cluster    # the same on executors, two workers on this machine
     python -m benchmarks.histories arrow                  # the same, small mirrors by Arrow as in a run
     python -m benchmarks.histories plain --from 41 --histories 1
     python -m benchmarks.histories rules                  # 10,000 histories under random rules, in 100 lakes
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from multiprocessing import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +56,7 @@ def main() -> int:
     parser.add_argument(
         "--erase", type=int, default=0, help="erase rows in every so many lakes, by Spark (rules)"
     )
+    parser.add_argument("--cluster", action="store_true", help="on a cluster on this machine (spark, arrow)")
     asked = parser.parse_args()
     if asked.fold == "rules":
         return rules(asked.first, asked.histories or 10_000, asked.processes, asked.erase)
@@ -63,7 +66,8 @@ def main() -> int:
         return faults(asked.first, asked.histories or 50, asked.processes)
     if asked.fold == "plain":
         return plain(asked.first, asked.histories or 1_000_000, asked.processes)
-    return spark(asked.histories or 10_000, asked.batches, "files" if asked.fold == "arrow" else "")
+    apply = "files" if asked.fold == "arrow" else ""
+    return spark(asked.histories or 10_000, asked.batches, apply, on_cluster=asked.cluster)
 
 
 # --- in plain Python ---
@@ -220,16 +224,21 @@ def planted(what: str, first: int, count: int) -> int:
 # --- in Spark ---
 
 
-def spark(count: int, batches: int, apply: str) -> int:
+def spark(count: int, batches: int, apply: str, *, on_cluster: bool = False) -> int:
     """Fold ``count`` histories batch by batch, then all over again in one go."""
     from ingest.spark.session import session, stop
+    from tests.e2e.cluster import Cluster
 
-    started = session("histories", profile="batch")
-    try:
-        with tempfile.TemporaryDirectory(prefix="histories-") as folder:
-            return _spark(started, Path(folder), count, batches, apply)
-    finally:
-        stop(started)
+    with tempfile.TemporaryDirectory(prefix="histories-") as name, ExitStack() as stack:
+        folder = Path(name)
+        if on_cluster:
+            cluster = stack.enter_context(Cluster(folder / "cluster"))
+            os.environ.update(cluster.environment)
+            started = session("histories", master=cluster.master, conf=cluster.settings)
+        else:
+            started = session("histories", profile="batch")
+        stack.callback(stop, started)
+        return _spark(started, folder, count, batches, apply)
 
 
 def _spark(session: SparkSession, folder: Path, count: int, batches: int, apply: str) -> int:

@@ -11,6 +11,7 @@ or ended without a sentence.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -25,7 +26,7 @@ import psutil
 
 from benchmarks.kills import verdict
 from tests.e2e.cluster import Cluster
-from tests.lakes import ROOT, Depot
+from tests.lakes import Depot
 from tests.scenarios.processes import Process, finished, started
 
 PATIENCE = 180.0  # seconds in which a run that has lost a process goes on, or ends
@@ -167,13 +168,11 @@ def _cluster(folder: Path, *, wanted: bool) -> Iterator[Cluster | None]:
 
 
 def _settings(cluster: Cluster | None) -> str:
-    """The keys of the pipeline file for it; its workers take the product from this tree."""
+    """The keys of the pipeline file for it."""
     if cluster is None:
         return ""
-    return (
-        f'master: {cluster.master}\nspark:\n  spark.executorEnv.PYTHONPATH: "{ROOT}"\n'
-        '  spark.executor.memory: "1g"\n  spark.ui.enabled: "false"\n  spark.sql.shuffle.partitions: "2"\n'
-    )
+    settings = "".join(f"  {name}: {json.dumps(value)}\n" for name, value in cluster.settings.items())
+    return f"master: {cluster.master}\nspark:\n{settings}"
 
 
 if __name__ == "__main__":

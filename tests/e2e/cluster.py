@@ -19,6 +19,7 @@ import pyspark
 
 from ingest.spark import java
 from tests.e2e.services import end, free_port
+from tests.lakes import ROOT
 
 _CLASS = "org.apache.spark.deploy"
 _PYTHON = """\
@@ -50,6 +51,16 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": str(self.home / "python"),
             "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of a session whose executors take the product from this tree, one for each worker."""
+        return {
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.executor.memory": "1g",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
         }
 
     def logs(self) -> str:
