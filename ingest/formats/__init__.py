@@ -67,6 +67,7 @@ class About:
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
         load_ends: what says that a full load has come to its end: ``marks`` before and after its rows (`LOAD_BEGUN`, `LOAD_ENDED`),
             its ``last row`` (`LOAD_ENDS`), unless it runs beside the changes (`READ_MEANWHILE`), or nothing.
+        placed_loads: True where rows of a full load come before all changes although they name a position.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 
@@ -93,6 +94,7 @@ class About:
     leaves_out_nulls: str = ""
     counts_rows: bool = False
     load_ends: str = ""
+    placed_loads: bool = False
     shared_reads: bool = False
     before: ImagesBefore = WHOLE
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 SCHEMA, CONDENSE, EPOCH, RESNAPSHOT = "schema", "condense", "epoch", "resnapshot"
+LOAD = "load"  # of a table that had sent changes before: its rows are changes at their position
 PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
 REPLAYED, RETRIED = "replay", "retry"  # who requested it; its results are in the tables
 DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"

@@ -96,6 +96,13 @@ def _by_epoch(rows: pa.RecordBatch, starts: Sequence[Start]) -> Iterator[tuple[i
         yield epoch, rows.filter(pc.equal(epochs, epoch))
 
 
+def epoch_of(place: MessagePlace, starts: Sequence[Start]) -> int:
+    """The epoch of a message of one source."""
+    cells = {"batch": place.batch, "topic": place.topic, "partition": place.partition, "offset": place.offset}
+    [(epoch, _)] = _by_epoch(pa.RecordBatch.from_pylist([cells]), starts)
+    return epoch
+
+
 def beginning(epoch: int) -> str:
     """The order key before all changes of an epoch and after all earlier ones."""
     return order_key(Order(epoch, 0, (), 0, (), 0))

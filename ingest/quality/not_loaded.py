@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import LOAD_ENDS
 from ingest.errors import command, counted
+from ingest.fold import Key, KeyCellError
 from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
 from ingest.lake.lanes import IS_LOAD_MARKED
+from ingest.lake.mirrors import shard_of
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
+from ingest.quality.arrow_rows import mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.cell_diff import key_of_row
+from ingest.quality.images_before import typed_key
 from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
@@ -27,22 +33,45 @@ from ingest.quality.ordered_lane import OrderedLane, from_places
 def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a load that came to its end in a new batch: those that it did not contain, or all if rows have no key."""
     mirror = ordered.subject.mirror
-    if mirror is None or mirror.where or (mirror.keys and not ordered.subject.keyed):
-        return  # a row that `where:` leaves out is in no mirror
+    if mirror is None or (mirror.keys and not ordered.subject.keyed) or (mirror.where and not mirror.keys):
+        return  # without a key nothing says which rows `where:` leaves out
     if ordered.lane.load_marked:
         yield from _not_in_marked_load(ordered)
     elif ordered.lane.reads:
         yield from _not_in_snapshot(ordered)
 
 
-def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Metric:
+def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Those of some keys, given as texts, whose rows the mirror has: all of live rows, unless it has a condition."""
+    mirror = ordered.subject.decided
+    if not mirror.where or not keys:
+        return keys
+    shard = shard_of(ordered.lake.pipeline, mirror, (ordered.lane.source, ordered.lane.table))
+    by_key: dict[Key, Sequence[str]] = {}
+    for texts in keys:
+        cells = [
+            shard[1] if shard and name == shard[0] else text
+            for name, text in zip(mirror.keys, texts, strict=True)
+        ]
+        with suppress(KeyCellError):  # such a change is rejected
+            by_key[typed_key(mirror, cells)] = texts
+    kinds = [ordered.subject.types.get(column.column, "") for column in mirror.columns]
+    rows = mirror_rows(ordered.lake, mirror, kinds, by_key)
+    there = {key_of_row(row, mirror, kinds) for row in rows}
+    return [texts for key, texts in by_key.items() if key in there]
+
+
+def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Iterator[Metric]:
+    keys = held(ordered, keys)
+    if not keys:
+        return
     names = ordered.subject.decided.keys
     failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
     detail = (
         f"{ordered.lane.table} was loaded again, and {counted(len(keys), 'row')} of the mirror, such as {failing[0]}, {'was' if len(keys) == 1 else 'were'} "
         f"not in the load: no delete has come, so {'it is' if len(keys) == 1 else 'they are'} still there. {ways_out}"
     )
-    return ordered.metric("rows_not_loaded", len(keys), detail, failing)
+    yield ordered.metric("rows_not_loaded", len(keys), detail, failing)
 
 
 def _doubled(ordered: OrderedLane, older: str, epoch: str) -> Iterator[Metric]:
@@ -110,9 +139,13 @@ def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files
     return f"CASE WHEN batch <> {begin.batch} THEN batch < {begin.batch} {in_batch} END"
 
 
-def _older_rows(ordered: OrderedLane, begin: LoadBegin, streams: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The keys of the rows that arrived before a load and that it did not contain."""
+def _older_rows(
+    ordered: OrderedLane, begin: LoadBegin, streams: Sequence[Mapping[str, Any]], below: str = ""
+) -> list[Row]:
+    """The keys of the rows that arrived before a load, and are placed ``below`` it if that is given, and that it did not contain."""
     older = is_older(begin, streams, in_files=ordered.in_files)
+    if below:
+        older = f"({older} AND order_key < {duck.text(below)})"
     if not _is_any(ordered, older):
         return []
     return ordered.lake.ask(
@@ -150,7 +183,9 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
         )
         yield from _doubled(ordered, older, epoch)
         return
-    if phase_of(place):
+    if place == ordered.later_load:  # a change that was written before it may have been committed after it
+        rows = _older_rows(ordered, LoadBegin.at(begun[0]), begun, below=place)
+    elif phase_of(place):
         rows = ordered.lake.ask(
             f"""WITH {live_rows(changes_of(ordered))} SELECT k FROM live WHERE place < {duck.text(place)}
             AND place > {duck.text(ordered.emptied(before=place))} ORDER BY k"""
@@ -158,7 +193,7 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     else:  # it comes before all changes
         rows = _older_rows(ordered, LoadBegin.at(begun[0]), begun)
     if rows:
-        yield _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes them")
+        yield from _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes them")
 
 
 _ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
@@ -241,7 +276,7 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
             f"If the whole table was loaded, {epoch} removes them. If only a part of it was (`--where` of maxwell-bootstrap), "
             f"they are right: `{accept}` says so"
         )
-        yield _complaint(ordered, [row["k"] for row in rows], ways_out)
+        yield from _complaint(ordered, [row["k"] for row in rows], ways_out)
 
 
 def _marks(ordered: OrderedLane) -> list[_PlacedMark]:

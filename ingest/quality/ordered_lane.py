@@ -10,7 +10,7 @@ from ingest.change import TableId
 from ingest.config import Source
 from ingest.errors import command
 from ingest.fold import SchemaStep
-from ingest.lake import duck
+from ingest.lake import duck, later_loads
 from ingest.lake.cleared import NEVER, last_cleared
 from ingest.lake.lake import Lake
 from ingest.lake.tables import Row
@@ -53,6 +53,11 @@ class OrderedLane:
     def in_files(self) -> bool:
         """True if its source is files, which are read one after the other."""
         return self.source.kind == "files"
+
+    @property
+    def later_load(self) -> str | None:
+        """The place of the last load that is placed among the lane's changes by its position; None if there is none."""
+        return later_loads.place_of_last(self.lake, (self.lane.source, self.lane.table))
 
     def cells(self, first: str, second: str) -> str:
         """The key cells in SQL, each from one image or else from the other."""

@@ -10,6 +10,7 @@ from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.order import is_weak, phase_of, place_sql, same_place
+from ingest.quality.behind_load import lost_behind_load, newest_of_stream
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
@@ -20,6 +21,11 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
     """Changes that come before older ones, as if the positions had started again."""
     lane = ordered.lane
     low, high, folded = lane.order_low, lane.order_high, lane.folded_high
+    load = ordered.later_load
+    if (
+        load and folded and low and low < same_place(folded)
+    ):  # the stream may be sent again from before its load
+        folded = newest_of_stream(ordered, load)
     is_placed = (
         high and not is_weak(high) and phase_of(high)
     )  # loaded rows come before all changes, whenever they come
@@ -30,7 +36,14 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
             f"{ordered.epoch(ordered.since + 1)}"
         )
         yield ordered.metric("old_positions", lane.changes, detail)
-    if lost := _started_again(ordered):
+    if load and (lost := lost_behind_load(ordered, load)):
+        detail = (
+            f"{lost} rows of {lane.table} have the values of its last load, although changes came after it that say otherwise: these "
+            "were written before the load and committed after it, so they lose by their positions. To let them win, "
+            f"{ordered.epoch_of_load(None, from_places(ordered.begin_of_load(load)))}"
+        )
+        yield ordered.metric("positions_started_again", lost, detail)
+    elif lost := _started_again(ordered):
         detail = (
             f"{counted(lost, 'change')} of {lane.table}, newer by the source's clock than all changes before, lost "
             "against older ones with higher positions, as if the source's positions had started again: "

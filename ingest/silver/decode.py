@@ -20,15 +20,16 @@ from ingest.change import Op
 from ingest.config import Pipeline
 from ingest.config.entries import Sealing
 from ingest.errors import counted
-from ingest.lake import barriers, decoded_with, epochs, identity, sealing
+from ingest.lake import barriers, decoded_with, epochs, identity, later_loads, sealing, stores
 from ingest.lake.books import Line, merged
-from ingest.lake.datafiles import Added, Files, table_of, written
+from ingest.lake.datafiles import Added, Files, Layout, table_of, written
 from ingest.lake.epochs import Epochs, Resnapshot
 from ingest.lake.lake import BatchSpan, Lake
 from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.starts import beginning
 from ingest.silver import change_rows, events, replay
+from ingest.silver import later_loads as silver_loads
 from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
@@ -110,9 +111,14 @@ def _write_changes(
     messages = of_batches(lake, span, cores)
     if messages.pieces is not None and not moved and lake.writes(CHANGES):
         layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
-        report = messages.through(lift_to_files(lifting(lake, messages), layout), FILES)
-        files = [Added.from_json(row["file"]) for row in report] + written(layout, cleared)
-        lake.append(files, CHANGES, STAGE, span[1])
+        files = _lifted_files(lake, messages, layout)
+        if not lake.shadow and (later := silver_loads.found(lake, files)):
+            later_loads.record(lake, later)
+            for file in files:
+                place = f"{layout.folder}/{file.path}"
+                stores.at(place).remove(place)
+            files = _lifted_files(lake, messages, layout)
+        lake.append(files + written(layout, cleared), CHANGES, STAGE, span[1])
         return
     frame = messages.frame()
     if moved:
@@ -126,12 +132,19 @@ def _write_changes(
         lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, span[1])
 
 
+def _lifted_files(lake: Lake, messages: Messages, layout: Layout) -> list[Added]:
+    """New files of ``changes`` from messages, which are not committed."""
+    report = messages.through(lift_to_files(lifting(lake, messages), layout), FILES)
+    return [Added.from_json(row["file"]) for row in report]
+
+
 def lifting(lake: Lake, messages: Messages) -> Lifting:
     """What the workers need to decode these messages with today's parsers and options."""
-    opener = sealing.opener(lake)
+    opener, starts = sealing.opener(lake), epochs.read(lake).starts
     how = Lifting(
         _shipped(lake.pipeline),
-        starts=epochs.read(lake).starts,
+        starts=starts,
+        later=later_loads.by_epoch(later_loads.read(lake), starts),
         schemas=schemas(lake, messages, opener),
         opener=opener,
         barriers=barriers.read(lake),

@@ -28,6 +28,7 @@ from ingest.lake.barriers import Barriers, Replaced, left_of
 from ingest.lake.books import Line
 from ingest.lake.datafiles import Files, Layout, listed
 from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
+from ingest.lake.later_loads import Sequences
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import change_rows, tally
@@ -53,7 +54,8 @@ class Lifting:
     """What the workers need; small, and without secrets other than the masks' and the data keys.
 
     ``anchors`` has the position of the row before each table event without one; None if it was not looked up.
-    ``starts`` says where each source's epochs begin, ``epochs`` which epoch a decoder is in. ``batch`` replaces the number
+    ``starts`` says where each source's epochs begin, ``epochs`` which epoch a decoder is in, ``later`` which loads of each source
+    and epoch are changes at their positions. ``batch`` replaces the number
     of the bronze rows on a replay, whose rows keep the arrival of their own bytes. ``schemas`` has the schemas by id of
     each source with a registry. ``opener`` has the data keys of sealed messages, ``barriers`` say which rows were
     erased.
@@ -67,6 +69,7 @@ class Lifting:
     anchors: Mapping[Spot, tuple[int, ...]] | None = None
     opener: Opener = NOT_SEALED
     barriers: Barriers = field(default_factory=Barriers)
+    later: Mapping[tuple[str, int], Sequences] = field(default_factory=dict)
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -169,6 +172,7 @@ class SourceDecoder:
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = lifting.epochs.get(name, 0)
+        self.later = lifting.later.get((name, self.epoch), {})
         self.counts_by_topic = source.kind == "kafka"
         self.batch = lifting.batch
         self.excluded: dict[TableId, bool] = {}
@@ -318,6 +322,8 @@ class SourceDecoder:
                 self.masks.changes([change for changes in taken.values() for change in changes])
         except Exception:  # a mask fails: find the messages
             taken, refused = self._decoded(bronze, self.masks)
+        if self.later:
+            taken = {at: list(map(self._placed, changes)) for at, changes in taken.items()}
         if self.restarts is not None:
             self._count_again(bronze, taken, self.restarts)
         if self.last_deletes is not None:
@@ -353,6 +359,12 @@ class SourceDecoder:
             except Exception as error:
                 refused.append(_stumbled(at, error))
         return taken, refused
+
+    def _placed(self, change: Change) -> Change:
+        """The change; a row of a later load at its position."""
+        if change.op is Op.READ and not change.phase and change.sequence in self.later.get(change.table, ()):
+            return msgspec.structs.replace(change, phase=1)
+        return change
 
     @staticmethod
     def _count_again(bronze: pa.RecordBatch, taken: Taken, restarts: Restarts) -> None:
