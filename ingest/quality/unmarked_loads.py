@@ -27,7 +27,7 @@ from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.live_rows import live_rows
-from ingest.quality.not_loaded import LoadBegin, changes_of, is_older
+from ingest.quality.not_loaded import LoadBegin, changes_of, held, is_older
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 _BEGINNING = 0.1  # the part of a load without clocks that a second one must have rows of
@@ -39,7 +39,7 @@ def rows_not_loaded_again(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a second load that has come to its end, and that it did not contain."""
     known = formats.load(ordered.source.format).ABOUT
     mirror = ordered.subject.mirror
-    if mirror is None or mirror.where or not ordered.subject.keyed or known.load_ends == "marks":
+    if mirror is None or not ordered.subject.keyed or known.load_ends == "marks":
         return
     if not ordered.lane.reads and not ordered.lane.load_rests:
         return
@@ -153,25 +153,29 @@ def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iter
     # a clock that all loads share is not that of the reading
     is_clocked = time is not None and (before is None or before < time)
     is_newer = f"coalesce(CAST(event_time AS VARCHAR) >= {duck.text(time)}, false)" if is_clocked else "false"
+    limit = "ALL" if ordered.subject.decided.where else FAILING_KEYS  # some of them are in no mirror
     rows = ordered.lake.ask(
         f"""WITH {live_rows(changes_of(ordered, f"{older} AS is_older", f"{is_newer} AS is_newer"), "is_older", "is_newer")},
         kept AS (SELECT k FROM live WHERE is_older AND NOT is_newer AND place > {duck.text(ordered.emptied())}
             AND k NOT IN (SELECT k FROM rows WHERE NOT is_older)),
         again AS (SELECT k FROM rows WHERE op = 'read' AND NOT is_older INTERSECT SELECT k FROM rows WHERE is_older)
-        SELECT k, count(*) OVER () AS n, (SELECT count(*) FROM again) AS again FROM kept ORDER BY k LIMIT {FAILING_KEYS}"""
+        SELECT k, count(*) OVER () AS n, (SELECT count(*) FROM again) AS again FROM kept ORDER BY k LIMIT {limit}"""
     )
     if not rows or rows[0]["n"] > max(rows[0]["again"], FEW_LEFT_OUT) or _is_restricted(ordered):
         return
-    names = ordered.subject.decided.keys
-    failing = tuple(key_json(names, row["k"]) for row in rows)
+    keys = held(ordered, [row["k"] for row in rows])
+    if not keys:
+        return
+    names, count = ordered.subject.decided.keys, len(keys) if ordered.subject.decided.where else rows[0]["n"]
+    failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
     epoch = ordered.epoch(places=from_places(begun[:1] if ordered.in_files else begun), complete=True)
     accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
     detail = (
-        f"{ordered.lane.table} was loaded again, and {counted(rows[0]['n'], 'row')} of the mirror, such as {failing[0]}, came neither with "
+        f"{ordered.lane.table} was loaded again, and {counted(count, 'row')} of the mirror, such as {failing[0]}, came neither with "
         "the load nor since it began, and no delete of them has come. No message says whether the load was of the whole table. If it was, "
         f"{epoch} removes these rows; if it was of a part, they are right: `{accept}` says so"
     )
-    yield ordered.metric("rows_not_loaded_again", rows[0]["n"], detail, failing)
+    yield ordered.metric("rows_not_loaded_again", count, detail, failing)
 
 
 def _is_restricted(ordered: OrderedLane) -> bool:

@@ -170,6 +170,24 @@ def test_rows_that_a_second_load_lacks_are_named_once(tmp_path: Path, dialect: s
     assert [] == mine.batch(mine.quiet(), mine.inserts(9)), "it is said once"
 
 
+def test_rows_that_no_mirror_has_are_not_named(tmp_path: Path) -> None:
+    """A condition leaves rows out of the mirror: those cannot be wrong there, and the others are."""
+    mine = loads(tmp_path)
+    mine.rule = replace(mine.rule, where="id < 6")
+    assert [] == mine.batch(mine.load(1, 2, 3, 6, 7), mine.inserts(4, 8))
+    mine.batch(mine.load(1, 3, 6))
+    assert [2, 4] == left_out(mine.batch(mine.quiet()))
+
+
+def test_a_load_that_lacks_only_rows_of_no_mirror_is_no_complaint(tmp_path: Path) -> None:
+    """Nothing that it lacks is in the mirror."""
+    mine = loads(tmp_path)
+    mine.rule = replace(mine.rule, where="id < 6")
+    assert [] == mine.batch(mine.load(1, 2, 3, 6, 7), mine.inserts(8))
+    assert [] == mine.batch(mine.load(1, 2, 3))
+    assert [] == mine.batch(mine.quiet())
+
+
 @pytest.mark.e2e
 @pytest.mark.spark
 def test_where_only_spark_reads_the_changes_the_same_is_said(
