@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -155,7 +155,11 @@ class _NewRows:
         self.places: Mapping[str, list[str]] = defaultdict(list)
         for file in files:
             self.places[file.partition["kind"] or ""].append(f"{folder}/{file.path}")
-        self.lines = [
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The lines of the books."""
+        return [
             Line.from_json(text)
             for page in self._pages("book", ["payload"])
             for text in page.column("payload").to_pylist()
