@@ -82,7 +82,7 @@ def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
             known = cast("tuple[int, ...]", tuple(takewhile(lambda n: n is not None, map(read, written))))
             return known, "/".join(filter(None, written)) if known else None
     file, pos = source.get("file"), integer(source.get("pos"))
-    number = _file_number(file or "")
+    number = file_number(file or "")
     if number is None or pos is None:
         return (), None
     row = integer(source.get("row")) or 0
@@ -90,7 +90,7 @@ def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
 
 
 @remembered(1024)
-def _file_number(file: str) -> int | None:
+def file_number(file: str) -> int | None:
     """The number at the end of a log file's name."""
     suffix = re.search(r"\.([0-9]{1,18})$", file, re.ASCII)
     return None if suffix is None else int(suffix[1])

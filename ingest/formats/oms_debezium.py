@@ -4,8 +4,9 @@
 - The schema has only physical types: an ``int32`` may count days. ``columns:`` says what it means.
 - The document's table of types: DATE counts days, TIME microseconds, DATETIME milliseconds without
   a zone, TIMESTAMP is UTC text, DECIMAL and large BIGINT are text, bytes are Base16.
-- ``pos`` is ``left@right``; the right part grows, the left one counts inside it, so the order is
-  (right, left). The document masks it in its examples: then there is none.
+- ``pos`` is ``left@right``. By the document these are the log file's name and the offset in it; where the left part ends like the name of a
+  file, its number counts first. The document prints two numbers: the right one grows, the left one counts inside it, so the
+  order is (right, left). It masks some of them: then there is none.
 - ``ts_ms`` is called seconds and holds milliseconds; its size shows it. Zero means full load.
 - An unchanged large value is sent as NULL on both sides of an update.
 """
@@ -19,6 +20,7 @@ from ingest import types
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
 from ingest.decoding import connect, json_values
 from ingest.decoding.connect import ConnectPlan, Field, Meaning
+from ingest.decoding.debezium_events import file_number
 from ingest.decoding.declared_values import Reading
 from ingest.decoding.json_values import Values, text, texts
 from ingest.decoding.rows import drop_hidden, named_table, noted
@@ -31,7 +33,7 @@ ABOUT = About(
     title="OceanBase OMS, Debezium with payload or with schema and payload",
     document="OMS Data formats, section Debezium JSON message format",
     operations=("insert", "update", "delete", "heartbeat"),
-    order="pos, read as right part, then left part",
+    order="pos, read as right part, then left part; as file and offset where it names a log file",
     strength="strong",
     keys="the Kafka key's columns where it is a JSON object, else keys:",
     types="the schema's physical types where it is sent; else columns:",
@@ -113,13 +115,18 @@ def event(schema: bytes, members: Values, message: Message, hints: Hints, note: 
 
 
 def _sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
-    """(right, left) of ``pos``; without a ``pos`` the row's own second; a masked one is not a place."""
+    """The place in ``pos``; without it the row's own second; a masked one is no place.
+
+    The document calls it the log file's name and the offset in it, and prints numbers, of which the right one grows.
+    """
     position = source.get("pos")
     if not position:
         micros = _micros(source.get("ts_ms"))
         return ((micros // 10**6, 0) if micros else ()), None
     left, _, right = position.partition("@")
-    numbers = integer(right), integer(left)
+    file, numbers = file_number(left), (integer(right), integer(left))
+    if file is not None:
+        numbers = file, numbers[0]
     if numbers[0] is None or numbers[1] is None:
         return (), "the position cannot be read"
     return (numbers[0], numbers[1]), None

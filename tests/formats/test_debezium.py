@@ -215,10 +215,18 @@ def test_an_empty_object_is_no_flattened_row():
 
 @pytest.mark.parametrize(
     ("position", "expected"),
-    [("5@1714564800", (1714564800, 5)), ("5@17145****", ()), ("", (1714564800, 0)), (None, (1714564800, 0))],
+    [
+        ("5@1714564800", (1714564800, 5)),
+        ("mysql-bin.000123@4567", (123, 4567)),
+        ("mysql-bin@4567", ()),
+        ("mysql-bin.000123@45**", ()),
+        ("5@17145****", ()),
+        ("", (1714564800, 0)),
+        (None, (1714564800, 0)),
+    ],
 )
 def test_oms_positions(position, expected):
-    """Left of the @ counts inside the second on its right; a masked one must not cost the message."""
+    """Left of the @ counts inside the second on its right, or names a log file; a masked one must not cost the message."""
     source = {"name": "OMS", "ts_ms": 1714564800999, "db": "shop", "table": "orders", "pos": position}
     assert expected == one({"payload": row(source=source)}, name="oms-debezium").sequence
 
