@@ -208,19 +208,9 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
     meaning = meanings(field)
     if meaning:
         return _meant(meaning, declared, reading)
-    if field.type == "array" and field.fields and meanings(field.fields[0]):
-        # an array whose items have a meaning: a JSON list of their canonical texts
-        item = column(field.fields[0], None, meanings, reading)
-
-        def listed(of_item: Text, of_other: Text) -> Text:
-            def read(value: Any) -> str | None:
-                if type(value) is not list:
-                    return of_other(value)
-                return compact([None if each is None else of_item(each) for each in value])
-
-            return read
-
-        return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
+    item = _innermost(field)
+    if item is not field and meanings(item):
+        return _listed(column(item, None, meanings, reading))
     if field.type == "bytes":
         reading = reading._replace(binary=reading.schema_bytes)
     as_it_is = (PHYSICAL.get(field.type), "string", "enum", "set", "json", "interval", "unknown", None, "")
@@ -230,6 +220,27 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
         return declared_column("binary", reading)
     logical = declared or PHYSICAL.get(field.type, "unknown")
     return ColumnReader(without_digits(logical), json_values.text, _PLAIN.get(field.type, plain_text))
+
+
+def _innermost(field: Field) -> Field:
+    """The item of an array, of an array of arrays and so on; any other field itself."""
+    while field.type == "array" and field.fields:
+        field = field.fields[0]
+    return field
+
+
+def _listed(item: ColumnReader) -> ColumnReader:
+    """The plan of an array whose items have a meaning: a JSON list of their canonical texts, or of such lists."""
+
+    def listed(of_item: Text, of_other: Text) -> Text:
+        def told(value: Any) -> Any:
+            if type(value) is list:
+                return [told(each) for each in value]
+            return None if value is None else of_item(value)
+
+        return lambda value: compact(told(value)) if type(value) is list else of_other(value)
+
+    return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
 
 
 def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Image | None:

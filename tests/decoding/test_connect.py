@@ -89,6 +89,24 @@ def test_null_in_a_list_stays_null():
     assert {"a": '["x",null]'} == connect.json_image(row, plan) == connect.plain_image(row, plan)
 
 
+@pytest.mark.parametrize("described", [1, 2], ids=["by the innermost items alone", "with each of its arrays"])
+def test_items_of_arrays_in_arrays_have_their_meaning(described):
+    """Dates in an array of two dimensions would stay counts of days; PostgreSQL's type says nothing of its dimensions."""
+    item = Field("", "int32", "Date")
+    for _ in range(described):
+        item = Field("a", "array", fields=(item,))
+    plan = connect.plan(
+        f"d{described}",
+        lambda _schema: (item,),
+        {},
+        lambda field: connect.Meaning("date", "int", "day {}".format) if field.semantic else None,
+        declared_values.Reading(),
+    )
+    row = {"a": [[1, None], None, [[2]]]}
+    told = {"a": '[["day 1",null],null,[["day 2"]]]'}
+    assert told == connect.json_image(row, plan) == connect.plain_image(row, plan)
+
+
 @pytest.mark.parametrize(
     ("physical", "parameters", "expected"),
     [
