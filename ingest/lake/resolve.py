@@ -19,6 +19,7 @@ from ingest.change import NO_TABLE, LaneId, TableId
 from ingest.ddl import EXCHANGED, UNANNOUNCED, UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, definition_of, of_column
+from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.reach import Reach
@@ -79,10 +80,15 @@ def resolved(
     made: dict[str, _Made] = {}
     deliveries, spellings = _Deliveries(), _Spellings(sent)
     reaches: dict[str, Reach] = {}
+    adjusted: dict[str, AdjustedNames] = {}
     with_effects = []
     for statement in statements:
         names = named[statement.source]
-        effects = tuple(_respelt(statement, names, spellings))
+        if statement.source not in adjusted:
+            adjusted[statement.source] = AdjustedNames(partial(sent, statement.source))
+        effects = tuple(
+            adjusted[statement.source].take(_respelt(statement, names, spellings), statement.order)
+        )
         respelt = replace(statement, table=names.of(statement.table), effects=effects)
         if statement.source not in reaches:
             reaches[statement.source] = Reach(names.exact, partial(_types_sent, sent, statement.source))
