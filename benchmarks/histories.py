@@ -109,11 +109,11 @@ def _share(bounds: tuple[int, int]) -> tuple[int, list[Wrong]]:
 
 
 def faults(first: int, count: int, processes: int) -> int:
-    """Plant a fault in so many histories of each dialect, and count those that the row's next change names, and false alarms."""
+    """Plant a fault in so many histories of each dialect, and count those that are named and when, and false alarms."""
     from tests.model.checks import CAPTURES
 
     print(
-        f"{'dialect':<38}{'planted':>8}{'named':>8}{'unsaid':>8}{'hidden':>8}{'loaded':>8}{'missed':>8}{'right':>8}{'wrong':>8}"
+        f"{'dialect':<38}{'planted':>8}{'at once':>8}{'next':>8}{'unsaid':>8}{'hidden':>8}{'loaded':>8}{'missed':>8}{'right':>8}{'wrong':>8}"
     )
     failed = 0
     with Pool(processes) as pool:
@@ -124,8 +124,9 @@ def faults(first: int, count: int, processes: int) -> int:
             for text in found[:SHOWN]:
                 print(text)
     print(
-        "named: by the row's next change at the latest; unsaid: that change says nothing of the column; hidden: its NULL may stand for "
-        "a large value; loaded: the row was loaded just before; wrong: right histories that are silently wrong or falsely named"
+        "at once: named by the messages of the fault itself; next: by the row's next change. Never are: unsaid, as that change says "
+        "nothing of the column; hidden, as its NULL may stand for a large value; loaded, as the row was loaded just before; missed. "
+        "wrong: right histories that are silently wrong or falsely named"
     )
     return 1 if failed else 0
 
@@ -140,7 +141,8 @@ def _faulty(asked: tuple[int, int, int]) -> tuple[int, list[int], list[str]]:
     wrong = checks.checked(numbers, capture, checks.sure(capture), ordered=ordered)
     counts = [
         tally.planted,
-        sum(tally.named.values()),
+        tally.at_once,
+        sum(tally.named.values()) - tally.at_once,
         tally.unsaid,
         tally.hidden,
         tally.loaded,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from ingest import types
 from ingest.change import Image
+from ingest.config import Pipeline
 from ingest.images_before import Excuse, Link
 from tests.formats.one_history.history import Event
 from tests.model import plain, values
@@ -24,12 +26,16 @@ STEPS = {"insert": 6, "update": 12, "delete": 2, "move": 2}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault in the messages of one row, whose ``column`` is wrong until the event ``shown`` says what it was."""
+    """A fault in the messages of one row, whose ``column`` is wrong until the event ``shown`` says what it was.
+
+    ``until`` is the place of that event among those with the fault.
+    """
 
     kind: str
     event: Event
     shown: Event
     column: str
+    until: int
 
 
 @dataclass(slots=True)
@@ -38,6 +44,7 @@ class Tally:
 
     planted: int = 0
     named: Counter[str] = field(default_factory=Counter)  # by the kind of fault
+    at_once: int = 0  # of these, before the row's next change: by the messages of the fault itself
     loaded: int = 0  # the row was loaded just before, at no place among the changes
     unsaid: int = 0  # the next change says nothing of the column
     hidden: int = 0  # it says NULL, which stands for a large value in this dialect
@@ -53,17 +60,15 @@ def planted(numbers: Iterable[int], capture: Capture, seed: str = "") -> Tally:
         fault = plant(one, Random(f"fault {seed}{number}"))
         if fault is not None:
             made.append((one, fault))
-    messages = [message for one, _ in made for message in dialect.write(one)]  # type: ignore[arg-type]
     pipeline = plain.pipeline_of(dialect, capture.rules([one for one, _ in made]))
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for row in plain.silver(pipeline, [messages]):
-        rows.setdefault(row["database"], []).append(row)
+    rows = _rows(pipeline, capture, [one for one, _ in made])
+    early = _rows(pipeline, capture, [_ended(one, fault.until) for one, fault in made])
     for one, fault in made:
         tally.planted += 1
-        mirrors = plain.mirrors(pipeline, rows.get(f"h{one.number}", ()))
-        links = [link for mirror in mirrors.values() for link in mirror.links]
+        links = _links(pipeline, rows, one)
         if any(link.is_broken for link in links):
             tally.named[fault.kind] += 1
+            tally.at_once += any(link.is_broken for link in _links(pipeline, early, one))
         elif any(link.excuse is Excuse.LOADED for link in links):
             tally.loaded += 1
         elif pipeline.images_before(plain.SOURCE).hides_large and _may_be_hidden(fault):
@@ -73,6 +78,32 @@ def planted(numbers: Iterable[int], capture: Capture, seed: str = "") -> Tally:
         else:
             tally.unsaid += 1
     return tally
+
+
+_Rows = dict[str, list[dict[str, Any]]]
+
+
+def _rows(pipeline: Pipeline, capture: Capture, made: Iterable[History]) -> _Rows:
+    """The decoded rows of some histories, by their databases."""
+    messages = [message for one in made for message in capture.dialect.write(one)]  # type: ignore[arg-type]
+    rows: _Rows = {}
+    for row in plain.silver(pipeline, [messages]):
+        rows.setdefault(row["database"], []).append(row)
+    return rows
+
+
+def _links(pipeline: Pipeline, rows: _Rows, made: History) -> list[Link]:
+    """The changes with an image before in a history's tables."""
+    mirrors = plain.mirrors(pipeline, rows.get(f"h{made.number}", ()))
+    return [link for mirror in mirrors.values() for link in mirror.links]
+
+
+def _ended(made: History, until: int) -> History:
+    """A history that ends before the event at a place."""
+    ended = copy(made)
+    ended.source = copy(made.source)
+    ended.source.events = made.source.events[:until]
+    return ended
 
 
 def _is_of(link: Link, fault: Fault) -> bool:
@@ -118,7 +149,7 @@ def plant(made: History, random: Random) -> Fault | None:
         before, after = events[following].before, events[following].after
         events[following] = events[following]._replace(before=event.before, after=event.after)
         events[at] = event._replace(before=before, after=after)
-    return Fault(kind, event, shown, column)
+    return Fault(kind, event, shown, column, following + (kind == "repeat"))
 
 
 def _places(events: list[Event]) -> Iterator[tuple[int, int]]:

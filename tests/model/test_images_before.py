@@ -34,6 +34,7 @@ def test_the_next_change_shows_a_fault(capture: Capture) -> None:
     if capture.name not in KEYS_ONLY:
         assert sum(tally.named.values()) > 0.7 * tally.planted
         assert len(tally.named) >= len(FAULTS) - 1
+        assert tally.named["exchange"] + tally.named["repeat"] >= tally.at_once > 0
 
 
 # --- values ---------------------------------------------------------------------------------------
