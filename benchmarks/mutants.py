@@ -23,6 +23,7 @@ FOLD = ("tests/properties/test_fold.py", "tests/properties/test_order_key.py")
 POLICY = ("tests/gold/test_policy.py", "tests/gold/test_policy_steps.py", "tests/gold/test_character_sets.py")
 MODEL = (*POLICY, "tests/lake/test_resolve.py", "tests/model/test_plain.py")
 PASSES = ("tests/gold/test_passes.py",)
+EFFECTS = ("tests/ddl/test_effects.py", "tests/ddl/test_cascades.py", "tests/ddl/test_defaults.py")
 PLAIN, SPARK = "plain", "spark"
 SECONDS = 900  # longer is a hang, which is noticed, too
 
@@ -294,6 +295,90 @@ MUTANTS = (
         "bool(lane.late) or _has_late_steps(lane, steps)",
         "False",
         tests=PASSES,
+    ),
+    Mutant(
+        "the newcomer leaves a key, not the row that was there",
+        "ingest/departures.py",
+        "        if decided:\n",
+        "        if False:\n",
+        tests=("tests/model/test_key_moves.py",),
+    ),
+    Mutant(
+        "a counter that starts again inside a position goes back",
+        "ingest/silver/restarts.py",
+        "now = last.number + 1 + number",
+        "now = number",
+        tests=("tests/silver/test_restarts.py",),
+    ),
+    Mutant(
+        "SET STATEMENT hides the statement behind it",
+        "ingest/ddl/statements.py",
+        'while cursor.accept("SET", "STATEMENT"):',
+        "while False:",
+        tests=EFFECTS,
+    ),
+    Mutant(
+        "TRUNCATE CASCADE empties the named table alone",
+        "ingest/ddl/statements.py",
+        'cascade = cursor.next().word == "CASCADE" and scope.dialect != "mysql"',
+        'cascade = cursor.next().word == "" and scope.dialect != "mysql"',
+        tests=EFFECTS,
+    ),
+    Mutant(
+        "a default of PostgreSQL's bytes is its text",
+        "ingest/ddl/stored_postgres.py",
+        '    "bytea": _bytea,\n',
+        '    "bytea": lambda text, _sizes: text,\n',
+        tests=EFFECTS,
+    ),
+    Mutant(
+        "CHAR of PostgreSQL keeps its blanks as text",
+        "ingest/values/conversions.py",
+        'return Conversion(lambda text: text.rstrip(" "))',
+        "return KEEP",
+        tests=("tests/values/test_conversions.py",),
+    ),
+    Mutant(
+        "an image before that is not the row is no complaint",
+        "ingest/images_before.py",
+        "return bool(self.differences) and self.excuse is None",
+        "return False",
+        tests=("tests/model/test_images_before.py", "-k", "maxwell"),
+    ),
+    Mutant(
+        "an old file of the same run goes unnoticed",
+        "ingest/quality/repetitions.py",
+        "if not across and not _turns_back(ordered):",
+        "if not across:",
+        tests=("tests/quality/test_set_back.py", "-k", "of_the_same_run"),
+    ),
+    Mutant(
+        "bytes in hexadecimal digits are read as base64 in silence",
+        "ingest/quality/byte_texts.py",
+        "return _bits(new) >= _PROOF or",
+        "return False and",
+        tests=("tests/quality/test_byte_texts.py", "-k", "are_named"),
+    ),
+    Mutant(
+        "rows of a later snapshot come before the changes before it",
+        "ingest/silver/lift.py",
+        "return msgspec.structs.replace(change, phase=1)",
+        "return change",
+        tests=("tests/quality/test_second_snapshots.py", "-k", "place_was_lost"),
+    ),
+    Mutant(
+        "a change that a later snapshot did not see loses in silence",
+        "ingest/quality/restarted_positions.py",
+        "if load and (lost := lost_behind_load(ordered, load)):",
+        "if lost := 0:",
+        tests=("tests/quality/test_second_snapshots.py", "-k", "second_snapshot_did_not_see"),
+    ),
+    Mutant(
+        "rows that no mirror has are missed in a load",
+        "ingest/quality/not_loaded.py",
+        "for key, texts in by_key.items() if key in there]",
+        "for key, texts in by_key.items()]",
+        tests=("tests/quality/test_unmarked_loads.py", "-k", "no_mirror"),
     ),
 )
 
