@@ -26,7 +26,7 @@ def lost_behind_load(ordered: OrderedLane, place: str) -> int:
     passed = same_place(lane.order_high) > place
     has_passed_before = bool(lane.folded_high) and same_place(lane.folded_high or "") > place
     is_new = "true" if passed and not has_passed_before else f"last.batch > {ordered.since}"
-    is_newer = "true" if passed or has_passed_before else "coalesce(last.clock >= begun.clock, true)"
+    is_newer = "true" if passed or has_passed_before else "coalesce(last.clock >= begun.clock, false)"
     older = is_older(LoadBegin.at(begun[0]), begun, in_files=ordered.in_files)
     [lost] = ordered.lake.ask(
         f"""WITH rows AS (SELECT batch, op, order_key, coalesce(after, '') AS after, {_CLOCK} AS clock, {older} AS is_older,

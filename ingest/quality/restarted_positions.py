@@ -38,8 +38,8 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
         yield ordered.metric("old_positions", lane.changes, detail)
     if load and (lost := lost_behind_load(ordered, load)):
         detail = (
-            f"{lost} rows of {lane.table} have the values of its last load, although changes came after it that say otherwise: these "
-            "were written before the load and committed after it, so they lose by their positions. To let them win, "
+            f"changes of {counted(lost, 'row')} of {lane.table} came after its last load and lost against it: they were written before "
+            "the load and committed after it, so their positions are lower. To let them win, "
             f"{ordered.epoch_of_load(None, from_places(ordered.begin_of_load(load)))}"
         )
         yield ordered.metric("positions_started_again", lost, detail)

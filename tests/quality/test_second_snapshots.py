@@ -170,23 +170,43 @@ def test_a_snapshot_after_a_truncate_is_not_in_vain(table: Postgres, batches: bo
 AGAIN = {1: "a", 2: "b3", 4: "d", 5: "e"}
 
 
+def at(line: str, second: int) -> str:
+    """A message with the source's clock."""
+    message = json.loads(line)
+    return json.dumps(
+        {**message, "source": {**message["source"], "ts_ms": 1_700_000_000_000 + 1000 * second}}
+    )
+
+
 @pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("clocked", [False, True])
 @pytest.mark.parametrize("change", [("u", 2, "late"), ("d", 2, "b3")])
 def test_a_change_that_a_second_snapshot_did_not_see_is_said(
-    table: Postgres, batches: bool, change: tuple[str, int, str]
+    table: Postgres, batches: bool, clocked: bool, change: tuple[str, int, str]
 ) -> None:
-    """It was written before the snapshot and committed after it, so its position is lower than that of the row that it changes."""
-    said = parts(
-        table,
-        batches,
-        table.snapshot(100, FIRST),
-        stream(table),
-        table.snapshot(300, AGAIN),
-        [table.row(*change, 290)],
+    """It was written before the snapshot and committed after it, so its position is lower than that of the row that it changes.
+
+    Its clock says so, or a change behind the snapshot's position: all that was committed before it has come by then.
+    """
+    again = [at(line, 5) for line in table.snapshot(300, AGAIN)]
+    late = (
+        [at(table.row(*change, 290), 6)]
+        if clocked
+        else [table.row(*change, 290), table.row("u", 4, "d2", 310)]
     )
+    said = parts(table, batches, table.snapshot(100, FIRST), stream(table), again, late)
     lost, severity, _, words = said["positions_started_again"]
     assert (1, "error") == (lost, severity)
     assert "--resnapshot" in words
+
+
+@pytest.mark.parametrize("clocked", [False, True])
+def test_a_stream_that_is_behind_its_second_snapshot_is_no_complaint(table: Postgres, clocked: bool) -> None:
+    """What a kept slot sends again comes to the snapshot's state with a later batch."""
+    again = [at(line, 5) for line in table.snapshot(300, AGAIN)]
+    behind = [at(table.row("u", 2, "b25", 280), 4) if clocked else table.row("u", 2, "b25", 280)]
+    assert {} == parts(table, True, table.snapshot(100, FIRST), stream(table), again, behind)
+    assert {} == table.batch(table.row("u", 2, "b3", 290), table.row("u", 4, "d2", 310))
 
 
 @pytest.mark.parametrize("batches", [False, True])
