@@ -213,8 +213,7 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
     )
     place, last = ended[0]["place"], ended[0]["last"]
     if place is not None:
-        first = min(filter(None, (ordered.lane.folded_high, ordered.lane.order_low)), default="")
-        return place if not phase_of(place) or same_place(first) < place else None
+        return place if not phase_of(place) or _is_behind(ordered, place) else None
     if last is None:
         return None
     [load] = ordered.lake.ask(
@@ -224,6 +223,15 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
         SELECT min(order_key) AS first, count(DISTINCT "partition") AS partitions FROM rows, earlier WHERE order_key > earlier.last"""
     )
     return load["first"] if load["partitions"] <= 1 else None
+
+
+def _is_behind(ordered: OrderedLane, place: str) -> bool:
+    """True if something of the lane comes before a load; what was folded before may be rows of the load itself."""
+    lane = ordered.lane
+    if any(known and same_place(known) < place for known in (lane.folded_high, lane.order_low)):
+        return True
+    earlier = f"SELECT 1 AS n FROM {{changes.change}} WHERE {ordered.where} AND order_key < {duck.text(place)} LIMIT 1"
+    return bool(lane.folded_high and ordered.lake.ask(earlier))
 
 
 # --- loads between two marks ------------------------------------------------------------------------------

@@ -106,6 +106,18 @@ def test_a_second_snapshot_of_what_the_stream_has_said_is_no_complaint(
     assert {} == table.batch(table.row("u", 1, "a2", 400))
 
 
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
+def test_rows_that_a_load_lacked_are_named_where_it_is_cut_into_batches(
+    table: Postgres, dialect: str
+) -> None:
+    """What was folded last are rows of the load itself then, and nothing seemed to be older than it."""
+    table.connector = dialect
+    first, *rest = table.snapshot(300, {2: "b2", 4: "d"})
+    assert {} == table.batch(*table.snapshot(100, FIRST), *stream(table))
+    assert {} == table.batch(first)
+    assert ('{"id":"1"}', '{"id":"5"}') == table.batch(*rest)["rows_not_loaded"][2]
+
+
 def test_rows_that_no_mirror_has_are_not_said_to_be_missing_in_a_load(tmp_path: Path) -> None:
     """A condition leaves rows out of the mirror: those cannot be wrong there, and the others are."""
     rule = replace(RULE, where="text <> 'e'")
