@@ -124,11 +124,11 @@ def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files
     Of a partition without any of its rows in its first batch, only the rows of an earlier load are certainly older.
     """
     if in_files:
-        file = 'coalesce("partition", 0)'
-        in_batch = f"""ELSE {file} < {begin.partition} OR ({file} = {begin.partition} AND "offset" < {begin.offset})"""
+        file = begin.partition
+        in_batch = f"""ELSE "partition" < {file} OR ("partition" = {file} AND "offset" < {begin.offset})"""
     else:
         in_batch = " ".join(
-            f"""WHEN topic = {duck.text(str(stream["topic"]))} AND coalesce("partition", 0) = {stream["part"]}
+            f"""WHEN topic = {duck.text(str(stream["topic"]))} AND "partition" = {stream["part"]}
             THEN "offset" < {stream["first"]}"""
             for stream in streams
         )
@@ -289,7 +289,7 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
 
 def _marks(ordered: OrderedLane) -> list[_PlacedMark]:
     lines = ordered.lake.ask(
-        f"""SELECT batch, topic, coalesce("partition", 0) AS part, load_marks FROM {{books}}
+        f"""SELECT batch, topic, "partition" AS part, load_marks FROM {{books}}
         WHERE {ordered.where} AND {IS_LOAD_MARKED}"""
     )
     return [
@@ -315,8 +315,8 @@ def _other_streams(ordered: OrderedLane, begin: _PlacedMark) -> list[dict[str, o
     """Where the load begins in the partitions that have its rows, but not its marks: by the clock that both were sent at."""
     since = "" if begin.mark.time is None else f" AND epoch_us(event_time) >= {begin.mark.time}"
     return ordered.lake.ask(
-        f"""SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
+        f"""SELECT topic, "partition" AS part, min("offset") AS first FROM {{changes.change}}
         WHERE {ordered.where} AND batch = {begin.batch} AND op = 'read'{since}
-        AND NOT (topic = {duck.text(begin.topic)} AND coalesce("partition", 0) = {begin.partition})
+        AND NOT (topic = {duck.text(begin.topic)} AND "partition" = {begin.partition})
         GROUP BY ALL ORDER BY topic, part"""
     )

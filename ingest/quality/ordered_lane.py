@@ -86,7 +86,7 @@ class OrderedLane:
     def begin_of_load(self, place: str) -> list[Row]:
         """The ``first`` messages of the rows that were read at one position, by ``topic`` and ``part``; of files only the first one."""
         streams = self.lake.ask(
-            f"""SELECT batch, topic, coalesce("partition", 0) AS part, min("offset") AS first FROM {{changes.change}}
+            f"""SELECT batch, topic, "partition" AS part, min("offset") AS first FROM {{changes.change}}
             WHERE op = 'read' AND {self.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
         )
         begun = [row for row in streams if row["batch"] == streams[0]["batch"]]

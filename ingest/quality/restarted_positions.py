@@ -134,7 +134,7 @@ def _first_of_each_stream(ordered: OrderedLane) -> list[str]:
         f"source = {duck.text(ordered.lane.source)}", ordered.source, ordered.since
     )
     places = ordered.lake.ask(
-        f"""WITH {newest} SELECT topic, coalesce("partition", 0) AS part, min("offset") AS first
-        FROM ({doubtful}) AS c GROUP BY topic, coalesce("partition", 0) ORDER BY topic, part"""
+        f"""WITH {newest} SELECT topic, "partition" AS part, min("offset") AS first
+        FROM ({doubtful}) AS c GROUP BY topic, "partition" ORDER BY topic, part"""
     )
     return from_places(places)

@@ -83,7 +83,7 @@ class _Loads:
             return False
         last = self.ordered.lake.ask(
             f"""SELECT {self.loaded} AS loaded FROM {{changes.change}} WHERE {batches} AND {self.ordered.where}
-            ORDER BY batch DESC, coalesce("partition", 0) DESC, "offset" DESC, "row" DESC LIMIT 1"""
+            ORDER BY batch DESC, "partition" DESC, "offset" DESC, "row" DESC LIMIT 1"""
         )
         return bool(last) and not last[0]["loaded"]
 
@@ -100,7 +100,7 @@ class _Loads:
         key = self.ordered.cells("after", "before")
         return f"""sent AS (SELECT batch, row_number() OVER (ORDER BY batch) AS number FROM
             (SELECT DISTINCT batch FROM {{books}} WHERE source = {duck.text(self.ordered.source.name)} AND messages > 0)),
-        placed AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", "row", event_time, hash(after) AS content, [{key}] AS k,
+        placed AS (SELECT batch, topic, "partition" AS part, "offset", "row", event_time, hash(after) AS content, [{key}] AS k,
             {self.loaded} AS loaded FROM {{changes.change}} WHERE op <> 'truncate' AND {self.ordered.where}),
         counted AS (SELECT *, {changed} AS changed FROM placed WINDOW arrived AS (ORDER BY {_ARRIVAL})),
         cut AS (SELECT *, {cut} AS cut FROM counted JOIN sent USING (batch) WHERE loaded WINDOW arrived AS (ORDER BY {_ARRIVAL})),

@@ -88,7 +88,7 @@ def _lost_reads(ordered: OrderedLane) -> _LostReads:
     if not ordered.subject.keyed or not (lane.is_late or _are_behind_changes(ordered)):
         return _LostReads()
     [lost] = ordered.lake.ask(
-        f"""WITH rows AS (SELECT batch, op, order_key, topic, {_PART} AS part, "offset", coalesce(after, '') AS after,
+        f"""WITH rows AS (SELECT batch, op, order_key, topic, "partition" AS part, "offset", coalesce(after, '') AS after,
             [{ordered.cells("after", "before")}] AS k FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}),
         news AS (SELECT k, max(struct_pack(order_key, after, batch, topic, part, "offset")) AS last FROM rows
             WHERE op = 'read' AND batch > {ordered.since} AND NOT {read_sql()} GROUP BY k),
@@ -109,9 +109,6 @@ def _lost_reads(ordered: OrderedLane) -> _LostReads:
     return _LostReads(**lost)
 
 
-_PART = 'coalesce("partition", 0)'
-
-
 def _is_before(change: str, read: str) -> str:
     """SQL: true if a change arrived before a row that was read, in the same stream."""
     same = " AND ".join(f"{change}.{column} = {read}.{column}" for column in ("batch", "topic", "part"))
@@ -130,7 +127,7 @@ def _are_behind_changes(ordered: OrderedLane) -> bool:
         return False
     streams = ordered.lake.ask(
         f"""SELECT coalesce(min("offset") FILTER (op <> 'read') < max("offset") FILTER (op = 'read' AND {loaded_sql("order_key")}), false)
-            AS is_behind FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} GROUP BY batch, topic, {_PART}"""
+            AS is_behind FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} GROUP BY topic, "partition", batch"""
     )
     return any(row["is_behind"] for row in streams)
 
@@ -167,11 +164,11 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
         f"""WITH clears(batch, topic, "partition", "offset", order_key) AS (VALUES {values}),
         loaded AS (SELECT {_ARRIVAL}, "row" FROM {{changes.change}} WHERE op = 'read' AND batch > {ordered.since}
             AND {ordered.where} AND {loaded_sql("order_key")}),
-        lost AS (SELECT r.batch, r.topic, coalesce(r."partition", 0) AS part, r."offset", r."row",
+        lost AS (SELECT r.batch, r.topic, r."partition" AS part, r."offset", r."row",
             bool_or({_is_newer("r", "c")}) AS is_newer FROM loaded AS r JOIN clears AS c ON c.order_key > r.order_key AND (c.batch < r.batch OR (
             c.batch = r.batch AND c.topic = r.topic AND c."partition" IS NOT DISTINCT FROM r."partition"
             AND c."offset" < r."offset"))
-            GROUP BY r.batch, r.topic, coalesce(r."partition", 0), r."offset", r."row")
+            GROUP BY r.batch, r.topic, r."partition", r."offset", r."row")
         SELECT batch, topic, part, min("offset") AS first, count(*) AS n, bool_or(is_newer) AS are_newer
         FROM lost GROUP BY batch, topic, part ORDER BY batch, part, topic"""
     )
