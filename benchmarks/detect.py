@@ -14,10 +14,10 @@ from collections import Counter
 from random import Random
 
 from ingest import formats
-from tests.cli.test_detect_corpus import FOREIGN, SENT_BY_ANOTHER, certain
 from tests.formats import golden
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
+from tests.operate.test_detect_corpus import FOREIGN, SENT_BY_ANOTHER, certain
 
 KINDS = ("golden", "history", "cut")
 RIGHT, DOUBT, WRONG = "right", "doubt", "wrong"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ingest
-from tests.cli.test_alerts import Hook, hook  # noqa: F401 - a fixture
 from tests.lakes import ROOT, example
+from tests.operate.test_alerts import Hook, hook  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
