@@ -28,7 +28,7 @@ def counted(count: int, noun: str, nouns: str = "") -> str:
 
 
 def capitalised(sentence: str) -> str:
-    """A sentence with a capital at its beginning, unless a name stands there: those of columns and tables stay as they are."""
+    """A sentence with a capital at its beginning, unless that is a name: those of columns and tables stay as they are."""
     first, _, rest = sentence.partition(" ")
     is_name = not first.rstrip(":,").isalpha() or rest.startswith("= ")
     return sentence if is_name else f"{sentence[:1].upper()}{sentence[1:]}"

@@ -300,7 +300,7 @@ def loaded_sql(order_key: str) -> str:
 
 
 def stream_sql(order_key: str) -> str:
-    """SQL for the part of an order key after epoch and phase: where the change stands in the stream, also if its row was loaded."""
+    """SQL for the part of an order key after epoch and phase: its place in the stream, also if its row was loaded."""
     return f"substr({order_key}, {_head_sql(order_key)} + 1)"
 
 

@@ -201,7 +201,7 @@ _CLOSES = {"{": "}", "[": "]"}
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _GLUED = re.compile(
     r"[\s-]*[A-Za-z_][\w.]*:(?=\S)(?!//)"
-)  # a key up to its colon, behind which there is no space
+)  # a key up to its colon, after which there is no space
 
 
 def _without_colon(lines: list[str], number: int) -> tuple[int, int, str]:

@@ -119,7 +119,7 @@ def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
 
 
 def _with_other_defaults(effects: list[Effect]) -> list[Effect]:
-    """The effects, with what is not known where ``ALTER c SET DEFAULT`` stands beside the ADD of a column.
+    """The effects, with what is not known where ``ALTER c SET DEFAULT`` follows the ADD of a column.
 
     MariaDB gives existing rows that default (measured with 10.11), MySQL refuses the statement, PostgreSQL gives them the first
     one.

@@ -80,7 +80,7 @@ def check(lake: str) -> None:
 
 
 def is_held(lake: str) -> bool:
-    """True if a live run holds the lake, or if that cannot be told; nothing is written."""
+    """True if a live run holds the lake, or if that cannot be known; nothing is written."""
     if is_stored(lake):
         try:
             check(lake)
