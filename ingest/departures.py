@@ -170,7 +170,7 @@ def _said(event: PlacedChange) -> Hashable:
 
 
 def content_of(change: Change) -> tuple[Hashable, ...]:
-    """What a change says, wherever it stands."""
+    """What a change says, wherever it is written."""
     images = (None if image is None else frozenset(image.items()) for image in (change.before, change.after))
     return change.op, *images
 

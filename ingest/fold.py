@@ -351,15 +351,15 @@ def _set(
     why: str,
     arrives: bool = False,
 ) -> Step:
-    types, known = event.change.types, table.rows.get(key)
-    if effect == "overlay" and known and known.types != types:
-        types = {**known.types, **types}
+    types, row_before = event.change.types, table.rows.get(key)
+    if effect == "overlay" and row_before and row_before.types != types:
+        types = {**row_before.types, **types}
     table.dead.pop(key, None)
-    arrived = known.arrived if known else None
+    arrived = row_before.arrived if row_before else None
     if arrives:
-        table.crossings.arrive(key, event, known, values, known=key in table.last)
+        table.crossings.arrive(key, event, row_before, values, known=key in table.last)
         arrived = transaction_of(event.change)
-    elif known:
+    elif row_before:
         table.crossings.change(key)
     table.rows[key] = Row(values, complete, types, event.order, arrived)
     table.last[key] = values

@@ -47,9 +47,9 @@ _COLUMNS = ("kind", "topic", "partition", "offset", "timestamp", "key", "value",
 _ARROW, _SPARK = BRONZE.part(*_COLUMNS), BRONZE.part_ddl(*_COLUMNS)
 
 
-def look(lake: Lake, source: Source, known: Mapping[Place, Position]) -> Look:
+def look(lake: Lake, source: Source, positions: Mapping[Place, Position]) -> Look:
     """Query the cluster of one source by Spark's client and plan what to read."""
-    return offsets.look(lake, source, known, partial(connected, lake.spark))
+    return offsets.look(lake, source, positions, partial(connected, lake.spark))
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -120,12 +120,12 @@ def _messages(lake: Lake, looked: Look, cores: int) -> DataFrame:
         .option("maxRecordsPerPartition", str(_TASK_MESSAGES))
         .load()
     )
-    known = F.col("timestampType") >= 0  # a message without a timestamp comes with one of 1969
+    has_time = F.col("timestampType") >= 0  # a message without a timestamp comes with one of 1969
     return read.select(
         "topic",
         "partition",
         "offset",
-        F.when(known, F.col("timestamp")).alias("timestamp"),
+        F.when(has_time, F.col("timestamp")).alias("timestamp"),
         "key",
         "value",
         "headers",

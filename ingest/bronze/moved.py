@@ -35,20 +35,20 @@ class Recognised:
 
 
 def recognised(
-    source: Source, sizes: Mapping[str, tuple[int, float]], known: Mapping[str, FileState], same: Same
+    source: Source, sizes: Mapping[str, tuple[int, float]], states: Mapping[str, FileState], same: Same
 ) -> Recognised:
     """Find each listed file among those that were read.
 
     Args:
         source: the source of the files.
         sizes: size and modification time of the listed files, by path.
-        known: what was read of each file, by the path that it had then.
+        states: what was read of each file, by the path that it had then.
         same: compares content; asked only where paths or sizes agree.
     """
-    seen = Recognised(dict(known))
-    missing = {path: state for path, state in known.items() if path not in sizes and state.position > 0}
-    unknown = [path for path in sizes if _is_unknown(known.get(path))]
-    if not unknown or not known:
+    seen = Recognised(dict(states))
+    missing = {path: state for path, state in states.items() if path not in sizes and state.position > 0}
+    unknown = [path for path in sizes if _is_unknown(states.get(path))]
+    if not unknown or not states:
         return seen
     by_name: dict[str, list[str]] = {}
     for path in missing:

@@ -49,9 +49,9 @@ class Positions:
             self.files.setdefault(source, {}).setdefault(receipt.file, FileState()).add(receipt)
             return receipt
         read = msgspec.convert(members, KafkaReceipt)
-        known = self.places.setdefault(source, {})
-        before = known.get(read.place)
-        known[read.place] = before.after(read, batch) if before else reached(read, batch)
+        of_source = self.places.setdefault(source, {})
+        before = of_source.get(read.place)
+        of_source[read.place] = before.after(read, batch) if before else reached(read, batch)
         return read
 
 

@@ -63,12 +63,12 @@ class HiveCatalog:
     def put(self, table: CatalogTable) -> None:
         """As `Catalog.put`."""
         with _said(f"register {table.name}"):
-            there = self._table(table.name)
-            if there is None:
+            entry = self._table(table.name)
+            if entry is None:
                 self._ensure_database(table.name.database)
                 self._client.createTable(self._described(table))
                 return
-            self._mark.refuse_foreign(table, dict(there.getParameters() or {}))
+            self._mark.refuse_foreign(table, dict(entry.getParameters() or {}))
             try:
                 self._client.alter_table(*table.name, self._described(table))
             except Py4JJavaError as error:
@@ -80,8 +80,8 @@ class HiveCatalog:
     def drop(self, name: CatalogName) -> None:
         """As `Catalog.drop`."""
         with _said(f"remove {name}"):
-            there = self._table(name)
-            if there is not None and self._mark.owns(dict(there.getParameters() or {})):
+            entry = self._table(name)
+            if entry is not None and self._mark.owns(dict(entry.getParameters() or {})):
                 self._client.dropTable(*name, False, True)  # keeps the files, minds no table
 
     def close(self) -> None:

@@ -149,10 +149,10 @@ def is_behind(lake: Tables, registered: Iterable[Registration], paths: Iterable[
 
 def listed(lake: Tables) -> list[dict[str, str]]:
     """Each mirror with its name, and what a run will do about its entry, as far as the lake remembers it."""
-    known = remembered(lake)
-    asked = wanted(lake, known)
-    todo = difference(asked, known)
-    names_known = {registration.name for registration in known}
+    registered_before = remembered(lake)
+    asked = wanted(lake, registered_before)
+    todo = difference(asked, registered_before)
+    names_known = {registration.name for registration in registered_before}
     puts = {table.name for table in todo.puts}
     rows = [
         {

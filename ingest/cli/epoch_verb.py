@@ -89,12 +89,12 @@ def _start(lake: Tables, source: str, places: list[str], batch: int | None) -> S
         return epochs.at_places(lake, source, places)
     if batch is not None:
         return epochs.with_batch(batch, max(0, lake.progress("bronze", "bronze")))
-    known = epochs.read(lake).starts.get(source)
-    if not known:
+    starts = epochs.read(lake).starts.get(source)
+    if not starts:
         raise IngestError(
             f"No epoch of {source} has begun yet: say where with --from TOPIC/PARTITION/OFFSET or --from-batch."
         )
-    return known[-1]
+    return starts[-1]
 
 
 def decide(
@@ -103,11 +103,11 @@ def decide(
     """Append what is new among the decisions; all of it is checked before any of it is written."""
     from ingest.lake import decisions, epochs, mirrors
 
-    known = epochs.read(lake)
-    begun = start in known.starts.get(source, ())
+    epochs_before = epochs.read(lake)
+    begun = start in epochs_before.starts.get(source, ())
     if withdraw and not begun:
         raise IngestError(f"No epoch of {source} begins at {start}, so none can be withdrawn.")
-    snapshots = known.of(source, start)
+    snapshots = epochs_before.of(source, start)
     asked = names or ([str(snapshot.table) for snapshot in snapshots] if complete else [])
     tables = _tables(lake, source, asked, start if complete else None)
     if complete and not tables:
@@ -155,16 +155,16 @@ def _concerned(lake: Tables, source: str, start: Start) -> list[Mirror]:
     from ingest.lake import epochs, mirrors
     from ingest.lake.names import mirror_path
 
-    known = mirrors.known(lake)
+    mirrors_by_path = mirrors.known(lake)
     tables = epochs.tables(lake, source, start.first)
     targets = {mirror_path(name) for table in tables for name in mirrors.names(lake.pipeline, table)}
-    return [known[path] for path in sorted(targets & known.keys())]
+    return [mirrors_by_path[path] for path in sorted(targets & mirrors_by_path.keys())]
 
 
 def _listed(lake: Tables, source: str) -> list[dict[str, Any]]:
     from ingest.lake import epochs
 
-    known = epochs.read(lake)
+    epochs_before = epochs.read(lake)
     return [
         {
             "epoch": number,
@@ -172,8 +172,8 @@ def _listed(lake: Tables, source: str) -> list[dict[str, Any]]:
             "batch": start.first,
             "resnapshot": {
                 str(table.table): "complete" if table.complete else "open"
-                for table in known.of(source, start)
+                for table in epochs_before.of(source, start)
             },
         }
-        for number, start in enumerate(known.starts.get(source, ()), 1)
+        for number, start in enumerate(epochs_before.starts.get(source, ()), 1)
     ]

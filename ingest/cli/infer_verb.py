@@ -59,14 +59,14 @@ def block(by_table: dict[str, list[Proposal]]) -> str:
 
     lines = ["tables:"]
     for name, proposals in by_table.items():
-        known = [each for each in proposals if each.type]
+        typed_proposals = [each for each in proposals if each.type]
         lines += [f"  - match: {quoted(name)}"]
         lines += (
             ["    columns:"]
-            if known
+            if typed_proposals
             else ["    # the messages name the types of all columns that have values"]
         )
-        for each in known:
+        for each in typed_proposals:
             kind = f'"{each.type}"' if "," in str(each.type) else each.type
             lines.append(f"      {quoted(each.column)}: {kind}   # {each.evidence}")
         lines += [

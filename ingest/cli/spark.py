@@ -183,11 +183,11 @@ def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:
     """A pipeline's source of a name, and of a kind if one is given; a `ConfigError` if there is none."""
     from ingest.config.scalars import nearest
 
-    known = {source.name: source for source in pipeline.sources if kind in ("", source.kind)}
-    if name not in known:
+    sources = {source.name: source for source in pipeline.sources if kind in ("", source.kind)}
+    if name not in sources:
         of = f"{kind.capitalize()} source" if kind else "source"
-        raise ConfigError([f"{pipeline.file} has no {of} {name!r}{nearest(name, known)}"])
-    return known[name]
+        raise ConfigError([f"{pipeline.file} has no {of} {name!r}{nearest(name, sources)}"])
+    return sources[name]
 
 
 def _with_lakes(files: list[Path], *, to_look: bool = False) -> list[Pipeline]:

@@ -41,9 +41,9 @@ def _kind(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r}"
 
 
-def choice(*known: str) -> tuple[PlainValidator, WithJsonSchema]:
+def choice(*words: str) -> tuple[PlainValidator, WithJsonSchema]:
     """A field that holds one of some words."""
-    return read(lambda text: scalars.one_of(text, known), {"type": "string", "enum": list(known)})
+    return read(lambda text: scalars.one_of(text, words), {"type": "string", "enum": list(words)})
 
 
 def _filled(text: str) -> str:

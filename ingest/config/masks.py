@@ -163,16 +163,16 @@ class _Plan:
 
     def _schema(self, schema: Mapping[str, ColumnSchema]) -> Mapping[str, ColumnSchema]:
         """What a message's schema says, its defaults masked as values are."""
-        known = self._schemas.get(id(schema))
-        if known is None:
+        kept = self._schemas.get(id(schema))
+        if kept is None:
             if len(self._schemas) >= _FORMS:
                 self._schemas.clear()
             defaults: Image = {name: column.default for name, column in schema.items()}
             self.images([defaults])
             masked = {name: column._replace(default=defaults[name]) for name, column in schema.items()}
             # the schema is kept: as long as it lives, no other has its identity
-            known = self._schemas[id(schema)] = schema, masked
-        return known[1]
+            kept = self._schemas[id(schema)] = schema, masked
+        return kept[1]
 
     def images(self, images: Sequence[Image]) -> None:
         """Mask the values of row images."""
@@ -309,15 +309,15 @@ class _Remembered(dict[str | None, str | None]):
 
 def _remembering(mask: Callable[[str], str]) -> _Method:
     """A mask of canonical texts as a mask of all spellings of a type's values."""
-    known: dict[str, _Remembered] = {}
+    remembered: dict[str, _Remembered] = {}
 
     def method(logical: str) -> _Mask:
         kind = _kind(logical)
-        if kind not in known:
-            known[kind] = _Remembered(
+        if kind not in remembered:
+            remembered[kind] = _Remembered(
                 (lambda text: mask(canonical(text, logical))) if kind in _SPELT_IN_WAYS else mask
             )
-        return known[kind].__getitem__
+        return remembered[kind].__getitem__
 
     return method
 

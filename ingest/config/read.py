@@ -73,10 +73,10 @@ def check(path: str | Path, *, to_look: bool = False) -> CheckedFile:
 
 def options(given: Mapping[str, Any], format_name: str) -> Options:
     """A source's ``options:`` from text values, for verbs without a pipeline file; a `ConfigError` with all faults."""
-    known = known_options(format_name)
-    unknown = [key for key in given if key not in known]
+    allowed = known_options(format_name)
+    unknown = [key for key in given if key not in allowed]
     problems = [
-        f"option {key!r} is unknown{scalars.nearest(key, known) or '; there are ' + ', '.join(known)}"
+        f"option {key!r} is unknown{scalars.nearest(key, allowed) or '; there are ' + ', '.join(allowed)}"
         for key in unknown
     ]
     try:
@@ -154,8 +154,8 @@ def _unknown_key(key: str, model: tuple[str, ...]) -> str:
             return f"the key {key!r} belongs to a source of kind {other[1]}, not {model[1]}"
     if not model and key in _GONE:
         return f"the key {key!r} {_GONE[key]}"
-    known = schema.MODELS[model].model_fields if model in schema.MODELS else ()
-    return f"the key {key!r} is unknown here{scalars.nearest(key, known)}"
+    allowed = schema.MODELS[model].model_fields if model in schema.MODELS else ()
+    return f"the key {key!r} is unknown here{scalars.nearest(key, allowed)}"
 
 
 def _sources(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -182,10 +182,10 @@ def _check_options(document: Document) -> None:
         given, format_name = source.get("options"), source.get("format")
         if not isinstance(given, dict) or format_name not in formats.names():
             continue
-        known = known_options(str(format_name))
-        for key in given.keys() - set(known):
+        allowed = known_options(str(format_name))
+        for key in given.keys() - set(allowed):
             where = ("sources", i, "options", key)
-            hint = scalars.nearest(key, known)
+            hint = scalars.nearest(key, allowed)
             if key in schema.FileKeys.model_fields.keys() | schema.KafkaKeys.model_fields.keys():
                 hint = f"; {key}: is a key of the source itself: write it next to options:, not below"
             document.fault(where, f"the option {key!r} is unknown{hint}")

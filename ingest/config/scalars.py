@@ -71,8 +71,8 @@ def expectation(text: str) -> str:
         raise ValueError(
             f"{text!r} is not an expectation; write a name such as expect_column_values_to_be_unique"
         )
-    if (known := _expectations()) and text not in known:
-        raise ValueError(f"Great Expectations has no {text}{nearest(text, known)}")
+    if (names := _expectations()) and text not in names:
+        raise ValueError(f"Great Expectations has no {text}{nearest(text, names)}")
     return text
 
 
@@ -106,9 +106,9 @@ def _expectations() -> dict[str, Path]:
     return {file.stem: file for file in folder.glob("expect_*.py")}
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """``; did you mean x?``, or nothing where no known word is near."""
-    by_folded = {name.lower().replace("-", "_"): name for name in known}
+    by_folded = {name.lower().replace("-", "_"): name for name in words}
     near = difflib.get_close_matches(word.lower().replace("-", "_"), by_folded, 2, 0.55)
     return f"; did you mean {' or '.join(by_folded[name] for name in near)}?" if near else ""
 
@@ -214,10 +214,10 @@ def plain_name(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name) or "source"
 
 
-def one_of(text: str, known: Iterable[str]) -> str:
+def one_of(text: str, words: Iterable[str]) -> str:
     """The text itself if it is one of the known words."""
-    if text not in (known := tuple(known)):
-        raise ValueError(f"{text!r} is not one of {listed(known)}{nearest(text, known)}")
+    if text not in (words := tuple(words)):
+        raise ValueError(f"{text!r} is not one of {listed(words)}{nearest(text, words)}")
     return text
 
 

@@ -82,10 +82,10 @@ def _text_of(
     rule = _STORED[dialect]
     for cast in casts:
         if not stored_postgres.keeps(cast, declared):
-            own = types.postgres(cast)
-            if own == "unknown":
+            cast_type = types.postgres(cast)
+            if cast_type == "unknown":
                 raise ValueError(f"what the type {cast} makes of it is not known")
-            literal = Token("string", rule(literal, own, cast), literal.start, literal.end)
+            literal = Token("string", rule(literal, cast_type, cast), literal.start, literal.end)
     return rule(literal, logical or "unknown", declared)
 
 

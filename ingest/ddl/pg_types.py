@@ -53,8 +53,8 @@ def alter(kind: str, cursor: Cursor, scope: Scope) -> Sequence[Effect]:
     if cursor.accept("ADD", "VALUE") or (kind == "DOMAIN" and _changes_checks(cursor)):
         return ()
     if cursor.accept("SET", "DEFAULT"):
-        default, known, note = as_stored.default(cursor.rest(), None, None, scope.dialect)
-        return (Effect("domain_default", name, default=default, has_default=known, note=note),)
+        default, default_known, note = as_stored.default(cursor.rest(), None, None, scope.dialect)
+        return (Effect("domain_default", name, default=default, has_default=default_known, note=note),)
     if cursor.accept("DROP", "DEFAULT"):
         return (Effect("domain_default", name),)
     if cursor.word() in _HARMLESS:

@@ -44,10 +44,10 @@ class Scope:
 
     def parts(self, cursor: Cursor) -> list[str]:
         """The parts of a dotted name, each unquoted by itself."""
-        found = [columns.name(cursor, self.dialect)]
+        names = [columns.name(cursor, self.dialect)]
         while cursor.symbol("."):
-            found.append(columns.name(cursor, self.dialect))
-        return found
+            names.append(columns.name(cursor, self.dialect))
+        return names
 
     def identity(self, parts: list[str], like: TableId | None = None) -> TableId:
         """One to three parts as a table's identity.

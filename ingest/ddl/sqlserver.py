@@ -143,7 +143,7 @@ def _altered_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Ef
     if cursor.word() in _OF_COLUMNS:
         return (Effect("modify_column", table, column),)
     effects = alter.retyped([Token("name", column, 0, 0), *cursor.rest()], scope, table)
-    return [replace(one, note=COMPUTED) if _ROUNDS.match(one.written) else one for one in effects]
+    return [replace(effect, note=COMPUTED) if _ROUNDS.match(effect.written) else effect for effect in effects]
 
 
 def _dropped(cursor: Cursor, scope: Scope, table: TableId) -> Iterator[Effect]:
@@ -205,7 +205,7 @@ def procedure(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
 
 def _arguments(items: Sequence[Token]) -> dict[str, str]:
     """The texts of sp_rename's arguments by their names, which the call leaves out or writes: ``@newname = N'w'``."""
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for place, part in enumerate(split(items)):
         cursor = Cursor(part)
         name = _ARGUMENTS[place] if place < len(_ARGUMENTS) else ""
@@ -215,10 +215,10 @@ def _arguments(items: Sequence[Token]) -> dict[str, str]:
                 raise Unread("the value of a variable is not known")
         value = cursor.next()
         is_text = value.kind in ("string", "name", "word") and cursor.done
-        if name not in _ARGUMENTS or name in found or not is_text:
+        if name not in _ARGUMENTS or name in arguments or not is_text:
             raise Unread("the arguments of sp_rename cannot be read")
-        found[name] = value.text
-    return found
+        arguments[name] = value.text
+    return arguments
 
 
 def _renamed(arguments: Mapping[str, str], scope: Scope) -> tuple[Sequence[Effect], str]:

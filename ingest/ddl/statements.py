@@ -61,25 +61,25 @@ def effects(
     grammar: Dialect = grammar_of(dialect)  # type: ignore[assignment]
     scope = Scope(grammar, TableId(database, schema, table), statement, logged)
     try:
-        found, reasons = _statements(scope)
+        meant, reasons = _statements(scope)
     except Unread as why:
-        return Ddl(tuple(Effect("unread", one) for one in why.tables), "unknown", str(why))
+        return Ddl(tuple(Effect("unread", table_named) for table_named in why.tables), "unknown", str(why))
     if logged:
-        found = [one for one in found if one.action != "add_foreign_key"]
-    return Ddl(tuple(found), kind_of(found), "; ".join(dict.fromkeys(reasons)) or "no statement")
+        meant = [effect for effect in meant if effect.action != "add_foreign_key"]
+    return Ddl(tuple(meant), kind_of(meant), "; ".join(dict.fromkeys(reasons)) or "no statement")
 
 
 def _statements(scope: Scope) -> tuple[list[Effect], list[str]]:
-    found: list[Effect] = []
+    effects_so_far: list[Effect] = []
     reasons: list[str] = []
     for items in split(tokens(scope.source, scope.dialect), ";"):
         cursor = Cursor(items)
         made, reason = _statement(cursor, scope)
-        found += made
+        effects_so_far += made
         reasons.append(reason)
         if _holds_code(items, scope.dialect):
             break  # what follows the next semicolon is code, which is not executed yet
-    return found, reasons
+    return effects_so_far, reasons
 
 
 def _holds_code(items: Sequence[Token], dialect: Dialect) -> bool:
@@ -174,13 +174,13 @@ def _create(cursor: Cursor, scope: Scope) -> _Found:
     table = scope.table(cursor)
     body = cursor.rest()
     made = _table_body(Cursor(body), scope, table, "if-not-exists" if guarded else None)
-    found = [made if scope.dialect == "mysql" else replace(made, dialect=scope.dialect)]
+    effects_of = [made if scope.dialect == "mysql" else replace(made, dialect=scope.dialect)]
     if scope.dialect == "mysql":
-        found += cascading_keys(body, scope, table)
-    found += _relations(body, scope, table)
+        effects_of += cascading_keys(body, scope, table)
+    effects_of += _relations(body, scope, table)
     if replaces:
-        return [Effect("drop_table", table), *found], "replaces a table"
-    return found, "creates a table"
+        return [Effect("drop_table", table), *effects_of], "replaces a table"
+    return effects_of, "creates a table"
 
 
 def _relations(body: Sequence[Token], scope: Scope, table: TableId) -> list[Effect]:
@@ -190,12 +190,14 @@ def _relations(body: Sequence[Token], scope: Scope, table: TableId) -> list[Effe
     head = Cursor(body)
     if head.accept("PARTITION", "OF"):
         return [Effect("inherit", table, to=scope.table(head), note="partition-of")]
-    found = references(body, scope, table)
+    relations = references(body, scope, table)
     if head.is_symbol("("):
         head.group()
         if head.accept("INHERITS"):
-            found += [Effect("inherit", table, to=scope.table(Cursor(part))) for part in split(head.group())]
-    return found
+            relations += [
+                Effect("inherit", table, to=scope.table(Cursor(part))) for part in split(head.group())
+            ]
+    return relations
 
 
 def _object(cursor: Cursor) -> tuple[str, set[str]]:
@@ -250,10 +252,10 @@ def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[ColumnDefinit
         if columns.is_constraint(part, scope.dialect):
             keys = columns.primary_key(part, scope.dialect) or keys
             continue
-        found = columns.definition(part, scope.dialect, scope.source)
-        made.append(found.column)
-        if found.primary:
-            keys = (found.column.name,)
+        column = columns.definition(part, scope.dialect, scope.source)
+        made.append(column.column)
+        if column.primary:
+            keys = (column.column.name,)
     return made, keys
 
 
@@ -268,9 +270,9 @@ def _alter(cursor: Cursor, scope: Scope) -> _Found:
         if scope.dialect == "sqlserver":
             return sqlserver.alter_table(cursor, scope)
         return alter_table(cursor, scope, ignore="IGNORE" in words)
-    found = _alter_object(kind, cursor, scope)
-    what = "changes a type, a domain or a schema" if found else "changes no table's rows or columns"
-    return found, f"ALTER {kind} {what}"
+    altered = _alter_object(kind, cursor, scope)
+    what = "changes a type, a domain or a schema" if altered else "changes no table's rows or columns"
+    return altered, f"ALTER {kind} {what}"
 
 
 def _alter_object(kind: str, cursor: Cursor, scope: Scope) -> Sequence[Effect]:
@@ -323,23 +325,23 @@ def _drop_object(kind: str, cursor: Cursor, scope: Scope) -> Sequence[Effect]:
 def _drop_databases(cursor: Cursor, scope: Scope, kind: str) -> list[Effect]:
     """In MySQL a schema is a database; in the others it is a part of one."""
     cursor.accept("IF", "EXISTS")
-    found = []
+    dropped = []
     while True:
         parts = scope.parts(cursor)
         inside = kind == "SCHEMA" and scope.dialect != "mysql" and scope.message.schema is not None
         named = TableId(scope.message.database, parts[-1], None) if inside else TableId(parts[-1], None, None)
-        found.append(Effect("drop_database", named))
+        dropped.append(Effect("drop_database", named))
         if not cursor.symbol(","):
-            return found
+            return dropped
 
 
 def _tables(cursor: Cursor, scope: Scope) -> list[TableId]:
-    found = [scope.table(cursor)]
+    tables = [scope.table(cursor)]
     cursor.symbol("*")
     while cursor.symbol(","):
-        found.append(scope.table(cursor))
+        tables.append(scope.table(cursor))
         cursor.symbol("*")
-    return found
+    return tables
 
 
 def _rename(cursor: Cursor, scope: Scope) -> _Found:
@@ -369,7 +371,7 @@ def _truncate(cursor: Cursor, scope: Scope) -> _Found:
     if cursor.word(1) or cursor.peek(1).kind == "name":
         cursor.accept("TABLE")
     cursor.accept("IF", "EXISTS")
-    found, names = list[Effect](), split(cursor.rest())
+    emptied, names = list[Effect](), split(cursor.rest())
     for place, part in enumerate(names):
         named = Cursor(part)
         only = named.accept("ONLY") and not named.done
@@ -383,10 +385,10 @@ def _truncate(cursor: Cursor, scope: Scope) -> _Found:
             return [Effect("truncate_partition", table)], "empties a partition"
         if not named.done and place < len(names) - 1:
             raise Unread(f"{named.peek().text[:40]!r} follows a table's name")
-        found.append(Effect("truncate", table, only=only))
+        emptied.append(Effect("truncate", table, only=only))
         cursor = named
     cascade = _truncate_options(cursor, scope)
-    return [replace(one, cascade=cascade) for one in found], "empties a table"
+    return [replace(effect, cascade=cascade) for effect in emptied], "empties a table"
 
 
 def _truncate_options(cursor: Cursor, scope: Scope) -> bool:

@@ -122,10 +122,10 @@ def tokens(statement: str, dialect: str) -> list[Token]:
         raise Unread(f"the statement has more than {MAX_LENGTH} characters")
     if _SURROGATE.search(statement):
         raise Unread("the statement holds half a character (a lone surrogate)")
-    found = list(itertools.islice(_scan(statement, _LEXERS[dialect]), MAX_TOKENS + 1))
-    if len(found) > MAX_TOKENS:
+    scanned = list(itertools.islice(_scan(statement, _LEXERS[dialect]), MAX_TOKENS + 1))
+    if len(scanned) > MAX_TOKENS:
         raise Unread(f"the statement has more than {MAX_TOKENS} words and signs")
-    return found
+    return scanned
 
 
 def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:
@@ -232,9 +232,9 @@ class Cursor:
 
     def rest(self) -> Sequence[Token]:
         """All tokens from here on."""
-        found = self.items[self.at :]
+        remaining = self.items[self.at :]
         self.at = len(self.items)
-        return found
+        return remaining
 
     @property
     def done(self) -> bool:

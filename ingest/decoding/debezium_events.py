@@ -27,14 +27,14 @@ from ingest.values.remembered import remembered
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
 
-def kind_of(found: Mapping[str, Any]) -> str:
+def kind_of(event: Mapping[str, Any]) -> str:
     """``row``, ``ddl``, ``transaction``, ``heartbeat`` or ``flat``, by a message's members.
 
     A flattened row may have columns of the same names, so an event's own members count: an image or a source is a
     record, and a mark of a transaction has no other members than those of marks, its clock or its tables among them.
     """
-    names = found.keys()
-    if "op" in names and (_has_record(found) or {"before", "after"} <= names):
+    names = event.keys()
+    if "op" in names and (_has_record(event) or {"before", "after"} <= names):
         return "row"
     if "databaseName" in names and ("ddl" in names or "tableChanges" in names):
         return "ddl"
@@ -45,8 +45,8 @@ def kind_of(found: Mapping[str, Any]) -> str:
     return "flat"
 
 
-def _has_record(found: Mapping[str, Any]) -> bool:
-    return any(isinstance(found.get(name), Mapping) for name in ("source", "before", "after"))
+def _has_record(event: Mapping[str, Any]) -> bool:
+    return any(isinstance(event.get(name), Mapping) for name in ("source", "before", "after"))
 
 
 _OF_MARKS_ALONE = frozenset({"ts_ms", "data_collections"})
@@ -79,8 +79,8 @@ def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
                 return _postgres(source)
             written = [source.get(name) for name in names]
             # the numbers before the first missing one: none may move into another's place
-            known = cast("tuple[int, ...]", tuple(takewhile(lambda n: n is not None, map(read, written))))
-            return known, "/".join(filter(None, written)) if known else None
+            leading = cast("tuple[int, ...]", tuple(takewhile(lambda n: n is not None, map(read, written))))
+            return leading, "/".join(filter(None, written)) if leading else None
     file, pos = source.get("file"), integer(source.get("pos"))
     number = file_number(file or "")
     if number is None or pos is None:
@@ -143,15 +143,15 @@ def event_time(source: Image) -> int | None:
     return micros or micros_of(integer(source.get("ts_ms")), 1000) or None
 
 
-def changed_table(change: Any, own: TableId) -> TableId:
+def changed_table(change: Any, of_event: TableId) -> TableId:
     """The table of one structure; its id is quoted: ``"shop"."orders"``."""
     parts = _QUOTED.findall(str(change.get("id"))) if isinstance(change, dict) else []
     names = [part[1:-1].replace('""', '"') for part in parts]
     if len(names) == 3:
         return TableId(*names)
     if len(names) == 2:  # PostgreSQL leaves the database out, MySQL has no schema
-        return TableId(own.database, *names) if own.schema else TableId(names[0], None, names[1])
-    return own
+        return TableId(of_event.database, *names) if of_event.schema else TableId(names[0], None, names[1])
+    return of_event
 
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -197,13 +197,13 @@ _DIALECTS = {"postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserv
 # --- schema changes, transactions, heartbeats -----------------------------------------------------
 
 
-def control(kind: str, found: Mapping[str, Any]) -> list[Change]:
+def control(kind: str, event: Mapping[str, Any]) -> list[Change]:
     """The changes of a message that is not a row, from its JSON values; ``kind`` as `kind_of` says."""
     if kind == "ddl":
-        return _schema_change(found)
+        return _schema_change(event)
     if kind == "heartbeat":
         return [Change(op=Op.HEARTBEAT)]
-    texts = json_values.texts(found)
+    texts = json_values.texts(event)
     status, count = texts["status"], texts["event_count"]
     if status not in ("BEGIN", "END"):
         raise Undecodable("unknown-operation", f"a transaction's status is {status!r}, not BEGIN or END")
@@ -213,12 +213,12 @@ def control(kind: str, found: Mapping[str, Any]) -> list[Change]:
     return [Change(op=op, transaction=texts["id"], event_time=when, note=note)]
 
 
-def _schema_change(found: Mapping[str, Any]) -> list[Change]:
-    texts = json_values.texts({name: value for name, value in found.items() if name != "tableChanges"})
-    source = json_values.texts(found.get("source"))
+def _schema_change(event: Mapping[str, Any]) -> list[Change]:
+    texts = json_values.texts({name: value for name, value in event.items() if name != "tableChanges"})
+    source = json_values.texts(event.get("source"))
     places, position = sequence(source)
     table_id = TableId(texts.get("databaseName"), texts.get("schemaName"), source.get("table") or None)
-    changes = strict(compacted(found.get("tableChanges") or []))
+    changes = strict(compacted(event.get("tableChanges") or []))
     snapshot = source.get("snapshot") not in (None, "", "false")
     common = Change(
         op=Op.DDL,

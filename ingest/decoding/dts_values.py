@@ -80,8 +80,8 @@ def _decimal(value: Any, _hint: str | None, _micros: bool) -> Read:
 
 @lru_cache(maxsize=1024)
 def _decimal_type(precision: int, scale: int) -> str:
-    known = 0 <= scale <= precision and 0 < precision <= 1000
-    return f"decimal({precision},{scale})" if known else "decimal"
+    fits = 0 <= scale <= precision and 0 < precision <= 1000
+    return f"decimal({precision},{scale})" if fits else "decimal"
 
 
 _INFINITE = {"~": "Infinity", "-~": "-Infinity"}

@@ -86,9 +86,9 @@ _schemas: dict[tuple[int, bytes], bytes] = {}
 def _known_again(schema: bytes) -> bytes:
     """The same object for the same bytes: a hash of kilobytes costs far more than their comparison."""
     mark = (len(schema), schema[-60:])  # a table's name is near the end
-    known = _schemas.get(mark)
-    if known == schema:
-        return known
+    remembered = _schemas.get(mark)
+    if remembered == schema:
+        return remembered
     if len(_schemas) >= MAX_SCHEMAS:
         _schemas.clear()
     _schemas[mark] = schema

@@ -167,11 +167,11 @@ def _refusal(error: urllib.error.HTTPError) -> str:
     """What a registry answered instead of a schema."""
     if error.code not in (301, 302, 303, 307, 308):
         return f"answered {error.code} {_printable(error.reason)}"
-    there = urljoin(error.filename or "", error.headers["Location"] or "")
-    if urlsplit(there)[:2] == urlsplit(error.filename or "")[:2]:
+    target = urljoin(error.filename or "", error.headers["Location"] or "")
+    if urlsplit(target)[:2] == urlsplit(error.filename or "")[:2]:
         return "redirects to itself; check the source's registry: address"
     return (
-        f"redirects to another server ({_shown(there)}), "
+        f"redirects to another server ({_shown(target)}), "
         "which is not followed; write that address as the source's registry: if it is right"
     )
 

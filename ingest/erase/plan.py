@@ -235,7 +235,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         {stretch.key for stretch in stretches if not stretch.alone},
     )
     _refuse_several(lake, mirror, several)
-    secret, known = Barriers(barriers.read(lake).secret or secrets.token_hex(32)), gathered.known
+    secret, key_texts = Barriers(barriers.read(lake).secret or secrets.token_hex(32)), gathered.known
     return Erasure(
         number=uuid.uuid4().hex[:12],
         secret=secret.secret,
@@ -246,13 +246,15 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         started_at=lake.now().isoformat(timespec="seconds"),
         now=now,
         asked=len(texts),
-        keys=[known[key] for key in keys],
-        rows=[known[key] for key in {stretch.key for stretch in stretches if stretch.last or mirror.soft}],
-        alone=[known[key] for key in keys - several],
+        keys=[key_texts[key] for key in keys],
+        rows=[
+            key_texts[key] for key in {stretch.key for stretch in stretches if stretch.last or mirror.soft}
+        ],
+        alone=[key_texts[key] for key in keys - several],
         barriers=[_barrier(secret, lake, mirror, *of_lane).to_value() for of_lane in gathered.lanes.items()],
         changes=gathered.changes,
         cells=sorted(gathered.cells),
-        others=_others(lake, mirror, gathered.lanes, known),
+        others=_others(lake, mirror, gathered.lanes, key_texts),
         doubtful=sorted(cells for key, cells in gathered.doubtful.items() if key not in keys),
         unplaced=gathered.unplaced,
     )
@@ -310,7 +312,7 @@ def _refuse_several(lake: Tables, mirror: Mirror, several: Collection[object]) -
 
 
 def _others(
-    lake: Tables, mirror: Mirror, of_lanes: Mapping[LaneId, Sequence[Stretch]], known: Mapping[Key, Texts]
+    lake: Tables, mirror: Mirror, of_lanes: Mapping[LaneId, Sequence[Stretch]], key_texts: Mapping[Key, Texts]
 ) -> list[Share]:
     """What is removed from the further mirrors of the tables."""
     existing = mirrors.known(lake)
@@ -324,7 +326,7 @@ def _others(
             _refuse_unlike(lake, mirror, other, merged=shard is None)
             keys = dict[Key, Texts]()
             for stretch in stretches:
-                if (key_there := evidence.key_in(lake, mirror, known[stretch.key], other, lane)) is None:
+                if (key_there := evidence.key_in(lake, mirror, key_texts[stretch.key], other, lane)) is None:
                     raise IngestError(
                         f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: "
                         "take it out of also: and drop its table first."
@@ -404,11 +406,11 @@ def _of_lane(
 
 
 def _linked(
-    lake: Tables, mirror: Mirror, lane: LaneId, wanted: Mapping[Key, Texts], known: dict[Key, Texts]
+    lake: Tables, mirror: Mirror, lane: LaneId, wanted: Mapping[Key, Texts], key_texts: dict[Key, Texts]
 ) -> list[tuple[Row, Spoken]]:
     """The changes of some keys in a lane, and of each key that a row of these has had before or since.
 
-    The texts of the keys that are met are added to ``known``.
+    The texts of the keys that are met are added to ``key_texts``.
     """
     types_of, shard = mirror.key_types, mirrors.shard_of(lake.pipeline, mirror, lane)
     shard_cells = dict([shard] if shard else [])
@@ -425,13 +427,13 @@ def _linked(
                 if place not in seen and (texts := evidence.keys_of(change_of(row), mirror.keys, types_of)):
                     key, *left = texts
                     seen[place] = row, Spoken(row["order_key"], key, left[0] if left else None)
-                    known |= {key: cells for key, cells in texts.items() if key not in known}
+                    key_texts |= {key: cells for key, cells in texts.items() if key not in key_texts}
         # a change of a key links it with the key that the row had before
         seen = _paired(seen)
         for _, spoken in seen.values():
             pair = {spoken.key, spoken.left or spoken.key}
             if not pair.isdisjoint(linked):
-                linked |= {key: known[key] for key in pair - linked.keys()}
+                linked |= {key: key_texts[key] for key in pair - linked.keys()}
     return [
         (row, spoken)
         for row, spoken in seen.values()

@@ -74,8 +74,8 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
         IngestError: a message is no longer decoded as it was; nothing has been removed then.
     """
     removal = Removal.of(lake)
-    known = mirrors.known(lake)
-    parts = [(share, known[share.path]) for share in erasure.of_mirrors]
+    mirrors_by_path = mirrors.known(lake)
+    parts = [(share, mirrors_by_path[share.path]) for share in erasure.of_mirrors]
     messages = replaced(lake, erasure)
     erasure.save(lake)
     _decide(lake, erasure)
@@ -108,10 +108,10 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
 
 def _decide(lake: Lake, erasure: Erasure) -> None:
     """The barrier, once: from here on nothing of the rows is decoded again."""
-    known, decided = decisions.read(lake), list[Decision]()
-    if not any(known.of(ERASE_SECRET)):
+    ledger, decided = decisions.read(lake), list[Decision]()
+    if not any(ledger.of(ERASE_SECRET)):
         decided.append(Decision(ERASE_SECRET, lake.pipeline.name, {"secret": erasure.secret}))
-    if all(decision.value["number"] != erasure.number for decision in known.of(ERASE)):
+    if all(decision.value["number"] != erasure.number for decision in ledger.of(ERASE)):
         value = {"number": erasure.number, "table": erasure.mirror, "barriers": erasure.barriers}
         why = (erasure.reason, erasure.by)
         decided.append(Decision(ERASE, erasure.path, value, lake.decoded(), *why))

@@ -69,10 +69,12 @@ def listed(lake: Tables) -> list[Listed]:
     """Every statement of the ledger, in order, once for each mirror that it concerns."""
     if not lake.exists(BOOKS.name):
         return []
-    known, sent = mirrors.known(lake), lanes.with_rows(lake)
+    mirrors_by_path, sent = mirrors.known(lake), lanes.with_rows(lake)
     ledger = ledgers.read(lake, sent)
     entries = [
-        entry for statement in ledger.statements for entry in _of_statement(lake, statement, known, sent)
+        entry
+        for statement in ledger.statements
+        for entry in _of_statement(lake, statement, mirrors_by_path, sent)
     ]
     return list(
         _repeated(
@@ -99,15 +101,15 @@ def _repeated(entries: Iterable[Listed]) -> Iterator[Listed]:
     for entry in entries:
         statement = entry.statement
         mark = (entry.path, statement.source, statement.table, statement.text, statement.event_time)
-        known = first.setdefault(mark, statement.id)
-        if known != statement.id and statement.event_time is not None and not entry.verdict.does:
-            yield replace(entry, verdict=replace(entry.verdict, does=(f"repeats {known}",)))
+        first_id = first.setdefault(mark, statement.id)
+        if first_id != statement.id and statement.event_time is not None and not entry.verdict.does:
+            yield replace(entry, verdict=replace(entry.verdict, does=(f"repeats {first_id}",)))
         else:
             yield entry
 
 
 def _of_statement(
-    lake: Tables, statement: Statement, known: dict[str, Mirror], sent: set[LaneId]
+    lake: Tables, statement: Statement, mirrors_by_path: dict[str, Mirror], sent: set[LaneId]
 ) -> Iterator[Listed]:
     rules = [
         (table, rule)
@@ -118,7 +120,7 @@ def _of_statement(
     for table, rule in rules:
         name = target(rule, table)
         path = mirror_path(name)
-        mirror = known.get(path)
+        mirror = mirrors_by_path.get(path)
         try:
             folded = completed.folded(lake, mirror)
         except Exception:  # one damaged table must not hide the statements of the others

@@ -56,7 +56,7 @@ def refuse_meeting(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
         raise HistoryNeeded(_MET)
 
 
-def refuse_doubted(made: MirrorOutcomes, work: MirrorWork, there: Callable[[MirrorWork], pa.Table]) -> None:
+def refuse_doubted(made: MirrorOutcomes, work: MirrorWork, rows_of: Callable[[MirrorWork], pa.Table]) -> None:
     """Refuse outcomes that would be others if a row of the mirror is the one that has left its key.
 
     Raises:
@@ -65,7 +65,7 @@ def refuse_doubted(made: MirrorOutcomes, work: MirrorWork, there: Callable[[Mirr
     if made.doubted is None or work.again:
         return
     keys = tuple(column for column in work.columns if column.name in work.keys)
-    rows, _ = pairs(there(replace(work, columns=keys)), made.doubted)
+    rows, _ = pairs(rows_of(replace(work, columns=keys)), made.doubted)
     if len(rows):
         raise HistoryNeeded(_MET)
 
@@ -95,8 +95,8 @@ def another_leaves(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
 
 def _differ(said: str | None, sent: str | None) -> bool:
     """True if a column that both images have differs."""
-    here, there = (json.loads(image or "{}") for image in (said, sent))
-    return any(here[name] != there[name] for name in here.keys() & there.keys())
+    before_image, after_image = (json.loads(image or "{}") for image in (said, sent))
+    return any(before_image[name] != after_image[name] for name in before_image.keys() & after_image.keys())
 
 
 class _Meetings(NamedTuple):
@@ -149,7 +149,7 @@ def _numbered(keys: pa.Table) -> Numbers:
 def _transactions(rows: pa.Table) -> Numbers:
     """A number for each change, equal for changes of one transaction."""
     texts = rows["transaction"].combine_chunks()
-    known = pc.fill_null(pc.invert(pc.is_in(texts, pa.array(["", "0"]))), False)
-    named = pc.if_else(known, texts, None).dictionary_encode().indices
+    is_named = pc.fill_null(pc.invert(pc.is_in(texts, pa.array(["", "0"]))), False)
+    named = pc.if_else(is_named, texts, None).dictionary_encode().indices
     numbers: Numbers = pc.fill_null(named, _NO_TRANSACTION).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers

@@ -109,12 +109,12 @@ def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
     def write() -> Written:
         started = time.monotonic()
         part = merged()
-        known, result = time.monotonic(), part.rows
+        began, result = time.monotonic(), part.rows
         made = _write_merged(work, result, part.gone)
         effort = Effort(
             result.sources, result.cleared, _copied(made.counts), result.filled, result.fold_ms,
-            scan_ms=max(0, round(1000 * (known - started)) - result.fold_ms),
-            write_ms=round(1000 * (time.monotonic() - known)),
+            scan_ms=max(0, round(1000 * (began - started)) - result.fold_ms),
+            write_ms=round(1000 * (time.monotonic() - began)),
         )  # fmt: skip
         return replace(made, effort=effort, rejects=part.rejects)
 

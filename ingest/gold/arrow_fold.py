@@ -375,7 +375,7 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
     carries the whole row of its key.
     """
     unusable: list[int] = []
-    known: dict[Texts, Key] = {}
+    typed_keys: dict[Texts, Key] = {}
     last: dict[Key, tuple[Texts, Image | None, str]] = {}
     shard: Image = dict([lane.shard]) if lane.shard else {}
     wanted = set(keys)
@@ -390,9 +390,9 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
                 texts = tuple([image[name] for name in keys])
             else:
                 texts = texts_of_key(keys, image, _image(second, shard))
-            key = known.get(texts)
+            key = typed_keys.get(texts)
             if key is None:
-                key = known[texts] = _key(keys, texts, key_types)
+                key = typed_keys[texts] = _key(keys, texts, key_types)
         except KeyCellError:
             unusable.append(number)
             continue

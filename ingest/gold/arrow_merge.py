@@ -51,23 +51,23 @@ class Merged:
     fold_ms: int = 0  # until the outcomes were known
 
 
-def merge(there: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared) -> Merged:
+def merge(mirror_rows: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared) -> Merged:
     """Merge outcomes into a mirror's rows; a row that would not change is not touched.
 
     Args:
-        there: the rows, as new statements leave them.
+        mirror_rows: the rows, as new statements leave them.
         source: the outcomes.
         work: the mirror.
         cleared: the tables of which only rows with an outcome stay.
     """
-    rows, others = pairs(there.select(work.key_columns), source.select(work.key_columns))
+    rows, others = pairs(mirror_rows.select(work.key_columns), source.select(work.key_columns))
     gone = source["%gone"].combine_chunks()
     going = gone.take(others)
     unmatched = pc.invert(pc.or_(_mask(source.num_rows, others), gone))
-    new = source.filter(unmatched).select(there.schema.names)
+    new = source.filter(unmatched).select(mirror_rows.schema.names)
     stay = pc.invert(going)
     row_numbers, of = rows.filter(stay), others.filter(stay)
-    matched, put = there.take(row_numbers), _put(there, source, row_numbers, of)
+    matched, put = mirror_rows.take(row_numbers), _put(mirror_rows, source, row_numbers, of)
     # a mask of the matched rows that differ
     none = pa.chunked_array([pa.array([False] * matched.num_rows, pa.bool_())])
     differs = reduce(
@@ -76,12 +76,12 @@ def merge(there: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared)
     changed = row_numbers
     if differs.true_count < len(differs):  # else a copy would be the same
         put, changed = put.filter(differs), row_numbers.filter(differs)
-    leaves = _mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed]))
+    leaves = _mask(mirror_rows.num_rows, pa.concat_arrays([rows.filter(going), changed]))
     if cleared:
-        unmatched_rows = pc.invert(_mask(there.num_rows, rows))
-        leaves = pc.or_(leaves, pc.and_(unmatched_rows, work.of_shards(there, cleared)))
-    stays = there.filter(pc.invert(leaves))
-    deleted = there.num_rows - stays.num_rows - put.num_rows
+        unmatched_rows = pc.invert(_mask(mirror_rows.num_rows, rows))
+        leaves = pc.or_(leaves, pc.and_(unmatched_rows, work.of_shards(mirror_rows, cleared)))
+    stays = mirror_rows.filter(pc.invert(leaves))
+    deleted = mirror_rows.num_rows - stays.num_rows - put.num_rows
     without_outcome = deleted - going.true_count
     filled = _filled(stays, work)
     updated = put.num_rows + filled
@@ -96,17 +96,17 @@ def _filled(rows: pa.Table, work: MirrorWork) -> int:
     return pc.sum(reduce(pc.or_, map(pc.is_valid, columns))).as_py() or 0
 
 
-def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
+def pairs(mirror_rows: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Row numbers of equal keys in both tables."""
-    there, source, names = comparable(there), comparable(source), there.schema.names
+    mirror_rows, source, names = comparable(mirror_rows), comparable(source), mirror_rows.schema.names
     if len(names) == 1:
-        matches = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
+        matches = pc.index_in(mirror_rows[names[0]], value_set=source[names[0]].combine_chunks())
         matches = pa.chunked_array(
             matches.chunks if isinstance(matches, pa.ChunkedArray) else [matches], pa.int32()
         )
         places = pc.indices_nonzero(pc.is_valid(matches)).cast(pa.int64())
         return places, matches.drop_null().combine_chunks().cast(pa.int64())
-    left = there.append_column("%t", pa.array(np.arange(there.num_rows)))
+    left = mirror_rows.append_column("%t", pa.array(np.arange(mirror_rows.num_rows)))
     right = source.append_column("%s", pa.array(np.arange(source.num_rows)))
     both = left.join(right, names, join_type="inner")
     return both["%t"].combine_chunks(), both["%s"].combine_chunks()
@@ -119,15 +119,15 @@ def _mask(length: int, places: pa.Array) -> pa.BooleanArray:
     return pa.array(mask)
 
 
-def _put(there: pa.Table, source: pa.Table, row_numbers: pa.Array, of: pa.Array) -> pa.Table:
+def _put(mirror_rows: pa.Table, source: pa.Table, row_numbers: pa.Array, of: pa.Array) -> pa.Table:
     """Outcomes as rows; a column that an outcome does not carry keeps the existing row's value."""
     columns, carried = [], set(source.schema.names)
-    for name in there.schema.names:
+    for name in mirror_rows.schema.names:
         value = source[name].take(of)
         if "%has " + name in carried:
-            value = pc.if_else(source["%has " + name].take(of), value, there[name].take(row_numbers))
+            value = pc.if_else(source["%has " + name].take(of), value, mirror_rows[name].take(row_numbers))
         columns.append(value)
-    return pa.Table.from_arrays(columns, schema=there.schema)
+    return pa.Table.from_arrays(columns, schema=mirror_rows.schema)
 
 
 def comparable(keys: pa.Table) -> pa.Table:

@@ -131,24 +131,27 @@ def _typed(of_keys: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def replaced(there: pa.Table, source: pa.Table, work: MirrorWork, _cleared: Cleared) -> Merged:
+def replaced(mirror_rows: pa.Table, source: pa.Table, work: MirrorWork, _cleared: Cleared) -> Merged:
     """Replace the states of some keys; one that does not change is not touched.
 
     Args:
-        there: the table's rows.
+        mirror_rows: the table's rows.
         source: what `states` returns of the keys.
         work: the table of old states.
     """
-    keys, put = source.filter(source[GONE]), source.filter(pc.invert(source[GONE])).select(there.schema.names)
-    row_numbers, _ = pairs(there.select(work.key_columns), keys.select(work.key_columns))
+    keys, put = (
+        source.filter(source[GONE]),
+        source.filter(pc.invert(source[GONE])).select(mirror_rows.schema.names),
+    )
+    row_numbers, _ = pairs(mirror_rows.select(work.key_columns), keys.select(work.key_columns))
     places = np.unique(row_numbers.to_numpy(zero_copy_only=False))
-    stays, known = _common(there.take(pa.array(places)), put)
-    goes = np.zeros(there.num_rows, np.bool_)
+    stays, known = _common(mirror_rows.take(pa.array(places)), put)
+    goes = np.zeros(mirror_rows.num_rows, np.bool_)
     goes[places[~stays]] = True
     new = put.filter(pa.array(~known))
-    none = there.schema.empty_table()
+    none = mirror_rows.schema.empty_table()
     deleted = int(goes.sum())
-    return Merged(there.filter(pa.array(~goes)), none, new, new.num_rows, 0, deleted, source.num_rows)
+    return Merged(mirror_rows.filter(pa.array(~goes)), none, new, new.num_rows, 0, deleted, source.num_rows)
 
 
 def _common(old: pa.Table, new: pa.Table) -> tuple[Mask, Mask]:

@@ -108,8 +108,8 @@ def _either(unfit: pa.Array | None, mask: pa.Array, more: pa.Array | None) -> pa
     """A mask of a column's rows, and that of those of them that another mask names, as one."""
     if more is None:
         return unfit
-    there = pa.array([False] * len(mask), pa.bool_()) if unfit is None else unfit
-    return pc.replace_with_mask(there, mask, more)
+    unfit_before = pa.array([False] * len(mask), pa.bool_()) if unfit is None else unfit
+    return pc.replace_with_mask(unfit_before, mask, more)
 
 
 def _cast(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -> Typed:

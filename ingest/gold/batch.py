@@ -63,8 +63,8 @@ class Batch:
         return {
             mirror.path: mirror
             for mirror, plan in mirrors_of
-            if mirror != (known := decided.get(mirror.path))
-            and (mirror.keys or (mirror.columns and (plan.job.has_changes or known is not None)))
+            if mirror != (before := decided.get(mirror.path))
+            and (mirror.keys or (mirror.columns and (plan.job.has_changes or before is not None)))
         }
 
     def records(self, decided: Mapping[str, Mirror]) -> Iterator[Decision]:
@@ -77,11 +77,11 @@ class Batch:
             path = plan.mirror.path
             if path in renewed:
                 yield mirrors.decision(plan.mirror, self.books.last, "columns seen")
-            known = self.ledger.recorded, self.ledger.done
+            as_recorded = self.ledger.recorded, self.ledger.done
             for verdict in self.verdicts(plan):
                 name, value = (path, verdict.value["statement"]), verdict.value
                 said = value["state"], tuple(value["does"])
-                if (known[0].get(name), known[1].get(name)) != (said, said[0]):
+                if (as_recorded[0].get(name), as_recorded[1].get(name)) != (said, said[0]):
                     yield verdict
 
     @staticmethod
@@ -120,25 +120,25 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
     )
 
 
-def _reached(lake: Tables, path: str, known: Mirror | None) -> int | None:
+def _reached(lake: Tables, path: str, decided: Mirror | None) -> int | None:
     """As `ingest.lake.mirrors.reached`; None if the mirror's table does not exist yet."""
-    return mirrors.reached(lake, known) if known is not None and lake.exists(path) else None
+    return mirrors.reached(lake, decided) if decided is not None and lake.exists(path) else None
 
 
 def _planned(
-    lake: Tables, books: Books, ledger: Ledger, job: Job, known: Mirror | None, settled: int
+    lake: Tables, books: Books, ledger: Ledger, job: Job, decided: Mirror | None, settled: int
 ) -> Plan | Folded:
     """What a mirror shall be with this batch; its result if that holds it or fails."""
     applied, last = job.applied, books.last
     try:
         failover.refuse_another(lake.pipeline, books, job)
         # the mirror's log is read only if a policy may need the answer
-        if known is not None and (job.rule.freezes or any(ledger.of(*name) for name in job.lines)):
-            applied = max(folded(lake, known), applied)
+        if decided is not None and (job.rule.freezes or any(ledger.of(*name) for name in job.lines)):
+            applied = max(folded(lake, decided), applied)
         return decide(
-            lake.pipeline, job, known, ledger, applied,
+            lake.pipeline, job, decided, ledger, applied,
             first=max(job.first_rows, settled),
-            reached=partial(_reached, lake, job.path, known),
+            reached=partial(_reached, lake, job.path, decided),
             evidence=lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto or last, last)),
         )  # fmt: skip
     except Exception as error:  # a damaged log, for example: the others go on

@@ -138,23 +138,23 @@ def of_all(complete: Mapping[str, Complete]) -> Complete:
 
 
 def of_run(
-    lake: Tables, known: Mapping[str, Mirror], seen: Mapping[str, str], now: Progress
+    lake: Tables, mirrors_by_path: Mapping[str, Mirror], seen: Mapping[str, str], now: Progress
 ) -> dt.datetime | None:
     """How far all mirrors are at the end of a run, before it is recorded; None where that is not known.
 
     Args:
         lake: the lake.
-        known: the mirrors with a schema, by path.
+        mirrors_by_path: the mirrors with a schema, by path.
         seen: the names of the mirrors that the run has looked at, by path.
         now: how far gold is.
     """
-    names = {path: mirror.name for path, mirror in known.items()} | dict(seen)
+    names = {path: mirror.name for path, mirror in mirrors_by_path.items()} | dict(seen)
     if not now.lagging <= names.keys():  # held before it had a schema, and not looked at
         return None
     entries = [
         {
             "table": name, "path": lake.path(path), "state": "held" if path in now.lagging else "ok",
-            "batch": completed.folded(lake, known.get(path)) if path in now.lagging else None,
+            "batch": completed.folded(lake, mirrors_by_path.get(path)) if path in now.lagging else None,
         }
         for path, name in names.items()
     ]  # fmt: skip

@@ -35,11 +35,11 @@ class Progress:
 def complete(lake: Tables) -> int:
     """The last batch that every mirror has folded, lagging ones included; 0 before the first."""
     now = progress(lake)
-    known = mirrors.known(lake) if now.lagging else {}
+    mirrors_by_path = mirrors.known(lake) if now.lagging else {}
 
     def last(path: str) -> int:
         try:
-            return max(0, folded(lake, known.get(path)))
+            return max(0, folded(lake, mirrors_by_path.get(path)))
         except Exception:  # a damaged log, for example: what it has folded is not known
             return 0
 
@@ -77,10 +77,10 @@ def lost(lake: Tables) -> list[LostMirror]:
         AND state = 'done'"""
     )
     folded_once = {row["subject"] for row in rows}
-    known = [mirror for mirror in mirrors.known(lake).values() if mirror.name in folded_once]
+    once_folded = [mirror for mirror in mirrors.known(lake).values() if mirror.name in folded_once]
     return [
         LostMirror(mirror.name, f"{mirror.name}: {why}")
-        for mirror in known
+        for mirror in once_folded
         if (why := _why_lost(lake, mirror))
     ]
 

@@ -78,9 +78,9 @@ class _Columns:
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
             lost.add(name)
         if begins and self.subject.policy == "evolve":
-            known = self.subject
+            subject = self.subject
             lost |= self._not_made_again(
-                effect, declared.columns.keys() | known.known.keys() | known.sent.keys()
+                effect, declared.columns.keys() | subject.known.keys() | subject.sent.keys()
             )
         self.lost |= lost
         declared.renewed -= lost
@@ -157,8 +157,10 @@ class _Columns:
             self.declared.comments[name] = comment
 
     def _type_of(self, name: str) -> str:
-        known = self.subject
-        return self.declared.columns.get(name) or known.known.get(name) or known.sent.get(name) or "unknown"
+        subject = self.subject
+        return (
+            self.declared.columns.get(name) or subject.known.get(name) or subject.sent.get(name) or "unknown"
+        )
 
 
 def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:

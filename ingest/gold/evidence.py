@@ -49,11 +49,11 @@ def mirror_of(lake: Tables, name: str) -> Mirror:
     Raises:
         IngestError: there is none, or it has no key.
     """
-    known = mirrors.by_name(lake)
-    alike = [mirror for mirror in known.values() if mirror.name.lower() == name.lower()]
-    mirror = known.get(name) or (alike[0] if len(alike) == 1 else None)
+    mirrors_by_name = mirrors.by_name(lake)
+    alike = [mirror for mirror in mirrors_by_name.values() if mirror.name.lower() == name.lower()]
+    mirror = mirrors_by_name.get(name) or (alike[0] if len(alike) == 1 else None)
     if mirror is None:
-        raise mirrors.unknown(name, known)
+        raise mirrors.unknown(name, mirrors_by_name)
     if not mirror.keys:
         raise IngestError(f"{mirror.name} has no key, so that its rows cannot be distinguished.")
     return mirror
@@ -150,8 +150,8 @@ def _under_last_key(lake: Tables, mirror: Mirror, lane: LaneId, shard: Mapping[s
     changes = rebased(
         events, mirror.eras_of(*lane), steps, logical, 0, lane, shared_reads=lake.pipeline.shared_reads(lane[0])
     )  # fmt: skip
-    known = (rows.get((change.place, change.batch)) or _standing(change) for change in changes)
-    return [row for row in known if row["op"] != "truncate"]
+    last_rows = (rows.get((change.place, change.batch)) or _standing(change) for change in changes)
+    return [row for row in last_rows if row["op"] != "truncate"]
 
 
 def _standing(event: LaneEvent) -> Row:
@@ -185,8 +185,8 @@ def at_places(
     lake: Tables, mirror: Mirror, lane: LaneId, places: Iterable[str], shard: Mapping[str, str]
 ) -> Iterator[Row]:
     """Changes at some places in history, which are those of `ingest.order.same_place`."""
-    there = " OR ".join(f"starts_with(order_key, {duck.text(place)})" for place in places)
-    yield from _rows(lake, mirror, lane, there, shard)
+    begins = " OR ".join(f"starts_with(order_key, {duck.text(place)})" for place in places)
+    yield from _rows(lake, mirror, lane, begins, shard)
 
 
 def _rows(

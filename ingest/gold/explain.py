@@ -145,7 +145,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         events, row = events + more, row or live
         waiting, before = waiting + len(happened) - len(now), before + len(now)
     row = _computed(mirror, row, texts)
-    there = evidence.present(lake, mirror, texts, row.values if row else None)
+    present_row = evidence.present(lake, mirror, texts, row.values if row else None)
     out = row is not None and not _belongs(mirror, row, texts)
     story = Story(
         mirror.name,
@@ -154,9 +154,11 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         events,
         row.values if row else None,
         row.complete if row else True,
-        there.rows,
-        not there.rows if row is None or out else len(there.rows) == 1 and not there.differing,
-        there.differing,
+        present_row.rows,
+        not present_row.rows
+        if row is None or out
+        else len(present_row.rows) == 1 and not present_row.differing,
+        present_row.differing,
         left_out=mirror.where if out else "",
         waiting=waiting,
         elsewhere=_elsewhere(lake, mirror, feeding, texts),
@@ -171,13 +173,13 @@ def _elsewhere(
     others: dict[str, tuple[Image, ...]] = {}
     if not any(rule.also for rule in lake.pipeline.tables):
         return others
-    known, cells = known_mirrors.known(lake), dict(zip(mirror.keys, texts, strict=True))
+    mirrors_by_path, cells = known_mirrors.known(lake), dict(zip(mirror.keys, texts, strict=True))
     for lane in feeding:
         shard = known_mirrors.shard_of(lake.pipeline, mirror, lane)
         if shard is not None and cells.get(shard[0], shard[1]) != shard[1]:
             continue  # the row is of another table
         for path in map(mirror_path, known_mirrors.names(lake.pipeline, lane[1])):
-            other = known.get(path)
+            other = mirrors_by_path.get(path)
             if other is None or path == mirror.path or not lake.exists(path):
                 continue
             key = evidence.key_in(lake, mirror, texts, other, lane)

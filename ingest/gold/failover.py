@@ -34,11 +34,11 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
 
 
 def _compared(
-    pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]
+    pipeline: Pipeline, books: Books, source: str, servers: set[str], lines: list[Line]
 ) -> HeldError | None:
     """Compare with the servers in the books so far, then with the first new line."""
     seen: dict[str, set[str]] = defaultdict(set)
-    for server in known:
+    for server in servers:
         seen[_kind(server)].add(server)
     for line in sorted(lines, key=lambda line: (line.batch, line.topic or "", line.partition or 0)):
         for server in sorted(line.servers, key=line.servers.__getitem__):  # in order of arrival

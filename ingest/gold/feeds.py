@@ -108,8 +108,8 @@ def _differences(folder: str, before: Snapshot, now: Snapshot, mirror: Mirror) -
     """The rows that differ: their keys, and the images before and after, removed rows before new ones."""
     sides = [before, now]
     if (before.types, before.physical) == (now.types, now.physical):
-        there = [{file.content for file in state.files} for state in sides]
-        both = there[0] & there[1]
+        contents = [{file.content for file in state.files} for state in sides]
+        both = contents[0] & contents[1]
         sides = [
             replace(state, files=tuple(file for file in state.files if file.content not in both))
             for state in sides

@@ -27,10 +27,10 @@ def refuse(lake: Tables, mirror: Mirror, lanes: Iterable[Lane]) -> None:
         HeldError: there is one.
     """
     asking = [lane for lane in lanes if lane.inherits_ever]
-    known = condensed.read(lake) if asking and mirror.keys else condensed.Condensed()
+    condensed_lanes = condensed.read(lake) if asking and mirror.keys else condensed.Condensed()
     silver = command("rebuild", lake.pipeline.file, "--layer", "silver")
     for lane in asking:
-        floor = known.floors.get((lane.source, lane.table))
+        floor = condensed_lanes.floors.get((lane.source, lane.table))
         if floor is not None and mirror.soft:
             raise HeldError(
                 f"{mirror.name} keeps deleted rows, and their values have been condensed away from the changes of "

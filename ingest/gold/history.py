@@ -40,9 +40,11 @@ def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan | None:
     work = planner.work_of(lake.pipeline, books, ledger, plan, applied)
     if not work:
         return None
-    there = before.delta_types
+    delta_types = before.delta_types
     keeps = all(
-        types.widens(there[column.column], column.delta) for column in table.columns if column.column in there
+        types.widens(delta_types[column.column], column.delta)
+        for column in table.columns
+        if column.column in delta_types
     )
     again = before.exists and (mirror_table.is_replaced(table, before.types) or not keeps)
     if again:

@@ -77,8 +77,8 @@ def merged(work: MirrorWork, counts: RowCounts, present: pa.Table) -> Merged:
     stays = present
     if not work.appends:
         numbers = _contents(pa.concat_tables([rows, present]))
-        there = np.bincount(numbers[rows.num_rows :], minlength=len(numbers) + 1)
-        wrong = copies != there[numbers[: rows.num_rows]]
+        counts_before = np.bincount(numbers[rows.num_rows :], minlength=len(numbers) + 1)
+        wrong = copies != counts_before[numbers[: rows.num_rows]]
         stays = present.filter(
             pa.array(~np.isin(numbers[rows.num_rows :], numbers[: rows.num_rows][wrong]), pa.bool_())
         )
@@ -101,21 +101,21 @@ def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> 
     """The halves of a lane's changes, in any order, with the columns' values after all schema steps, and its truncates."""
     steps = () if work.appends else lane.own_steps
     names = [column.name for column in work.columns]
-    known: list[tuple[object, ...]] = []
+    contents: list[tuple[object, ...]] = []
     texts: list[list[str | None]] = []
     for event in events_of(rows, lane, work.logical):
         change = event.change
         if change.op is Op.TRUNCATE:
-            known.append((number, event.place, 0, event.batch, 0, b""))
+            contents.append((number, event.place, 0, event.batch, 0, b""))
             texts.append([None] * len(names))
             continue
         if work.appends and change.op not in ADDING:
             continue
         same = _same(event, shared_reads=lane.shared_reads)
         for part, adds, half in _halves(event, names, steps):
-            known.append((number, event.place, part, event.batch, adds, same))
+            contents.append((number, event.place, part, event.batch, adds, same))
             texts.append(half)
-    columns = zip(*known, strict=True) if known else [()] * len(HALF)
+    columns = zip(*contents, strict=True) if contents else [()] * len(HALF)
     given = {field.name: pa.array(column, field.type) for field, column in zip(HALF, columns, strict=True)}
     read = {}
     for i, column in enumerate(work.columns):
@@ -160,7 +160,7 @@ def _texts(
 ) -> Image:
     """A row's texts from one image, completed from the other, and by the steps after its place."""
     values: Image = {name: first[name] if name in first else second.get(name) for name in names}
-    there = first.keys() | second.keys()
+    columns = first.keys() | second.keys()
     for step in steps:
         target, before = step.to or step.column, place < str(step.order)
         if step.since:  # a repeated statement
@@ -172,11 +172,11 @@ def _texts(
             if not before:
                 continue
             values[target] = None
-            there = there - {target}
+            columns = columns - {target}
         elif not step.empties and before:
-            if target not in there:
+            if target not in columns:
                 values[target] = step.default if step.action == "add_column" else values[step.column]
-            there = there | {target}
+            columns = columns | {target}
     return values
 
 

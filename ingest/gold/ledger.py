@@ -108,7 +108,7 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
     which an earlier statement may have dropped.
     """
     keys = set(mirror.keys) - {job.rule.shard_column}
-    known = mirror.logical_types
+    of_mirror = mirror.logical_types
     rekeys = not all(keys <= set(key) for key in line.keys)
     return (
         not keys
@@ -119,7 +119,7 @@ def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
         or bool(line.partials and rekeys)
         or bool(line.lacks)
         or any(
-            types.outgrows(known[name], column) if name in known else not job.rule.leaves_out(name)
+            types.outgrows(of_mirror[name], column) if name in of_mirror else not job.rule.leaves_out(name)
             for name, column in line.columns.items()
         )
     )

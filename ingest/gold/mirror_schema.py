@@ -318,19 +318,19 @@ def _with_declared(rows: dict[str, str], declared: Mapping[str, str], mirror: Mi
     numbers: rows may say DECIMAL without them, and the old values get them at once.
     """
     merged = dict(rows)
-    known = mirror.delta_types
+    delta_types = mirror.delta_types
     untyped = bool(rows) and set(rows.values()) == {"unknown"}
     for name, logical in declared.items():
         sent = rows.get(name, "unknown")
         whole = types.delta(sent) if types.family(sent) == "integer" else ""
-        before = known.get(name, "") if sent in ("decimal", "unknown") else whole
+        before = delta_types.get(name, "") if sent in ("decimal", "unknown") else whole
         if types.gains_fraction(before, logical):
             merged[name] = types.common(sent, logical)
             continue
         if sent != "unknown":
             continue
         new = types.delta(logical)
-        if (untyped and name in rows) or types.widens(known.get(name, new), new):
+        if (untyped and name in rows) or types.widens(delta_types.get(name, new), new):
             merged[name] = logical
         else:
             merged.setdefault(name, "unknown")
@@ -345,23 +345,23 @@ def _with_taken_over(
     Rows after the statement show the type, too, but there may be none. What a statement declares counts only for new
     columns of text: a connector may send other types otherwise, as in `_with_declared`.
     """
-    known = {column.name: column.type for column in mirror.sent}
+    sent_types = {column.name: column.type for column in mirror.sent}
     lows = [line.order_low or "" for line in lines if line.columns]
-    first = "" if known else min(lows, default="")
-    shown = (known, *(line.columns for line in lines))
+    first = "" if sent_types else min(lows, default="")
+    shown = (sent_types, *(line.columns for line in lines))
     typed = {
         name for columns_shown in shown for name, logical in columns_shown.items() if logical != "unknown"
     }
     for order, taken in declared.taken_over:
         if order <= first:
             continue
-        before = known | {name: logical for name, logical in columns.items() if logical != "unknown"}
+        before = sent_types | {name: logical for name, logical in columns.items() if logical != "unknown"}
         for name, old in taken.items():
             if name not in typed:
                 continue
             held = before.get(name, "unknown")
-            column = types.common(known.get(name, "unknown"), held)
-            put = (known.get(old), columns.get(old)) if old else (declared.columns.get(name),)
+            column = types.common(sent_types.get(name, "unknown"), held)
+            put = (sent_types.get(old), columns.get(old)) if old else (declared.columns.get(name),)
             for logical in put:
                 if _fits(held, column, logical or "unknown", is_new=not old):
                     continue

@@ -169,9 +169,9 @@ def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
         mirror: with its columns as decided.
         present: the table's columns with their types, in the form of its log.
     """
-    there = {folded(name) for name in present}
+    present_names = {folded(name) for name in present}
     return any(
-        folded(column.column) in there
+        folded(column.column) in present_names
         if column.column not in present
         else column.delta == "STRING" and present[column.column] != "string"
         for column in mirror.columns
@@ -204,9 +204,9 @@ def _rewrite(frame: DataFrame, path: str) -> None:
 
 def _comment(lake: Lake, mirror: Mirror, schema: StructType) -> None:
     """Update the comments of existing columns to what the source has said since."""
-    there = {field.name: field.metadata.get("comment") for field in schema.fields}
+    comments = {field.name: field.metadata.get("comment") for field in schema.fields}
     for column in mirror.columns:
-        if column.comment and there.get(column.column) != comment_of(column):
+        if column.comment and comments.get(column.column) != comment_of(column):
             comment = literal(comment_of(column))
             lake.spark.sql(
                 f"ALTER TABLE {lake.named(mirror.path)} ALTER COLUMN {quoted(column.column)} COMMENT {comment}"

@@ -168,7 +168,7 @@ class _Cells:
 
     def fills(self, misfits: Callable[[], Collection[str]]) -> Iterator[Fill]:
         """What the mirror's columns get that they do not have."""
-        there = self.before.types
+        types_before = self.before.types
         for column in self.plan.mirror.columns:
             if column.name in self.filled:
                 _refuse_unfit(column, self.filled[column.name])
@@ -177,7 +177,7 @@ class _Cells:
                 self._refuse_other_values(column, misfits)
                 if self.stored[column.name] != column.column:
                     yield Fill(column.column, of=self.stored[column.name])
-            elif column.column in there:
+            elif column.column in types_before:
                 yield Fill(column.column)
 
     def _refuse_other_values(self, column: Column, misfits: Callable[[], Collection[str]]) -> None:

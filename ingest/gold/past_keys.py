@@ -150,11 +150,11 @@ def _key_types(
 
     Such a name may belong to another column by now, of another type.
     """
-    known = dict(logical)
+    types = dict(logical)
     for step in reversed(steps):
-        if step.action == "rename_column" and step.to in known:
-            known[step.column] = known[step.to]
-    return {key: known.get(key, "unknown") for key in keys}
+        if step.action == "rename_column" and step.to in types:
+            types[step.column] = types[step.to]
+    return {key: types.get(key, "unknown") for key in keys}
 
 
 def inserted(place: str, number: int) -> str:

@@ -64,9 +64,9 @@ class Subject:
         sent: Mapping[str, str] | None = None,
     ) -> Subject:  # fmt: skip
         """A source table by its rule and its mirror."""
-        known = {column.name: column.type for column in mirror.sent} if mirror else {}
+        sent_types = {column.name: column.type for column in mirror.sent} if mirror else {}
         keyless, respells = is_full_row(rule, mirror), not (rule.history or rule.shard_column)
-        types = known | dict(rule.declared)
+        types = sent_types | dict(rule.declared)
         return cls(
             table, rule.on_schema_change, types, free_until, rows, sent or {}, keyless, respells, declared=dict(rule.declared),
             keyed_by=rule.keys,

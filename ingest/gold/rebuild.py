@@ -66,7 +66,7 @@ def rebuild(
         IngestError: there is no such mirror, or silver has nothing to fold, or lacks rows that others have taken.
     """
     removals.refuse(lake)
-    known = mirrors.known(lake)
+    mirrors_by_path = mirrors.known(lake)
     last = lake.decoded()
     if not last:
         raise IngestError(
@@ -76,8 +76,8 @@ def rebuild(
     books = open_books(lake, 0, last)
     if not names:  # silver gets no more of an excluded table
         left = mirrors.excluded(lake)
-        known = {path: mirror for path, mirror in known.items() if path not in left}
-    wanted = chosen(known, names)
+        mirrors_by_path = {path: mirror for path, mirror in mirrors_by_path.items() if path not in left}
+    wanted = chosen(mirrors_by_path, names)
     return [_apart(targets.of(lake, mirror), books, mirror, dry_run, tell) for mirror in wanted]
 
 
@@ -92,13 +92,13 @@ def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) 
         return Rebuilt(mirror.name, "failed", books.last, message=message)
 
 
-def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
+def chosen(mirrors_by_path: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
     """The mirrors of these names; all mirrors if no name is given.
 
     Raises:
         IngestError: a name is not that of a mirror.
     """
-    by_name = {mirror.name: mirror for mirror in known.values()}
+    by_name = {mirror.name: mirror for mirror in mirrors_by_path.values()}
     for name in names:
         if name not in by_name:
             raise mirrors.unknown(name, by_name)
@@ -197,8 +197,8 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
 def _next(lake: Tables, mirror: Mirror) -> Mirror:
     """The next generation, also after a rebuild that was killed with one of the two tables published."""
     paths = (mirror.path, histories.path_of(mirror))
-    known = (lake.generation(lake.snapshot(path), STAGE, path) for path in paths)
-    return replace(mirror, generation=max(mirror.generation, *known) + 1)
+    generations = (lake.generation(lake.snapshot(path), STAGE, path) for path in paths)
+    return replace(mirror, generation=max(mirror.generation, *generations) + 1)
 
 
 def _publish(
@@ -245,11 +245,13 @@ def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
     """Write cells and changes that did not fit and have no reject yet; close the mirror's other rejects."""
     every = f"(SELECT * FROM {{rejects}} WHERE {duck.of_table(mirror.table)} AND kind <> 'message')"
     misfits = shadow.ask(f"SELECT o.* FROM {every} AS o")
-    known, again = (set(map(_named, rows)) for rows in (lake.ask(f"SELECT o.* FROM {every} AS o"), misfits))
+    recorded, again = (
+        set(map(_named, rows)) for rows in (lake.ask(f"SELECT o.* FROM {every} AS o"), misfits)
+    )
     waiting = lake.ask(rejects.open_sql(lake, every))
     over = [row for row in waiting if row["key"] and _named(row) not in again]
     rejects.dismiss(lake, over, "the mirror was folded again, and it fits now")
-    new = [tuple(row.values()) for row in misfits if _named(row) not in known]
+    new = [tuple(row.values()) for row in misfits if _named(row) not in recorded]
     if new:
         rows = table_of(new, list(misfits[0]), REJECTS.arrow)
         lake.append(rows, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)

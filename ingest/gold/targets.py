@@ -154,8 +154,8 @@ def _marked(fold: FoldPlan, budget: int | None) -> frozenset[str]:
 
 def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
     """The columns that get another type, with theirs, or with none if their values are not kept."""
-    there = before.delta_types
-    changed = ((column, there.get(column.column, column.delta)) for column in mirror.columns)
+    delta_types = before.delta_types
+    changed = ((column, delta_types.get(column.column, column.delta)) for column in mirror.columns)
     return tuple(
         (column.column, old if types.widens(old, column.delta) else "")
         for column, old in changed
@@ -167,17 +167,17 @@ def _schema(before: Snapshot, mirror: Mirror) -> str:
     """The table's columns after the batch, if they change: those of the mirror; existing ones of the same type keep
     their metadata.
     """
-    there = {field["name"]: field for field in ways.fields(before)}
+    fields_before = {field["name"]: field for field in ways.fields(before)}
     fields = {}
     for column in mirror.columns:
         new = _field(column)
-        field = there.get(column.column, new)
+        field = fields_before.get(column.column, new)
         if field["type"] != new["type"]:
             field = new
         elif column.comment:
             field = {**field, "metadata": {**field["metadata"], "comment": mirror_table.comment_of(column)}}
         fields[column.column] = field
-    return "" if fields == there else _json(fields.values())  # in whatever order
+    return "" if fields == fields_before else _json(fields.values())  # in whatever order
 
 
 def _json(fields: Iterable[Mapping[str, Any]]) -> str:

@@ -272,13 +272,15 @@ def keep(lake: Lake, mirror: Mirror, rejects: Sequence[Reject], batch: int) -> i
     unfit = dict.fromkeys(_row(misfit, mirror, batch) for misfit in rejects)
     if not unfit:
         return 0
-    known = set[tuple[object, ...]]()
+    recorded = set[tuple[object, ...]]()
     if lake.exists(REJECTS.name):
         names = ", ".join(map(duck.name, (*_NAMED, *_MESSAGE)))
         of_mirror = f"stage = '{STAGE}' AND {duck.of_table(mirror.table)}"
         rows = lake.ask(f"SELECT {names} FROM {{rejects}} WHERE {of_mirror}")
-        known = {tuple(row.values()) for row in rows}
-    new = [row for row in unfit if not known & {_named(row), (*_named(row)[: len(_NAMED)], None, None, None)}]
+        recorded = {tuple(row.values()) for row in rows}
+    new = [
+        row for row in unfit if not recorded & {_named(row), (*_named(row)[: len(_NAMED)], None, None, None)}
+    ]
     if not new:
         return 0
     table = table_of(new, REJECTS.arrow.names, REJECTS.arrow)

@@ -143,19 +143,21 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
 def caught_up(
     lake: Tables,
     books: Books,
-    known: Mapping[str, Mirror],
+    mirrors_by_path: Mapping[str, Mirror],
     lagging: Collection[str],
     resting: Collection[str],
 ) -> Books:
     """The same books, with single lines for each mirror that has not folded all that they sum up, unless it rests."""
     touched = {job.path for job in jobs(lake.pipeline, books)}.difference(resting)
-    return catch_up(lake, books, incomplete(lake, books, known, touched, {*lagging}.difference(resting)))
+    return catch_up(
+        lake, books, incomplete(lake, books, mirrors_by_path, touched, {*lagging}.difference(resting))
+    )
 
 
 def incomplete(
     lake: Tables,
     books: Books,
-    known: Mapping[str, Mirror],
+    mirrors_by_path: Mapping[str, Mirror],
     touched: Collection[str],
     lagging: Collection[str],
 ) -> dict[str, int]:
@@ -166,7 +168,7 @@ def incomplete(
     Args:
         lake: the lake.
         books: its books.
-        known: each mirror's schema as last decided.
+        mirrors_by_path: each mirror's schema as last decided.
         touched: the paths of mirrors with new batches.
         lagging: those of unfinished mirrors; each repeats at least its last batch.
     """
@@ -174,13 +176,17 @@ def incomplete(
     with_history: set[str] = set()
     for name, (rule, _, path) in routes_of(lake.pipeline, books):
         past = books.sums[name]
-        if (path in touched or path in lagging) and (path in known or past.changes > past.truncates):
+        if (path in touched or path in lagging) and (
+            path in mirrors_by_path or past.changes > past.truncates
+        ):
             last[path] = max(last.get(path, 0), past.last)
             with_history |= {path} if rule.history else set()
 
     def have(path: str) -> int:
         try:
-            return folded(lake, known.get(path), states=path in with_history, lagging=path in lagging)
+            return folded(
+                lake, mirrors_by_path.get(path), states=path in with_history, lagging=path in lagging
+            )
         except Exception:  # a damaged log, for example: its own fold reports it, and the others continue
             return last[path]
 
@@ -327,8 +333,8 @@ class Job:
         return seen
 
 
-def jobs(pipeline: Pipeline, books: Books, known: Mapping[str, Mirror] | None = None) -> list[Job]:
-    """The mirrors that have something to fold, in stable order; ``known`` are those decided before, by path."""
+def jobs(pipeline: Pipeline, books: Books, mirrors_by_path: Mapping[str, Mirror] | None = None) -> list[Job]:
+    """The mirrors that have something to fold, in stable order; ``mirrors_by_path`` are those decided before, by path."""
     by_path: dict[str, Job] = {}
     for line in books.lines:
         rule, table, path = _route(pipeline, line.table_id)
@@ -342,7 +348,11 @@ def jobs(pipeline: Pipeline, books: Books, known: Mapping[str, Mirror] | None = 
         is_old = any(name in books.sums for name in job.lines)
         job.first_rows = job.applied if is_old else min(batches, default=books.last)
     ruled = any(rule.shape or rule.into for rule in pipeline.tables)
-    if ruled or len(pipeline.sources) > 1 or any(mirror.fed_by for mirror in (known or {}).values()):
+    if (
+        ruled
+        or len(pipeline.sources) > 1
+        or any(mirror.fed_by for mirror in (mirrors_by_path or {}).values())
+    ):
         _add_other_lanes(pipeline, books, by_path)
     return [by_path[path] for path in sorted(by_path)]
 
@@ -401,13 +411,13 @@ def pending_lane(
 
 def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
     """Every lane whose rows a mirror holds, including those without new batches."""
-    known = [
+    lanes_with_rows = [
         *books.sums,
         *((line.source, line.table_id) for line in books.lines if line.batch <= books.last),
     ]
     named = [
         name
-        for name in dict.fromkeys(known)
+        for name in dict.fromkeys(lanes_with_rows)
         if name[1].table is not None and _route(pipeline, name[1]).path == path
     ]
     kept = feeding(pipeline, named)

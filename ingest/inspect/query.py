@@ -106,9 +106,13 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
     Later names win: a mirror keeps its name even if a history table has it, too.
     """
     if batch is None:
-        known = known_mirrors.known(lake).values()
-        there = [*histories_of(lake, known).values(), *feeds.existing(lake, known), *known]
-        return {mirror.table: Named(lake.path(mirror.path)) for mirror in there}, []
+        mirror_list = known_mirrors.known(lake).values()
+        readable = [
+            *histories_of(lake, mirror_list).values(),
+            *feeds.existing(lake, mirror_list),
+            *mirror_list,
+        ]
+        return {mirror.table: Named(lake.path(mirror.path)) for mirror in readable}, []
     pinned = asof.mirrors(lake, batch)
     histories = histories_of(lake, [pin.mirror for pin in pinned.values()])
     pins = asof.accompanying(lake, batch, pinned.values(), histories) | pinned

@@ -125,16 +125,16 @@ def _is_null(column: _SentColumn) -> bool:
 def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> Statement:
     source, table = lane
     says = column.says
-    known = says is not None and says.known
+    has_default = says is not None and says.known
     effect = Effect(
         "add_column",
         table,
         name,
         type=column.type,
         nullable=None if says is None else says.nullable,
-        default=says.default if says is not None and known else None,
-        has_default=known,
-        note=None if known else UNANNOUNCED,
+        default=says.default if says is not None and has_default else None,
+        has_default=has_default,
+        note=None if has_default else UNANNOUNCED,
     )
     mark = json.dumps([column.batch, source, *table, name])
     number = hashlib.sha256(mark.encode()).hexdigest()[:8]

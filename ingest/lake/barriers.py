@@ -133,10 +133,10 @@ def left_of(value: bytes) -> Replaced:
 
 def read(lake: Tables) -> Barriers:
     """The lake's barriers, as the decisions have them."""
-    known = decisions.read(lake)
-    secret = next((str(decision.value["secret"]) for decision in known.of(ERASE_SECRET)), "")
+    ledger = decisions.read(lake)
+    secret = next((str(decision.value["secret"]) for decision in ledger.of(ERASE_SECRET)), "")
     lanes: dict[LaneId, tuple[Barrier, ...]] = {}
-    for decision in known.of(ERASE):
+    for decision in ledger.of(ERASE):
         for barrier in map(Barrier.from_value, decision.value["barriers"]):
             lane = barrier.source, barrier.table
             lanes[lane] = (*lanes.get(lane, ()), barrier)
@@ -145,9 +145,9 @@ def read(lake: Tables) -> Barriers:
 
 def unfinished(lake: Tables) -> tuple[Decision, ...]:
     """The erasures that were begun and not completed, oldest first."""
-    known = decisions.read(lake)
-    done = {decision.value["number"] for decision in known.of(ERASED)}
-    return tuple(decision for decision in known.of(ERASE) if decision.value["number"] not in done)
+    ledger = decisions.read(lake)
+    done = {decision.value["number"] for decision in ledger.of(ERASED)}
+    return tuple(decision for decision in ledger.of(ERASE) if decision.value["number"] not in done)
 
 
 def _canonical(cell: object) -> str:

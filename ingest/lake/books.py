@@ -151,8 +151,8 @@ class Line:
         self.columns.update(merged_columns(self.columns, other.columns))
         self.load_marks += other.load_marks
         for name, announcement in other.announced.items():
-            known = self.announced.get(name)
-            self.announced[name] = announcement if known is None else known.united(announcement)
+            before = self.announced.get(name)
+            self.announced[name] = announcement if before is None else before.united(announcement)
         for name, offset in other.servers.items():
             self.servers[name] = min(offset, self.servers.get(name, offset))
 
@@ -180,9 +180,9 @@ def announcements(by_column: Mapping[str, Any] | None) -> dict[str, Announcement
     return {name: Announcement(**each) for name, each in (by_column or {}).items()}
 
 
-def load_marks(found: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
+def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
     """`Line.load_marks` from its JSON."""
-    return [LoadMark(**mark) for mark in found or ()]
+    return [LoadMark(**mark) for mark in rows or ()]
 
 
 def misdated(newest: str | None) -> str:
@@ -220,9 +220,9 @@ def merged(lines: Iterable[Line]) -> list[Line]:
     """One line per place, in stable order."""
     by_place: dict[tuple[object, ...], Line] = {}
     for line in lines:
-        known = by_place.setdefault(line.place(), line)
-        if known is not line:
-            known.merge(line)
+        same_place = by_place.setdefault(line.place(), line)
+        if same_place is not line:
+            same_place.merge(line)
     return [by_place[place] for place in sorted(by_place, key=str)]
 
 

@@ -133,8 +133,8 @@ def add_columns(path: str, fields: Sequence[Mapping[str, Any]], metadata: str) -
     """
     for state in _attempts(path, "", -1):
         schema = orjson.loads(state.meta["schemaString"])
-        there = {field["name"] for field in schema["fields"]}
-        schema["fields"] += [field for field in fields if field["name"] not in there]
+        present = {field["name"] for field in schema["fields"]}
+        schema["fields"] += [field for field in fields if field["name"] not in present]
         about = {**state.meta, "schemaString": orjson.dumps(schema).decode()}
         if _put(path, state.version + 1, [_info(metadata, "ADD COLUMNS"), {"metaData": about}]):
             _checkpoint(path, state.version + 1)

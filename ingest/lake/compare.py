@@ -178,8 +178,8 @@ class _Sides:
         both = f"SELECT *, -1 AS {_NUMBER} FROM ({self.before(names)}) UNION ALL SELECT *, 1 FROM ({self.after(names)})"
         return f"SELECT {columns}, sum({_NUMBER}) AS {_NUMBER} FROM ({both}) GROUP BY {columns} HAVING sum({_NUMBER}) <> 0"
 
-    def _numbered(self, relation: str, there: Mapping[str, str], names: Sequence[str]) -> str:
-        cells = [f"{self._cell(name, there)} AS c{number}" for number, name in enumerate(names)]
+    def _numbered(self, relation: str, expressions: Mapping[str, str], names: Sequence[str]) -> str:
+        cells = [f"{self._cell(name, expressions)} AS c{number}" for number, name in enumerate(names)]
         return f"SELECT {', '.join([*cells, f'true AS {_THERE}'])} FROM {relation}"
 
     def _cell(self, name: str, types_there: Mapping[str, str]) -> str:

@@ -51,11 +51,11 @@ def refuse_keys(lake: Tables, lane: LaneId, eras: Sequence[tuple[str, tuple[str,
     Raises:
         HeldError: some of the changes that the fold needs may be gone.
     """
-    known = read(lake)
-    floor = known.floors.get(lane)
+    condensed_lanes = read(lake)
+    floor = condensed_lanes.floors.get(lane)
     if floor is None:
         return
-    under = known.keys.get(lane, ())
+    under = condensed_lanes.keys.get(lane, ())
     wrong = [keys for place, keys in eras if place < floor and set(keys) != set(under)]
     if wrong:
         silver = command("rebuild", lake.pipeline.file, "--layer", "silver")

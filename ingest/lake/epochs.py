@@ -63,8 +63,8 @@ def read(lake: Tables) -> Epochs:
         else:
             complete[decision.subject, start, TableId(*decision.value["table"])] = decision.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
-    there = [entry for entry, is_valid in valid.items() if is_valid]
-    for source, start in sorted(there, key=lambda entry: (entry[0], entry[1].first, entry[1].places)):
+    valid_starts = [entry for entry, is_valid in valid.items() if is_valid]
+    for source, start in sorted(valid_starts, key=lambda entry: (entry[0], entry[1].first, entry[1].places)):
         starts[source] = (*starts.get(source, ()), start)
     kept = (entry for entry in complete.items() if entry[0][1] in starts.get(entry[0][0], ()))
     return Epochs(starts, tuple(Resnapshot(*place, complete) for place, complete in kept))

@@ -45,18 +45,18 @@ def schema_of(mirror: Mirror) -> TableSchema:
     )
 
 
-def existing(lake: Tables, known: Iterable[Mirror]) -> list[Mirror]:
+def existing(lake: Tables, mirrors: Iterable[Mirror]) -> list[Mirror]:
     if not any(rule.changes_of for rule in lake.pipeline.every_rule):
         return []
-    return [feed for mirror in known if lake.exists((feed := table_of(mirror)).path)]
+    return [feed for mirror in mirrors if lake.exists((feed := table_of(mirror)).path)]
 
 
-def wanted(lake: Tables, known: Mapping[str, Mirror]) -> list[Mirror]:
+def wanted(lake: Tables, mirrors_by_path: Mapping[str, Mirror]) -> list[Mirror]:
     """The mirrors that have a feed by their rules in a view of the lake."""
-    if not known or not any(rule.changes_of for rule in lake.pipeline.tables):
+    if not mirrors_by_path or not any(rule.changes_of for rule in lake.pipeline.tables):
         return []
     paths = {path for path, rules in mirrors.rules(lake).items() if any(rule.changes_of for rule in rules)}
-    return [mirror for path, mirror in known.items() if path in paths and mirror.keys]
+    return [mirror for path, mirror in mirrors_by_path.items() if path in paths and mirror.keys]
 
 
 def missing(lake: Tables) -> frozenset[str]:

@@ -32,8 +32,8 @@ def named(mirror: Mirror, before: Mirror | None) -> Mirror:
     """
     if mirror.history:
         return mirror
-    known = before if before is not None and before.columns else mirror
-    taken = {folded(column.column) for column in known.columns}
+    described = before if before is not None and before.columns else mirror
+    taken = {folded(column.column) for column in described.columns}
     return replace(mirror, history=tuple(column_name(shown, taken) for _, shown, _ in _EXTRA))
 
 
@@ -60,14 +60,16 @@ def kept(mirror: Mirror, before: Mirror | None, rows: Mapping[str, str]) -> Mirr
         mirror.by_name,
         {column.name: column for column in mirror.former},
     )
-    known = before.by_name if before is not None else {}
-    taken = {folded(column.column) for columns in (known, now, former) for column in columns.values()}
-    for name, logical in (*((column.name, column.type) for column in known.values()), *rows.items()):
-        column = former.get(name) or known.get(name) or now.get(name)
+    columns_before = before.by_name if before is not None else {}
+    taken = {
+        folded(column.column) for columns in (columns_before, now, former) for column in columns.values()
+    }
+    for name, logical in (*((column.name, column.type) for column in columns_before.values()), *rows.items()):
+        column = former.get(name) or columns_before.get(name) or now.get(name)
         column = column or Column(name, column_name(name, taken), logical)
         held = replace(column, type=types.grown(column.type, logical))
-        there = now.get(name)
-        if there is None or (logical != "unknown" and not types.widens(held.delta, there.delta)):
+        column_now = now.get(name)
+        if column_now is None or (logical != "unknown" and not types.widens(held.delta, column_now.delta)):
             former[name] = held
     return replace(mirror, former=tuple(former.values()))
 

@@ -76,17 +76,17 @@ APART = 8  # tables that are read one by one; a lake of many tables with stateme
 
 def sent_columns(lake: Tables) -> Sent:
     """The columns that a table's rows have had; read once for each table that is asked for, or once for all."""
-    known: dict[LaneId, Mapping[str, SentColumn]] = {}
+    by_lane: dict[LaneId, Mapping[str, SentColumn]] = {}
     every = False
 
     def sent(source: str, table: TableId) -> Mapping[str, SentColumn]:
         nonlocal every
         lane = source, table
-        if lane not in known and not every:
-            every = len(known) >= APART
-            known.update(_sent(lake, "true" if every else duck.of_lane(source, table)))
-            known.setdefault(lane, {})
-        return known.get(lane, {})
+        if lane not in by_lane and not every:
+            every = len(by_lane) >= APART
+            by_lane.update(_sent(lake, "true" if every else duck.of_lane(source, table)))
+            by_lane.setdefault(lane, {})
+        return by_lane.get(lane, {})
 
     return sent
 
@@ -104,9 +104,11 @@ def _sent(lake: Tables, condition: str) -> dict[LaneId, dict[str, SentColumn]]:
         columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
         for name, logical in columns.items():
             column = SentColumn(row["low"] or "", row["high"] or "", logical)
-            known = sent_columns.get(name, column)
-            kind = types.common(known.type, logical)
-            sent_columns[name] = SentColumn(min(column.low, known.low), min(column.high, known.high), kind)
+            sent_before = sent_columns.get(name, column)
+            kind = types.common(sent_before.type, logical)
+            sent_columns[name] = SentColumn(
+                min(column.low, sent_before.low), min(column.high, sent_before.high), kind
+            )
     return tables
 
 

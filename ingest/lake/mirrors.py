@@ -262,10 +262,10 @@ def feeding(pipeline: Pipeline, lanes: Iterable[LaneId]) -> frozenset[LaneId]:
     return frozenset((source, table) for source, table in named if source in given or table not in delivered)
 
 
-def unknown(name: str, known: Iterable[str]) -> IngestError:
+def unknown(name: str, names: Iterable[str]) -> IngestError:
     """The error for the name of no mirror."""
     return IngestError(
-        f"There is no mirror {name}; there are {', '.join(sorted(known)) or 'none yet: run the pipeline first'}."
+        f"There is no mirror {name}; there are {', '.join(sorted(names)) or 'none yet: run the pipeline first'}."
     )
 
 
@@ -321,8 +321,8 @@ def excluded(lake: Tables) -> dict[str, str]:
             left[path] = rule.match
         else:
             fed.add(path)
-    there = known(lake) if left else {}
-    return {path: match for path, match in left.items() if path in there and path not in fed}
+    mirrors_by_path = known(lake) if left else {}
+    return {path: match for path, match in left.items() if path in mirrors_by_path and path not in fed}
 
 
 def to_fold(lake: Tables) -> dict[str, Mirror]:
@@ -514,8 +514,10 @@ def grown(
             column = before.get(name, Column(name, "", logical))
             columns.append(replace(column, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(column, declared.get(column.name), seen) for column in columns]
-    known = replace(mirror, table=table, path=path, keys=keys, columns=tuple(columns))
-    return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores, keyed_by=rule.keys)
+    grown_mirror = replace(mirror, table=table, path=path, keys=keys, columns=tuple(columns))
+    return replace(
+        grown_mirror, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores, keyed_by=rule.keys
+    )
 
 
 def _typed(column: Column, declared: str | None, seen: Mapping[str, str]) -> Column:

@@ -231,10 +231,10 @@ def _is_local(table: Any) -> bool:
     name, node = table.name.lower(), table
     while (parent := node.parent) is not None:
         if isinstance(parent, exp.With):
-            known = parent.expressions[: node.index + bool(parent.recursive)]
+            earlier = parent.expressions[: node.index + bool(parent.recursive)]
         else:
-            known = [] if isinstance(node, exp.With) else getattr(parent, "ctes", [])
-        if any(cte.alias_or_name.lower() == name for cte in known):
+            earlier = [] if isinstance(node, exp.With) else getattr(parent, "ctes", [])
+        if any(cte.alias_or_name.lower() == name for cte in earlier):
             return True
         node = parent
     return False
@@ -252,6 +252,6 @@ def _sql_of(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str 
 def _near(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str:
     import difflib
 
-    known = sorted({".".join(name) for name in names})
-    near = difflib.get_close_matches(".".join(path), known, 4, 0.3) or known[:8]
+    listed = sorted({".".join(name) for name in names})
+    near = difflib.get_close_matches(".".join(path), listed, 4, 0.3) or listed[:8]
     return ", ".join(near) if near else "none yet: run the pipeline first"

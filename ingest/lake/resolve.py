@@ -128,12 +128,12 @@ class _Deliveries:
         database, schema, _ = statement.table
         text = statement.text or str(statement.effects)  # a structure without a statement
         mark = (statement.source, database, schema, text, statement.event_time)
-        known = self.first.get(mark)
-        if known is not None and self._is_repeated(mark, statement):
-            statement = _again(statement, *known)
+        first_time = self.first.get(mark)
+        if first_time is not None and self._is_repeated(mark, statement):
+            statement = _again(statement, *first_time)
         self._follow(mark, statement)
         if statement.event_time is not None:
-            self.first[mark] = known[0] if known else statement, statement.order
+            self.first[mark] = first_time[0] if first_time else statement, statement.order
             self.places.setdefault(mark, set()).add(_place(statement.order))
             for table in statement.tables:
                 self.of_table.setdefault((statement.source, table), set()).add(mark)
@@ -141,8 +141,8 @@ class _Deliveries:
 
     def _is_repeated(self, mark: _Mark, statement: Statement) -> bool:
         """True unless it has run twice within a second, or may have."""
-        place, known = _place(statement.order), self.places[mark]
-        if place and place not in known and all(other and other[0] == place[0] for other in known):
+        place, places = _place(statement.order), self.places[mark]
+        if place and place not in places and all(other and other[0] == place[0] for other in places):
             return False
         return all(
             effect.action not in _BY_TURNS
@@ -163,8 +163,10 @@ class _Deliveries:
                 self.gone.discard(table)
                 self.made[table] = mark
                 for other in self.of_table.pop(table, set()) - {mark}:
-                    known = self.first.get(other)
-                    if known and (self._follows(known[0], mark) or not _renames(known[0], effect.table)):
+                    first_time = self.first.get(other)
+                    if first_time and (
+                        self._follows(first_time[0], mark) or not _renames(first_time[0], effect.table)
+                    ):
                         del self.first[other]
 
     def _follows(self, statement: Statement, mark: _Mark) -> bool:
@@ -307,8 +309,8 @@ class _Spellings:
         if effect.action != "create_table" or (effect.note == "if-not-exists" and place not in self.gone):
             return effect.note
         spelling = (source, effect.table, table)
-        known = effect.table == table or place in self.gone or spelling in self.same
-        if not known and statement.decided != APPROVE:
+        is_same = effect.table == table or place in self.gone or spelling in self.same
+        if not is_same and statement.decided != APPROVE:
             seen = self.sent(source, table).values()
             if place in self.there or any(sent.low < statement.order for sent in seen):
                 return DOUBTED
@@ -409,13 +411,15 @@ class _Made:
             made = (
                 effect.name.casefold() in structure.names
             )  # else names that it gives may be of later rows in its batch
-            known = structure.spelling(effect.name, earlier if made else earlier.difference(given))
-            return replace(effect, column=known if known in earlier else structure.spelling(known, earlier))
+            spelling = structure.spelling(effect.name, earlier if made else earlier.difference(given))
+            return replace(
+                effect, column=spelling if spelling in earlier else structure.spelling(spelling, earlier)
+            )
         if effect.action == "add_primary_key":
             return replace(effect, keys=tuple(structure.spelling(key, sent) for key in effect.keys))
-        known = structure.spelling(effect.name, sent - {effect.to})
+        spelling = structure.spelling(effect.name, sent - {effect.to})
         # a column that has its new name already is not renamed
-        return effect if known == effect.to else replace(effect, column=known)
+        return effect if spelling == effect.to else replace(effect, column=spelling)
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
         """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
@@ -596,8 +600,8 @@ class _Structure:
                 was_nullable = old is not None and old.nullable is not False
                 yield replace(effect, solid=copied.nullable is False and was_nullable)
         for name in sorted(lost & self.columns.keys()):
-            known = self.columns[name]
-            yield Effect("drop_column", made.table, known.name if known else name)
+            sent_column = self.columns[name]
+            yield Effect("drop_column", made.table, sent_column.name if sent_column else name)
         if self.keys and made.keys and self.keys != made.keys:
             yield Effect("add_primary_key", made.table, keys=made.keys)
 

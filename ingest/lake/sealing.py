@@ -197,8 +197,8 @@ def refuse_unreadable(lake: Tables, opener: Opener, span: BatchSpan, *, new: boo
 def refuse_unreadable_rows(opener: Opener, rows: DataFrame) -> None:
     """The same for messages of bronze that Spark reads, with all of bronze's columns."""
     if opener.spans:
-        there = rows.select("day", "batch").distinct().collect()
-        _refuse(opener, [(str(row["day"]), row["batch"]) for row in there])
+        batches = rows.select("day", "batch").distinct().collect()
+        _refuse(opener, [(str(row["day"]), row["batch"]) for row in batches])
 
 
 def _refuse(opener: Opener, places: Iterable[tuple[str, int]]) -> None:

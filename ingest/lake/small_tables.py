@@ -49,9 +49,9 @@ class _Kept:
     def whole(self, files: Collection[_Content]) -> int | None:
         """The last part with rows of some files, if all rows up to it are theirs; None if they are not."""
         last = max((self.parts.get(file, 0) for file in files), default=0)
-        there = {file for file, part in self.parts.items() if part <= last}
-        is_newest = len(there) == len(self.parts)
-        return last if there <= set(files) and (is_newest or len(there) == len(files)) else None
+        kept_files = {file for file, part in self.parts.items() if part <= last}
+        is_newest = len(kept_files) == len(self.parts)
+        return last if kept_files <= set(files) and (is_newest or len(kept_files) == len(files)) else None
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class SmallTables:
             if kept is None or part is None:
                 kept, part = self._begun(order, question), 0
             if new := {content: file for content, file in files.items() if content not in kept.parts}:
-                if not of_folder.is_light(files, lambda some: self._weight(scan(some))):
+                if not of_folder.is_light(files, lambda few: self._weight(scan(few))):
                     return None
                 part += 1
                 begin = f"INSERT INTO {kept.name}" if kept.parts else f"CREATE TABLE {kept.name} AS"
@@ -197,7 +197,7 @@ class Inquiry:
         try:
             files = {_content(folder, file): file for file in state.files}
             taken = self.tables.taken_in(
-                self, folder, columns, files, lambda some: scan(replace(state, files=(*some,)))
+                self, folder, columns, files, lambda few: scan(replace(state, files=(*few,)))
             )
         except (OSError, duckdb.Error):  # who reads the files says what is wrong
             return ""
@@ -213,8 +213,8 @@ class Inquiry:
 def _content(folder: str, file: DataFile) -> _Content:
     if is_stored(folder):
         return *file.content, 0, 0
-    there = os.stat(f"{folder}/{file.place}")  # noqa: PTH116 - asked of each file for each query
-    return *file.content, there.st_size, there.st_mtime_ns
+    stat = os.stat(f"{folder}/{file.place}")  # noqa: PTH116 - asked of each file for each query
+    return *file.content, stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(1)

@@ -102,7 +102,7 @@ def columns_for(stamps: Iterable[Stamps], columns: tuple[str, ...]) -> tuple[str
 
 def stamps_of(mirror: Mirror, source: str, table: TableId) -> Stamps:
     """What a mirror's rules want to know of a lane's changes."""
-    known = {"source": source, "table": str(table)}
+    lane = {"source": source, "table": str(table)}
     fixed, moving = dict[str, str](), dict[str, str]()
     for column in mirror.columns:
         if column.made is None or column.expression:
@@ -114,7 +114,7 @@ def stamps_of(mirror: Mirror, source: str, table: TableId) -> Stamps:
             moving[column.name] = _COLUMNS[column.made.value]
         else:
             fixed[column.name] = (
-                column.made.value if column.made.kind == "constant" else known[column.made.value]
+                column.made.value if column.made.kind == "constant" else lane[column.made.value]
             )
     return Stamps(fixed, moving, mirror.soft) if fixed or moving else NO_STAMPS
 

@@ -138,11 +138,11 @@ class Tables:
 
     def _rows(self, query: str, base: DuckDBPyConnection) -> list[Row]:
         """The rows of a query; small answers are remembered, because the query names its files or their kept rows, which never change."""
-        known = self.kept.get(_REMEMBERED, (None, None))[1]
-        if not isinstance(known, _Remembered):
-            known = _Remembered()
-            self.kept[_REMEMBERED] = None, known
-        return known.rows(query, base)
+        remembered = self.kept.get(_REMEMBERED, (None, None))[1]
+        if not isinstance(remembered, _Remembered):
+            remembered = _Remembered()
+            self.kept[_REMEMBERED] = None, remembered
+        return remembered.rows(query, base)
 
     def ask_mirror(self, name: str, query: str) -> list[Row]:
         """The rows of a query in which ``{mirror}`` is the table of that name under the lake."""
@@ -321,15 +321,15 @@ def _part(
         if name in constants:
             cells.append(f"{constants[name]}::{kind} AS {duck.name(name)}")
         else:
-            there = duck.name(state.physical.get(name, name))
-            cells.append(f"{f'{there}::{kind}' if casts else there} AS {duck.name(name)}")
+            physical_name = duck.name(state.physical.get(name, name))
+            cells.append(f"{f'{physical_name}::{kind}' if casts else physical_name} AS {duck.name(name)}")
     return f"SELECT {', '.join(cells)} FROM {source}"
 
 
 def _whole(folder: str, files: Collection[DataFile], columns: Mapping[str, str], state: Snapshot) -> str:
     fields = ", ".join(
-        f"{duck.text(there)}: {{name: {duck.text(there)}, type: {duck.text(kind)}, default_value: NULL}}"
-        for there, kind in _physical(columns, state)
+        f"{duck.text(physical_name)}: {{name: {duck.text(physical_name)}, type: {duck.text(kind)}, default_value: NULL}}"
+        for physical_name, kind in _physical(columns, state)
     )
     return f"read_parquet({_paths(folder, files)}, schema = MAP {{{fields}}})"
 
@@ -341,7 +341,9 @@ def _holed(folder: str, files: Collection[DataFile], columns: Mapping[str, str],
         f"({duck.text(_place(folder, file))}, string_split({duck.text(','.join(map(str, gone[file.place])))}, ','))"
         for file in files
     )
-    nothing = ", ".join(f"NULL::{kind} AS {duck.name(there)}" for there, kind in _physical(columns, state))
+    nothing = ", ".join(
+        f"NULL::{kind} AS {duck.name(physical_name)}" for physical_name, kind in _physical(columns, state)
+    )
     options = (
         "union_by_name = true, filename = '_file_name_', file_row_number = true"  # names that no column has
     )

@@ -53,10 +53,10 @@ class Alert:
 
 def listed(lake: Tables) -> list[dict[str, Any]]:
     """What is wrong now, with what was sent of it."""
-    known = _known(lake)
+    alerts_before = _known(lake)
     rows = []
     for problem in problems_of(lake):
-        kept = known.get(problem.subject)
+        kept = alerts_before.get(problem.subject)
         sent = kept and max(kept["sent"].values())
         since = problem.since or (kept and kept["since"])
         rows.append({"pipeline": lake.pipeline.name, **problem.described(), "since": since, "sent": sent})
@@ -133,8 +133,8 @@ def tell(lake: Lake, stopped: str = "") -> list[str]:
     pipeline, now = lake.pipeline, dt.datetime.now(dt.UTC)
     if not pipeline.alerts:
         return []
-    known, present = _now(lake, stopped)
-    kept = {name: {**known[name], "sent": dict(known[name]["sent"])} for name in known}
+    before, present = _now(lake, stopped)
+    kept = {name: {**before[name], "sent": dict(before[name]["sent"])} for name in before}
     refused = []
     for target in pipeline.alerts:
         if due := list(_due(target, present, kept, now)):
@@ -145,7 +145,7 @@ def tell(lake: Lake, stopped: str = "") -> list[str]:
     changed = [
         Decision(ALERT, name, state | {"state": FIRING if state["sent"] else OVER}, by=lake.run)
         for name, state in kept.items()
-        if state["sent"] != known.get(name, {"sent": {}})["sent"]
+        if state["sent"] != before.get(name, {"sent": {}})["sent"]
     ]
     decisions.append(lake, changed)
     return refused
@@ -154,16 +154,16 @@ def tell(lake: Lake, stopped: str = "") -> list[str]:
 def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[str, Problem]]:
     """What was sent, and what is wrong; what a run that stopped could not look at is as it was."""
     try:
-        known = _known(lake)
+        alerts_before = _known(lake)
         by_subject = {problem.subject: problem for problem in problems_of(lake) if not problem.acknowledged}
     except Exception as error:  # an unreadable lake is a problem of its own; the others are as they were
         stopped = stopped or f"the lake cannot be read: {first_line(error)}"
         return {}, {STOPPED: Problem(STOPPED, ERROR, stopped)}
     if stopped:
-        for name, kept in known.items():
+        for name, kept in alerts_before.items():
             by_subject.setdefault(name, Problem(name, kept["severity"], kept["text"]))
         by_subject[STOPPED] = Problem(STOPPED, ERROR, stopped)
-    return known, by_subject
+    return alerts_before, by_subject
 
 
 def _refused(target: AlertTarget, pipeline: Pipeline, due: list[Alert]) -> str:

@@ -27,14 +27,15 @@ from ingest.lake.tables import Tables
 
 def registered(lake: Tables) -> list[Registered]:
     """Every mirror as an engine's catalog needs it, with the columns and comments that its table has."""
-    known = mirrors.known(lake)
+    mirrors_by_path = mirrors.known(lake)
     runs = status.last_runs(lake)
     entries = [
-        _registered(lake, history, {}) for history in status.histories_of(lake, known.values()).values()
+        _registered(lake, history, {})
+        for history in status.histories_of(lake, mirrors_by_path.values()).values()
     ]
-    entries += [_registered(lake, mirror, runs.pop(mirror.name, {})) for mirror in known.values()]
+    entries += [_registered(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors_by_path.values()]
     entries += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
-    return sorted(entries, key=lambda known: str(known.table))
+    return sorted(entries, key=lambda entry: str(entry.table))
 
 
 def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered:

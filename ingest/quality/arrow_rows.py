@@ -122,10 +122,14 @@ def mirror_rows(
     listed = None if keys is None else list(keys)
     if listed == []:
         return []
-    there = [column.column for column, kind in zip(mirror.columns, kinds, strict=True) if kind]
+    comparable = [column.column for column, kind in zip(mirror.columns, kinds, strict=True) if kind]
     read_rows: list[Sequence[object]] = []
     where = _of_keys(mirror, listed)
-    pages = _of_state(lake, mirror, there, where, state) if state else read(lake, mirror.path, there, where)
+    pages = (
+        _of_state(lake, mirror, comparable, where, state)
+        if state
+        else read(lake, mirror.path, comparable, where)
+    )
     for rows in pages:
         columns = iter(rows.columns)
         nothing: list[object] = [None] * rows.num_rows

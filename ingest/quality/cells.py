@@ -300,12 +300,12 @@ def _canonical(texts: pa.BinaryArray, logical: str) -> pa.BinaryArray:
     if whole and pc.all(pc.match_substring_regex(texts, _WHOLE), min_count=0).as_py():
         return texts
     read = int if whole else partial(typed, logical)
-    known: dict[bytes | None, bytes | None] = {None: None}
+    remembered: dict[bytes | None, bytes | None] = {None: None}
     cells = listed(texts)
     for text in set(cells) - {None}:
         with contextlib.suppress(KeyCellError, ValueError):
-            known[text] = _bytes(str(read((text or b"").decode("utf-8", "surrogatepass"))))
-    return pa.array([known.get(text) for text in cells], pa.binary())
+            remembered[text] = _bytes(str(read((text or b"").decode("utf-8", "surrogatepass"))))
+    return pa.array([remembered.get(text) for text in cells], pa.binary())
 
 
 _WHOLE = r"\A(?:0|-?[1-9][0-9]*)\z"  # integers in the form that Python writes
@@ -358,13 +358,13 @@ class KeySample:
             return truncates, None, 0
         table = pa.Table.from_batches(self.pages)
         first, second, added, must = (table.column(name).to_numpy() for name in _HASHED)
-        rows, there = table.drop_columns([*_HASHED]), np.union1d(first, second)
-        touched = int(len(there) * (_SPACE / self.space))
-        if self.space == _SPACE and len(there) <= self.limit:
+        rows, both = table.drop_columns([*_HASHED]), np.union1d(first, second)
+        touched = int(len(both) * (_SPACE / self.space))
+        if self.space == _SPACE and len(both) <= self.limit:
             return [*truncates, *rows.to_pylist()], None, touched
         added, counts = np.unique(added, return_counts=True)
         always = np.concatenate([first[must], second[must], added[(counts > 1) & (added > 0)]])
-        hashes = np.union1d(there[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
+        hashes = np.union1d(both[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
         # of the other keys of a changed key, changes may have been left out
         hashes = hashes[hashes < self.space]
         kept = pa.array(np.isin(first, hashes) | np.isin(second, hashes))
@@ -493,8 +493,8 @@ class _Check:
     @property
     def types(self) -> list[str]:
         """The actual Delta type of each column; empty for one that does not exist."""
-        there = self.subject.types
-        return [there.get(column.column, "") for column in self.mirror.columns]
+        mirror_types = self.subject.types
+        return [mirror_types.get(column.column, "") for column in self.mirror.columns]
 
     @property
     def deep(self) -> bool:
@@ -770,11 +770,11 @@ class _Check:
         """Leave out cells that did not fit: `rejects` has them, and their own check counts them."""
         if not any(difference.blank for difference in wrong):
             return wrong
-        known = {(key, row["column"]) for key, row in cell_rejects(self.lake, self.mirror)}
+        rejected = {(key, row["column"]) for key, row in cell_rejects(self.lake, self.mirror)}
         return [
             difference
             for difference in wrong
-            if not (difference.blank and (difference.key, difference.column) in known)
+            if not (difference.blank and (difference.key, difference.column) in rejected)
         ]
 
 

@@ -60,12 +60,12 @@ def _chooses(lake: Tables, subject: CheckedMirror) -> bool:
 def _of_columns(
     lake: Tables, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
 ) -> Iterator[Metric]:
-    known = {*subject.decided.by_name}
+    names = {*subject.decided.by_name}
     without, masked = dict[str, str](), dict[str, str]()
     for lane in subject.lanes:
         rule = rule_for(lake.pipeline, lane.table, subject.path)
         for name in seen.get((lane.source, lane.table), {}):
-            if name not in known:
+            if name not in names:
                 without[name] = name
             elif how := rule.mask_of(name):
                 masked[name] = f"{name} ({how})"

@@ -133,8 +133,8 @@ class KeyDatabase:
             doubled = f"NOT ({_empty(side)}) GROUP BY {names} HAVING count(*) > 1"
             return self._named(side, f"SELECT {names} FROM {rows} WHERE {doubled}")
         if check == "ghost_rows":
-            there = f"NOT ({_empty(side)}) AND {_own(side)} IN ({hashes})"
-            return self._named(side, f"SELECT DISTINCT {names} FROM {rows} WHERE {there}")
+            of_ghosts = f"NOT ({_empty(side)}) AND {_own(side)} IN ({hashes})"
+            return self._named(side, f"SELECT DISTINCT {names} FROM {rows} WHERE {of_ghosts}")
         keys: tuple[str, ...] = ()
         for text in self._concerned(side, f"{_hash('k', side)} IN ({hashes})", "k"):
             keys = tuple(sorted({*keys, *self._named(side, text)}))[:FAILING_KEYS]

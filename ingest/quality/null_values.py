@@ -60,10 +60,10 @@ def _lost(messages: SentMessages, names: list[str], since: int, last: int) -> di
             ON n.source = d.source AND n.topic = d.topic AND n."partition" = d."partition" AND n."offset" = d."offset" + 1
             WHERE n.value IS NULL AND n.key IS NOT NULL""")
         )
-        known = base.execute("SELECT DISTINCT topic FROM nulls").fetchall()
-        if not known:
+        null_topics = base.execute("SELECT DISTINCT topic FROM nulls").fetchall()
+        if not null_topics:
             return {}
-        topics = f"topic IN ({', '.join(duck.text(topic) for (topic,) in known)})"
+        topics = f"topic IN ({', '.join(duck.text(topic) for (topic,) in null_topics)})"
         sent = messages.sent(base, "sent", f"{_PLACE}, key", f"{sources} AND {topics}", (0, last))
         rows = base.execute(
             messages.filled(f"""WITH sent AS ({sent}),

@@ -99,7 +99,7 @@ def _over(lake: Lake, subject: CheckedMirror, settled: Collection[str]) -> list[
     waiting = [(key, row) for key, row in rejected if rejects.name_of(row) not in closed]
     kinds = [subject.types.get(column.column, "") for column in mirror.columns]
     names = {column.name: i for i, column in enumerate(mirror.columns)}
-    there = {
+    present = {
         key_of_row(row, mirror, kinds): row
         for row in mirror_rows(lake, mirror, kinds, {key for key, _ in waiting})
     }
@@ -108,7 +108,7 @@ def _over(lake: Lake, subject: CheckedMirror, settled: Collection[str]) -> list[
     over = []
     for key, row in sorted(waiting, key=lambda reject: (reject[1]["batch"], reject[1]["offset"] or 0)):
         cell = (key, row["column"])
-        lives = there.get(key)
+        lives = present.get(key)
         if lives is None and row["column"] in judged:
             continue  # without its value the row does not meet the mirror's condition
         at = names.get(row["column"])  # None for a column that is gone

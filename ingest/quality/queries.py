@@ -41,14 +41,14 @@ def reproduces(
         return ""
     key = _key_in_changes([name for name, _ in keys])
     history = f"SELECT {key} AS key, op, order_key FROM changes WHERE kind = 'change' AND {condition}"
-    there = f"SELECT {_key_in_mirror([name for _, name in keys])} FROM {mirror}"
+    keys_in_mirror = f"SELECT {_key_in_mirror([name for _, name in keys])} FROM {mirror}"
     last = f"SELECT key, max_by(op, order_key) AS last FROM ({history}) GROUP BY key"
     return {
         "key_unique": f"SELECT {names}, count(*) FROM {mirror} GROUP BY {names} HAVING count(*) > 1",
         "key_not_null": f"SELECT * FROM {mirror} WHERE "
         + " OR ".join(f"{quoted(name)} IS NULL" for _, name in keys),
-        "missing_rows": f"{last} HAVING last <> 'delete' AND key NOT IN ({there})",
-        "ghost_rows": f"{last} HAVING last = 'delete' AND key IN ({there})",
+        "missing_rows": f"{last} HAVING last <> 'delete' AND key NOT IN ({keys_in_mirror})",
+        "ghost_rows": f"{last} HAVING last = 'delete' AND key IN ({keys_in_mirror})",
         "ambiguities": f"SELECT key, sequence, count(*) FROM (SELECT {key} AS key, sequence FROM changes WHERE "
         f"kind = 'change' AND {condition}) GROUP BY key, sequence HAVING count(*) > 1",
     }.get(check, "")

@@ -167,7 +167,7 @@ def survey(
     ``lines`` are the books by lane. ``decided`` is each mirror's schema as last decided, if known already. ``only`` are the
     paths of the mirrors to check; None means all.
     """
-    known = mirrors.known(lake) if decided is None else decided
+    schemas = mirrors.known(lake) if decided is None else decided
     seen = targets.views(lake)
     made, subjects, touched = Survey(), dict[str, CheckedMirror](), set(also)
     for row in lines:
@@ -184,7 +184,7 @@ def survey(
                 continue
             table = target(rule, source)
             path = mirror_path(table)
-            subjects.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(
+            subjects.setdefault(path, CheckedMirror(table, path, schemas.get(path))).lanes.append(
                 _lane(row, source)
             )
             if row["new"] or row["load_rests"]:

@@ -180,9 +180,9 @@ def _lines(lake: Tables, condition: str) -> dict[Lane, Line]:
         FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {duck.LANE_SQL}, columns, lacks"""
     ):
         line = _line(row)
-        known = lines.setdefault((line.source, line.table_id), line)
-        if known is not line:
-            known.merge(line)
+        total = lines.setdefault((line.source, line.table_id), line)
+        if total is not line:
+            total.merge(line)
     return lines
 
 

@@ -129,8 +129,8 @@ class AccessGuard:
     def user_of(self, token: str) -> str | None:
         """The user of a token, compared with every one in the same time."""
         user = None
-        for known, name in self.tokens.items():
-            if hmac.compare_digest(known.encode(), token.encode("utf-8", "replace")):
+        for expected, name in self.tokens.items():
+            if hmac.compare_digest(expected.encode(), token.encode("utf-8", "replace")):
                 user = name
         return user
 

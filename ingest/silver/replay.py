@@ -174,8 +174,8 @@ def appoint(
             .where(F.col("kind") == "reject")
             .select(*PLACE, "batch")
         )
-        there = places.join(rows.select(*PLACE, "batch").distinct(), [*PLACE, "batch"], "left_semi")
-        ready = there.join(still, [*PLACE, "batch"], "left_anti").collect()
+        appointed = places.join(rows.select(*PLACE, "batch").distinct(), [*PLACE, "batch"], "left_semi")
+        ready = appointed.join(still, [*PLACE, "batch"], "left_anti").collect()
     finally:
         places.unpersist()
     if not ready:

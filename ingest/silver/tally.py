@@ -103,20 +103,20 @@ def count_excluded_columns(line: Line, changes: ChangeColumns, shape: int) -> No
 def count_columns(line: Line, changes: ChangeColumns, orders: Sequence[str], shape: int) -> None:
     """Count the messages and the changes of one shape."""
     about = changes.shapes[shape]
-    mine = [number == shape for number in changes.shape]
-    places = list(compress(orders, mine))
-    times = list(compress(changes.event_time, mine))
+    is_of_shape = [number == shape for number in changes.shape]
+    places = list(compress(orders, is_of_shape))
+    times = list(compress(changes.event_time, is_of_shape))
     part = Line(line.batch, line.source, line.topic, line.partition, *line.table_id)
-    part.messages = part.change_messages = list(compress(changes.row, mine)).count(0)
+    part.messages = part.change_messages = list(compress(changes.row, is_of_shape)).count(0)
     part.changes = len(places)
     part.order_low, part.order_high = min(places), max(places)
     _count_times(part, times)
     part.noted = len(places) if about.note else 0
-    _count_operations(part, Counter(compress(changes.op, mine)))
+    _count_operations(part, Counter(compress(changes.op, is_of_shape)))
     part.keys.append(list(about.keys))
-    part.key_changes = sum(compress(changes.moved, mine))
+    part.key_changes = sum(compress(changes.moved, is_of_shape))
     part.columns = {name: types.common("unknown", about.types.get(name, "unknown")) for name in about.columns}
-    after = compress(changes.after, mine)
+    after = compress(changes.after, is_of_shape)
     part.whole = _span([place for place, image in zip(places, after, strict=True) if image is not None])
     part.turned_back = _turned_back(line, times, places)
     line.merge(part)
@@ -180,19 +180,19 @@ def _count_operations(line: Line, counts: Mapping[Op, int]) -> None:
             setattr(line, name, getattr(line, name) + count)
 
 
-def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
+def _count_columns(columns: dict[str, str], rows: list[Change]) -> None:
     """Every column seen, with a type that can hold the values of all rows."""
-    names = known.keys()
+    names = columns.keys()
     for change in rows:
         image = change.before if change.after is None else change.after
         if image is not None and not image.keys() <= names:
             for column in image:
-                known.setdefault(column, "unknown")
+                columns.setdefault(column, "unknown")
     distinct = {id(change.types): change.types for change in rows}
     for named in distinct.values():
         for column, logical in named.items():
-            if column in known:
-                known[column] = types.common(known[column], logical)
+            if column in columns:
+                columns[column] = types.common(columns[column], logical)
 
 
 def _begins_row(change: Change) -> bool:

@@ -123,9 +123,11 @@ class RangeSearch:
         for first in range(0, len(wrong), 500):
             names = ", ".join(quoted(column) for column in wrong[first : first + 500])
             if not self.pair.keys:
-                there = self.theirs.contents(f"{self.theirs.key_hash(digits)} IN ({names})")
+                their_contents = self.theirs.contents(f"{self.theirs.key_hash(digits)} IN ({names})")
                 here = self.mirror.contents(f"{self.mirror.key_hash(digits)} IN ({names})")
-                both = {key: (there.get(key, 0), here.get(key, 0)) for key in {**there, **here}}
+                both = {
+                    key: (their_contents.get(key, 0), here.get(key, 0)) for key in {**their_contents, **here}
+                }
                 self.unkeyed |= {key: (a, b) for key, (a, b) in both.items() if a != b}
                 continue
             theirs: dict[RowKey, int | None] = {}

@@ -101,16 +101,16 @@ def _is_of_host(certificate: Any, host: bytes) -> bool:
     """True if a certificate names the host, or all hosts of its domain."""
     from cryptography import x509
 
-    known = certificate.to_cryptography()
+    parsed = certificate.to_cryptography()
     with suppress(x509.ExtensionNotFound):
-        names = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         given = host.decode().lower()
         others = [str(name) for name in names.get_values_for_type(x509.IPAddress)]
         wanted = (given, f"*.{given.partition('.')[2]}")
         return given in others or any(
             name.lower() in wanted for name in names.get_values_for_type(x509.DNSName)
         )
-    common = known.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    common = parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     return [host.decode().lower()] == [str(name.value).lower() for name in common]
 
 

@@ -566,8 +566,8 @@ def _limit_of(new: str, declared: str) -> _Limit | None:
 def _width(old: str, name: str) -> float:
     """The most that a value of the old type needs: characters, or bytes where the new type counts these."""
     match = re.fullmatch(r"(?:string|binary)\((\d+)\)", old)
-    known = int(match[1]) * (4 if name in _MOST and old.startswith("string") else 1) if match else None
-    return known or _WIDTHS.get(_group(old)) or float("inf")
+    width = int(match[1]) * (4 if name in _MOST and old.startswith("string") else 1) if match else None
+    return width or _WIDTHS.get(_group(old)) or float("inf")
 
 
 _WIDTHS = {"whole": 20, "date": 10, "year": 4}
@@ -614,7 +614,7 @@ def _to_label(old: str, _new: str, declared: str) -> Conversion:
         if not several:
             return label(text)
         wanted = {label(part) for part in text.split(",")}
-        return ",".join(known for known in labels if known in wanted)
+        return ",".join(word for word in labels if word in wanted)
 
     def doubts(text: str) -> bool:
         parts = text.split(",") if several else [text]

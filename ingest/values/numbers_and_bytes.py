@@ -29,10 +29,10 @@ def number_text(value: str) -> str:
     """A number's text, checked for form; ``NaN`` and infinities in any source spelling are kept."""
     if NUMBER.fullmatch(value):
         return value
-    known = _NOT_FINITE.get(value.lower())
-    if known is None:
+    not_finite = _NOT_FINITE.get(value.lower())
+    if not_finite is None:
         raise ValueError(f"{value[:40]!r} is not a number")
-    return known
+    return not_finite
 
 
 _NOT_FINITE = {
@@ -43,10 +43,10 @@ _NOT_FINITE = {
 
 def boolean_text(value: str) -> str:
     """``true`` or ``false`` from the spellings that sources use."""
-    known = _BOOLEANS.get(value.lower())
-    if known is None:
+    word = _BOOLEANS.get(value.lower())
+    if word is None:
         raise ValueError(f"{value[:40]!r} is not a boolean")
-    return known
+    return word
 
 
 _BOOLEANS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "false", "0": "false"}

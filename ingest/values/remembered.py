@@ -29,15 +29,15 @@ def remembered(most: int) -> Callable[[_Function], _Function]:
         def missed(*given: Any) -> Any:
             nonlocal held
             if held > KEPT:
-                known.cache_clear()
+                cached.cache_clear()
                 held = 0
             result = function(*given)
             length = _length(given)
             held += length if length <= LONG else KEPT + 1
             return result
 
-        known = lru_cache(maxsize=most)(missed)
-        return known  # type: ignore[return-value]
+        cached = lru_cache(maxsize=most)(missed)
+        return cached  # type: ignore[return-value]
 
     return decorate
 
