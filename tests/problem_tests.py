@@ -34,6 +34,7 @@ SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the st
     "no_more_a_column": {"vanished_columns"},
     "begun_in_the_middle": {"incomplete_rows"},
     "cut_off": {"rows_not_loaded"},
+    "loaded_in_part": {"rows_not_loaded_again"},
     "spelt_twice": {"key_spellings"},
     "planted": {"wrong_cells"},
 }

@@ -289,6 +289,15 @@ def cut_off(spark: SparkSession, folder: Path) -> State:
     return state
 
 
+def loaded_in_part(spark: SparkSession, folder: Path) -> State:
+    """A second full load that lacks a row, in a dialect in which nothing says where a load ends."""
+    state = State(Depot(folder), {"epoch", "quality"}, removed={"bins": {"3"}})
+    for lines in (loaded(0, 1, 2, 3), rows(4, base=100), [*loaded(500, 1, 2, 4), *rows(5, base=600)]):
+        send(state.depot, *lines)
+        tick(spark, state)
+    return state
+
+
 def spelt_twice(spark: SparkSession, folder: Path) -> State:
     """A key whose delete comes in another spelling than its row."""
     rule = "{match: '*', keys: [id]"
@@ -313,6 +322,11 @@ def planted(spark: SparkSession, folder: Path) -> State:
     code, out = typed(["quality", str(state.file), "--deep", "*"])
     assert code == 1, out
     return state
+
+
+def loaded(base: int, *numbers: int) -> list[str]:
+    """Rows of a full load."""
+    return [change("INIT", "bins", base + number, {"id": str(number), "word": "a"}) for number in numbers]
 
 
 def oms(kind: str, key: int, serial: int | None, word: str) -> str:
@@ -437,7 +451,7 @@ STATES = (
     refused, remasked, decoded_again, stale,
     held, rejected, pending, unknown, paused, gone, damaged, foreign, excluded, set_back, inserted_twice, misread,
     reconfigured, without_silver, taken, late, lost, restarted, loaded_again, without_a_column, no_more_a_column,
-    begun_in_the_middle, cut_off, spelt_twice, planted,
+    begun_in_the_middle, cut_off, loaded_in_part, spelt_twice, planted,
 )  # fmt: skip
 
 
