@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, Kind, state_of
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, OF_THRESHOLDS, Kind, state_of
 from ingest.quality.catalogue import CHECKS
 from tests.problem_tests import named_tests
 
@@ -29,6 +29,7 @@ def page() -> str:
     parts = [
         _HEAD, "## What the lake itself shows\n", _table(OF_THE_LAKE.values()), "## What checks find\n",
         _table(kind for kind in OF_CHECKS.values() if kind.name not in OF_THE_LAKE),
+        "## What is only counted, until `thresholds:` gives it a limit\n", _table(OF_THRESHOLDS.values()),
     ]  # fmt: skip
     return "\n".join(parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, OF_THRESHOLDS
 
 SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the states' names
     "held": {"held"},
@@ -57,5 +57,5 @@ def named_tests(kind: str) -> Iterable[str]:
     yield from (f"tests/test_ways_out.py:{state}" for state, kinds in SHOWN.items() if kind in kinds)
     if kind in ELSEWHERE:
         yield ELSEWHERE[kind]
-    if kind in OF_CHECKS and kind not in OF_THE_LAKE:
+    if kind in OF_CHECKS | OF_THRESHOLDS and kind not in OF_THE_LAKE:
         yield EVERY_CHECK

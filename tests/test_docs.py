@@ -21,7 +21,7 @@ from docs import commands, pipeline_file, problems, tables, vendors
 from ingest import formats
 from ingest.cli.app import VERBS, app
 from ingest.config import TableRule, load
-from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, OF_THRESHOLDS
 from ingest.lake.schemas import ALL
 from tests.lakes import ROOT, example
 from tests.problem_tests import named_tests
@@ -228,7 +228,7 @@ def test_the_catalogue_of_problems_is_the_one_of_the_code():
     assert problems.page() == page("problems")
 
 
-@pytest.mark.parametrize("kind", [*OF_THE_LAKE, *OF_CHECKS])
+@pytest.mark.parametrize("kind", [*OF_THE_LAKE, *OF_CHECKS, *OF_THRESHOLDS])
 def test_every_kind_of_problem_is_brought_about_by_a_test(kind):
     """A command that no test types is one that nobody has seen run."""
     assert [*named_tests(kind)]

@@ -81,6 +81,12 @@ OF_CHECKS = {
     if check.limit is not None or check.name == AGE
 }
 """The kinds that a built-in check finds, by the check's name."""
+OF_THRESHOLDS = {
+    check.name: Kind(check.name, check.fault, check.severity, _OF_A_ROW)
+    for check in CHECKS.values()
+    if check.name not in OF_CHECKS
+}
+"""What a check only counts: a kind of problem once the pipeline file gives it a limit."""
 
 
 def state_of(kind: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -26,24 +27,31 @@ PAGES = (
     "/live.js",
     "/api/status",
 )
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sources."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [*PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True, timeout=300
+    )
+    (built,) = folder.glob("ingest-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of commands of an environment with the wheel, its extra for pages, and what these name.
 
     What they name is linked from the environment of the tests, for PySpark alone would take minutes to install.
     """
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True, timeout=300
-    )
-    (wheel,) = folder.glob("ingest-*.whl")
+    folder = tmp_path_factory.mktemp("installed")
     venv.create(folder / "environment", with_pip=False)
     python = folder / "environment" / "bin" / "python"
     subprocess.run(
-        [*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True, timeout=300
+        [*PIP, "--python", str(python), "install", "--no-deps", str(wheel)], check=True, timeout=300
     )
     (packages,) = (folder / "environment" / "lib").glob("python3*/site-packages")
     (ours,) = distributions(name="ingest", path=[str(packages)])
@@ -90,6 +98,22 @@ def test_the_command_is_there(installed: Path, tmp_path: Path) -> None:
     assert "ingest 0." in run(installed, "--version", folder=tmp_path).stdout
     for verb in ("run", "serve", "explain", "reconcile"):
         assert 0 == run(installed, verb, "--help", folder=tmp_path).returncode
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("pipx"), reason="there is no pipx: `pip install pipx`")
+def test_pipx_installs_all_that_it_needs(wheel: Path, tmp_path: Path) -> None:
+    """Whoever does so has no sources and no other package: a pin that nobody can have would stop the first command."""
+    places = {name: str(tmp_path / name) for name in ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR")}
+    words = ["pipx", "install", "--python", sys.executable, f"{wheel}[serve]"]
+    done = subprocess.run(
+        words, env=_environment() | places, capture_output=True, text=True, check=False, timeout=900
+    )
+    assert 0 == done.returncode, done.stderr
+    commands = tmp_path / "PIPX_BIN_DIR"
+    assert run(commands, "--version", folder=tmp_path).stdout.startswith("ingest 0.")
+    made = depot(tmp_path / "depot")
+    assert "problems need somebody" in run(commands, "status", made.file, folder=tmp_path).stdout
 
 
 def test_a_pipeline_is_made_checked_and_foreseen(installed: Path, tmp_path: Path) -> None:

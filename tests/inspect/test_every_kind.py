@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.inspect import problem_kinds, problems, status
-from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, OF_THRESHOLDS
 from ingest.inspect.problems import Problem
 from ingest.quality.catalogue import CHECKS, PASS
 from tests.serve.conftest import depot
@@ -32,11 +32,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     made = depot(tmp_path_factory.mktemp("every"))
     rows = []
     for check in CHECKS.values():
-        if check.name not in OF_CHECKS:
-            continue
         row = made.check("depot.bins", check.name, 2.0, "fail" if check.severity == "error" else "warn")
         row |= {"severity": check.severity, "failing": json.dumps([KEY])}
-        row |= {"threshold": "1" if check.name == problem_kinds.AGE else str(check.limit)}
+        given = (
+            1 if check.name == problem_kinds.AGE else 0
+        )  # by the pipeline file, where the check has no limit
+        row |= {"threshold": str(given if check.limit is None else check.limit)}
         if check.subject == "source":
             row |= {"mirror": None, "source": "bins"}
         rows.append(row)
@@ -52,13 +53,14 @@ def listed(lake: WrittenLake) -> list[Problem]:
 
 def test_every_complaint_of_a_check_is_a_problem(listed: list[Problem]) -> None:
     """A check that complains and is in no list fails runs, and nobody can see why."""
-    assert OF_CHECKS.keys() - WITHOUT_REJECTS == {one.kind for one in listed} & OF_CHECKS.keys()
+    every_kind = OF_CHECKS | OF_THRESHOLDS
+    assert every_kind.keys() - WITHOUT_REJECTS == {one.kind for one in listed} & every_kind.keys()
 
 
 def test_a_problem_is_as_the_catalogue_says(listed: list[Problem]) -> None:
     """The documented severity, state and command of a kind would be another's."""
     for problem in listed:
-        kind = OF_CHECKS.get(problem.kind) or OF_THE_LAKE[problem.kind]
+        kind = (OF_THRESHOLDS | OF_CHECKS).get(problem.kind) or OF_THE_LAKE[problem.kind]
         assert kind.severity == problem.severity, problem
         verb = shlex.split(problem.command)[1] if problem.command else ""
         assert verb in kind.verbs, problem
