@@ -28,6 +28,9 @@ PICTURES = {  # the page, its size, and whether it is dark
     "serve": ("/", DESK, False),
     "serve-dark": ("/", DESK, True),
     "serve-pipeline": (f"/pipeline?{SHOP}", DESK, False),
+    "serve-pipeline-dark": (f"/pipeline?{SHOP}", DESK, True),
+    "serve-table": (f"/table?{SHOP}&table=shop.orders", DESK, False),
+    "serve-table-dark": (f"/table?{SHOP}&table=shop.orders", DESK, True),
     "serve-row": (f"/row?{SHOP}&table=shop.orders&key=5000", DESK, True),
     "serve-phone": (f"/table?{SHOP}&table=shop.orders", PHONE, True),
 }

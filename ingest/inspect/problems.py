@@ -304,10 +304,9 @@ def _old(table: TableFact, file: str) -> Iterable[Problem]:
             f"the newest change is {duration(check.observed)} old, and `freshness:` allows {duration(check.limit)}: "
             f"see whether {sources} still sends"
         )
-        since = table.newest + dt.timedelta(seconds=check.limit) if table.newest else check.bad_since
         yield Problem(
             f"{table.name}: {_OLD}", str(check.severity), text, command("plan", file), alone=f"{table.name}: {text}", kind=AGE,
-            mirror=table.name, since=_moment(since),
+            mirror=table.name, since=_moment(check.bad_since),
         )  # fmt: skip
 
 

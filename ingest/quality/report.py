@@ -294,6 +294,10 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
     lags = [(facts.now - table.newest).total_seconds() for table in facts.tables if table.newest]
     since = "at the source's clock" if lags and min(lags) <= -1 else "ago, at the source"
     age = (duration(min(lags)), since) if lags else ("–", "no commit times")
+
+    def wait(shown: str) -> str:
+        return "waits" if shown == "1" else "wait"
+
     runs = [run.counts for run in reversed(facts.runs)]
     trends = {name: [counts.get(name, 0) for counts in runs] for name in ("read", "changes")}
     read, changes = (number(trend[-1]) if trend else "–" for trend in trends.values())
@@ -305,8 +309,8 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
         ("Newest change", *age, ()),
         ("Read", read, "messages in the last run", trends["read"]),
         ("Changes", changes, "in the last run", trends["changes"]),
-        ("Rejects", rejected, "wait, of all batches", ()),
-        ("Schema changes", pending, "wait for a decision", ()),
+        ("Rejects", rejected, f"{wait(rejected)}, of all batches", ()),
+        ("Schema changes", pending, f"{wait(pending)} for a decision", ()),
     ]
 
 

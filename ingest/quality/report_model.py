@@ -135,6 +135,8 @@ class TableFact:
         check.observed = (now - self.newest).total_seconds()
         bad = FAIL if check.severity == "error" else WARN
         check.state = bad if check.observed > check.limit else PASS
+        if check.state == bad:
+            check.bad_since = self.newest + dt.timedelta(seconds=check.limit)
 
 
 @dataclass(slots=True)
