@@ -295,7 +295,10 @@ class Fleet:
             states = [self.state(name) for name in self.members]
         finally:
             self._look.until = None
-        return sorted(states, key=lambda state: (LIGHTS.index(state.light), -(state.lag or 0), state.name))
+        # by minutes, so that pipelines with one lag do not change places at each look
+        return sorted(
+            states, key=lambda state: (LIGHTS.index(state.light), -((state.lag or 0) // 60), state.name)
+        )
 
     def state(self, name: str) -> PipelineState:
         """One pipeline's state; whatever keeps it from being read is its state, too."""
