@@ -171,7 +171,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints) -> Change:
     before, after = values.optional_image(old), values.optional_image(new)
     rows.require_image(before if place.op is Op.DELETE else after, place.op)
     declared = hints.tables(place.table)
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    plan = rows.plan_of_declared(declared.columns, hints.options)
     kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     keys = declared.keys or values.names(envelope.get("keys"))
     return rows.finish(place, place.table, keys, before, after, plan, kept)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -283,8 +284,13 @@ class Hints:
 
     def table_of(self, topic: str) -> TableId | None:
         """The table that ``options.table`` gives a topic or file, or None."""
-        for pattern, table in self.options.table:
-            glob = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-            if pattern in ("*", topic) or re.fullmatch(f"(.*/)?{glob}", topic):
-                return table
-        return None
+        return _table_of(self.options.table, topic) if self.options.table else None
+
+
+@lru_cache(maxsize=4096)
+def _table_of(patterns: tuple[tuple[str, TableId], ...], topic: str) -> TableId | None:
+    for pattern, table in patterns:
+        glob = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+        if pattern in ("*", topic) or re.fullmatch(f"(.*/)?{glob}", topic):
+            return table
+    return None

@@ -35,6 +35,7 @@ class AvroSchema:
     parsed: Any  # with `_bounded`
     root: Any
     named: Mapping[str, Any]
+    has_branches: bool  # whether a union has several named types, which need their branch
     plain_option: bool  # whether a union may have one named type, which then needs no branch
 
     def resolved(self, schema: Any) -> Any:
@@ -65,7 +66,7 @@ def load(text: str | bytes, name: str | None = None) -> AvroSchema:
         raise _bad_schema(f"the type {str(error.name)[:80]!r} is not defined before its use") from None
     except (SchemaParseException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _bad_schema(str(error)[:200]) from None
-    return AvroSchema(_bounded(parsed), root, named, guard.plain_option)
+    return AvroSchema(_bounded(parsed), root, named, guard.has_branches, guard.plain_option)
 
 
 _WHOLE = "ingest_whole_datum"
@@ -98,13 +99,13 @@ def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
     source = io.BytesIO(data)
     source.seek(pos)
     try:
-        # the last option lets fastavro look through each union once more, so only where it is needed
+        # the options let fastavro look through each union once more, so only where they are needed
         datum: Any = schemaless_reader(
             source,
             schema.parsed,
             None,
-            return_named_type=True,
-            return_named_type_override=schema.plain_option,
+            return_named_type=schema.has_branches,
+            return_named_type_override=schema.has_branches and schema.plain_option,
         )
     except EOFError:
         raise Undecodable("truncated", "the Avro datum ends before its last value") from None
@@ -112,7 +113,7 @@ def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
         raise Undecodable("bad-utf8", f"an Avro string holds byte {error.object[error.start]:#04x}") from None
     except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise Undecodable("bad-avro", f"the Avro datum cannot be read: {error}") from None
-    if _UNSURE.search(data, pos):
+    if (_NINE in data.translate(_HIGH) or _FALSE in data or _TRUE in data) and _UNSURE.search(data, pos):
         _skipped(schema, schema.root, data, pos)
     return datum[_WHOLE], source.tell()
 
@@ -121,6 +122,10 @@ _UNSURE = re.compile(rb"[\x80-\xff]{9}[^\x00\x01]|[\x80\x81]\x00")
 """What a number of more than 64 bits begins with, which fastavro wraps, or a boolean of several bytes ends with, which is
 read as a number; texts and lengths may hold both.
 """
+
+_HIGH = bytes(0x80) + b"\xff" * 0x80
+_NINE, _FALSE, _TRUE = b"\xff" * 9, b"\x80\x00", b"\x81\x00"
+"""One of them is in whatever the pattern matches (the first where high bytes are all alike), and is found five times as fast."""
 
 
 def _skipped(schema: AvroSchema, kind: Any, data: bytes, pos: int) -> int:
@@ -311,6 +316,7 @@ class _Guard:
     """Refuses what fastavro would crash or hang on; the names in a schema are full by then."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
+        self.has_branches = False  # a union of several named types
         self.plain_option = False  # a union of one named type and others
         self._named = named
         self._sizes: dict[str, _Size | None] = {}  # of named types; None while one is open
@@ -321,6 +327,7 @@ class _Guard:
             if any(isinstance(branch, list) for branch in schema):
                 raise _bad_schema("a union holds a union")
             names = sum("name" in each if isinstance(each, dict) else each in self._named for each in schema)
+            self.has_branches |= names > 1
             self.plain_option |= names == 1
             branches = [self.size(branch) for branch in schema]
             return _sum(1 + min(each.least for each in branches), branches)

@@ -100,13 +100,15 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 
 class ConnectPlan(NamedTuple):
     """For each column that a schema or the pipeline file knows, how its values are read, its type, and what the schema
-    says of it besides.
+    says of it besides; for the schema's own columns those whose Avro value is not its text yet.
     """
 
     json: Mapping[str, Text]
     plain: Mapping[str, Text]
     types: Mapping[str, str]
     schema: Mapping[str, ColumnSchema] = {}
+    columns: frozenset[str] = frozenset()
+    no_texts: tuple[tuple[str, Text], ...] = ()
 
 
 def plan(
@@ -148,7 +150,8 @@ def _plan(
     known = dict(declared)
     readers: dict[str, ColumnReader] = {}
     described: dict[str, ColumnSchema] = {}
-    for field in fields(schema):
+    members = tuple(fields(schema))
+    for field in members:
         reader = column(field, known.pop(field.name, _unsigned(field)), meanings, reading)
         readers[field.name] = _as_declared(field, reader)
         if field.optional is not None:
@@ -161,6 +164,12 @@ def _plan(
         {name: each.plain for name, each in readers.items()},
         {name: each.logical for name, each in readers.items() if each.logical != "unknown"},
         described,
+        frozenset(field.name for field in members),
+        tuple(
+            (field.name, readers[field.name].plain)
+            for field in members
+            if field.type != "string" or readers[field.name].plain is not plain_text
+        ),
     )
 
 
@@ -294,8 +303,19 @@ def json_image(row: Mapping[str, Any], plan: ConnectPlan) -> Image:
 
 def plain_image(row: Mapping[str, Any], plan: ConnectPlan) -> Image:
     """A decoded Avro record as a row image by its plan."""
+    if row.keys() <= plan.columns:
+        image: Image = {**row}
+        for name, text in plan.no_texts:
+            value: Any = image.get(name)
+            if value is not None:
+                image[name] = text(value)
+        if _TEXTS.issuperset(map(type, image.values())):  # a schema may call texts what are none
+            return image
     known = plan.plain.get
     return {name: None if value is None else known(name, plain_text)(value) for name, value in row.items()}
+
+
+_TEXTS = frozenset({str, type(None)})
 
 
 def decimal_meaning(parameters: Mapping[str, str]) -> Meaning:
@@ -316,7 +336,15 @@ def duration(count: int, unit: int) -> str:
     return f"{sign}PT{seconds}{fraction(str(rest).rjust(len(str(unit)) - 1, '0'))}S"
 
 
-_PLAIN: dict[str, Callable[[Any], str | None]] = {"float": float32_text, "float32": float32_text}
+def _whole(value: Any) -> str | None:
+    return str(value) if type(value) is int else plain_text(value)
+
+
+_PLAIN: dict[str, Callable[[Any], str | None]] = {
+    "float": float32_text,
+    "float32": float32_text,
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), _whole),
+}
 
 
 # --- values with a semantic name ----------------------------------------------------------------

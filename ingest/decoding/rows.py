@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import partial
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -29,7 +30,8 @@ Declared = tuple[tuple[str, str], ...]
 """Columns with their types from the pipeline file, as a key that caches can hold."""
 
 
-class RowPlan(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPlan:
     """What to do with each column, worked out once per list of types and not per row.
 
     Args:
@@ -47,28 +49,59 @@ class RowPlan(NamedTuple):
     sent: tuple[str, ...] = ()
     bits: tuple[str, ...] = ()
     marked: bool = False
+    _narrow: dict[tuple[str, ...], RowPlan] = field(default_factory=dict, repr=False)
+
+    def of(self, row: Image) -> RowPlan:
+        """What of it concerns the columns of a row; itself if it knows no other."""
+        if len(self.types) <= len(row) and self.types.keys() <= row.keys():
+            return self
+        columns = tuple(row)
+        known = self._narrow.get(columns)
+        if known is None:
+            known = RowPlan(
+                {name: logical for name, logical in self.types.items() if name in row},
+                tuple((name, function) for name, function in self.converts if name in row),
+                self.firm,
+                self.sent,
+                tuple(name for name in self.bits if name in row),
+                self.marked,
+            )
+            if len(self._narrow) >= _SHAPES:
+                self._narrow.clear()
+            if sum(map(len, columns)) <= _LONG:
+                self._narrow[columns] = known
+        return known
+
+
+_SHAPES, _LONG = 64, 4096
+"""For how many kinds of rows what concerns them is kept, and of how many characters in the names of their columns."""
 
 
 NO_PLAN = RowPlan({}, ())
 
 
 def plan_of_declared(
-    declared: Declared, options: Options, whole: int | None = None, binary: str | None = None
+    columns: Mapping[str, str], options: Options, whole: int | None = None, binary: str | None = None
 ) -> RowPlan:
     """The plan where only the pipeline file names types; the common case of none costs nothing.
 
+    ``columns`` are those of `ingest.change.TableHints`, of which there is one object for all messages of a table.
     ``binary`` is the writer's encoding of bytes where the options name none.
     """
-    if not declared:
+    if not columns:
         return NO_PLAN
-    return _declared_plan(declared, options.timezone, options.binary or binary, options.time_units, whole)
+    place = id(columns), options.timezone, options.binary or binary, options.time_units, whole
+    known = _recent.get(place)
+    if known is None:
+        if len(_recent) >= MAX_PLANS:
+            _recent.clear()
+        known = _recent[place] = plan({}, tuple(columns.items()), *place[1:]), columns
+    return known[0]
 
 
-@lru_cache(maxsize=1024)
-def _declared_plan(
-    declared: Declared, zone: str, binary: str | None, units: str | None, whole: int | None
-) -> RowPlan:
-    return plan({}, declared, zone, binary, units, whole)
+MAX_PLANS = 1024  # kept at a time
+_recent: dict[tuple[object, ...], tuple[RowPlan, Mapping[str, str]]] = {}
+"""Plans by the declared columns' identity, as `ingest.decoding.connect.plan` keeps them; the columns are kept, too."""
 
 
 def plan(
@@ -132,9 +165,10 @@ def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -
 
     ``raw`` is the image as sent, to distinguish a BIT's number from base64 of digits only.
     """
-    if image is None:
+    if not image:
         return []
     failed = []
+    plan = plan.of(image)
     for column, function in plan.converts:
         value = image.get(column)
         if value is not None:
@@ -166,12 +200,12 @@ def convert_both(
 
     ``old`` and ``new`` are the images as sent.
     """
-    if not before or not after or plan.bits:
+    if not before or not after or (usual := plan.of(after)).bits:
         return [*convert(before, plan, old), *convert(after, plan, new)]
-    sent = {column: before.get(column) for column, _ in plan.converts}
+    sent = {column: before.get(column) for column, _ in usual.converts}
     failed = convert(before, plan, old)
     failed_again = []
-    for column, function in plan.converts:
+    for column, function in usual.converts:
         value = after.get(column)
         if value is None:
             continue
@@ -234,7 +268,7 @@ def datetime_text(value: str, zone: str, unit: int | None = 1) -> str:
     if match is not None:
         if match.end() < len(value):
             values.zoned_text(value, zone)  # refuses what is not a zone
-        return values.zoneless_text(match[0])
+        return values.matched_text(match)
     if _DAY.fullmatch(value):
         return value + " 00:00:00"
     return values.wall_text(*instant(value, unit), zone)
@@ -322,7 +356,7 @@ def finish(
         keys=keys,
         before=before,
         after=after,
-        types=present(plan.types, shown),
+        types=plan.of(shown).types,
         partial=partial or bool(unchanged),
         note=note,
     )
@@ -411,8 +445,12 @@ def drop_hidden(
     return f"unchanged large columns, sent as NULL, are absent: {len(gone)}" if gone else None
 
 
-def present(known: Mapping[str, str], row: Image) -> Mapping[str, str]:
-    if known.keys() <= row.keys():
+_Said = TypeVar("_Said")
+
+
+def present(known: Mapping[str, _Said], row: Image) -> Mapping[str, _Said]:
+    """What is known of the columns of a row."""
+    if len(known) <= len(row) and known.keys() <= row.keys():
         return known
     return {name: logical for name, logical in known.items() if name in row}
 

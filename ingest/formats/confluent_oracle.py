@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import Raw
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import values
-from ingest.change import NO_TABLE, Change, ColumnSchema, Hints, Message, Op, TableId
+from ingest.change import NO_TABLE, Change, ColumnSchema, Hints, Image, Message, Op, TableId
 from ingest.decoding import connect, json_values, rows
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -65,18 +66,52 @@ MARKS = frozenset({"op_type", "table", "scn"})
 MILLIS = 1000
 
 
+class OracleRecord(NamedTuple):
+    """A message in its parts; ``old`` and ``row`` are the images as sent, None where nothing is unusual."""
+
+    metadata: Mapping[str, str | None]
+    before: Image | None
+    image: Image | None
+    old: Raw | None = None
+    row: Raw | None = None
+    schema: bytes = b""
+    note: str | None = None
+
+
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return rows.TOMBSTONE
-    opened, note = values.opened(message.value)
+    names = hints.options.extra
+    record = _usual(message.value, names) or _read(message.value, names)
+    place = _place(record.metadata, record.note)
+    if place.op is Op.TRUNCATE:
+        return (replace(place, table=rows.named_table(place.table, hints, message.topic)),)
+    return (_row(place, record, message, hints),)
+
+
+def _usual(value: bytes, names: Mapping[str, str]) -> OracleRecord | None:
+    """A message without Connect's schema, read in one pass; None if anything in it is unusual."""
+    before, after = names.get("before_image", "before"), names.get("after_image", "")
+    members = values.usual_image(value, before, after)
+    if members is None or not members.keys() >= ALWAYS:
+        return None
+    metadata = {name: members.pop(name) for name in METADATA if name in members}
+    old = members.pop(before) if isinstance(members.get(before, ""), dict | None) else None
+    row = members.get(after) if after else members
+    return OracleRecord(metadata, old, row or None) if isinstance(row, dict | None) else None
+
+
+def _read(value: bytes, names: Mapping[str, str]) -> OracleRecord:
+    """Any message."""
+    opened, note = values.opened(value)
     envelope = _payload(opened)
     if not envelope.keys() >= ALWAYS:
         raise Undecodable("not-this-format", "op_type or scn is missing")
-    place = _place(envelope, note)
-    if place.op is Op.TRUNCATE:
-        return (replace(place, table=rows.named_table(place.table, hints, message.topic)),)
-    return (_row(place, envelope, _schema(opened), message, hints),)
+    old, row = _images(envelope, names)
+    metadata = {name: values.text(envelope[name]) for name in METADATA if name in envelope}
+    images = values.optional_image(old), values.optional_image(row)
+    return OracleRecord(metadata, *images, old, row, _schema(opened), note)
 
 
 def recognise(sample: bytes) -> str | None:
@@ -127,14 +162,14 @@ def _text(reading: rows.RowPlan, name: str, value: object) -> str | None:
     return image[name]
 
 
-def _place(envelope: Mapping[str, Raw], note: str | None) -> Change:
-    position = values.member_text(envelope, "scn") or None
+def _place(metadata: Mapping[str, str | None], note: str | None) -> Change:
+    position = metadata["scn"] or None
     number = values.integer(position)
     readable = number is not None and number >= 0
-    clock = values.integer(values.member_text(envelope, "op_ts"))
+    clock = values.integer(metadata.get("op_ts"))
     return Change(
-        op=rows.operation(OPS, values.member_text(envelope, "op_type") or "", "op_type"),
-        table=_table(values.member_text(envelope, "table")),
+        op=rows.operation(OPS, metadata["op_type"] or "", "op_type"),
+        table=_table(metadata.get("table")),
         sequence=(number,) if number is not None and readable else (),
         position=position,
         event_time=values.micros_of(clock, MILLIS) if clock and clock > 0 else None,
@@ -154,12 +189,13 @@ def _table(name: str | None) -> TableId:
     return TableId(None, None, parts[0]) if parts[0] else NO_TABLE
 
 
-def _row(place: Change, envelope: Mapping[str, Raw], schema: bytes, message: Message, hints: Hints) -> Change:
-    old, row = _images(envelope, hints.options.extra)
-    before, image = values.optional_image(old), values.optional_image(row)
+def _row(place: Change, record: OracleRecord, message: Message, hints: Hints) -> Change:
     table = rows.named_table(place.table, hints, message.topic)
     declared = hints.tables(table)
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, whole=MILLIS)
+    plan = rows.plan_of_declared(declared.columns, hints.options, whole=MILLIS)
+    if plan.of(record.image or record.before or {}).bits:  # number or text? only the bytes say
+        record = _read(message.value or b"", hints.options.extra)
+    _, before, image, old, row, schema, _ = record
     kept = rows.convert_both(before, image, plan, old, row)
     keys = declared.keys or _keys(message.key, image or before or {})
     if place.op is Op.DELETE:

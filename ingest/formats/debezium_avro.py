@@ -78,7 +78,9 @@ def _image(row: Any, plan: connect.ConnectPlan) -> Image | None:
 
 
 def _texts(record: Any) -> Image:
-    return {name: plain_text(value) for name, value in record.items()} if isinstance(record, dict) else {}
+    if not isinstance(record, dict):
+        return {}
+    return {name: cell if type(cell) is str else plain_text(cell) for name, cell in record.items()}
 
 
 AVRO = debezium.Encoding(

@@ -143,7 +143,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
     declared = hints.tables(table)
     if data is not None and before is None:
         before = _take_prefixed(data, place.op, {*declared.columns, *declared.keys})
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, binary=HEX)
+    plan = rows.plan_of_declared(declared.columns, hints.options, binary=HEX)
     kept = rows.convert_both(before, data, plan, new=raw)
     if place.op is Op.DELETE:
         before, data = {**(data or {}), **(before or {})}, None

@@ -134,7 +134,7 @@ def log_position(position: str | None) -> tuple[int, ...]:
 def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hints) -> Change:
     table = rows.named_table(place.table, hints, message.topic)
     declared = hints.tables(table)
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    plan = rows.plan_of_declared(declared.columns, hints.options)
     data, kept = _image(envelope.get("data"), plan)
     old, kept_old = _image(envelope.get("old"), plan) if place.op is Op.UPDATE else (None, [])
     rows.require_image(data, place.op)

@@ -227,7 +227,7 @@ def _row(
     rows.require_images(before, after, place.op)
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    plan = rows.plan_of_declared(declared.columns, hints.options)
     separate(before, plan.types)
     separate(after, plan.types)
     kept = rows.convert_both(before, after, plan, old, new)
@@ -246,10 +246,9 @@ def _row(
 
 def separate(image: dict[str, Any] | None, logical: Mapping[str, str]) -> None:
     """Put a space between date and time in the texts of an image, where GoldenGate's own form has a colon."""
-    for column, kind in logical.items():
-        value = image.get(column) if image and types.base(kind) in _MOMENTS else None
-        if image and isinstance(value, str) and value[10:11] == ":":
-            image[column] = f"{value[:10]} {value[11:]}"
+    for column, value in image.items() if image and logical else ():
+        if isinstance(value, str) and value[10:11] == ":" and types.base(logical.get(column, "")) in _MOMENTS:
+            image[column] = f"{value[:10]} {value[11:]}"  # type: ignore[index]  # there is one
 
 
 _MOMENTS = frozenset({"date", "datetime", "timestamp"})

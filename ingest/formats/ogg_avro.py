@@ -73,7 +73,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         raise Undecodable("not-this-format", "the datum is not a record with table and op_type")
     modelled_by_row = not _has_images(text, record)
     meta = _metadata(record, hints, message.topic) if modelled_by_row else record
-    texts = {name: plain_text(meta[name]) for name in METADATA if meta.get(name) is not None}
+    texts = {name: plain_text(cell) for name, cell in meta.items() if cell is not None and name in METADATA}
     op = ogg.operation(texts.get("op_type"))
     place = ogg.placed(texts, op, _keys(meta), hints.options)
     if op is Op.TRUNCATE:
@@ -140,9 +140,11 @@ def _row(
     before = None if place.op is Op.INSERT else _image(old, plan, declared)
     after = None if place.op is Op.DELETE else _image(new, plan, declared)
     rows.require_images(before, after, place.op)
-    is_marked = any(name.endswith(MISSING) for image in (before, after) for name in image or ())
-    ogg.drop_missing(before)
-    missing = ogg.drop_missing(after)
+    is_marked, missing = _is_marked(plan.columns), []
+    if is_marked:
+        is_marked = any(name.endswith(MISSING) for image in (before, after) for name in image or ())
+        ogg.drop_missing(before)
+        missing = ogg.drop_missing(after)
     left_out = hints.options.left_out
     if not is_marked and left_out != "null":
         if place.op is Op.UPDATE and after is not None:
@@ -160,10 +162,16 @@ def _row(
         before=before,
         after=after,
         types=rows.present(plan.types, shown),
-        schema={name: said for name, said in plan.schema.items() if name in shown},
+        schema=rows.present(plan.schema, shown),
         partial=bool(missing),
         note=rows.noted(place.note, rows.listed("columns that were not sent are absent", missing)),
     )
+
+
+@lru_cache(maxsize=1024)
+def _is_marked(columns: frozenset[str]) -> bool:
+    """True if a schema has a mark next to a column."""
+    return any(name.endswith(MISSING) for name in columns)
 
 
 def _image(cells: Any, plan: ConnectPlan, declared: TableHints) -> Image | None:

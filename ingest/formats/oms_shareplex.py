@@ -180,7 +180,7 @@ def _row(
 ) -> Change:
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, dialect.whole)
+    plan = rows.plan_of_declared(declared.columns, hints.options, dialect.whole)
     sent, sent_key = envelope.get("data"), envelope.get("key")
     data, key = values.optional_image(sent), values.optional_image(sent_key)
     kept = rows.convert_both(key, data, plan, sent_key, sent)

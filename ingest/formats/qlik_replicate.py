@@ -14,10 +14,11 @@ Where the endpoint leaves out the envelope, the data message comes alone. Quirks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
-from msgspec import Raw
+import msgspec
+from msgspec import UNSET, Raw
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
@@ -27,6 +28,7 @@ from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
+from ingest.values.json_records import Kept, RecordReader, Text
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -64,7 +66,49 @@ OPS = {
 MAGIC = "atMSG"
 DATA, METADATA = "DT", "MD"
 COUNTER = 19  # digits at the end of a changeSequence
-NAMES = {"database": ("schema", "schemaName"), "table": ("table", "tableName")}
+
+
+class NamedRecord(msgspec.Struct, gc=False):
+    """What may name the table, in a message or in its headers, as the endpoint was set."""
+
+    schema: Text = UNSET
+    schema_name: Text = msgspec.field(default=UNSET, name="schemaName")
+    table: Text = UNSET
+    table_name: Text = msgspec.field(default=UNSET, name="tableName")
+
+
+class ReplicateRecord(NamedRecord, gc=False, rename="camel"):
+    """The members of an envelope and of the message in it, which may come alone."""
+
+    magic: Text = UNSET
+    type: Text = UNSET
+    message: Kept = UNSET
+    message_schema_id: Kept = UNSET
+    message_schema: Kept = UNSET
+    lineage: Kept = UNSET
+    table_structure: Kept = UNSET
+    data_schema: Kept = UNSET
+    data: Kept = UNSET
+    before_data: Kept = UNSET
+    headers: Kept = UNSET
+
+
+class ChangeHeaders(NamedRecord, gc=False, rename="camel"):
+    """The documented headers of a data message."""
+
+    operation: Text = UNSET
+    change_sequence: Text = UNSET
+    timestamp: Text = UNSET
+    stream_position: Kept = UNSET
+    transaction_id: Text = UNSET
+    change_mask: Kept = UNSET
+    column_mask: Text = UNSET
+    external_schema_id: Kept = UNSET
+    transaction_event_counter: Kept = UNSET
+    transaction_last_event: Kept = UNSET
+
+
+_records, _headers = RecordReader(ReplicateRecord), RecordReader(ChangeHeaders)
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -73,14 +117,14 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         return rows.TOMBSTONE
     if message.value.startswith(MAGIC.encode()):
         raise Undecodable("avro-envelope", "the envelope is Avro: set the endpoint's message format to JSON")
-    envelope, note = values.opened(message.value)
+    envelope, note = _records.read(message.value)
     kind, content = _opened(envelope)
     if kind == METADATA:
         return (_description(content, hints, note),)
     if kind != DATA:
         raise Undecodable("unknown-operation", f"the message type {kind[:40]!r} is not documented")
-    headers = values.members(content["headers"]) if "headers" in content else {}
-    if "operation" not in headers:
+    headers = _headers.read(content.headers)[0] if isinstance(content.headers, Raw) else ChangeHeaders()
+    if headers.operation is UNSET:
         raise Undecodable("not-this-format", "headers.operation is missing")
     place = _place(headers, content, note)
     return (_row(place, headers, content, hints, message.topic),)
@@ -99,37 +143,39 @@ def recognise(sample: bytes) -> str | None:
     return None
 
 
-def _opened(envelope: Mapping[str, Raw]) -> tuple[str, Mapping[str, Raw]]:
+def _opened(envelope: ReplicateRecord) -> tuple[str, ReplicateRecord]:
     """What kind of message it is, and the message inside the envelope."""
-    if "magic" not in envelope:
-        return (METADATA if "tableStructure" in envelope else DATA), envelope
-    inside = envelope.get("message")
-    if inside is not None and bytes(inside)[:1] == b'"':
+    if envelope.magic is UNSET:
+        return (METADATA if envelope.table_structure is not UNSET else DATA), envelope
+    inside = envelope.message
+    first = b"" if inside is UNSET else bytes(inside)[:1]
+    if first == b'"':
         raise Undecodable(
             "avro-envelope", "the envelope's message is no JSON: set the endpoint's message format to JSON"
         )
-    if values.member_text(envelope, "magic") != MAGIC or inside is None or bytes(inside)[:1] != b"{":
+    if envelope.magic != MAGIC or inside is UNSET or first != b"{":
         raise Undecodable("not-this-format", f"an envelope without the constant {MAGIC} or without a message")
-    return values.member_text(envelope, "type") or "", values.members(inside)
+    return envelope.type or "", _records.read(inside)[0]
 
 
-def _place(headers: Mapping[str, Raw], content: Mapping[str, Raw], note: str | None) -> Change:
-    op = rows.operation(OPS, values.member_text(headers, "operation") or "", "headers.operation")
-    position = values.member_text(headers, "changeSequence") or None
+def _place(headers: ChangeHeaders, content: NamedRecord, note: str | None) -> Change:
+    op = rows.operation(OPS, headers.operation or "", "headers.operation")
+    position = headers.change_sequence or None
     sequence = change_sequence(position)
+    if position and not sequence:
+        note = rows.noted(note, "the position is unreadable")
     return Change(
         op=op,
         table=_table(headers, content),
         sequence=sequence,
         position=position,
         phase=0 if op is Op.READ and not sequence else 1,
-        event_time=rows.moment(values.member_text(headers, "timestamp"), "UTC"),
-        transaction=values.member_text(headers, "transactionId") or None,
-        note=rows.noted(note, "the position is unreadable" if position and not sequence else None),
+        event_time=rows.moment(headers.timestamp or None, "UTC"),
+        transaction=headers.transaction_id or None,
+        note=note,
     )
 
 
-@remembered(1024)
 def change_sequence(text: str | None) -> tuple[int, ...]:
     """A clock and a counter of ``20240610061320250000000000000000042``, else nothing."""
     if not text or not text.isascii() or not text.isdigit() or len(text) > 2 * COUNTER:
@@ -137,27 +183,22 @@ def change_sequence(text: str | None) -> tuple[int, ...]:
     return int(text[:-COUNTER] or 0), int(text[-COUNTER:])
 
 
-def _table(*places: Mapping[str, Raw]) -> TableId:
+def _table(*places: NamedRecord) -> TableId:
     """The table that a message names in its headers or next to its images, as the endpoint was set."""
-    names = {
-        part: next(
-            (values.member_text(place, name) for place in places for name in names if name in place), None
-        )
-        for part, names in NAMES.items()
-    }
-    table = names["table"] or None
-    return TableId(names["database"] or None, None, table) if table else NO_TABLE
+    names = [name for place in places for name in (place.table, place.table_name) if name is not UNSET]
+    if not names or not names[0]:
+        return NO_TABLE
+    owners = [name for place in places for name in (place.schema, place.schema_name) if name is not UNSET]
+    return TableId((owners[0] or None) if owners else None, None, names[0])
 
 
-def _row(
-    place: Change, headers: Mapping[str, Raw], content: Mapping[str, Raw], hints: Hints, topic: str
-) -> Change:
-    new, old = content.get("data"), content.get("beforeData")
+def _row(place: Change, headers: ChangeHeaders, content: ReplicateRecord, hints: Hints, topic: str) -> Change:
+    new, old = content.data or None, content.before_data or None
     after, before = values.optional_image(new), values.optional_image(old)
-    mask = values.member_text(headers, "columnMask")
+    mask = headers.column_mask or None
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, binary=HEX)
+    plan = rows.plan_of_declared(declared.columns, hints.options, binary=HEX)
     if place.op is Op.DELETE:
         _without_absent(before if after is None else after, mask)
         kept = rows.convert_both(before, after, plan, old, new)
@@ -194,20 +235,20 @@ def _without_absent(image: Image | None, mask: str | None) -> bool:
     return not absent
 
 
-def _description(content: Mapping[str, Raw], hints: Hints, note: str | None) -> Change:
+def _description(content: ReplicateRecord, hints: Hints, note: str | None) -> Change:
     """A table's structure, which changes no rows: silver keeps it as a connector's own description."""
-    if not {"lineage", "tableStructure"} <= content.keys():
+    if content.lineage is UNSET or content.table_structure is UNSET:
         raise Undecodable("bad-message", "a metadata message lacks lineage or tableStructure")
-    lineage = values.members(content["lineage"])
+    lineage = _headers.read(content.lineage)[0]
     table = _table(lineage)
-    structure = _structure(bytes(content["tableStructure"]), hints.options.binary or HEX)
+    structure = _structure(bytes(content.table_structure), hints.options.binary or HEX)
     if table is NO_TABLE or structure is None:
         raise Undecodable("bad-message", "a metadata message names no table, or its columns cannot be read")
     return Change(
         op=Op.DDL,
         table=table,
         phase=0,
-        event_time=rows.moment(values.member_text(lineage, "timestamp"), "UTC"),
+        event_time=rows.moment(lineage.timestamp or None, "UTC"),
         structure=structure,
         note=rows.noted(note, "snapshot of the table's structure"),
     )

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from msgspec import Raw
+import msgspec
+from msgspec import UNSET
 
 from ingest import values
 from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, TableId
@@ -22,6 +23,7 @@ from ingest.decoding.flat_messages import mysql_types
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
+from ingest.values.json_records import Count, Kept, RecordReader, Text, Texts, count_of, kept_of
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -64,16 +66,53 @@ MEMBERS = frozenset({"messageType", "fileName", "position"})
 MILLIS = 1000
 
 
+class SubscribedRecord(msgspec.Struct, gc=False, rename="camel"):
+    """The documented members of a record."""
+
+    id: Count = UNSET
+    version: Kept = UNSET
+    message_type: Text = UNSET
+    file_name: Text = UNSET
+    position: Text = UNSET
+    safe_position: Kept = UNSET
+    timestamp: Count = UNSET
+    gtid: Text = UNSET
+    transaction_id: Kept = UNSET
+    server_id: Kept = UNSET
+    thread_id: Kept = UNSET
+    source_type: Kept = UNSET
+    source_version: Kept = UNSET
+    schema_name: Text = UNSET
+    table_name: Text = UNSET
+    object_name: Kept = UNSET
+    columns: Kept = UNSET
+    old_columns: Texts = UNSET
+    new_columns: Texts = UNSET
+    sql: Text = UNSET
+    execution_time: Kept = UNSET
+    heartbeat_timestamp: Kept = UNSET
+    synced_gtid: Kept = UNSET
+    fake_gtid: Kept = UNSET
+    pk_names: Texts = UNSET
+    reader_timestamp: Kept = UNSET
+    tags: Kept = UNSET
+    total: Count = UNSET
+    index: Kept = UNSET
+
+
+_records = RecordReader(SubscribedRecord)
+
+
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one record; a TRUNCATE statement makes two, the truncation and the statement."""
     if message.value is None:
         return rows.TOMBSTONE
-    record, note = values.opened(message.value)
-    if not record.keys() >= MEMBERS:
+    record, note = _records.read(message.value)
+    if record.message_type is UNSET or record.file_name is UNSET or record.position is UNSET:
         raise Undecodable("not-this-format", f"the record lacks one of {', '.join(sorted(MEMBERS))}")
     place = _place(record, note)
     if place.op is Op.DDL:
-        return rows.statement(place, values.member_text(record, "sql"), None)
+        return rows.statement(place, record.sql or None, None)
     return (_row(place, record, hints) if place.op in ROW_OPS else place,)
 
 
@@ -82,33 +121,31 @@ def recognise(sample: bytes) -> str | None:
     return ", ".join(sorted(MEMBERS)) if values.peeked(sample).keys() >= MEMBERS else None
 
 
-def _place(record: Mapping[str, Raw], note: str | None) -> Change:
-    kind = values.member_text(record, "messageType") or ""
+def _place(record: SubscribedRecord, note: str | None) -> Change:
+    kind = record.message_type or ""
     op = rows.operation(OPS, kind, "messageType")
-    number = values.integer(values.member_text(record, "id"))
-    seconds = values.integer(values.member_text(record, "timestamp"))
-    database, table = (values.member_text(record, name) or None for name in ("schemaName", "tableName"))
+    number, seconds = count_of(record.id), count_of(record.timestamp)
+    is_placed = number is not None and number >= 0
+    if note or not is_placed or op is Op.CONTROL:
+        unplaced = None if is_placed else "id is missing or unreadable, arrival decides"
+        note = rows.noted(note, unplaced, kind if op is Op.CONTROL else None)
     return Change(
         op=op,
-        table=TableId.without_schema(database, table),
-        sequence=(number,) if number is not None and number >= 0 else (),
-        position=values.member_text(record, "position") or None,
+        table=TableId.without_schema(record.schema_name or None, record.table_name or None),
+        sequence=(number,) if number is not None and is_placed else (),
+        position=record.position or None,
         event_time=values.micros_of(seconds, 1) if seconds and seconds > 0 else None,
-        transaction=values.member_text(record, "gtid") or None,
-        note=rows.noted(
-            note,
-            None if number is not None and number >= 0 else "id is missing or unreadable, arrival decides",
-            kind if op is Op.CONTROL else None,
-        ),
+        transaction=record.gtid or None,
+        note=note,
     )
 
 
-def _row(place: Change, record: Mapping[str, Raw], hints: Hints) -> Change:
-    if (values.integer(values.member_text(record, "total")) or 0) > 1:
+def _row(place: Change, record: SubscribedRecord, hints: Hints) -> Change:
+    if (count_of(record.total) or 0) > 1:
         raise Undecodable("split-message", "the record is a part of several, which version 1 does not send")
     if place.table.table is None:
         raise Undecodable("no-table", "a record of a row has no tableName")
-    described = _described(bytes(record.get("columns", b"null")))
+    described = _described(kept_of(record.columns) or b"null")
     declared = hints.tables(place.table)
     options = hints.options
     plan = _plan(
@@ -118,10 +155,10 @@ def _row(place: Change, record: Mapping[str, Raw], hints: Hints) -> Change:
         options.binary or "hex",
         options.time_units,
     )
-    before = _image(record.get("oldColumns"), described.names, "oldColumns")
-    after = _image(record.get("newColumns"), described.names, "newColumns")
+    before = _image(record.old_columns, described.names, "oldColumns")
+    after = _image(record.new_columns, described.names, "newColumns")
     kept = rows.convert_both(before, after, plan)
-    keys = declared.keys or values.names(record.get("pkNames")) or described.keys
+    keys = declared.keys or tuple(filter(None, record.pk_names or ())) or described.keys
     rows.require_images(before, after, place.op)
     if place.op is Op.INSERT:
         before = None
@@ -160,15 +197,14 @@ def _plan(
     return rows.plan(mysql_types(dict(sent)), declared, zone, binary, units, MILLIS)
 
 
-def _image(raw: Raw | None, names: tuple[str, ...], member: str) -> Image | None:
+def _image(cells: Texts, names: tuple[str, ...], member: str) -> Image | None:
     """One image from its list of values; None where there is none."""
-    if raw is None or values.is_null(raw):
+    if cells is UNSET or cells is None:
         return None
-    if bytes(raw)[:1] != b"[":
-        raise Undecodable("bad-message", f"{member} is not a list of values")
-    cells = values.items(raw)
-    if len(cells) != len(names) or any(bytes(value)[:1] in (b"{", b"[") for value in cells):
+    if cells is UNSET or cells is None:
+        return None
+    if len(cells) != len(names):
         raise Undecodable(
             "bad-message", f"{member} does not hold one value for each column (there are {len(names)})"
         )
-    return {name: values.text(value) for name, value in zip(names, cells, strict=True)}
+    return dict(zip(names, cells, strict=True))

@@ -16,6 +16,7 @@ from ingest.values.dates_and_times import (
     epoch_text,
     fraction,
     instant_micros,
+    matched_text,
     micros_of,
     shortened,
     time_text,
@@ -43,6 +44,7 @@ from ingest.values.json_documents import (
     strict,
     string,
     text,
+    usual_image,
 )
 from ingest.values.numbers_and_bytes import (
     INTEGER,

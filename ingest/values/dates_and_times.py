@@ -91,8 +91,13 @@ def zoneless_text(value: str) -> str:
     match = DATETIME.fullmatch(value)
     if match is None:
         raise ValueError(f"{value[:40]!r} is not a date and time")
+    return matched_text(match)
+
+
+def matched_text(match: re.Match[str]) -> str:
+    """The same from a match of `DATETIME`."""
     day, clock, digits = match.groups()
-    return f"{day} {clock if len(clock) == 8 else clock + ':00'}{fraction(digits or '')}"
+    return f"{day} {clock if len(clock) == 8 else clock + ':00'}{fraction(digits) if digits else ''}"
 
 
 def zoned_text(value: str, zone: str) -> str:
@@ -176,9 +181,16 @@ CUT_DIGITS = r":[0-9][0-9]\." + 6 * "[0-9]" + "[0-9]*[1-9]"
 """A pattern in a time's text: digits after the sixth of a second, which a mirror cuts."""
 
 
-@remembered(8192)
 def instant_micros(value: str, zone: str) -> int:
     """Microseconds since 1970 UTC of text as in `zoned_text`; digits past the sixth are cut."""
+    digits = value[20:]
+    if value[16:20:3] == ":." and digits.isdecimal() and digits.isascii() and len(digits) <= 9:
+        return _micros(value[:19], zone) + int(digits[:6].ljust(6, "0"))
+    return _micros(value, zone)
+
+
+@remembered(8192)
+def _micros(value: str, zone: str) -> int:
     instant, digits = _instant(value, zone)
     span = instant - EPOCH
     return (span.days * 86400 + span.seconds) * MICROS + int(digits[:6].ljust(6, "0"))

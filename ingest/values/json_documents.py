@@ -99,19 +99,37 @@ def image(raw: bytes | Raw) -> Image:
 
 def bare_image(raw: bytes | Raw) -> Image:
     """The same as `image`, faster for dialects that send bare numbers and slower for the others."""
+    usual = usual_image(raw)
+    return _slow_image(bytes(raw)) if usual is None else usual
+
+
+def usual_image(raw: bytes | Raw, *inner: str) -> dict[str, Any] | None:
+    """A JSON object as texts, with those members that are named as objects of texts, in one pass; None if it is unusual.
+
+    Unusual are spaces, escapes, a name given twice, -0, and other objects and lists: the careful way judges them.
+    """
     data = bytes(raw)
     try:
         values = _anything.decode(data)
-        bare = 0
-        for name, value in values.items():
-            kind = type(value)
-            if kind is not str and value is not None:
-                values[name] = str(value) if kind is int or kind is Number else _bare_text(value)
-                bare += 2  # the quotes that it now has
+        bare = _make_texts(values, inner)
     except Exception:
-        return _slow_image(data)
-    # any other difference (spaces, escapes, a name twice, -0) is for the careful way to judge
-    return values if len(_encode(values)) == len(data) + bare else _slow_image(data)
+        return None
+    return values if len(_encode(values)) == len(data) + bare else None
+
+
+def _make_texts(values: dict[str, Any], inner: tuple[str, ...] = ()) -> int:
+    """Make the values of an object texts, in place; the number of quotes that were not there before."""
+    bare = 0
+    for name, value in values.items():
+        kind = type(value)
+        if kind is str or value is None:
+            continue
+        if kind is dict and name in inner:
+            bare += _make_texts(value)
+        else:
+            values[name] = str(value) if kind is int or kind is Number else _bare_text(value)
+            bare += 2
+    return bare
 
 
 def _slow_image(raw: bytes) -> Image:
