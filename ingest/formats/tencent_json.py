@@ -201,8 +201,6 @@ def _image(cells: Texts, names: tuple[str, ...], member: str) -> Image | None:
     """One image from its list of values; None where there is none."""
     if cells is UNSET or cells is None:
         return None
-    if cells is UNSET or cells is None:
-        return None
     if len(cells) != len(names):
         raise Undecodable(
             "bad-message", f"{member} does not hold one value for each column (there are {len(names)})"

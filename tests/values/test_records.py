@@ -1,0 +1,81 @@
+"""Records read in one pass, against the exact and slow way by their members."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from ingest import values
+from ingest.errors import Undecodable
+from ingest.values.json_records import Count, Kept, RecordReader, Text, Texts, count_of, kept_of
+
+
+class Example(msgspec.Struct, rename="camel"):
+    """One member of each kind."""
+
+    table_name: Text = UNSET
+    id: Count = UNSET
+    cells: Texts = UNSET
+    columns: Kept = UNSET
+
+
+READER = RecordReader(Example)
+_SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from([1e5, -0.0])
+_DOCUMENTS = st.dictionaries(
+    st.sampled_from(["tableName", "id", "columns", "other"]), _SCALARS | st.lists(_SCALARS, max_size=2)
+)
+
+
+@given(_DOCUMENTS, st.lists(_SCALARS, max_size=3) | st.none(), st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_a_record_holds_what_its_members_say(document, cells, separators):
+    """The short way would change a number, or leave out a member, of a few messages among millions."""
+    sent = json.dumps(document | {"cells": cells}, separators=separators).encode()
+    record, note = READER.read(sent)
+    members = values.members(sent)
+    assert note is None
+    for read, name in ((record.table_name, "tableName"), (record.id, "id")):
+        text = None if read is None or read is UNSET else str(read)
+        assert values.member_text(members, name) == text
+        assert (name in members) == (read is not UNSET)
+    assert record.cells == (
+        None if cells is None else [values.text(cell) for cell in values.items(members["cells"])]
+    )
+    assert kept_of(record.columns) == (b"" if document.get("columns") is None else bytes(members["columns"]))
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b'{"id":1,"id":2}', "occurs twice"),
+        (b'{"cells":[{"a":1}]}', "an object or a list"),
+        (b'{"cells":"a"}', "not a list"),
+        (b'{"id":1', "truncated"),
+        (b"[]", "not an object"),
+    ],
+)
+def test_what_is_no_record_is_refused(sent, said):
+    """The last of two equal names would win silently."""
+    with pytest.raises(Undecodable, match=said):
+        READER.read(sent)
+
+
+def test_a_count_is_a_number_however_it_is_sent():
+    """A position in quotes would be none, and rows would be in the order of their arrival."""
+    assert [7, 7, None, None] == [count_of(each) for each in (7, "7", "x", UNSET)]
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), _SCALARS), st.dictionaries(st.sampled_from("ab"), _SCALARS))
+def test_objects_of_texts_are_those_of_the_careful_way(outer, inner):
+    """The row before would be another one where it is read with its message in one pass."""
+    sent = json.dumps(outer | {"before": inner}, separators=(",", ":")).encode()
+    usual = values.usual_image(sent, "before")
+    if usual is not None:
+        members = values.members(sent)
+        before = values.bare_image(members.pop("before"))
+        assert usual == {name: values.text(cell) for name, cell in members.items()} | {"before": before}
+    assert usual is not None or b"\\" in sent
