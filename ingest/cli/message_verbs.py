@@ -39,7 +39,8 @@ def decode(
     framing: Framing = None,
     message_key: Annotated[str | None, typer.Option(help="The Kafka key of every message.")] = None,
     registry: Annotated[
-        str | None, typer.Option(metavar="URL", help="Schema registry, for framed Avro.")
+        str | None,
+        typer.Option(metavar="URL", help="Schema registry, or folder of schemas, for framed Avro."),
     ] = None,
     output_: Annotated[
         Literal["jsonl", "json", "table"] | None,

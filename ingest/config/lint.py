@@ -14,6 +14,7 @@ from ingest.config import schema, target
 from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, Pipeline, TableRule
 from ingest.config.scalars import is_uri, nearest
 from ingest.config.yaml_tree import Document, Where, is_secret
+from ingest.decoding import schema_folder
 
 _EVERYWHERE = ("order_by",)  # read by every format alike
 
@@ -222,13 +223,19 @@ def _brokers(checked: CheckedFile) -> Advice:
         for broker in map(str.strip, brokers.split(",") if brokers else ()):
             if not broker.rpartition(":")[2].isdigit():
                 yield ("sources", i, "bootstrap_servers"), f"{broker!r} names no port; write host:9092"
-        by_registry = formats.load(source.format).ABOUT.by_registry
+        about = formats.load(source.format).ABOUT
+        by_registry = about.by_registry
         if source.registry and not by_registry:
             yield ("sources", i, "registry"), f"a registry has no meaning for {source.format}"
         if by_registry and not source.registry:
             yield (
                 ("sources", i, "format"),
                 f"{source.format} needs a schema registry: write `registry: http://host:8081` into the source",
+            )
+        if by_registry and not about.schema_files and schema_folder.is_folder(source.registry):
+            yield (
+                ("sources", i, "registry"),
+                f"{source.format} needs a schema registry, not a folder: write its address, as in `http://host:8081`",
             )
 
 

@@ -89,7 +89,10 @@ class Source:
     start: Start = key(
         "earliest, latest, a timestamp, or {topic: {partition: offset}}", "earliest", only="kafka"
     )
-    registry: Text = key("URL of the schema registry, for framed Avro", "")
+    registry: Text = key(
+        "URL of the schema registry, for framed Avro; for some formats also a folder of schemas (*.avsc)",
+        "",
+    )
     kafka: KafkaSettings = key("settings passed on to the client as kafka.*", {}, only="kafka")
     max_messages: Count | None = key("the most messages that one batch takes", None)
     max_bytes: Size | None = key("the most bytes that one batch takes", None)

@@ -298,6 +298,8 @@ def absolute(path: str, folder: Path) -> str:
 def _source(keys: schema.FileKeys | schema.KafkaKeys, folder: Path) -> Source:
     given = _given(keys)
     given["options"] = _options(keys.options, keys.format)
+    if registry := given.get("registry"):
+        given["registry"] = absolute(registry, folder)
     if isinstance(keys, schema.FileKeys):
         given["path"] = absolute(keys.path, Path(glob.escape(str(folder))))  # only the path is a pattern
     return Source(**given)

@@ -8,7 +8,7 @@ the fallback.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingest.change import Hints
 from ingest.decoding import avro
@@ -28,18 +28,38 @@ LOGICAL = {
 """Avro's logical types as the semantic names of the same encoding."""
 
 
-def unframed(data: bytes, hints: Hints) -> tuple[str, Any]:
-    """The schema's text and the value of one framed datum."""
+class NamedDatum(NamedTuple):
+    """A datum, and the number by which its writer names its schema."""
+
+    schema: int
+    datum: bytes
+
+
+def frame(data: bytes) -> NamedDatum:
+    """The parts of one framed datum."""
     if len(data) < 5 or data[0] != 0:
         raise Undecodable("no-frame", "the value does not begin with a zero byte and a schema id")
+    return NamedDatum(int.from_bytes(data[1:5], "big"), data[5:])
+
+
+def unframed(data: bytes, hints: Hints) -> tuple[str, Any]:
+    """The schema's text and the value of one framed datum."""
+    return read(frame(data), hints)
+
+
+def read(named: NamedDatum, hints: Hints) -> tuple[str, Any]:
+    """The schema's text and the value of a datum whose schema the registry has."""
     if hints.schema is None:
         raise Undecodable("unknown-schema", "the source has no registry: to look up schemas in")
-    number = int.from_bytes(data[1:5], "big")
+    number = named.schema
     try:
         text = hints.schema(number)
     except KeyError:
         raise Undecodable("unknown-schema", f"the registry does not know schema {number}") from None
-    return text, avro.read(avro.load(text), data[5:])
+    try:
+        return text, avro.read(avro.load(text), named.datum)
+    except Undecodable as error:
+        raise Undecodable(error.code, f"by the registry's schema {number}: {error.detail}") from None
 
 
 def row_fields(text: str) -> tuple[Field, ...]:

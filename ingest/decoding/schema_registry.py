@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+from ingest.decoding.schema_folder import is_folder, schemas
 from ingest.errors import SetupError
 
 TIMEOUT = 10.0  # seconds
@@ -26,11 +27,11 @@ MAX_REFERENCES = 200
 
 
 def client(url: str, timeout: float = TIMEOUT) -> Callable[[int], str]:
-    """A function from a schema's id to its JSON text that asks the registry once for each id."""
+    """A function from a schema's id to its JSON text that asks the registry, or looks into its folder, once for each id."""
 
     @lru_cache(maxsize=4096)
     def schema(schema_id: int) -> str:
-        return fetch(url, schema_id, timeout)
+        return schemas(url)[schema_id] if is_folder(url) else fetch(url, schema_id, timeout)
 
     return schema
 

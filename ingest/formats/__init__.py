@@ -55,6 +55,8 @@ class About:
         framing: ``lines`` for JSON, ``length`` for bare Avro; what a source uses by default.
         binary: True where a message is not JSON text.
         by_registry: True where a message names its schema, which a schema registry has.
+        schema_files: True where it may name it by a fingerprint, and a folder of files has it.
+        to_decide: what no message shows and has to be written before the first run, as a sentence; empty where there is nothing.
         event_marks: texts in lower case of which a table event without a position holds one.
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
         null_deletes: True where a delete may be nothing but a null value.
@@ -85,6 +87,8 @@ class About:
     framing: str = "lines"
     binary: bool = False
     by_registry: bool = False
+    schema_files: bool = False
+    to_decide: str = ""
     order_by: str = "sequence"
     event_marks: tuple[str, ...] = ()
     null_deletes: bool = False

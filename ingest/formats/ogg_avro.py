@@ -12,7 +12,9 @@ GoldenGate for Big Data. What the members mean is as in GoldenGate's JSON, and i
   compressed image: there such a null is NULL. What all other nulls mean the option ``left_out`` has to say; large values
   that did not change are in no trail, so where both images are null nothing shows it.
 - Types are those of Connect's converter; a date and time is text unless the handler is set to write logical types.
-- The Kafka Handler writes the same records without a frame, and their schemas to another topic: these are refused.
+- The Kafka Handler writes the same records without a frame, and their schemas to files and another topic. In its generic
+  wrapper (table, fingerprint of the schema, record) they are read by the files, of which ``registry`` is the folder; without it
+  nothing shows by which version of its table's schema a record was written, so these are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableHints
-from ingest.decoding import connect, connect_avro, rows
+from ingest.decoding import avro, connect, connect_avro, rows
 from ingest.decoding.connect import ConnectPlan, meanings
 from ingest.decoding.declared_values import Reading, plain_text
 from ingest.errors import Undecodable
@@ -35,8 +37,8 @@ from ingest.formats.ogg import AFTER, ALWAYS, BEFORE, KEY_MEMBERS, MISSING, TEXT
 
 ABOUT: About = replaced(
     ogg.ABOUT,
-    title="Oracle GoldenGate Avro with a schema registry",
-    document="Oracle GoldenGate for Big Data, Using the Kafka Connect Handler; Using the Pluggable Formatters: Avro",
+    title="Oracle GoldenGate Avro with a schema registry, or with its schemas' files",
+    document="Oracle GoldenGate for Big Data, Using the Kafka Connect Handler; Using the Kafka Handler; Using the Pluggable Formatters: Avro",
     keys="primary_keys, if they are included",
     types="the registry's schema; dates and times are text unless `columns:` declares them",
     images="full, or partial (compressed updates), which marks or the option `left_out` say",
@@ -58,6 +60,9 @@ ABOUT: About = replaced(
     framing="length",
     binary=True,
     by_registry=True,
+    schema_files=True,
+    to_decide="If the records have no `_isMissing` marks, write `left_out: null` (the trail has whole rows) or `left_out: unchanged` "
+    "(its updates are compressed) under the options: else updates with a null are rejects.",
     leaves_out_nulls="",
 )
 
@@ -66,11 +71,13 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one framed datum."""
     if message.value is None:
         return rows.TOMBSTONE
-    if message.value[:1] != b"\0" and (kind := _unframed(message.value)):
-        raise Undecodable("no-frame", f"{kind}: {ADVICE}")
-    text, record = connect_avro.unframed(message.value, hints)
+    named = _named(message.value, hints)
+    text, record = connect_avro.read(named, hints)
     if not isinstance(record, dict) or not record.keys() >= ALWAYS:
-        raise Undecodable("not-this-format", "the datum is not a record with table and op_type")
+        raise Undecodable(
+            "not-this-format",
+            f"the registry's schema {named.schema} is of no record of GoldenGate, which has table and op_type",
+        )
     modelled_by_row = not _has_images(text, record)
     meta = _metadata(record, hints, message.topic) if modelled_by_row else record
     texts = {name: plain_text(cell) for name, cell in meta.items() if cell is not None and name in METADATA}
@@ -222,9 +229,10 @@ def _reading(options: Options) -> Reading:
 # --- without a frame ----------------------------------------------------------------------------
 
 ADVICE = (
-    "its schema is in another topic, which is not read: send through the Kafka Connect Handler with Confluent's Avro converter, "
-    "or set gg.handler.NAME.format=json and write `format: ogg`"
+    "nothing shows its schema: set gg.handler.NAME.format.wrapMessageInGenericAvroMessage=true and write `registry:` with the "
+    "folder of its schemas (*.avsc) into the source, or set gg.handler.NAME.format=json and write `format: ogg`"
 )
+FILES = "`registry:` with the folder of GoldenGate's schemas (*.avsc)"
 _RECORD = re.compile(
     rb"(?:\x02)?[\x02-\x7e][\w$#.\x80-\xff]{1,62}(?:\x02)?\x02[IUDT](?:\x02)?.\d{4}-\d\d-\d\d", re.DOTALL
 )
@@ -235,18 +243,47 @@ _WRAPPER = re.compile(
 )
 
 
-def _unframed(value: bytes) -> str:
-    """What a value without a frame is, if it is a record of GoldenGate; else empty."""
-    if _RECORD.match(value):
-        return "a record of the Kafka Handler without a frame"
-    if _WRAPPER.match(value):
-        return "a record in the Kafka Handler's generic wrapper"
-    return ""
+def _named(value: bytes, hints: Hints) -> connect_avro.NamedDatum:
+    """A record and the number of its schema, out of a frame or of the generic wrapper."""
+    if value[:1] != b"\0" and _RECORD.match(value):
+        raise Undecodable("no-frame", f"a record of the Kafka Handler without a frame: {ADVICE}")
+    if value[:1] == b"\0" or not _WRAPPER.match(value):
+        return connect_avro.frame(value)
+    named = _unwrapped(value)
+    if hints.schema is None:
+        raise Undecodable(
+            "unknown-schema", f"a record in GoldenGate's generic wrapper: write {FILES} into the source"
+        )
+    try:
+        hints.schema(named.schema)
+    except KeyError:
+        raise Undecodable(
+            "unknown-schema",
+            f"no schema of the source's registry has the fingerprint {named.schema}, which the generic wrapper names: write "
+            f"{FILES} into the source; hashes (genericWrapperUseFingerprint=false) are not read",
+        ) from None
+    return named
+
+
+def _unwrapped(value: bytes) -> connect_avro.NamedDatum:
+    """The parts of the generic wrapper: ``table_name``, ``schema_fingerprint`` and ``payload``."""
+    try:
+        size, place = avro.long(value, 0)
+        number, place = avro.long(value, place + size)
+        length, place = avro.long(value, place)
+    except IndexError:
+        length, number, place = 0, 0, len(value) + 1
+    if length != len(value) - place:
+        raise Undecodable("truncated", "GoldenGate's generic wrapper does not end with its last byte")
+    return connect_avro.NamedDatum(number, value[place:])
 
 
 def recognise(sample: bytes) -> str | None:
-    """A frame, and the beginning of a record; without a frame the same, which is refused with what to do."""
+    """A frame or the generic wrapper, and the beginning of a record; a record alone is refused with what to do."""
     if sample[:1] == b"\0" and len(sample) > 5 and _RECORD.match(sample, 5):
         return f"a zero byte, schema id {int.from_bytes(sample[1:5], 'big')}, a table's name and op_type"
-    kind = _unframed(sample)
-    return f"{kind}, which is not read" if kind else None
+    if sample[:1] != b"\0" and _RECORD.match(sample):
+        return "a record of the Kafka Handler without a frame, which is not read"
+    return (
+        "a table's name, a schema's fingerprint and a record of the table" if _WRAPPER.match(sample) else None
+    )

@@ -213,7 +213,12 @@ def block(
     if framing not in ("avro-container", about.framing):  # a container is recognised anyway
         lines.append(f"    framing: {framing}")
     if about.by_registry:
-        lines.append("    # registry: http://host:8081   # the schema registry, which this format needs")
+        files = ", or the folder of the schemas' files (*.avsc)" if about.schema_files else ""
+        lines.append(
+            f"    # registry: http://host:8081   # the schema registry{files}, which this format needs"
+        )
+    if about.to_decide:
+        lines.append(f"    # {about.to_decide}")
     if given:
         lines += ["    options:", *(f"      {key}: {quoted(value)}" for key, value in given.items())]
     if rest := {key: text for key, text in about.options.items() if key not in (given or {})}:
@@ -252,6 +257,8 @@ def in_words(verdict: dict[str, Any]) -> str:
     lines = [f"{file}: {verdict['format']} ({about.title})", *_why(verdict)]
     if uncertain := doubt(verdict):
         lines.append(f"  {uncertain}")
+    if about.to_decide:
+        lines.append(f"  {about.to_decide}")
     for name, numbers in verdict["odd"].items():
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
         lines.append(f"  does not fit: {len(numbers)} of {counted(count, 'message')}: {name}, number {shown}")

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from ingest.config import Pipeline, Source, is_stored
 from ingest.config.entries import CatalogSettings, Database
+from ingest.decoding import schema_folder
 from ingest.errors import IngestError, SetupError, counted, first_line
 from ingest.spark import cache, jars, java, trust
 
@@ -136,7 +137,9 @@ def _services(pipeline: Pipeline) -> Iterator[Finding]:
     for source in pipeline.sources:
         for server in filter(None, map(str.strip, source.bootstrap_servers.split(","))):
             yield answers(f"broker of {source.name}", f"//{server}")
-        if source.registry:
+        if schema_folder.is_folder(source.registry):
+            yield _schemas(f"registry of {source.name}", source.registry)
+        elif source.registry:
             yield answers(f"registry of {source.name}", source.registry)
         if source.database:
             yield _database(pipeline, source, source.database)
@@ -232,6 +235,15 @@ def _unread(
     except dialect.ERRORS as error:
         return f"{table} cannot be read: {first_line(error)}."
     return ""
+
+
+def _schemas(check: str, folder: str) -> Finding:
+    """Whether a folder of Avro schemas can be read."""
+    try:
+        count = len(schema_folder.schemas(folder))
+    except SetupError as error:
+        return Finding(check, "wrong", str(error), "correct the folder, or registry: in the pipeline file")
+    return Finding(check, "ok", f"{folder}: {counted(count, 'schema')}")
 
 
 def answers(check: str, address: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Schemas of framed values: fetched once from the registry, stored in the lake, sent to the workers.
+"""Schemas of framed values: fetched once from the registry or its folder, stored in the lake, sent to the workers.
 
 Before a batch is decoded the driver collects the schema ids in its frames, fetches those that the lake does not hold,
 and stores them there: decoding the same bytes again needs no registry.
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.config import Source
-from ingest.decoding import schema_registry
+from ingest.decoding import schema_folder, schema_registry
 from ingest.errors import SetupError
 from ingest.lake.envelope import NOT_SEALED, Opener
 from ingest.lake.lake import Lake
@@ -41,17 +41,21 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
         SetupError: a registry that is needed does not answer.
     """
     sources = [source for source in lake.pipeline.sources if source.registry]
+    asked = [source.name for source in sources if not schema_folder.is_folder(source.registry)]
     if not sources:
         return {}
     known: dict[str, dict[int, str]] = {}
     if lake.exists(SCHEMAS.name):
         for name, number, text in lake.read(SCHEMAS.name).select("source", "id", "schema").collect():
             known.setdefault(name, {})[number] = text
-    ids = _framed(messages, [source.name for source in sources], opener)
+    ids = _framed(messages, asked, opener) if asked else {}
     texts: dict[str, dict[int, str]] = {}
     for source in sources:
         have = known.get(source.name, {})
-        fresh = _fetched(source, sorted(ids.get(source.name, set()) - have.keys()))
+        if source.name in asked:
+            fresh = _fetched(source, sorted(ids.get(source.name, set()) - have.keys()))
+        else:
+            fresh = {number: text for number, text in _read(source).items() if number not in have}
         rows = [(source.name, number, text, lake.now()) for number, text in fresh.items()]
         lake.append_unguarded(rows, SCHEMAS)
         texts[source.name] = {**have, **fresh}
@@ -92,6 +96,14 @@ def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Bat
         yield pa.RecordBatch.from_pylist(rows, _FRAMED)
 
     return run
+
+
+def _read(source: Source) -> dict[int, str]:
+    """The schemas of a source's folder."""
+    try:
+        return schema_folder.schemas(source.registry)
+    except SetupError as error:
+        raise SetupError(f"source {source.name}: {error}: its messages wait in bronze.") from None
 
 
 def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:

@@ -46,6 +46,8 @@ def encode(format_name: str, case: dict[str, Any]) -> bytes:
     """One message's value."""
     if "bytes" in case:
         return bytes(plain(case["bytes"]))
+    if "fingerprint" in case:
+        return _wrapped(case)
     if format_name not in BARE:
         return _framed(VALUE_ID, case["schema"], case["datum"])
     datum = {**DEFAULTS[format_name], **case}
@@ -62,6 +64,8 @@ def encode_key(case: dict[str, Any]) -> bytes | None:
 def lookup(case: dict[str, Any]) -> Any:
     """The registry of a framed case: `ingest.change.Hints.schema`."""
     known = {VALUE_ID: case.get("schema"), KEY_ID: case.get("key_schema")}
+    if "fingerprint" in case:
+        known = {case["fingerprint"]: case["schema"]}
     return lambda number: json.dumps(known[number])
 
 
@@ -106,3 +110,30 @@ BRANCHES = frozenset(
 
 def _framed(number: int, schema: Any, datum: Any) -> bytes:
     return b"\0" + number.to_bytes(4, "big") + written(fastavro.parse_schema(schema), plain(datum))
+
+
+WRAPPER = {
+    "type": "record",
+    "name": "generic_wrapper",
+    "namespace": "oracle.goldengate",
+    "fields": [
+        {"name": "table_name", "type": "string"},
+        {"name": "schema_fingerprint", "type": "long"},
+        {"name": "payload", "type": "bytes"},
+    ],
+}
+"""GoldenGate's generic wrapper ("Using the Avro Formatter", Generic Wrapper Functionality)."""
+
+
+def _wrapped(case: dict[str, Any]) -> bytes:
+    return wrapped(
+        case["datum"]["table"],
+        case["fingerprint"],
+        written(fastavro.parse_schema(case["schema"]), plain(case["datum"])),
+    )
+
+
+def wrapped(table: str, fingerprint: int, payload: bytes) -> bytes:
+    """A record in GoldenGate's generic wrapper."""
+    datum = {"table_name": table, "schema_fingerprint": fingerprint, "payload": payload}
+    return written(fastavro.parse_schema(WRAPPER), datum)

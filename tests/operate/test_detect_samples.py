@@ -83,6 +83,19 @@ def test_a_format_whose_schemas_are_in_a_registry_asks_for_it(tmp_path):
     assert not any("registry" in each for each in lint.warnings(read.check(pipeline)))
 
 
+@pytest.mark.parametrize("name", ["ogg-avro", "ogg-avro wrapped"])
+def test_what_no_message_shows_is_asked_for_before_the_first_run(name, tmp_path):
+    """Half of the updates would be rejects, and whoever reads them would have to begin again."""
+    sent = [message.value or b"" for message in DIALECTS[name].write(history(3))]
+    file = tmp_path / "m.bin"
+    file.write_bytes(b"".join(len(value).to_bytes(4, "big") + value for value in sent))
+    verdict = detection.judge(str(file), *detection.sample(str(file), None, 200))
+    assert "ogg-avro" == verdict["format"]
+    for said in (verdict["sources"], detection.in_words(verdict)):
+        assert "write `left_out: null` (the trail has whole rows)" in said
+    assert "or the folder of the schemas' files (*.avsc)" in verdict["sources"]
+
+
 @pytest.mark.parametrize("name", ["dts-avro", "obcloud-avro", "canal-protobuf", "tencent-protobuf"])
 def test_bare_records_with_lengths_are_detected_without_being_told(name, tmp_path):
     """Every record shorter than 16 MB begins with a zero byte, and was taken for one in Confluent's frame."""

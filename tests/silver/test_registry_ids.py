@@ -10,15 +10,19 @@ import pytest
 
 from ingest.config import load
 from ingest.config.model import Source
+from ingest.decoding import schema_folder
 from ingest.errors import SetupError
+from ingest.formats import ogg_avro
 from ingest.lake.tables import LakeReader
 from ingest.run import run
 from ingest.silver import registry
 from ingest.silver.messages import WANTED
 from ingest.silver.registry import framed
 from tests.e2e.registry import Registry
+from tests.formats.avro_cases import wrapped
 from tests.formats.one_history.debezium import DIALECTS
 from tests.formats.one_history.debezium import registry as schemas
+from tests.formats.one_history.goldengate_avro import DIALECTS as GOLDENGATE
 from tests.formats.one_history.history import history
 from tests.unstarted import unstarted
 
@@ -64,6 +68,53 @@ def test_framed_values_in_files_are_decoded_by_the_registry(tmp_path: Path) -> N
     lake = LakeReader(pipeline)
     [books] = lake.ask("SELECT sum(messages) AS messages, sum(rejected) AS rejected FROM {books}")
     assert (len(values), 0) == (books["messages"], books["rejected"])
+
+
+def run_of(folder: Path, values: list[bytes], address: str) -> LakeReader:
+    """The lake of a run over GoldenGate's records in a file."""
+    (folder / "in.bin").write_bytes(b"".join(len(value).to_bytes(4, "big") + value for value in values))
+    (folder / "yard.yaml").write_text(
+        "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - name: s\n    path: ./in.bin\n    format: ogg-avro\n"
+        f"    framing: length\n    registry: {address}\n    settle: 0s\n    options: {{left_out: 'null'}}\n"
+    )
+    pipeline = load(folder / "yard.yaml")
+    assert not run(unstarted(), pipeline, ("bronze", "silver")).failures
+    return LakeReader(pipeline)
+
+
+def test_records_that_name_their_schemas_by_fingerprints_are_decoded_by_a_folder(tmp_path: Path) -> None:
+    """Those of GoldenGate's Kafka Handler have no registry, only the files that it writes; once read, the lake has them."""
+    values = [sent.value or b"" for sent in GOLDENGATE["ogg-avro wrapped"].write(history(1))]
+    stranger = wrapped("GG.DEPOT", 7, ogg_avro._unwrapped(values[0]).datum)
+    place = tmp_path / "schemas"
+    place.mkdir()
+    for number, text in schemas().items():
+        (place / f"{number}.avsc").write_text(text)
+    lake = run_of(tmp_path, [*values, stranger], "./schemas")
+    [books] = lake.ask("SELECT sum(messages) AS messages, sum(rejected) AS rejected FROM {books}")
+    assert (len(values) + 1, 1) == (books["messages"], books["rejected"])
+    [reject] = lake.ask("SELECT reason, detail FROM {rejects}")
+    assert "unknown-schema" == reject["reason"]
+    assert "the fingerprint 7," in reject["detail"]
+    texts = {row["id"] for row in lake.ask("SELECT id FROM {schemas}")}
+    assert texts >= {schema_folder.fingerprint(text) for text in schemas().values()}
+
+
+def test_a_schema_of_another_subject_is_named(tmp_path: Path) -> None:
+    """Whoever looks for the sender of a foreign record has only the number of its schema."""
+    frame = b"\0\0\0\0"
+    numbers = '{"type": "record", "name": "Numbers", "fields": [{"name": "n", "type": "long"}]}'
+    with Registry() as answers:
+        answers.texts.update({7: numbers, 8: numbers, 9: '"nothing"'})
+        foreign = [frame + b"\x07\x02", frame + b"\x08\x02\x02", frame + b"\x09\x02", frame + b"\x0a\x02"]
+        lake = run_of(tmp_path, foreign, answers.url)
+    found = {row["detail"][:40] for row in lake.ask("SELECT detail FROM {rejects}")}
+    assert {
+        "the registry's schema 7 is of no record of GoldenGate"[:40],
+        "by the registry's schema 8: 1 byte is left"[:40],
+        "by the registry's schema 9: the type 'nothing'"[:40],
+        "the registry does not know schema 10",
+    } == found
 
 
 def test_a_slow_registry_ends_the_batch_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -303,10 +303,16 @@ def _parsed(text: str) -> Any:
 
 def framed(schema: dict[str, Any], datum: Any) -> bytes:
     """A datum in Confluent's frame; its schema is registered if it is new."""
+    number, data = registered(schema, datum, lambda text: crc32(text.encode()))
+    return b"\0" + number.to_bytes(4, "big") + data
+
+
+def registered(schema: dict[str, Any], datum: Any, number_of: Callable[[str], int]) -> tuple[int, bytes]:
+    """The number of a schema, which is registered if it is new, and a datum that it describes."""
     text = json.dumps(schema)
-    number = crc32(text.encode())
+    number = number_of(text)
     assert text == _SCHEMAS.setdefault(number, text), "two schemas have one id"
-    return b"\0" + number.to_bytes(4, "big") + written(_parsed(text), datum)
+    return number, written(_parsed(text), datum)
 
 
 def _place_schema(event: Event) -> dict[str, Any]:

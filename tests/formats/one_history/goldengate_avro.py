@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ingest.change import Hints, Image, Message
-from tests.formats.one_history.debezium import framed, registry
+from ingest.decoding.schema_folder import fingerprint
+from tests.formats.avro_cases import wrapped
+from tests.formats.one_history.debezium import framed, registered, registry
 from tests.formats.one_history.history import KEYS, TYPES, Column, Event, History, bytes_of
 from tests.formats.one_history.relatives import clock
 from tests.formats.one_history.writing import Dialect, Loss, changed, pipeline_hints
@@ -25,6 +28,8 @@ AVRO = {
 """Of the columns that are not texts."""
 LOGGED = tuple(name for name in TYPES if name not in KEYS)[:3]
 """The columns that images before have though they did not change, as those of unique and foreign keys (LOGALLSUPCOLS)."""
+Frame = Callable[[dict[str, Any], Any], bytes]
+"""A datum with what says which schema it has."""
 METADATA = ("table", "op_type", "op_ts", "current_ts", "pos")
 DECLARED = {
     name: kind
@@ -34,7 +39,12 @@ DECLARED = {
 
 
 def write(
-    history: History, *, rows: bool = False, compressed: bool = False, marks: bool = False
+    history: History,
+    *,
+    rows: bool = False,
+    compressed: bool = False,
+    marks: bool = False,
+    frame: Frame = framed,
 ) -> list[Message]:
     """Records of all rows; ``compressed`` updates, and without marks deletes too, lack columns that did not change.
 
@@ -42,10 +52,17 @@ def write(
     """
     events = [event for event in history.events if event.kind != "alter"]
     if rows:
-        return [Message(_row(each)) for event in events for each in _delete_insert(event, _moves(event))]
+        return [
+            Message(_row(each, frame)) for event in events for each in _delete_insert(event, _moves(event))
+        ]
     if compressed and not marks:
         events = [each for event in events for each in _delete_insert(event, _becomes_null(event))]
-    return [Message(_operation(event, compressed, marks)) for event in events]
+    return [Message(_operation(event, compressed, marks, frame)) for event in events]
+
+
+def in_wrapper(schema: dict[str, Any], datum: Any) -> bytes:
+    """A datum in the generic wrapper of the Kafka Handler ("Using the Avro Formatter")."""
+    return wrapped(datum["table"], *registered(schema, datum, fingerprint))
 
 
 def _moves(event: Event) -> bool:
@@ -79,7 +96,7 @@ def _head(event: Event) -> dict[str, Any]:
     }
 
 
-def _operation(event: Event, compressed: bool, marks: bool) -> bytes:
+def _operation(event: Event, compressed: bool, marks: bool, frame: Frame) -> bytes:
     before, after = event.before, event.after
     if compressed and before and (after or not marks):
         logged = () if marks else LOGGED
@@ -92,13 +109,13 @@ def _operation(event: Event, compressed: bool, marks: bool) -> bytes:
     }
     row = {"type": "record", "name": "columns", "fields": _fields(event, marks)}
     images = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "columns"]}]
-    return framed({"type": "record", "name": "OP", "fields": _metadata() + images}, datum)
+    return frame({"type": "record", "name": "OP", "fields": _metadata() + images}, datum)
 
 
-def _row(event: Event) -> bytes:
+def _row(event: Event, frame: Frame) -> bytes:
     datum = _head(event) | _cells(event, event.row, False)
     schema = {"type": "record", "name": "ROW", "fields": _metadata() + _fields(event, False)}
-    return framed(schema, datum)
+    return frame(schema, datum)
 
 
 def _metadata() -> list[dict[str, Any]]:
@@ -151,6 +168,7 @@ DIALECTS = {
     "ogg-avro compressed without marks": Dialect(
         "ogg-avro", partial(write, compressed=True), _hints(left_out="unchanged")
     ),
+    "ogg-avro wrapped": Dialect("ogg-avro", partial(write, frame=in_wrapper), _hints(left_out="null")),
     "ogg-avro rows": Dialect("ogg-avro", partial(write, rows=True), _hints(left_out="null")),
 }
 LOSSES = dict.fromkeys(DIALECTS, Loss(statements=True))
