@@ -139,6 +139,7 @@ class Encoding(NamedTuple):
         image: an image of a wrapped row, or None.
         columns: the columns of a flattened row as an image.
         key: the columns of a Kafka key, or None.
+        key_columns: their names; none where there is no key.
         envelope_fields: the columns that a wrapped row's schema names.
         row_fields: the columns that a flattened row's schema names.
     """
@@ -148,6 +149,7 @@ class Encoding(NamedTuple):
     image: Callable[[Any, ConnectPlan], Image | None]
     columns: Callable[[Mapping[str, Any], ConnectPlan], Image]
     key: Callable[[bytes | None, Hints, TableHints | None], Image | None]
+    key_columns: Callable[[bytes | None, Hints], tuple[str, ...]]
     envelope_fields: Callable[[Any], Iterable[Field]]
     row_fields: Callable[[Any], Iterable[Field]]
 
@@ -167,7 +169,6 @@ def wrapped_row(
     declared, options = hints.tables(table), hints.options
     plan = connect.plan(schema, encoding.envelope_fields, declared.columns, meanings, reading(options))
     images = encoding.image(members.get("before"), plan), encoding.image(members.get("after"), plan)
-    key = encoding.key(message.key, hints, declared)
     old = next((value for name, value in message.headers if name == OLD_KEY), None)
     old_key = None if old is None else encoding.key(old, hints, declared)
     transaction = encoding.texts(members.get("transaction")).get("id")
@@ -177,13 +178,15 @@ def wrapped_row(
     places, position = debezium_events.sequence(source)
     if op is CONTROL:
         return Change(op=op, table=table, event_time=debezium_events.event_time(source), note="message")
+    # most rows need only the names of the key's columns, which the pipeline file or a schema may say
+    key = encoding.key(message.key, hints, declared) if op is DELETE and images[0] is None else None
     before, after = _images(op, images, key, old_key)
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
     absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
     return Change(
         op=_operation(op, missing, before),
         table=table,
-        keys=declared.keys or tuple(key or ()),
+        keys=declared.keys or encoding.key_columns(message.key, hints),
         before=before,
         after=after,
         types=plan.types,
@@ -362,6 +365,11 @@ def json_key(key: bytes | None, hints: Hints, declared: TableHints | None = None
     )
 
 
+def json_key_columns(key: bytes | None, hints: Hints) -> tuple[str, ...]:
+    """The names of the key's columns; none where it is not a JSON object."""
+    return tuple(json_key(key, hints) or ())
+
+
 @lru_cache(maxsize=1024)
 def _reading(binary: str | None, units: str | None, timezone: str, scale: int | None) -> Reading:
     time = "micros" if units in (None, "adaptive") else units
@@ -415,6 +423,7 @@ JSON = Encoding(
     image=_image,
     columns=connect.json_image,
     key=json_key,
+    key_columns=json_key_columns,
     envelope_fields=connect.envelope_fields,
     row_fields=connect.row_fields,
 )

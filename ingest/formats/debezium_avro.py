@@ -25,6 +25,7 @@ from ingest.decoding.debezium_events import control
 from ingest.decoding.declared_values import compact, plain_text
 from ingest.errors import Undecodable
 from ingest.formats import About, SharedEvidence, debezium
+from ingest.values.remembered import remembered
 
 ABOUT: About = replace(
     debezium.ABOUT,
@@ -67,6 +68,21 @@ def _key(key: bytes | None, hints: Hints, declared: TableHints | None = None) ->
     return connect.plain_image(parsed, plan) if isinstance(parsed, dict) else None
 
 
+def _key_columns(key: bytes | None, hints: Hints) -> tuple[str, ...]:
+    """The names of the key's columns, which its schema says."""
+    if not key or key[0] != 0:
+        return debezium.json_key_columns(key, hints)
+    try:
+        return _members(hints.schema(connect_avro.frame(key).schema)) if hints.schema else ()
+    except (KeyError, Undecodable):
+        return ()
+
+
+@remembered(1024)
+def _members(schema: str) -> tuple[str, ...]:
+    return tuple(field.name for field in connect_avro.row_fields(schema))
+
+
 def _image(row: Any, plan: connect.ConnectPlan) -> Image | None:
     if row is None:
         return None
@@ -89,6 +105,7 @@ AVRO = debezium.Encoding(
     image=_image,
     columns=connect.plain_image,
     key=_key,
+    key_columns=_key_columns,
     envelope_fields=connect_avro.envelope_fields,
     row_fields=connect_avro.row_fields,
 )
