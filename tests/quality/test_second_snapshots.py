@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -281,6 +283,58 @@ def test_what_was_decided_of_a_second_snapshot_holds_until_an_epoch_begins_with_
     assert [(0, 1)] * 4 == places(table)
     epochs.record_start(table.lake, "s", epochs.with_batch(2, 3), "the load is whole")
     assert [(1, 0)] * 4 == places(table)
+
+
+class Life:
+    """A table whose connector loses its place once or twice, at random; ``sent`` is what the topic has of it."""
+
+    def __init__(self, table: Postgres, random: Random) -> None:
+        self.table, self.random, self.place = table, random, 100
+        self.rows = {key: f"first {key}" for key in range(1, 5)}
+        self.sent = table.snapshot(self.place, self.rows)
+        self.sent += self.changes(1, 10)
+        for _ in range(random.randint(1, 2)):
+            unseen = self.changes(0, 8)
+            while not self.rows:  # of an empty table no message comes
+                unseen.append(self.change())
+            self.place += 1
+            self.sent += table.snapshot(self.place, self.rows)
+            self.sent += unseen if random.random() < 0.5 else []  # its slot was kept
+            self.sent += self.changes(1, 8)
+
+    def changes(self, least: int, most: int) -> list[str]:
+        """So many changes of the table, as messages."""
+        return [self.change() for _ in range(self.random.randint(least, most))]
+
+    def change(self) -> str:
+        self.place += self.random.randint(1, 5)
+        text, key = f"v{self.place}", self.random.randint(1, 8)
+        drawn = self.random.random()
+        if drawn < 0.05:
+            self.rows.clear()
+            return json.dumps(json.loads(self.table.row("t", 0, "", self.place)) | {"after": None})
+        if drawn < 0.3 and key in self.rows:
+            return self.table.row("d", key, self.rows.pop(key), self.place)
+        op = "u" if key in self.rows else "c"
+        self.rows[key] = text
+        return self.table.row(op, key, text, self.place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_random_lives_of_a_table_that_is_read_again(table: Postgres, seed: int) -> None:
+    """However messages are cut into batches, the mirror is right but for rows that are named, and nothing else is said."""
+    random = Random(f"read again {seed}")
+    life = Life(table, random)
+    ends = sorted(random.choices(range(1, len(life.sent)), k=random.randint(0, 3)))
+    named = set[str]()
+    for start, end in pairwise([0, *dict.fromkeys(ends), len(life.sent)]):
+        said = table.batch(*life.sent[start:end])
+        named |= {json.loads(key)["id"] for key in said.pop("rows_not_loaded", (0, "", (), ""))[2]}
+        assert {} == said
+    mirror = table.rows("mirrors/cut/p.t")
+    assert life.rows == {key: text for key, text in mirror.items() if key in life.rows}
+    assert {str(key) for key in mirror.keys() - life.rows.keys()} <= named
 
 
 @pytest.mark.e2e
