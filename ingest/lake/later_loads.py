@@ -46,17 +46,25 @@ class LaterLoad:
 
 
 def read(lake: Tables) -> list[LaterLoad]:
-    """All that were decided, oldest first."""
-    return [
-        LaterLoad(
-            decision.subject,
-            TableId(*decision.value["table"]),
-            tuple(decision.value["sequence"]),
-            MessagePlace(*decision.value["after"]),
-            decision.batch or 0,
-        )
-        for decision in decisions.read(lake).of(LOAD)
-    ]
+    """All that were decided, oldest first; of an unchanged ledger they are looked for once."""
+    ledger = decisions.read(lake)
+    known, loads = lake.kept.get(_KEPT, (None, None))
+    if known is not ledger:
+        loads = list(map(_of_decision, ledger.of(LOAD)))
+        lake.kept[_KEPT] = ledger, loads
+    assert isinstance(loads, list)
+    return loads
+
+
+_KEPT = "later loads"
+
+
+def _of_decision(decision: Decision) -> LaterLoad:
+    value = decision.value
+    after = MessagePlace(*value["after"])
+    return LaterLoad(
+        decision.subject, TableId(*value["table"]), tuple(value["sequence"]), after, decision.batch or 0
+    )
 
 
 def record(lake: Lake, loads: Iterable[LaterLoad]) -> None:
