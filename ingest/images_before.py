@@ -53,8 +53,8 @@ class ImagesBefore:
     Args:
         hides_large: a large value that the source does not know is NULL.
         changed_only: an update's image has the columns that changed, maybe more; the others are those of the image after.
-        key_deletes: where a table's updates have no image, that of a delete has its key alone: other columns are NULL, zero
-            or their default (Debezium documentation, PostgreSQL connector, replica identity).
+        key_deletes: where the images of a table's updates have no more than its key, so has that of a delete: other columns
+            are NULL, zero or their default (Debezium documentation, PostgreSQL connector, replica identity).
         renumbers: positions are counted by the task that reads the source's log: one that is put back may count on, and
             give what it sends again higher positions.
         counts_rows: a position ends with a count of rows, which may start again inside one position (`ingest.formats.About`).
@@ -135,7 +135,7 @@ class Chain:
     _said: set[Hashable] = field(default_factory=set)  # identities of the changes before this one
     _loaded: set[Key] = field(default_factory=set)  # keys whose rows were read at no place among the changes
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
-    _tells: bool = False  # the last update had an image before
+    _tells: bool = False  # the last update's image before had more than its key
     _open: set[tuple[Key, str]] = field(
         default_factory=set
     )  # cells to which a statement gave values that no message has
@@ -223,7 +223,7 @@ class Chain:
     def _take(self, event: Placed, done: Iterable[Step]) -> None:
         order, change = event
         if change.op is Op.UPDATE:
-            self._tells = change.before is not None
+            self._tells = not change.old_cells.keys() <= set(self.table.keys)
         loads = is_loaded(order, change) and _has_no_place(order)
         for step in done:
             self._last[step.key] = order

@@ -13,7 +13,7 @@ configurable name. Quirks:
   ``data`` under the prefix ``BI_``.
 - NULLs are left out unless the endpoint sets ``IncludeNullAndEmpty``: the option ``left_out`` says what a missing
   column means.
-- No key names with rows. A delete may carry NULL for all but the key.
+- No key names with rows. A delete may carry NULL for all but the key: these cells are unknown.
 - Bytes are hexadecimal digits, with ``0x`` before them unless the endpoint sets ``NoHexPrefix``. A column that only a
   control message says to be bytes keeps its text until gold reads it (type ``hex``).
 """
@@ -146,11 +146,17 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
     plan = rows.plan_of_declared(declared.columns, hints.options, binary=HEX)
     kept = rows.convert_both(before, data, plan, new=raw)
     if place.op is Op.DELETE:
-        before, data = {**(data or {}), **(before or {})}, None
+        before, data = _known_of_deleted({**(data or {}), **(before or {})}, declared.keys), None
     elif place.op is not Op.UPDATE:
         before = None
     partial = rows.may_lack_columns(place.op, hints)
     return rows.finish(place, table, declared.keys, before or None, data, plan, kept, partial=partial)
+
+
+def _known_of_deleted(row: Image, keys: Collection[str]) -> Image:
+    """A deleted row without the NULLs that stand for what the source's log does not hold: all cells beside the key."""
+    key = {name: cell for name, cell in row.items() if name in keys}
+    return key if keys and all(row[name] is None for name in row.keys() - key.keys()) else row
 
 
 def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | None:
