@@ -56,9 +56,9 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
     return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
 
 
-def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
-    """The new steps of all lanes that change existing values, with what they do to them."""
-    return [change for lane, steps in work for change in _of_lane(lake, lane, steps)]
+def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], keys: Collection[str]) -> list[Retyped]:
+    """The new steps of all lanes that change existing values, with what they do to them; ``keys`` are the mirror's."""
+    return [change for lane, steps in work for change in _of_lane(lake, lane, steps, keys)]
 
 
 def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
@@ -70,7 +70,7 @@ def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
     return names
 
 
-def _of_lane(lake: Lake, lane: Lane, steps: Steps) -> Iterator[Retyped]:
+def _of_lane(lake: Lake, lane: Lane, steps: Steps, keys: Collection[str]) -> Iterator[Retyped]:
     new = [step for step in steps.new if step.action == ACTION]
     if not new:
         return
@@ -80,8 +80,33 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps) -> Iterator[Retyped]:
     with change_files(lake) as files:
         does = dict(zip(asked, _met(files, lane, asked), strict=True)) if asked else {}
     for step in new:
-        if met := does.get(step, 0) | on_defaults(step, names[step], others):
+        met = does.get(step, 0) | on_defaults(step, names[step], others)
+        if step.solid and step.zero is None and _has_nulls(lake, lane, steps, step, keys):
+            met |= OPEN
+        if met:
             yield Retyped(lane, step, met)
+
+
+def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: Collection[str]) -> bool:
+    """True if some row had NULL when its column became NOT NULL; a source in strict mode has had it filled before."""
+    earlier = [other for other in steps.ever if other.order < step.order]
+    names = former(
+        step.column, [other for other in earlier if other.action in ("rename_column", "add_column")]
+    )
+    added = [str(other.order) for other in earlier if other.action == "add_column" and other.column in names]
+    emptied = [str(other.order) for other in earlier if other.empties]
+    has = " OR ".join(duck.has_member("after", name) for name in names)
+    cells = ", ".join(duck.member("after", name) for name in names)
+    before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
+    rows = lake.ask(
+        f"""SELECT 1 AS n FROM (SELECT order_key, [{duck.cells(keys)}] AS k, CASE WHEN op = 'delete' THEN false
+            WHEN {has} THEN coalesce({cells}) IS NULL ELSE order_key > {duck.text(max(added, default=""))} END AS missing
+            FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(max(emptied, default=""))} AND order_key > coalesce(
+                (SELECT max(order_key) FROM {{changes.change}} WHERE {before} AND op = 'truncate'), '')
+            AND (op <> 'update' OR NOT coalesce(partial, false) OR {has}))
+        GROUP BY k HAVING {"arg_max(missing, order_key)" if keys else "bool_or(missing)"} LIMIT 1"""
+    )
+    return bool(rows)
 
 
 def _converting(lake: Tables, lane: Lane, names: Names) -> dict[SchemaStep, Sequence[str]]:
@@ -147,7 +172,7 @@ def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
             whole = not (op == Op.UPDATE and partial)
             for i, (step, every) in enumerate(names.items()):
                 text = next((image[name] for name in every if image.get(name) is not None), None)
-                carried = step.solid and (whole or any(name in image for name in every))
+                carried = step.zero is not None and (whole or any(name in image for name in every))
                 if place < str(step.order) and (text is not None or carried):
                     effects[i] |= effect(step, text, _sent(types, every))
     return effects
