@@ -20,7 +20,6 @@ from ingest.ddl.effect_model import (
     COMPUTED,
     COPIED,
     EXCHANGED,
-    REACHED,
     UNANNOUNCED,
     UNREAD,
     ColumnDefinition,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import COMPUTED, REACHED, ColumnDefinition, Effect, columns
+from ingest.ddl import COMPUTED, ColumnDefinition, Effect, columns
 from ingest.ddl.as_stored import Default
 from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
@@ -19,7 +19,7 @@ from ingest.gold.policy import Subject, applied, drops_column, recased, rings
 from ingest.lake import lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
-from ingest.lake.resolve import RESPELT, Presence, leaves_open
+from ingest.lake.resolve import Presence, empties, leaves_open
 from ingest.lake.tables import Tables
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
@@ -137,7 +137,7 @@ class _Walk:
             yield SchemaStep(order, "new_incarnation")
             return
         match effect.action:
-            case "truncate" if effect.note in (RESPELT, REACHED):
+            case "truncate" if empties(effect):
                 yield SchemaStep(order, "new_incarnation")
             case "relabel_column":
                 label = (str(effect.default), to)

@@ -59,6 +59,11 @@ class LaneSums:
             return self
         return replace(self, key_changes=self.updates, inherits=self.partials)
 
+    @property
+    def of_rows(self) -> int:
+        """How many of its changes are of single rows."""
+        return self.changes - self.truncates
+
     def add(self, line: Line) -> None:
         """Add one more folded line."""
         if line.order_high is not None and (self.high is None or line.order_high > self.high):
@@ -94,9 +99,9 @@ class Books:
 
     @property
     def lanes(self) -> set[LaneId]:
-        """The source tables that have sent rows."""
-        of_old = {name for name, past in self.sums.items() if past.changes}
-        return of_old | {(line.source, line.table_id) for line in self.lines if line.changes}
+        """The source tables that have sent rows; a truncate may spell its table in another letter case."""
+        of_old = {name for name, past in self.sums.items() if past.of_rows}
+        return of_old | {(line.source, line.table_id) for line in self.lines if line.of_rows}
 
     @property
     def changes(self) -> int:
@@ -176,9 +181,7 @@ def incomplete(
     with_history: set[str] = set()
     for name, (rule, _, path) in routes_of(lake.pipeline, books):
         past = books.sums[name]
-        if (path in touched or path in lagging) and (
-            path in mirrors_by_path or past.changes > past.truncates
-        ):
+        if (path in touched or path in lagging) and (path in mirrors_by_path or past.of_rows):
             last[path] = max(last.get(path, 0), past.last)
             with_history |= {path} if rule.history else set()
 
@@ -305,8 +308,8 @@ class Job:
 
     @property
     def has_changes(self) -> bool:
-        """True if there are row changes, not statements alone."""
-        return any(line.changes for lines in self.lines.values() for line in lines)
+        """True if there are changes of rows, not statements and truncates alone."""
+        return any(line.of_rows for lines in self.lines.values() for line in lines)
 
     @property
     def feeding(self) -> dict[TableId, int]:

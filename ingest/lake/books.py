@@ -119,6 +119,11 @@ class Line:
         return TableId(self.database, self.schema, self.table)
 
     @property
+    def of_rows(self) -> int:
+        """How many of its changes are of single rows."""
+        return self.changes - self.truncates
+
+    @property
     def balanced(self) -> bool:
         """True if every message is accounted for."""
         return self.messages == (

@@ -18,7 +18,7 @@ from ingest import types
 from ingest.change import NO_TABLE, LaneId, TableId
 from ingest.ddl import EXCHANGED, UNANNOUNCED, UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
-from ingest.ddl.effect_model import COPIED, definition_of, of_column
+from ingest.ddl.effect_model import COPIED, REACHED, definition_of, of_column
 from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
@@ -641,6 +641,11 @@ class Presence:
             self.gone, self.made = False, made
             return proves
         return False
+
+
+def empties(effect: Effect) -> bool:
+    """True of a TRUNCATE that no change of the table says: its message names another table, or another spelling."""
+    return effect.action == "truncate" and effect.note in (RESPELT, REACHED)
 
 
 def _onto(table: TableId, effect: Effect) -> Effect:

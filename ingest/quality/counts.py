@@ -46,7 +46,8 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
 
 
 def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
-    if subject.applied >= subject.last:
+    has_had_rows = subject.exists or any(lane.changes_ever > lane.truncates_ever for lane in subject.lanes)
+    if subject.applied >= subject.last or not has_had_rows:
         return Metric("up_to_date", 0, subject.name)
     lanes = " OR ".join(f"({duck.of_lane(lane.source, lane.table)})" for lane in subject.lanes)
     [waiting] = lake.ask(

@@ -13,7 +13,16 @@ from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, touched
 from ingest.lake.names import mirror_path
-from ingest.lake.resolve import Lanes, Presence, is_pinned, leaves_open, leaves_values, renamed_into, resolved
+from ingest.lake.resolve import (
+    Lanes,
+    Presence,
+    empties,
+    is_pinned,
+    leaves_open,
+    leaves_values,
+    renamed_into,
+    resolved,
+)
 from ingest.lake.tables import Tables
 
 
@@ -59,7 +68,7 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
 def beginning(
     statements: Iterable[Statement], rule: TableRule, source: str, table: TableId, last: int
 ) -> Cleared | None:
-    """Place and batch of the newest statement at which a new table begins, by the rule of one of its mirrors."""
+    """Place and batch of the newest statement that empties a table or begins a new one, by the rule of one of its mirrors."""
     cleared, presence = None, Presence()
     if rule.ignores:
         return None
@@ -67,6 +76,6 @@ def beginning(
         if statement.source != source or statement.batch > last or statement.decided == DISMISS:
             continue
         for effect in statement.effects:
-            if table in touched(effect) and presence.begins(effect, statement, table):
+            if table in touched(effect) and (empties(effect) or presence.begins(effect, statement, table)):
                 cleared = Cleared(statement.order, statement.batch)
     return cleared

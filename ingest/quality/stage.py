@@ -195,7 +195,9 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Measured
     """Measure the mirrors and the sources; no cells are compared unless something is asked of them."""
     since, last, books, surveyed = scope.since, scope.last, scope.books, scope.surveyed
     subjects, steps = surveyed.subjects, asked.steps if asked else None
-    sent = {(row["source"], TableId.of(row)) for row in books.lanes if row["last"]}
+    sent = {
+        (row["source"], TableId.of(row)) for row in books.lanes if row["changes_ever"] > row["truncates_ever"]
+    }
     logged = ddl_ledger.understood(lake, books.statements, sent)
     if asked is not None:
         asked = replace(asked, stated=_stated(books, logged), rows=cells.rows_before(lake, since))

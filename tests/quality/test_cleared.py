@@ -19,6 +19,7 @@ from ingest.quality.subjects import survey
 from ingest.run import Warm, run
 from tests.lakes import change
 from tests.lakes import statement as statement_of
+from tests.schemas import Schemas
 from tests.unstarted import unstarted
 from tests.written_lake import WrittenLake, commit
 
@@ -104,3 +105,55 @@ def test_a_reject_stays_while_its_mirror_waits(tmp_path: Path, applied: int, ope
     subject.applied = applied
     obsolete_rejects.close(lake, [subject], {}, lambda *_: ())
     assert open_rejects == len(rejects.waiting(lake))
+
+
+EMPTIED_BY_OTHERS = {
+    "a foreign key": (
+        "postgresql",
+        ["CREATE TABLE s.a (id int PRIMARY KEY)", "CREATE TABLE s.b (id int PRIMARY KEY REFERENCES s.a)"],
+        "TRUNCATE s.a CASCADE",
+    ),
+    "its root": (
+        "postgresql",
+        ["CREATE TABLE s.a (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+         "CREATE TABLE s.b PARTITION OF s.a FOR VALUES FROM (0) TO (9)"],
+        "TRUNCATE s.a",
+    ),
+    "another spelling": ("mysql", ["CREATE TABLE b (id int PRIMARY KEY)"], "TRUNCATE TABLE B"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("by", EMPTIED_BY_OTHERS)
+def test_rows_that_another_table_took_along_are_not_missed(tmp_path: Path, by: str, again: bool) -> None:
+    """A TRUNCATE ... CASCADE failed `missing_rows` for the tables that it reached: by the changes their rows were there."""
+    kind, created, truncate = EMPTIED_BY_OTHERS[by]
+    table, named = ("s.b", "s.a") if kind == "postgresql" else ("b", "B")
+    said, stages = Schemas(tmp_path, kind), ("bronze", "silver", "gold", "quality")
+    for text in created:
+        said.ddl(text, table)
+    if table != named and by == "a foreign key":
+        said.row(named, id=1)
+    said.row(table, id=1).row(table, id=2).run(*stages)
+    said.ddl(truncate, named).run(*stages)
+    if again:
+        said.row(table, id=2).row(table, id=3).run(*stages)
+    assert ([(2,), (3,)] if again else []) == said.rows(table)
+    failed = said.lake.ask("SELECT DISTINCT mirror, \"check\", detail FROM {checks} WHERE state <> 'pass'")
+    assert [] == failed
+
+
+@pytest.mark.parametrize("kind", ["mysql", "postgresql"])
+def test_a_truncate_of_a_table_that_has_sent_no_row_is_no_complaint(tmp_path: Path, kind: str) -> None:
+    """A staging table that is emptied before each load held a mirror that nobody had, for want of a key."""
+    said, stages = Schemas(tmp_path, kind), ("bronze", "silver", "gold", "quality")
+    for n in (1, 2):
+        said.ddl("TRUNCATE TABLE s.staging", "s.staging").row("s.b", id=n)
+        assert {"s.b": "done"} == {
+            name: state for name, state in said.run(*stages).items() if state != "skipped"
+        }
+    assert said.result is not None
+    assert ([], []) == (said.result.failures, said.result.warnings)
+    said.ddl("TRUNCATE TABLE s.staging", "s.staging").row("s.staging", id=1).run(*stages)
+    assert [(1,)] == said.rows("s.staging")
+    assert [] == said.lake.ask("SELECT mirror, \"check\", detail FROM {checks} WHERE state <> 'pass'")
