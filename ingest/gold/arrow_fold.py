@@ -225,7 +225,6 @@ def fold(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping
     last_rows, unusable, doubted = (_last if by_images else _folded)(rows, lane, keys, logical)
     if cleared:  # nothing from before is kept
         last_rows = replace(last_rows, whole=[True] * len(last_rows.keys))
-    if cleared or lane.floor:
         doubted = ()
     return LaneFold(last_rows, cleared, rows.take(pa.array(unusable, pa.int64())), doubted)
 
