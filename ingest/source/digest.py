@@ -39,6 +39,7 @@ class ComparedColumn(NamedTuple):
     source_part: str
     mirror_part: str
     sent: str = ""  # SQL for the source's own text, if it has one where ``source`` is NULL: a date of zeros
+    is_key: bool = False
 
     @property
     def is_float(self) -> bool:
@@ -46,27 +47,25 @@ class ComparedColumn(NamedTuple):
         return self.delta in ("FLOAT", "DOUBLE")
 
     def canonical(self, text: str | None) -> str | None:
-        """The one text of a value that one of the two sides has printed."""
+        """The one text of a value that one of the two sides has printed: in a key the two zeros are one."""
         if text is None or not self.is_float:
             return text
-        return float_text(float(text))
-
-    def as_key(self, text: str | None) -> str | None:
-        """The text by which both sides find a row: the two zeros are one key."""
-        canonical = self.canonical(text)
-        return "0.0" if self.is_float and canonical == "-0.0" else canonical
+        canonical = float_text(float(text))
+        return "0.0" if self.is_key and canonical == "-0.0" else canonical
 
 
 def row_key(keys: Sequence[ComparedColumn], texts: Sequence[str | None]) -> RowKey:
     """The key of a row by which both sides know it, from the texts that one of them has printed."""
-    return tuple(key.as_key(text) for key, text in zip(keys, texts, strict=True))
+    return tuple(key.canonical(text) for key, text in zip(keys, texts, strict=True))
 
 
-def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:
-    """How a column is compared, in the type that the mirror gives it."""
+def compared(
+    dialect: SourceDialect, column: SourceColumn, mirror: Column, *, is_key: bool = False
+) -> ComparedColumn:
+    """How a column is compared, in the type that the mirror gives it; one of the mirror's key has one zero."""
     delta = mirror.delta
     if delta in ("FLOAT", "DOUBLE"):
-        return _floating(dialect, column, mirror)
+        return _floating(dialect, column, mirror, is_key=is_key)
     source, sent = column.text, ""
     if delta in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         source = dialect.real_date(column)
@@ -79,7 +78,7 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
         here = _marked(f"md5({duck.name(mirror.column) if delta == 'BINARY' else text})")
     elif delta == "STRING":
         there, here = _measured(source, "CHAR_LENGTH"), _measured(text, "length")
-    return ComparedColumn(column.name, delta, source, text, there, here, sent)
+    return ComparedColumn(column.name, delta, source, text, there, here, sent, is_key)
 
 
 def _alike(dialect: SourceDialect, column: SourceColumn, mirror: Column, source: str) -> tuple[str, str]:
@@ -115,8 +114,10 @@ def _has_other_scale(column: SourceColumn, delta: str) -> bool:
     return mirrored[1] != declared[1]
 
 
-def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> ComparedColumn:
-    """A floating number, as the double that it is."""
+def _floating(
+    dialect: SourceDialect, column: SourceColumn, mirror: Column, *, is_key: bool
+) -> ComparedColumn:
+    """A floating number, as the double that it is; databases and mirrors take the two zeros for one key."""
     number, text = dialect.double(column)
     number_here = f"CAST({duck.name(mirror.column)} AS DOUBLE)"
     shown = f"CAST({number_here} AS VARCHAR)"
@@ -131,7 +132,10 @@ def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> C
             f"CASE WHEN {number_here} = trunc({number_here}) THEN replace({shown}, '.0', '') ELSE {shown} END"
         )
         there, here = _printed(number, text, text), _printed(number_here, plain, shown)
-    return ComparedColumn(column.name, mirror.delta, text, shown, there, here)
+    if is_key:
+        there = f"CASE WHEN {number} = 0 THEN '0' ELSE {there} END"
+        here = f"CASE WHEN {number_here} = 0 THEN '0' ELSE {here} END"
+    return ComparedColumn(column.name, mirror.delta, text, shown, there, here, is_key=is_key)
 
 
 def _printed(number: str, plain: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 What their documents say, and what is done about it:
 
-- ``FLOAT`` prints six digits, so it is read as the double that it is.
+- ``FLOAT`` prints six digits, so it is read as the double that it is; ``+ 0`` loses the sign of its zero.
 - ``TO_BASE64`` breaks its text into lines of 76.
 - A function whose result is larger than ``max_allowed_packet`` gives NULL and a warning, so a warning is a fault.
 - MariaDB's JSON is a text with a check on it, which JSON_ARRAY embeds as JSON; what CONCAT gives is a text to it.
@@ -127,7 +127,9 @@ def _text(name: str, declared: str, logical: str) -> str:
     if logical in _INTEGERS:
         return f"CAST({name} + 0 AS CHAR)"
     if logical == "float32":
-        return f"CAST({name} + 0e0 AS CHAR)"
+        return f"CAST({name} * 1e0 AS CHAR)"  # which keeps the sign of zero
+    if logical in ("decimal", "float64") and "zerofill" in declared:
+        return f"CAST({name} + 0 AS CHAR)"
     if logical == "bit":
         return f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
     if logical == "binary":
@@ -182,7 +184,7 @@ def equal(column: SourceColumn, text: str) -> str:
 
 
 def double(column: SourceColumn) -> tuple[str, str]:
-    number = f"({name_of(column.name)} + 0e0)"
+    number = f"({name_of(column.name)} * 1e0)"
     return number, f"CAST({number} AS CHAR)"
 
 

@@ -308,7 +308,8 @@ def _rows_of_keys(
     """The rows of some keys, and the keys that the source has denied twice."""
     named = {column.name: column for column in table.columns}
     compared = [
-        digest.compared(dialect, named[key_column.name], key_column) for key_column in mirror.key_columns
+        digest.compared(dialect, named[key_column.name], key_column, is_key=True)
+        for key_column in mirror.key_columns
     ]
     columns = [*(key.source for key in compared), *(column.text for column in table.columns)]
     size = len(compared)

@@ -94,7 +94,7 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
         )
     not_compared = [column for column in shared if column.name in masked | incomparable]
     compared = {
-        column.name: digest.compared(dialect, column, by_name[column.name])
+        column.name: digest.compared(dialect, column, by_name[column.name], is_key=column.name in mirror.keys)
         for column in shared
         if column not in not_compared
     }
