@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import Any
 
-from typer.testing import CliRunner
+import duckdb
+import pytest
+from typer.testing import CliRunner, Result
 
 from ingest.cli.app import app
 from ingest.config import load
@@ -17,6 +21,12 @@ TYPES = {"id": "bigint", "word": "varchar", "size": "double"}
 
 
 def stream(bins: Bins, number: int, *rows: tuple[int, str, float], kind: str = "INSERT") -> None:
+    """A file of messages, and a run that has nothing to say of them."""
+    done = landed(bins, number, *rows, kind=kind)
+    assert 0 == done.exit_code, done.output
+
+
+def landed(bins: Bins, number: int, *rows: tuple[int, str, float], kind: str = "INSERT") -> Result:
     """A file of messages, and a run."""
     lines = []
     for place, (key, word, size) in enumerate(rows):
@@ -35,8 +45,7 @@ def stream(bins: Bins, number: int, *rows: tuple[int, str, float], kind: str = "
     file.parent.mkdir(exist_ok=True)
     file.write_text("".join(f"{json.dumps(one)}\n" for one in lines), "utf-8")
     touch(file)
-    done = CliRunner().invoke(app, ["run", str(bins.file)])
-    assert 0 == done.exit_code, done.output
+    return CliRunner().invoke(app, ["run", str(bins.file)])
 
 
 def test_a_repaired_mirror_is_equal_and_no_run_complains_of_it(bins: Bins) -> None:
@@ -76,3 +85,61 @@ def test_what_is_equal_starts_no_run(bins: Bins) -> None:
     before = LakeReader(load(bins.file)).ask("SELECT count(*) AS n FROM {runs}")
     assert 0 == bins.type("--settled", "--repair", "--run").exit_code
     assert before == LakeReader(load(bins.file)).ask("SELECT count(*) AS n FROM {runs}")
+
+
+def repaired(bins: Bins) -> None:
+    """A lake whose mirror had a row too many, too few, and one that was wrong, and was repaired from its source."""
+    bins.write("DELETE FROM bins WHERE id >= 6")
+    stream(bins, 1, (1, "w1", 0.125), (2, "another", 0.25), (3, "w3", 0.375), (77, "surplus", 1.0))
+    assert 0 == bins.type("--settled", "--repair", "--run").exit_code
+
+
+def equals_its_source(bins: Bins) -> None:
+    """The mirror is equal, and no check of everything complains."""
+    assert 0 == bins.type("--settled").exit_code
+    done = CliRunner().invoke(app, ["quality", str(bins.file), "--output", "json"])
+    assert 0 == done.exit_code, done.output
+    with duckdb.connect(str(bins.source)) as connection:
+        there = connection.execute("FROM bins ORDER BY id").fetchall()
+    here = LakeReader(load(bins.file)).ask_mirror("mirrors/shop/bins", "SELECT * FROM {mirror} ORDER BY id")
+    assert there == [(row["id"], row["word"], row["size"]) for row in here]
+
+
+AFTERWARDS = {
+    "rebuild": [["rebuild"]],
+    "rebuild of silver": [["rebuild", "--layer", "silver"], ["rebuild"]],
+    "backfill of all": [["backfill", "--last", "2"]],
+    "backfill of the repair": [["backfill", "--last", "1"]],
+    "replay": [["replay"]],
+    "snapshot": [["snapshot", "shop.bins"], ["run"]],
+    "epoch from the next batch": [["epoch", "shop", "--from-batch", "3"]],
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("verb", AFTERWARDS)
+def test_no_command_after_a_repair_loses_what_it_has_mended(bins: Bins, verb: str) -> None:
+    """What is decoded or folded again must take the read rows again, at the place that they had."""
+    repaired(bins)
+    for name, *words in AFTERWARDS[verb]:
+        done = CliRunner().invoke(app, [name, str(bins.file), *words])
+        assert 0 == done.exit_code, done.output
+    equals_its_source(bins)
+    stream(bins, 2, (3, "newer", 0.5), kind="UPDATE")
+    bins.write("UPDATE bins SET word = 'newer', size = 0.5 WHERE id = 3")
+    equals_its_source(bins)
+
+
+@pytest.mark.spark
+def test_the_epoch_of_a_load_after_a_repair_leaves_the_rows_of_the_load(bins: Bins) -> None:
+    """The connector has lost its place after a repair and loads again: rows that were repaired are gone or changed by then."""
+    repaired(bins)
+    bins.write("DELETE FROM bins WHERE id IN (0, 5)")
+    bins.write("UPDATE bins SET word = 'later' WHERE id IN (2, 3)")
+    rows = [(1, "w1", 0.125), (2, "later", 0.25), (3, "later", 0.375), (4, "w4", 0.5)]
+    done = landed(bins, 2, *rows)
+    words = " ".join((done.stdout + done.stderr).split())
+    [epoch] = {*re.findall("`ingest (epoch [^`]* --complete)`", words)}
+    done = CliRunner().invoke(app, shlex.split(epoch))
+    assert 0 == done.exit_code, done.output
+    equals_its_source(bins)
