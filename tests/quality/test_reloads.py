@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config import load
+from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 
 if TYPE_CHECKING:
@@ -125,7 +126,6 @@ class Loads:
     def rows(self, spark: SparkSession) -> Rows:
         """The mirror."""
         from ingest.lake import mirrors
-        from ingest.lake.lake import Lake
 
         lake = Lake(spark, self.pipeline)
         [mirror] = mirrors.known(lake).values()
@@ -202,3 +202,39 @@ def test_a_second_load_in_the_batch_of_the_first(spark: SparkSession, tmp_path: 
     assert "which began with message " in failure
     mine.type(failure)
     mine.settles(spark, second)
+
+
+@pytest.mark.spark
+def test_one_command_for_all_tables_that_a_connector_loads_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Typed one by one, each command decodes all later batches again; a table of which one row came again must not be emptied."""
+    mine = Loads(tmp_path, "canal")
+
+    def land(**tables: Rows) -> list[str]:
+        """A batch with rows of several tables."""
+        lines = []
+        for table, rows in tables.items():
+            mine.land(rows)
+            file = tmp_path / f"in-{mine.files}.jsonl"
+            lines.append(file.read_text().replace('"item"', f'"{table}"'))
+            file.unlink()
+        file.write_text("".join(lines))
+        result = run(spark, mine.pipeline, warm=mine.warm)
+        assert {"done"} == {one.state for one in result.mirrors}
+        return [*result.failures, *result.warnings]
+
+    def rows(table: str) -> Rows:
+        mirror = Lake(spark, mine.pipeline).ask_mirror(
+            f"mirrors/shop/{table}", "SELECT id, text FROM {mirror}"
+        )
+        return {row["id"]: row["text"] for row in mirror}
+
+    assert [] == land(item=FIRST, box=FIRST, shelf=FIRST, bin=FIRST)
+    said = land(item=SECOND, box={1: "a", 3: "c"}, shelf={2: "B"})
+    [message] = [text for text in said if "item" in text and "again with other values" in text]
+    assert "--resnapshot shop.box --resnapshot shop.item --complete" in message
+    assert "and of 1 other table that began with it" in message
+    mine.type(message)
+    assert SECOND == rows("item")
+    assert {1: "a", 3: "c"} == rows("box")
+    assert FIRST | {2: "B"} == rows("shelf")
+    assert FIRST == rows("bin")
