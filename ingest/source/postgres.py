@@ -174,6 +174,8 @@ def equal(column: SourceColumn, text: str) -> str:
         return f"{name} = decode({literal}, 'base64')"
     if types.base(column.type) == "bit":
         return f"{name} = {literal}::bigint::{column.declared}"
+    if column.declared == "bit(1)":
+        return f"{name} = {literal}::boolean::int::bit(1)"
     return f"{name} = {literal}::{column.declared}"
 
 

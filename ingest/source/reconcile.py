@@ -190,7 +190,8 @@ class Judging:
             if difference is None or again.get(key) != first.get(key) or now.get(key) != before.get(key):
                 done.on_the_way += 1
             elif is_past:
-                done.differences.append(difference)
+                written = tuple(text or "" for text in mirror_side.written.get(key, ()))
+                done.differences.append(replace(difference, written=written))
             else:
                 done.not_judged.append(difference)
 
@@ -257,11 +258,12 @@ def _moment(text: str) -> dt.datetime:
 
 
 def repair(
-    pipeline: Pipeline, source: Source, table: TableId, mirror: Mirror, keys: Sequence[Sequence[str]]
+    pipeline: Pipeline, source: Source, table: TableId, mirror: Mirror, differences: Sequence[RowDifference]
 ) -> tuple[Path, int, int]:
-    """Read the rows of some keys, and write them as messages; a key that the source has not is a delete.
+    """Read the rows that differ by their keys, and write them as messages; a key that the source has not is a delete.
 
-    As for a whole snapshot, the rows' place among the changes of the stream is chosen before they are read.
+    As for a whole snapshot, the rows' place among the changes of the stream is chosen before they are read. A key that the
+    mirror keeps as a text which is not the source's, as ``0.00`` for ``0``, is deleted in the mirror's own text.
 
     Returns:
         The folder, how many rows were read, and how many are deleted.
@@ -278,34 +280,40 @@ def repair(
         place = snapshot.place_of(pipeline, source, table, now)
         snapshot.wait_for_open_transactions(dialect, connection, table)
         plan = snapshot.SnapshotPlan(
-            table, counted(len(keys), "key"), described_table.shape, mirror.keys, place, []
+            table, counted(len(differences), "key"), described_table.shape, mirror.keys, place, []
         )
         here = snapshot.begin(pipeline, source, plan)
         now_there = clock(dialect, connection)
         rows, gone = _rows_of_keys(
-            dialect, connection, replace(described_table, keys=mirror.keys), mirror, keys
+            dialect, connection, replace(described_table, keys=mirror.keys), mirror, differences
         )
     reading = snapshot.TableReading(source, described_table, plan, here)
-    if rows:
-        snapshot.write(
-            here / f"chunk-000001{ingest_snapshot.SUFFIX}", reading.messages(0, iter(rows), now_there)
-        )
-    if gone:
+    if gone:  # before the rows: one text of a key leaves the mirror, and another one comes
         types = {column.name: column.type for column in described_table.columns if column.name in mirror.keys}
         order = [list(mirror.keys).index(name) for name in types]
         deletes = [orjson.dumps([key[i] for i in order]) for key in gone]
         snapshot.write(
-            here / f"chunk-000002{ingest_snapshot.SUFFIX}",
-            reading.messages(1, iter(deletes), now_there, "delete", types),
+            here / f"chunk-000001{ingest_snapshot.SUFFIX}",
+            reading.messages(0, iter(deletes), now_there, "delete", types),
+        )
+    if rows:
+        snapshot.write(
+            here / f"chunk-000002{ingest_snapshot.SUFFIX}", reading.messages(1, iter(rows), now_there)
         )
     snapshot.close(here)
     return here, len(rows), len(gone)
 
 
 def _rows_of_keys(
-    dialect: SourceDialect, connection: Any, table: SourceTable, mirror: Mirror, keys: Sequence[Sequence[str]]
+    dialect: SourceDialect,
+    connection: Any,
+    table: SourceTable,
+    mirror: Mirror,
+    differences: Sequence[RowDifference],
 ) -> tuple[list[bytes], list[RowKey]]:
-    """The rows of some keys, and the keys that the source has denied twice."""
+    """The rows of some keys, and the keys to delete: those that the source has denied twice, as the mirror writes them, and
+    other texts of those that it has.
+    """
     named = {column.name: column for column in table.columns}
     compared = [
         digest.compared(dialect, named[key_column.name], key_column, is_key=True)
@@ -313,16 +321,20 @@ def _rows_of_keys(
     ]
     columns = [*(key.source for key in compared), *(column.text for column in table.columns)]
     size = len(compared)
-    wanted = {digest.row_key(compared, key) for key in keys}
-    rows: list[bytes] = []
+    places = [size + list(named).index(key.name) if key.delta == "STRING" else i for i, key in enumerate(compared)]  # fmt: skip
+    by_key = {digest.row_key(compared, difference.key): difference for difference in differences}
+    texts_of_mirror = {key: difference.written or key for key, difference in by_key.items()}
+    wanted, replaced, rows = {*by_key}, list[RowKey](), list[bytes]()
     for _look in range(_LOOKS):
         for where in key_conditions(dialect, table, sorted(wanted, key=repr)):
             for line in dialect.rows(connection, columns, f"{table.name} WHERE {where}"):
                 row = orjson.loads(line)
                 key = digest.row_key(compared, row[:size])
-                if (
-                    key in wanted
-                ):  # else the database takes another text for this key, and it is a row of its own
-                    wanted.discard(key)
-                    rows.append(orjson.dumps(row[size:]))
-    return rows, sorted(wanted, key=repr)
+                if key not in wanted:
+                    continue  # the database takes another text for this key, and it is a row of its own
+                wanted.discard(key)
+                rows.append(orjson.dumps(row[size:]))
+                text = tuple(row[place] if place >= size else key[place] for place in places)
+                if by_key[key].kind != MISSING and text != texts_of_mirror[key]:
+                    replaced.append(texts_of_mirror[key])
+    return rows, [*replaced, *(texts_of_mirror[key] for key in sorted(wanted, key=repr))]

@@ -19,6 +19,7 @@ class RowDifference:
     kind: str
     key: tuple[str, ...]
     cells: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)  # source, mirror
+    written: tuple[str, ...] = ()  # the key as the mirror writes it, where that is not how both sides know it
 
 
 @dataclass(slots=True)

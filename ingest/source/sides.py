@@ -307,6 +307,9 @@ class MirrorSide:
             f"FROM {self._scan()} {sort}"
         )
         self.rows_count: int = self._ask("SELECT count(*) FROM m")[0][0]
+        self.written: dict[
+            RowKey, RowKey
+        ] = {}  # keys of the last `rows` that the mirror writes in another way
 
     def _scan(self) -> str:
         folder = self._lake.path(self._pair.mirror.path)
@@ -354,7 +357,8 @@ class MirrorSide:
         return dict(self._ask(f"SELECT d, count(*) FROM m WHERE {where} GROUP BY d"))
 
     def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
-        """Rows by key, cell by cell, as the mirror is now."""
+        """Rows by key, cell by cell, as the mirror is now; where it writes a key in another way, this is noted in ``written``."""
+        self.written = {}
         if not keys:
             return {}
         ks = [f"k{i}" for i in range(len(self._pair.keys))]
@@ -366,13 +370,27 @@ class MirrorSide:
             for i, (key, kind) in enumerate(zip(self._pair.keys, kinds, strict=True))
         ]
         cells = [f"{column.mirror} AS c{i}" for i, column in enumerate(self._pair.columns)]
+        own = [duck.name(column.column) for column in self._pair.mirror.key_columns]
+        own_texts = [
+            f"{name if kind == 'VARCHAR' and key.delta == 'STRING' else 'NULL'} AS w{i}"
+            for i, (name, kind, key) in enumerate(zip(own, kinds, self._pair.keys, strict=True))
+        ]
         base = self._base.cursor()
         declared = ", ".join(f"{name} {kind}" for name, kind in zip(ks, kinds, strict=True))
         base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({declared})")
         for first in range(0, len(keys), 1000):
             base.execute(f"INSERT INTO wanted VALUES {duck.listed(keys[first : first + 1000])}")
         result = base.execute(
-            f"SELECT {', '.join([*ks, *(f'c{i}' for i in range(len(cells)))])} FROM (SELECT "
-            f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
+            f"SELECT {', '.join([*ks, *(f'w{i}' for i in range(len(ks))), *(f'c{i}' for i in range(len(cells)))])} FROM (SELECT "
+            f"{', '.join([*texts, *own_texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
         ).fetchall()
-        return {self._pair.key_of(row[: len(ks)]): self._pair.cells_of(row[len(ks) :]) for row in result}
+        rows: dict[RowKey, Cells] = {}
+        for row in result:
+            key = self._pair.key_of(row[: len(ks)])
+            rows[key] = self._pair.cells_of(row[2 * len(ks) :])
+            texts_there = tuple(
+                text if there is None else there for text, there in zip(key, row[len(ks) :], strict=False)
+            )
+            if texts_there != key:
+                self.written[key] = texts_there
+        return rows

@@ -133,9 +133,7 @@ def test_missing_and_surplus_rows_are_read_again(shop: Shop) -> None:
     }
     pipeline = load(shop.file)
     mirror = comparing.mirror_of(LakeReader(pipeline), source_of(pipeline), BINS)
-    _, read, deleted = repair(
-        pipeline, source_of(pipeline), BINS, mirror, [one.key for one in done.differences]
-    )
+    _, read, deleted = repair(pipeline, source_of(pipeline), BINS, mirror, done.differences)
     assert (2, 1) == (read, deleted)
     assert {"7", "9"} == {row["ID"] for row in shop.images()}
 

@@ -20,7 +20,7 @@ from ingest.lake.tables import LakeReader
 from ingest.source import digest, mysql, postgres
 from ingest.source import reconcile as comparing
 from ingest.source.database import SourceColumn
-from ingest.source.reconciled import Reconciled, ReconcileOptions
+from ingest.source.reconciled import Reconciled, ReconcileOptions, RowDifference
 from ingest.source.snapshot import agreed, source_of
 from tests.source import made
 from tests.source.bins import Bins
@@ -70,7 +70,9 @@ def test_a_repair_deletes_no_key_that_the_source_has_in_another_form(bins: Bins)
     source, lake = source_of(pipeline), LakeReader(pipeline)
     mirror = comparing.mirror_of(lake, source, POINTS)
     asked = [("1e20",), ("1e+20",), ("100000000000000000000",), ("1e-05",), ("0",), ("7e99",)]
-    here, read, gone = comparing.repair(pipeline, source, POINTS, mirror, asked)
+    here, read, gone = comparing.repair(
+        pipeline, source, POINTS, mirror, [RowDifference("surplus", key) for key in asked]
+    )
     assert (3, 1) == (read, gone)
     changes = [
         change
