@@ -11,6 +11,7 @@ import contextlib
 import gc
 import importlib
 import os
+import signal
 import sys
 import threading
 from itertools import islice
@@ -65,6 +66,8 @@ VERBS = {
 
 UNCOLLECTED = 50_000
 """New objects between two searches for cycles; with Python's 700, a tenth of a short verb's time is spent on them."""
+GRACE_SECONDS = 10.0
+"""After SIGTERM, until a process ends by force: less than what supervisors give before SIGKILL."""
 EVERYWHERE = ("--debug", "--quiet", "--jars-dir")  # accepted before and after the verb
 
 
@@ -180,12 +183,26 @@ def main() -> None:
         os._exit(2)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # a search through all installed packages
     gc.set_threshold(UNCOLLECTED)
+    signal.signal(signal.SIGTERM, _end)  # verbs that finish something first have a handler of their own
     try:
         app(prog_name="ingest")
     except SystemExit as ending:
         with contextlib.suppress(OSError, ValueError):  # a closed pipe is reported as always
             _leave(ending.code)
         raise
+
+
+def _end(number: int, _frame: object) -> None:
+    """End on SIGTERM as on an error, so that temporary folders, which may hold keys of rows, go with the process.
+
+    A thread that waits for a database would hold it for minutes, and an exception within a destructor is lost: so it ends by
+    force after `GRACE_SECONDS`.
+    """
+    signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+    force = threading.Timer(GRACE_SECONDS, os._exit, (128 + number,))
+    force.daemon = True
+    force.start()
+    raise SystemExit(128 + number)
 
 
 def _leave(code: object) -> None:

@@ -222,8 +222,7 @@ class _Comparisons:
         from ingest.source.reconcile import repair
 
         self.repaired += [table.id] if table.id not in self.repaired else []
-        keys = [each.key for each in table.differences]
-        where, read, gone = repair(self.lake.pipeline, self.source, table.id, mirror, keys)
+        where, read, gone = repair(self.lake.pipeline, self.source, table.id, mirror, table.differences)
         output.note(
             f"{table.id}: {counted(read, 'row')} read again, {counted(gone, 'row')} to be deleted, in {where}"
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import pytest
 
 from ingest.cli.stopping import StopRequest
 from tests.timing import PATIENCE
@@ -39,3 +43,30 @@ def test_a_request_ends_waiting() -> None:
     stop.wait(2 * PATIENCE)
     assert stop.is_set()
     assert time.monotonic() - began < PATIENCE
+
+
+SLOW = """
+import sys, tempfile, threading, time
+from ingest.cli import app
+def slow(*_):
+    with tempfile.TemporaryDirectory(prefix="slow-") as folder:
+        if sys.argv[1] == "waits":
+            threading.Thread(target=time.sleep, args=(600,)).start()
+        print(folder, flush=True)
+        time.sleep(600)
+app.Verbs.invoke = slow
+app.GRACE_SECONDS = 0.5
+app.main()
+"""
+
+
+@pytest.mark.parametrize("thread", ["none", "waits"])
+def test_a_verb_that_is_to_end_leaves_no_temporary_folder(thread: str) -> None:
+    """A comparison has the keys of a whole mirror in one, which no erasure looks into; and no thread may hold the process."""
+    running = subprocess.Popen([sys.executable, "-c", SLOW, thread], stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    folder = Path(running.stdout.readline().strip())
+    assert folder.is_dir()
+    running.terminate()
+    assert 128 + signal.SIGTERM == running.wait(PATIENCE)
+    assert not folder.exists()
