@@ -28,6 +28,7 @@ from ingest.erase import remove
 from ingest.erase.search import search
 from ingest.gold import evidence
 from ingest.lake.lake import Lake
+from ingest.lake.names import mirror_path
 from ingest.run import Warm, run
 from tests.formats.one_history.history import KEYS, Event, History, history
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE
@@ -46,6 +47,17 @@ SEAL = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 TABLE = "depot.parcels"
 FIT = ("id", "lane", "weight", "worth", "remark", "letter", "sent_on", "packed_at", "seal", "extras", "desk")
 BATCHES = 3
+_EXPECTED = [  # which fail, and whose observed numbers and failing keys are of the rows
+    {"type": "expect_column_max_to_be_between", "column": "weight", "max_value": 1, "severity": "warn"},
+    {"type": "expect_column_min_to_be_between", "column": "worth", "min_value": 10**30, "severity": "warn"},
+    {
+        "type": "expect_column_values_to_be_in_set",
+        "column": "letter",
+        "value_set": ["fine"],
+        "severity": "warn",
+    },
+    {"type": "expect_column_values_to_not_match_regex", "column": "remark", "regex": "q", "severity": "warn"},
+]
 
 
 def dialects() -> list[str]:
@@ -83,14 +95,17 @@ class PlantedLake:
         self.session: Any = spark or unstarted()
         self.warm, self.files, self.results = Warm(), 0, list[Any]()
         self.sealed = self.random.random() < 0.5
-        truth = history(seed, truncates=not self.loss.truncates, length=30)
+        truth = history(seed, truncates=not self.loss.truncates, length=80 if erases else 30)
         columns = FIT if erases else self.random.sample(FIT, self.random.randint(3, len(FIT)))
         self.mask = {} if erases else {name: self._mask(name) for name in columns}
-        self.planter = Planter(self.random, columns)
+        self.planter = Planter(self.random, columns, is_odd=erases)
         self.truth, self.rows_of = planted(truth, self.planter, self.dialect)
         self.sent: list[tuple[set[Row], Message]] = []
         for event, numbers in zip(self.truth.events, self.rows_of, strict=True):
             self.sent += [(numbers, one) for one in self._written([event])]
+        parse = formats.load(self.dialect.format).parse
+        changes = (change for _, one in self.sent for change in parse(one, self.dialect.hints))
+        self.table = next(change.table for change in changes if change.after)
         self.file = self.folder / "depot.yaml"
         self.file.write_text(json.dumps(self._text()), "utf-8")  # JSON is YAML
         self.pipeline = load(self.file)
@@ -117,15 +132,17 @@ class PlantedLake:
         }  # fmt: skip
         if options:
             source["options"] = options
-        entry: dict[str, Any] = {"match": TABLE, "keys": [*KEYS], **self._rules()}
+        entry: dict[str, Any] = {"match": str(self.table), "keys": [*KEYS], **self._rules()}
         if hints.columns:
             entry["columns"] = {**hints.columns, **entry.get("columns", {})}
         if self.mask:
             entry["mask"] = self.mask
         text: dict[str, Any] = {
-            "pipeline": "depot", "lake": "./lake", "engine": "spark" if self.spark else "auto", "mask_secret": SECRET,
+            "pipeline": "depot", "lake": "./lake", "engine": "spark" if self.spark and self.random.random() < 0.25 else "auto", "mask_secret": SECRET,
             "sources": [source], "tables": [entry],
         }  # fmt: skip
+        if not self.mask:
+            text["quality"] = [{"table": str(self.table), "expect": _EXPECTED}]
         if self.sealed:
             text["bronze"] = {"seal": {"master_key": SEAL}}
         return text
@@ -171,7 +188,8 @@ class PlantedLake:
         else:
             path.write_bytes(b"".join(one + b"\n" for one in lines))
         os.utime(path, (time.time() - 3600 + self.files,) * 2)
-        result = run(self.session, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        judged = () if self.mask else ("quality",)
+        result = run(self.session, self.pipeline, ("bronze", "silver", "gold", *judged), self.warm)
         self.results.append(result)
         return result
 
@@ -196,7 +214,7 @@ class PlantedLake:
 
     def mirror(self) -> list[dict[str, Any]]:
         """The rows of the mirror."""
-        return self.lake.ask_mirror("mirrors/depot/parcels", "SELECT * FROM {mirror}")
+        return self.lake.ask_mirror(mirror_path(self.table), "SELECT * FROM {mirror}")
 
     # --- masks ---
 
@@ -207,7 +225,7 @@ class PlantedLake:
             ("status", file), ("status", file, "-o", "json"), ("tables", file), ("rejects", file, "--all"),
             ("rejects", file, "-o", "json"), ("ddl", file), ("ddl", file, "-o", "json"), ("plan", file),
             ("alerts", file), ("rejects", "show", file, "1"), ("report", file, "--out", str(report)),
-            ("sql", file, "SELECT * FROM depot.parcels"), ("sql", file, "SELECT * FROM changes"), ("infer", file),
+            ("sql", file, f"SELECT * FROM {self.table}"), ("sql", file, "SELECT * FROM changes"), ("infer", file),
         ]  # fmt: skip
         for words in asked:
             yield " ".join(words[:2]), CliRunner().invoke(app, [*words]).output
@@ -265,7 +283,7 @@ class PlantedLake:
         for event, numbers in zip(self.truth.events, self.rows_of, strict=True):
             for number, image in zip(sorted(numbers), (event.before or event.row, event.row), strict=False):
                 ends[number] = event.row if len(numbers) == 1 else image
-        victims = set(self.random.sample(sorted(ends), min(3, len(ends))))
+        victims = set(self.random.sample(sorted(ends), -(-len(ends) * 2 // 3)))
         others = [one for numbers, one in self.sent if not numbers & victims]
         self.run(self.random.sample(others, min(4, len(others))))
         wrong = self._states()
@@ -277,7 +295,9 @@ class PlantedLake:
         before = self.mirror()
         self._leave()
         lake = self.lake
-        erasure = planning.plan(lake, TABLE, [keys[number] for number in victims], "asked", now=True)
+        erasure = planning.plan(
+            lake, str(self.table), [keys[number] for number in victims], "asked", now=True
+        )
         remove.erase(lake, erasure)
         found = search(self.folder / "lake", wanted)
         wrong += [f"{hit.file} {hit.column}: {wanted[hit.number - 1]}" for hit in found.hits]
@@ -292,7 +312,7 @@ class PlantedLake:
 
     def _kept(self, before: list[dict[str, Any]], gone: set[tuple[str, ...]], when: str) -> list[str]:
         """What is wrong with the mirror, which has lost the rows of some keys and no others."""
-        mirror = evidence.mirror_of(self.lake, TABLE)
+        mirror = evidence.mirror_of(self.lake, str(self.table))
         keys = {evidence.typed_key(mirror, one) for one in gone}
         typed = [(evidence.typed_key(mirror, [str(row[name]) for name in KEYS]), row) for row in before]
         wanted = sorted(repr(row) for key, row in typed if key not in keys)

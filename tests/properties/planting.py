@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -25,6 +25,9 @@ class Planter:
 
     random: Random
     columns: Sequence[str]
+    is_odd: bool = (
+        False  # texts with marks that careless quoting breaks, of three letters, and of five kilobytes
+    )
     known: dict[tuple[Row, str, str], str] = field(default_factory=dict)
     texts: dict[Row, set[str]] = field(default_factory=dict)
 
@@ -39,12 +42,12 @@ class Planter:
         """The planted text that replaces a value of a row."""
         place = number, column, old
         if place not in self.known:
-            self.known[place] = made = self._made(TYPES[column])
+            self.known[place] = made = self._made(column)
             self.texts.setdefault(number, set()).update(_spelt(TYPES[column], made))
         return self.known[place]
 
-    def _made(self, logical: str) -> str:
-        random = self.random
+    def _made(self, column: str) -> str:
+        random, logical = self.random, TYPES[column]
         text = MARK + "".join(random.choice("bcdfghjk") for _ in range(8))
         day = f"18{random.randint(50, 99)}-{random.randint(1, 12):02d}-{random.randint(1, 28):02d}"
         if logical in ("int64", "uint64"):
@@ -57,7 +60,21 @@ class Planter:
             return f"{day} 07:41:33.{random.randint(100, 998)}"
         if logical == "binary":
             return base64.b64encode(text.encode()).decode()
+        if self.is_odd:
+            text = (
+                random.choice(_ODD)(random, text)
+                if column != "lane"
+                else random.choice(_ODD_KEYS).format(text)
+            )
         return json.dumps({"of": text}) if logical == "json" else text
+
+
+_ODD_KEYS = ("{}", '"{}"', "\\\\{}", "{}'s", "{} ä", "<{}>")
+_ODD: Sequence[Callable[[Random, str], str]] = (
+    *((lambda _random, text, form=form: form.format(text)) for form in (*_ODD_KEYS, "\\{}\\n", "a\n{}\t", "{}漢字", "&amp;{}")),
+    lambda random, _text: "".join(chr(random.randrange(0x3400, 0x4DB0)) for _ in range(3)),  # rare signs, so that none is met by chance
+    lambda _random, text: text + "x" * 5000,
+)  # fmt: skip
 
 
 def _spelt(logical: str, value: str) -> set[str]:
